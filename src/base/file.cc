@@ -1,0 +1,140 @@
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+std::string folder_of(const std::string& path) {
+  const auto parent = std::filesystem::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+/// Closes a descriptor on every way out.
+struct Descriptor {
+  int fd;
+  ~Descriptor() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+size_t file_size(int fd, const std::string& path) {
+  struct stat info {};
+  require(fstat(fd, &info) == 0, ErrorKind::io, "cannot stat {}: {}", path, std::strerror(errno));
+  require(!S_ISDIR(info.st_mode), ErrorKind::io, "{} is a folder, a file was expected", path);
+  return static_cast<size_t>(info.st_size);
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::string& path) : path_(path) {
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  require(file.fd >= 0, ErrorKind::io, "cannot open {}: {}", path, std::strerror(errno));
+  size_ = file_size(file.fd, path);
+  if (size_ == 0) return;
+  void* data = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd, 0);
+  require(data != MAP_FAILED, ErrorKind::io, "cannot map {} ({} bytes): {}", path, size_, std::strerror(errno));
+  data_ = static_cast<const std::byte*>(data);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_) munmap(const_cast<std::byte*>(data_), size_);
+}
+
+AtomicFile::AtomicFile(std::string path)
+    : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, getpid())) {
+  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  require(fd_ >= 0, ErrorKind::io, "cannot create {}: {}", temporary_, std::strerror(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  close(fd_);
+  unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    require(n > 0, ErrorKind::io, "cannot write {} ({} of {} bytes written): {}", temporary_, done, bytes.size(),
+            std::strerror(errno));
+    done += static_cast<size_t>(n);
+  }
+}
+
+void AtomicFile::write_at(size_t offset, std::span<const std::byte> bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = pwrite(fd_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    require(n > 0, ErrorKind::io, "cannot write {} at offset {} ({} of {} bytes written): {}", temporary_, offset, done,
+            bytes.size(), std::strerror(errno));
+    done += static_cast<size_t>(n);
+  }
+}
+
+void AtomicFile::commit() {
+  require(fsync(fd_) == 0, ErrorKind::io, "cannot flush {} to disk: {}", temporary_, std::strerror(errno));
+  const int closed = close(std::exchange(fd_, -1));
+  if (closed != 0 || rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int reason = errno;
+    unlink(temporary_.c_str());
+    fail(ErrorKind::io, "cannot publish {}: {}", path_, std::strerror(reason));
+  }
+  sync_folder(folder_of(path_));
+}
+
+std::string read_text(const std::string& path, size_t max_bytes) {
+  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  require(file.fd >= 0, ErrorKind::io, "cannot open {}: {}", path, std::strerror(errno));
+  const size_t size = file_size(file.fd, path);
+  require(size <= max_bytes, ErrorKind::data, "{} has {} bytes, at most {} are read here", path, size, max_bytes);
+  std::string text;
+  char buffer[1 << 16];
+  while (true) {  // by read(), not by size: pipes and /proc files have no size
+    const ssize_t n = read(file.fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    require(n >= 0, ErrorKind::io, "cannot read {}: {}", path, std::strerror(errno));
+    if (n == 0) return text;
+    text.append(buffer, static_cast<size_t>(n));
+    require(text.size() <= max_bytes, ErrorKind::data, "{} has more than the {} bytes that are read here", path,
+            max_bytes);
+  }
+}
+
+void write_text(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+void sync_folder(const std::string& path) {
+  const Descriptor folder{open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  require(folder.fd >= 0, ErrorKind::io, "cannot open folder {}: {}", path, std::strerror(errno));
+  // Some network file systems have no fsync of folders; they order renames themselves.
+  if (fsync(folder.fd) != 0 && errno != EINVAL)
+    fail(ErrorKind::io, "cannot flush folder {} to disk: {}", path, std::strerror(errno));
+}
+
+}  // namespace trireme

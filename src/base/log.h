@@ -1,0 +1,46 @@
+#pragma once
+// Levelled log. Rank 0 writes information to stderr's console; every rank writes warnings and errors, prefixed with
+// rank and host once set_identity() was called. Data that a user pipes (samples, tables, JSON) goes to stdout and never
+// through here.
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace trireme::log {
+
+enum class Level { debug, info, warning, error };
+
+/// Prefix of later messages in a job of several ranks; a job of one rank needs no prefix and does not call this.
+void set_identity(int rank, int size, std::string_view host);
+void set_level(Level lowest);
+/// Also append every message of this rank to the file. Throws Error::io.
+void add_file(std::string_view path);
+
+void write(Level level, std::string_view message);       ///< on every rank
+void write_once(Level level, std::string_view message);  ///< on rank 0 only
+
+template <class... Args>
+void debug(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::debug, fmt::format(format, std::forward<Args>(args)...));
+}
+/// Rank 0 only: facts about the job.
+template <class... Args>
+void info(fmt::format_string<Args...> format, Args&&... args) {
+  write_once(Level::info, fmt::format(format, std::forward<Args>(args)...));
+}
+/// Every rank: facts about this rank.
+template <class... Args>
+void info_all(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::info, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void warning(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::warning, fmt::format(format, std::forward<Args>(args)...));
+}
+template <class... Args>
+void error(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::error, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace trireme::log

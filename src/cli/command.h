@@ -1,0 +1,28 @@
+#pragma once
+// A subcommand: its name, one line of help, and what it does. One file per subcommand; commands.cc lists them.
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct Command {
+  const char* name;
+  const char* help;
+  /// Arguments after the name. Returns the exit code; throws Error for everything that goes wrong.
+  int (*run)(std::vector<std::string> arguments);
+};
+
+std::span<const Command> commands();
+
+int run_train(std::vector<std::string> arguments);
+int run_sample(std::vector<std::string> arguments);
+int run_export(std::vector<std::string> arguments);
+int run_prepare(std::vector<std::string> arguments);
+int run_tokenizer(std::vector<std::string> arguments);
+int run_config(std::vector<std::string> arguments);
+int run_bench(std::vector<std::string> arguments);
+int run_report(std::vector<std::string> arguments);
+
+}  // namespace trireme

@@ -1,0 +1,58 @@
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/version.h"
+
+namespace {
+
+using namespace trireme;
+
+void print_usage(std::FILE* out) {
+  fmt::print(out,
+             "usage: trireme COMMAND [arguments]\n\nTrains and fine-tunes transformer language models on CPU and GPU "
+             "clusters.\n\ncommands:\n");
+  for (const Command& command : commands()) fmt::print(out, "  {:<10} {}\n", command.name, command.help);
+  fmt::print(out, "\n`trireme COMMAND --help` explains a command; `trireme --version` says what this build can do.\n");
+}
+
+int run(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) {
+    print_usage(stderr);
+    return exit_code(ErrorKind::usage);
+  }
+  if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
+    print_usage(stdout);
+    return 0;
+  }
+  if (arguments[0] == "--version") {
+    fmt::print("{}", version_text());
+    return 0;
+  }
+  for (const Command& command : commands()) {
+    if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()});
+  }
+  fail(ErrorKind::usage, "no command \"{}\"; `trireme --help` lists them", arguments[0]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const Error& e) {
+    log::error("{}", e.what());
+    return exit_code(e.kind());
+  } catch (const std::bad_alloc&) {
+    log::error("out of memory");
+    return 1;
+  } catch (const std::exception& e) {
+    log::error("{}", e.what());
+    return 1;
+  }
+}

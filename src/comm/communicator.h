@@ -1,0 +1,61 @@
+#pragma once
+// What every communication backend can do, and no more. Every call is asynchronous and gives a handle; wait() has a
+// deadline. A communicator has one issuing thread, and every rank issues the same calls in the same order. Buffers stay
+// untouched until the handle is done.
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/view.h"
+
+namespace trireme {
+
+enum class Reduction : uint8_t { sum, min, max };
+
+/// A started operation. Dropping a handle that is not done is a broken invariant.
+class Handle {
+ public:
+  struct Operation {
+    virtual ~Operation() = default;
+    virtual bool test() = 0;  ///< progresses; true once done
+  };
+  Handle() = default;  ///< done already
+  explicit Handle(std::unique_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  bool test();
+  /// Returns once done. Throws Error::comm naming `what` and the seconds waited after the deadline.
+  void wait(std::string_view what, std::chrono::duration<double> deadline = std::chrono::hours(24));
+
+ private:
+  std::unique_ptr<Operation> operation_;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string backend() const = 0;  ///< "single", "Open MPI v4.1.4", ...
+
+  /// x = reduction over ranks of x, in place. Types f32, f64, i32, i64.
+  virtual Handle all_reduce(View x, Reduction) = 0;
+  /// y = sum over ranks of their x's part `rank`: x [size * n], y [n]. Types as all_reduce.
+  virtual Handle reduce_scatter(ConstView x, View y) = 0;
+  /// y = every rank's x behind each other: x [n], y [size * n]. Any type.
+  virtual Handle all_gather(ConstView x, View y) = 0;
+  virtual Handle broadcast(View x, int root) = 0;
+  /// Part r of x goes to rank r; part r of y comes from rank r: x, y [size * n]. Any type.
+  virtual Handle all_to_all(ConstView x, View y) = 0;
+  virtual Handle send(ConstView x, int to, int tag) = 0;
+  virtual Handle receive(View x, int from, int tag) = 0;
+  virtual Handle barrier() = 0;
+  /// Ranks that pass the same color form a communicator, ordered by key. Collective.
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+};
+
+/// A group of one.
+std::unique_ptr<Communicator> make_single();
+
+}  // namespace trireme

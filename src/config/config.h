@@ -1,0 +1,229 @@
+#pragma once
+// Every option of a training run, declared once: name, field, default, help, range. YAML keys, flags, JSON, --help and
+// docs/options.md are made from these declarations (config/schema.h has the visitors). Names are written with '-'; '_'
+// is the same.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct ModelOptions {
+  std::string preset;
+  std::string init;
+  int64_t layers = 12, heads = 12, width = 768, inner_width = 0, context = 1024, vocabulary = 0,
+          vocabulary_multiple = 64;
+  std::string activation = "gelu-tanh";
+  bool tied_head = true, bias = true;
+  double dropout = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v.text("preset", preset,
+           "named sizes: gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m; other model options are then taken from it");
+    v.text("init", init,
+           "weights to start from: scratch, or the folder of a Hugging Face model, run or checkpoint (empty: scratch, "
+           "except where a dialect asks)");
+    v.integer("layers", layers, "transformer blocks", 1, 1000);
+    v.integer("heads", heads, "attention heads; must divide width", 1, 1024);
+    v.integer("width", width, "width of the residual stream", 8, 65536);
+    v.integer("inner-width", inner_width, "width of the MLP (0: 4 x width)", 0, 262144);
+    v.integer("context", context, "positions the model knows", 1, 1048576);
+    v.integer("vocabulary", vocabulary, "token ids (0: from the data's tokenizer)", 0, 4194304);
+    v.integer("vocabulary-multiple", vocabulary_multiple,
+              "rows of the token matrix are rounded up to a multiple of this in memory", 1, 4096);
+    v.choice("activation", activation, "MLP activation", {"gelu-tanh", "gelu-erf"});
+    v.flag("tied-head", tied_head, "the output head shares the token embedding's matrix");
+    v.flag("bias", bias, "biases in linears and norms");
+    v.number("dropout", dropout, "dropout of embeddings, attention and residual branches", 0, 0.999);
+  }
+};
+
+struct DataOptions {
+  std::string dir, train = "train.bin", validation = "val.bin", tokenizer;
+  bool verify = false;
+
+  template <class V>
+  void visit(V& v) {
+    v.text("dir", dir, "folder that `trireme prepare` wrote");
+    v.text("train", train, "training tokens, in dir or an absolute path");
+    v.text("validation", validation, "validation tokens, in dir or an absolute path (empty: none)");
+    v.text("tokenizer", tokenizer, "tokenizer.json to store with checkpoints (empty: the one in dir)");
+    v.flag("verify", verify, "check every block's checksum and every id before the first step (default: a sample)");
+  }
+};
+
+struct BatchOptions {
+  int64_t global = 32, micro = 0, sequence = 0;
+
+  template <class V>
+  void visit(V& v) {
+    v.integer("global", global, "sequences per optimizer step over all ranks; accumulation is derived from it", 1,
+              1 << 30);
+    v.integer("micro", micro, "sequences per rank and micro-batch (0: the largest divisor of global / ranks up to 8)",
+              0, 1 << 20);
+    v.integer("sequence", sequence, "tokens per sequence (0: the model's context)", 0, 1048576);
+  }
+};
+
+struct OptimOptions {
+  double learning_rate = 6e-4, min_learning_rate = 6e-5, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1,
+         clip = 1.0;
+  std::string schedule = "cosine";
+  int64_t warmup_steps = 0, decay_steps = 0;
+  std::string shard = "none";
+
+  template <class V>
+  void visit(V& v) {
+    v.number("learning-rate", learning_rate, "peak learning rate", 0, 100);
+    v.number("min-learning-rate", min_learning_rate, "where the cosine ends", 0, 100);
+    v.choice("schedule", schedule, "course of the learning rate after warm-up", {"cosine", "constant"});
+    v.integer("warmup-steps", warmup_steps, "steps of linear warm-up", 0, 1LL << 40);
+    v.integer("decay-steps", decay_steps, "step at which the cosine reaches min-learning-rate (0: run.steps)", 0,
+              1LL << 40);
+    v.number("beta1", beta1, "AdamW first moment", 0, 0.999999);
+    v.number("beta2", beta2, "AdamW second moment", 0, 0.9999999);
+    v.number("epsilon", epsilon, "AdamW epsilon", 0, 1);
+    v.number("weight-decay", weight_decay, "decoupled decay of tensors with two or more dims", 0, 100);
+    v.number("clip", clip, "global gradient norm is clipped to this (0: off)", 0, 1e9);
+    v.choice("shard", shard, "what is sharded over data-parallel ranks", {"none"});
+  }
+};
+
+struct PrecisionOptions {
+  std::string dtype = "f32";
+  template <class V>
+  void visit(V& v) {
+    v.choice("dtype", dtype, "weights and activations; bf16 keeps f32 master weights, moments and reductions",
+             {"f32", "bf16"});
+  }
+};
+
+struct MeshOptions {
+  int64_t data = 0, tensor = 1, pipeline = 1;
+  template <class V>
+  void visit(V& v) {
+    v.integer("data", data, "data-parallel ranks (0: all that the other axes leave)", 0, 1 << 20);
+    v.integer("tensor", tensor, "tensor-parallel ranks", 1, 1);
+    v.integer("pipeline", pipeline, "pipeline stages", 1, 1);
+  }
+};
+
+struct CommOptions {
+  std::string wire = "bf16";
+  double bucket_mb = 25;
+  int64_t cores = 0;
+  template <class V>
+  void visit(V& v) {
+    v.choice("wire", wire, "type of gradients between ranks; sums are made in f32 either way", {"bf16", "f32"});
+    v.number("bucket-mb", bucket_mb, "gradients are exchanged in buckets of this many MB while backward goes on", 0.01,
+             4096);
+    v.integer("cores", cores,
+              "cores per rank kept for communication (0: share the compute cores, or a hyper-thread sibling where "
+              "there is one)",
+              0, 1024);
+  }
+};
+
+struct CheckpointOptions {
+  int64_t every = 1000, keep = 2;
+  bool best = true;
+  std::string resume = "auto";
+  template <class V>
+  void visit(V& v) {
+    v.integer("every", every, "steps between snapshots (0: only at the end or when stopped)", 0, 1LL << 40);
+    v.integer("keep", keep, "newest snapshots kept, beside the best one (0: all)", 0, 1 << 20);
+    v.flag("best", best, "keep a snapshot of the lowest validation loss, named by `best`");
+    v.text("resume", resume,
+           "auto: go on from the run folder's newest good snapshot; none: start anew; or a run or step folder");
+  }
+};
+
+struct LogOptions {
+  int64_t every = 10;
+  bool jsonl = true, tensorboard = true;
+  double peak_tflops = 0;
+  template <class V>
+  void visit(V& v) {
+    v.integer("every", every, "steps between log lines", 1, 1LL << 40);
+    v.flag("jsonl", jsonl, "write RUN/metrics.jsonl");
+    v.flag("tensorboard", tensorboard, "write TensorBoard event files to RUN/tensorboard");
+    v.number("peak-tflops", peak_tflops, "peak of one rank for the MFU column (0: measured GEMM rate of this machine)",
+             0, 1e6);
+  }
+};
+
+struct LaunchOptions {
+  std::string bind = "auto";
+  int64_t threads = 0;
+  template <class V>
+  void visit(V& v) {
+    v.choice("bind", bind,
+             "auto: Trireme binds ranks to cores by itself; inherit: keep the binding that the launcher set",
+             {"auto", "inherit"});
+    v.integer("threads", threads, "compute threads per rank (0: this rank's share of the host's physical cores)", 0,
+              4096);
+  }
+};
+
+struct EvaluationOptions {
+  int64_t every = 250, batches = 20;
+  bool only = false;
+  template <class V>
+  void visit(V& v) {
+    v.integer("every", every, "steps between evaluations (0: only at the end)", 0, 1LL << 40);
+    v.integer("batches", batches, "global batches of fixed windows per evaluation and split", 1, 1 << 20);
+    v.flag("only", only, "evaluate and stop");
+  }
+};
+
+struct RunOptions {
+  std::string dir = "run";
+  int64_t steps = 1000, seed = 1337, hash_every = 100;
+  bool overwrite = false, take_over = false;
+  template <class V>
+  void visit(V& v) {
+    v.text("dir", dir, "run folder: checkpoints, logs, status");
+    v.integer("steps", steps, "optimizer steps", 0, 1LL << 40);
+    v.integer("seed", seed, "seed of initial weights, sample order and dropout", 0, (1LL << 62));
+    v.integer("hash-every", hash_every,
+              "steps between checks that all ranks hold the same parameters (also after the first step)", 1, 1LL << 40);
+    v.flag("overwrite", overwrite, "with checkpoint.resume none: a folder that holds steps is emptied");
+    v.flag("take-over", take_over, "take a run folder whose lock belongs to another job");
+  }
+};
+
+/// The one native configuration. Dialects translate into it.
+struct Config {
+  ModelOptions model;
+  DataOptions data;
+  BatchOptions batch;
+  OptimOptions optim;
+  PrecisionOptions precision;
+  MeshOptions mesh;
+  CommOptions comm;
+  CheckpointOptions checkpoint;
+  EvaluationOptions evaluation;
+  LogOptions log;
+  LaunchOptions launch;
+  RunOptions run;
+
+  template <class V>
+  void visit(V& v) {
+    v.group("model", "what is trained", model);
+    v.group("data", "what it is trained on", data);
+    v.group("batch", "how much of it per step", batch);
+    v.group("optim", "AdamW and its schedule", optim);
+    v.group("precision", "number formats", precision);
+    v.group("mesh", "how ranks are arranged", mesh);
+    v.group("comm", "exchange between ranks", comm);
+    v.group("checkpoint", "snapshots and resuming", checkpoint);
+    v.group("evaluation", "validation during training", evaluation);
+    v.group("log", "what is written about a run", log);
+    v.group("launch", "threads and cores of a rank", launch);
+    v.group("run", "the run as a whole", run);
+  }
+};
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+#pragma once
+// Sample order as a pure function of (seed, stream, global sample index). Its state is one integer: samples consumed.
+
+#include <cstdint>
+#include <span>
+
+namespace trireme {
+
+enum class Stream : uint32_t { training = 1, evaluation = 2 };
+
+/// First token of global sample `index`: uniform in [0, tokens - sequence) with replacement (a sample is sequence + 1
+/// tokens). Throws Error::data when tokens < sequence + 1.
+uint64_t window_start(uint64_t seed, Stream stream, uint64_t index, uint64_t tokens, uint64_t sequence);
+
+/// Which samples of one step a rank computes: sample n of the step's global batch goes to ranks and micro-batches by
+/// contiguous slices.
+struct BatchSlice {
+  uint64_t first = 0;  ///< global sample index
+  int64_t count = 0;
+};
+/// Slice of micro-batch `micro_index` (of micro_batches) on data rank `rank` (of ranks) for the step that begins at
+/// global sample `consumed`. Rank r takes [r, r+1) x global / ranks; its micro-batches cut that slice in order. Uneven
+/// divisions give the earlier ones one more.
+BatchSlice batch_slice(uint64_t consumed, int64_t global_batch, int ranks, int rank, int64_t micro_batches,
+                       int64_t micro_index);
+
+/// Fills tokens and targets [count x sequence] i32 with the windows of samples [slice.first, slice.first +
+/// slice.count).
+void gather_windows(std::span<const uint16_t> data, uint64_t seed, Stream stream, BatchSlice slice, int64_t sequence,
+                    std::span<int32_t> tokens, std::span<int32_t> targets);
+
+}  // namespace trireme

@@ -1,0 +1,64 @@
+#pragma once
+// The one list of a model's parameters, made from the Spec with nothing allocated. Initialisation, weight decay,
+// sharding, checkpoints, import, export and the planner read it; nobody reaches a parameter by position.
+
+#include <string>
+#include <vector>
+
+#include "model/spec.h"
+#include "tensor/view.h"
+
+namespace trireme {
+
+enum class Init : uint8_t { normal, zeros, ones };
+
+struct Parameter {
+  std::string name;    ///< "embedding.token.weight", "block.3.attention.qkv.weight", ...
+  Shape shape;         ///< as in memory: [out, in] for linears; vocabulary padded to Spec::vocabulary_rows
+  Shape stored_shape;  ///< as in checkpoints: vocabulary without padding rows
+  Init init = Init::normal;
+  float init_std = 0.02f;
+  bool decays = true;   ///< weight decay: tensors of two or more dims
+  int tensor_dim = -1;  ///< dim that tensor parallelism cuts, -1: whole on every rank
+  int stage_layer = 0;  ///< 0: embedding, 1..L: block, L + 1: final norm and head
+  int64_t offset = 0;   ///< first element in the flat parameter order, a multiple of 32
+  int64_t count() const { return shape.count(); }
+};
+
+/// Parameters in gradient-ready order: the order in which backward finishes them (head, final norm, last block ...
+/// first block, embeddings). Flat arenas (weights, gradients, moments) hold them at Parameter::offset; gaps are zero.
+class ParameterTable {
+ public:
+  explicit ParameterTable(const Spec& spec);
+
+  const std::vector<Parameter>& all() const { return parameters_; }
+  const Parameter& find(const std::string& name) const;  ///< throws Error::data naming the nearest name
+  int64_t flat_count() const { return flat_count_; }     ///< elements of a flat arena, gaps included
+  /// Elements of the flat gradient array: flat_count() plus, when the head is tied, a second sum of the token
+  /// embedding's shape behind it: the matrix gets one gradient from the head (first in backward, at its own offset) and
+  /// one from the embedding (last); they are added once, at the end, by the optimizer.
+  int64_t gradient_count() const { return gradient_count_; }
+  bool tied() const { return gradient_count_ > flat_count_; }
+  int64_t total() const;  ///< trained values: stored shapes, tied matrix once
+
+ private:
+  std::vector<Parameter> parameters_;
+  int64_t flat_count_ = 0, gradient_count_ = 0;
+};
+
+/// A span of the flat gradient order; what backward reports and what a bucket covers.
+struct ParameterRange {
+  int64_t begin = 0, end = 0;
+};
+
+/// Flat array of one element type over a table, with a view per parameter.
+View view_of(View flat, const Parameter& parameter);
+
+/// Told, in the same order on every rank, that no later work of this step touches these gradients.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  virtual void ready(ParameterRange range) = 0;
+};
+
+}  // namespace trireme

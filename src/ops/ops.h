@@ -1,0 +1,207 @@
+#pragma once
+// The operator interface: every piece of maths that a model needs, on one device. Public functions check shapes and
+// types once (check.cc) and call a private virtual of the backend: reference/ (f64 loops, the definition of correct),
+// cpu/ (fast), cuda/.
+//
+// Conventions
+//   rows     tokens of a batch, packed: sequences lie behind each other without padding; `offsets` [sequences + 1] i32
+//   says where each begins. A        activation type of the call: f32 or bf16 (cpu), f64 (reference). Weights and
+//   biases have the same type. S        type of statistics and gradients of weights: f32 (cpu), f64 (reference).
+//   "="/"+=" a function overwrites its outputs unless its text says +=; Write::add turns = into "computed apart, then
+//   added once". Outputs do not alias inputs unless the text says so. Results are bit-identical from run to run for a
+//   fixed thread count. Every function throws Error::shape naming the function, what it got and what it expected.
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "tensor/arena.h"
+#include "tensor/view.h"
+
+namespace trireme {
+
+/// What an operator call runs on: the thread team and the scratch memory of the caller's plan.
+struct Context {
+  int threads = 1;
+  Arena* scratch = nullptr;  ///< a stack: an operator returns it as it found it. Size: Ops::scratch_bytes().
+};
+
+enum class Activation : uint8_t { gelu_tanh, gelu_erf, relu };
+
+/// How a weight gradient reaches its accumulator.
+enum class Write : uint8_t {
+  overwrite,  ///< out = value: first micro-batch
+  add,  ///< out += value, with value computed completely in scratch first, so the sum does not depend on blocking:
+        ///< later micro-batches
+};
+
+/// Which random numbers a dropout uses. Element (row, channel) of a layer keeps iff philox(key(seed, step, layer,
+/// site), {channel / 4, position, sample low, sample high}) word (channel mod 4) >= round(rate * 2^32); kept values are
+/// scaled by 1 / (1 - rate). Attention uses {key position / 4, query position, sample low, (sample high & 0xFFFF) |
+/// head << 16}. Masks depend on the global sample only, never on the layout, and are replayed in backward.
+struct Dropout {
+  float rate = 0;      ///< 0 <= rate < 1; 0: off, nothing else is read
+  uint64_t key = 0;    ///< dropout_key()
+  ConstView sample;    ///< [rows] i64, global sample index of each row
+  ConstView position;  ///< [rows] i32, position in its sequence
+};
+/// `site` tells the dropouts of a layer apart (embedding, attention, residual 1, residual 2).
+uint64_t dropout_key(uint64_t seed, uint64_t step, uint32_t layer, uint32_t site);
+
+struct AttentionShape {
+  int heads = 0;
+  int head_dim = 0;
+  bool causal = true;
+  float scale = 0;    ///< multiplies q . k, usually head_dim^-1/2
+  ConstView offsets;  ///< [sequences + 1] i32, rows of each sequence
+};
+
+struct AdamW {
+  float learning_rate = 0, beta1 = 0.9f, beta2 = 0.95f, epsilon = 1e-8f, weight_decay = 0;
+  float correction1 = 1;     ///< 1 - beta1^t
+  float correction2 = 1;     ///< 1 - beta2^t
+  float gradient_scale = 1;  ///< multiplies every gradient first: clip factor
+};
+
+class Ops {
+ public:
+  virtual ~Ops() = default;
+  virtual std::string_view name() const = 0;  ///< "cpu", "reference"
+  /// Scratch that any call on at most `rows` rows, linears of at most `width` inputs or outputs, can ask for,
+  /// Write::add of a [out, in] gradient with at most `weight_count` elements included.
+  virtual size_t scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, const AttentionShape& shape,
+                               int threads) const = 0;
+
+  // ---- linear
+  // -------------------------------------------------------------------------------------------------------------------------
+  /// y = x w^T + bias.  x: [rows, in] A; w: [out, in] A; bias: [out] A or empty; y: [rows, out] A.
+  void linear(Context&, ConstView x, ConstView w, ConstView bias, View y);
+  /// pre = x w^T + bias; y = f(pre).  Fusion of linear and activation; pre is kept for activation_backward. pre, y:
+  /// [rows, out] A.
+  void linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation f, View pre, View y);
+  /// dx = dy w.  dy: [rows, out] A; w: [out, in] A; dx: [rows, in] A.
+  void linear_backward_input(Context&, ConstView dy, ConstView w, View dx);
+  /// dw =/+= dy^T x.  dy: [rows, out] A; x: [rows, in] A; dw: [out, in] S.
+  void linear_backward_weight(Context&, ConstView dy, ConstView x, View dw, Write);
+  /// db =/+= sum_rows(dy).  dy: [rows, out] A; db: [out] S.
+  void bias_backward(Context&, ConstView dy, View db, Write);
+
+  // ---- norm
+  // ---------------------------------------------------------------------------------------------------------------------------
+  /// y = (x - mean) * rstd * w + b, rstd = 1 / sqrt(var + eps), var biased.  x, y: [rows, width] A; w: [width] A; b:
+  /// [width] A or empty; mean, rstd: [rows] S, saved for backward. Source: Ba et al. 2016.
+  void layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd);
+  /// dx += rstd * (dy*w - mean_c(dy*w) - xhat * mean_c(dy*w*xhat)); dw =/+= sum_rows(dy * xhat); db =/+= sum_rows(dy).
+  /// dx is added to: it holds the gradient that flows around the norm (zero it where there is none). db empty: no bias.
+  void layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
+                           View dw, View db, Write);
+
+  // ---- elementwise
+  // --------------------------------------------------------------------------------------------------------------------
+  /// y = f(x).  gelu_tanh: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf: 0.5 x (1 + erf(x / sqrt 2));
+  /// relu. y may be x.
+  void activation(Context&, ConstView x, Activation f, View y);
+  /// dx = dy f'(x).  x: what activation() got. dx may be dy.
+  void activation_backward(Context&, ConstView dy, ConstView x, Activation f, View dx);
+  /// y = residual + dropout(x).  All [rows, width] A. y may be residual. residual empty: y = dropout(x).
+  void dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y);
+  /// dx = dy * mask / (1 - rate).  dx may be dy; with rate 0 a copy (nothing when dx is dy).
+  void dropout_backward(Context&, ConstView dy, const Dropout&, View dx);
+
+  // ---- embedding
+  // ----------------------------------------------------------------------------------------------------------------------
+  /// y = tokens_table[token] + positions_table[position].  tokens, positions: [rows] i32; tables: [n, width] A; y:
+  /// [rows, width] A. An id outside its table throws Error::data naming row, id and table size.
+  void embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
+                 View y);
+  /// dtable[i] =/+= sum over rows with ids[row] == i of dy[row].  ids: [rows] i32; dy: [rows, width] A; dtable: [n,
+  /// width] S. Each id's sum is made in row order before it is written or added, so the bits depend neither on the
+  /// thread count nor on what dtable held. Write::overwrite zeroes the rows that no id names; Write::add leaves them.
+  void embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write);
+
+  // ---- attention
+  // ----------------------------------------------------------------------------------------------------------------------
+  /// out = dropout(softmax(scale q k^T + mask)) v per head and sequence; the T x T matrix is never stored.
+  /// qkv: [rows, heads, 3, head_dim] A (q, k, v of each head side by side); out: [rows, heads, head_dim] A;
+  /// lse: [heads, rows] S, log-sum-exp of each query's scores, saved for backward. Source: Dao et al. 2022, 2023.
+  void attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse);
+  /// dqkv = gradient of attention() by recomputation from lse.  out, dout: [rows, heads, head_dim] A; dqkv: [rows,
+  /// heads, 3, head_dim] A.
+  void attention_backward(Context&, ConstView dout, ConstView qkv, ConstView out, ConstView lse, const AttentionShape&,
+                          const Dropout&, View dqkv);
+  /// Generation: appends k and v of the new rows to the cache, then attends from the new rows to everything cached
+  /// (causal, no dropout). qkv: [rows, heads, 3, head_dim] A, shape.offsets cuts rows into sequences; cache:
+  /// [sequences, 2 * heads, capacity, head_dim] A (2h: keys of head h, 2h + 1: values); past: [sequences] i32,
+  /// positions already cached; out: [rows, heads, head_dim] A.
+  void attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache, View out);
+
+  // ---- loss
+  // ---------------------------------------------------------------------------------------------------------------------------
+  /// Per row over the first `classes` columns: max = max_j z_j; sum = sum_j exp(z_j - max); target = z[target -
+  /// first_class], 0 if not in this slice. logits: [rows, columns] A or S, columns >= classes (padding columns never
+  /// get probability); targets: [rows] i32, -1: ignored; max, sum, target: [rows] S.
+  void softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
+                     View sum, View target);
+  /// logits = scale * (exp(z - max) / sum - [j == target]), in place; 0 in padding columns and in rows whose target is
+  /// -1.
+  void cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
+                              ConstView max, ConstView sum, float scale);
+
+  // ---- parameters
+  // ---------------------------------------------------------------------------------------------------------------------
+  /// y += x.  Both S.
+  void add(Context&, ConstView x, View y);
+  /// y = x converted (to bf16: nearest, ties to even).
+  void cast(Context&, ConstView x, View y);
+  /// x = 0.
+  void zero(Context&, View x);
+  /// sum of squares in f64: chunks of 65,536 elements in order; in a chunk element i is added to partial i mod 16,
+  /// partials are added in order. No fused multiply-add: the same bits on every instruction set and thread count. x: S.
+  double squared_norm(Context&, ConstView x);
+  /// g = gradient_scale * grad; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr wd p; p -= lr (m / c1) /
+  /// (sqrt(v / c2) + eps). grad, m, v: [n] S. weights: [n] f32 (f64 in reference) with remainder empty; or bf16 with
+  /// remainder [n] i16, which together are the f32 master exactly (bf16 = (bits + 0x8000) >> 16, remainder = bits -
+  /// (bf16 << 16)). No fused multiply-add: the same bits everywhere. Source: Loshchilov & Hutter 2019, algorithm 2.
+  void adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder);
+
+ private:
+  virtual void do_linear(Context&, ConstView x, ConstView w, ConstView bias, View y) = 0;
+  virtual void do_linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation, View pre,
+                                    View y) = 0;
+  virtual void do_linear_backward_input(Context&, ConstView dy, ConstView w, View dx) = 0;
+  virtual void do_linear_backward_weight(Context&, ConstView dy, ConstView x, View dw, Write) = 0;
+  virtual void do_bias_backward(Context&, ConstView dy, View db, Write) = 0;
+  virtual void do_layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean,
+                             View rstd) = 0;
+  virtual void do_layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd,
+                                      View dx, View dw, View db, Write) = 0;
+  virtual void do_activation(Context&, ConstView x, Activation, View y) = 0;
+  virtual void do_activation_backward(Context&, ConstView dy, ConstView x, Activation, View dx) = 0;
+  virtual void do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y) = 0;
+  virtual void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx) = 0;
+  virtual void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table,
+                            ConstView positions_table, View y) = 0;
+  virtual void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write) = 0;
+  virtual void do_attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse) = 0;
+  virtual void do_attention_backward(Context&, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
+                                     const AttentionShape&, const Dropout&, View dqkv) = 0;
+  virtual void do_attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache,
+                                   View out) = 0;
+  virtual void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes,
+                                View max, View sum, View target) = 0;
+  virtual void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
+                                         ConstView max, ConstView sum, float scale) = 0;
+  virtual void do_add(Context&, ConstView x, View y) = 0;
+  virtual void do_cast(Context&, ConstView x, View y) = 0;
+  virtual void do_zero(Context&, View x) = 0;
+  virtual double do_squared_norm(Context&, ConstView x) = 0;
+  virtual void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) = 0;
+};
+
+/// f64 loops.
+std::unique_ptr<Ops> make_reference_ops();
+/// Vectorised; the instruction set is chosen at run time (cpu/isa.h), TRIREME_ISA=portable|avx2|avx512|avx512bf16
+/// forces a lower one.
+std::unique_ptr<Ops> make_cpu_ops();
+
+}  // namespace trireme

@@ -1,0 +1,60 @@
+#include "tensor/arena.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+constexpr size_t kAlignment = 64;  // one cache line, one AVX-512 register
+constexpr size_t kHugePage = size_t{2} << 20;
+}  // namespace
+
+Arena::Arena(size_t bytes) : capacity_((std::max<size_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage) {
+  // Reserve one huge page more than needed to find an aligned start, then give back both ends.
+  void* raw =
+      mmap(nullptr, capacity_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require(raw != MAP_FAILED, ErrorKind::io,
+          "cannot get {:.2f} GB of memory for tensors; use a smaller model, micro-batch or sequence",
+          static_cast<double>(capacity_) / 1e9);
+  auto* start = static_cast<std::byte*>(raw);
+  const size_t head = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
+  if (head > 0) munmap(start, head);
+  if (head < kHugePage) munmap(start + head + capacity_, kHugePage - head);
+  base_ = start + head;
+  madvise(base_, capacity_, MADV_HUGEPAGE);  // advice only: without it the arena works, slower
+}
+
+Arena::Arena(Arena&& other) noexcept { *this = std::move(other); }
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(capacity_, other.capacity_);
+  std::swap(used_, other.used_);
+  std::swap(peak_, other.peak_);
+  return *this;
+}
+
+Arena::~Arena() {
+  if (base_) munmap(base_, capacity_);
+}
+
+View Arena::take(DType dtype, Shape shape) {
+  const size_t bytes = static_cast<size_t>(shape.count()) * size_of(dtype);
+  const size_t offset = used_;
+  used_ = (used_ + bytes + kAlignment - 1) / kAlignment * kAlignment;
+  peak_ = std::max(peak_, used_);
+  if (measuring()) return {nullptr, dtype, shape};
+  if (used_ > capacity_) {
+    std::fprintf(stderr, "arena of %zu bytes asked for %zu: the plan and the step disagree\n", capacity_, used_);
+    std::abort();
+  }
+  return {base_ + offset, dtype, shape};
+}
+
+}  // namespace trireme

@@ -1,0 +1,54 @@
+#pragma once
+// One allocation per purpose (parameters, gradients, saved activations, scratch). The same code that takes tensors from
+// an arena also measures it: a measuring arena hands out null views and counts bytes, so planner and trainer cannot
+// disagree.
+
+#include <cstddef>
+
+#include "tensor/view.h"
+
+namespace trireme {
+
+class Arena {
+ public:
+  /// Measures only: take() returns views without memory.
+  Arena() = default;
+  /// Owns `bytes` of zeroed, 2 MiB aligned memory (transparent huge pages asked for). Throws Error::io with the number
+  /// when memory is short.
+  explicit Arena(size_t bytes);
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&& other) noexcept;
+  ~Arena();
+
+  /// Next tensor, 64-byte aligned. Taking more than was planned is a broken invariant (assert in debug, abort in
+  /// release).
+  View take(DType dtype, Shape shape);
+  /// Position to return to with release(): scratch is a stack.
+  size_t mark() const { return used_; }
+  void release(size_t mark) { used_ = mark; }
+
+  bool measuring() const { return base_ == nullptr; }
+  size_t used() const { return used_; }
+  size_t peak() const { return peak_; }  ///< largest used() so far: the size to allocate
+  size_t capacity() const { return capacity_; }
+  std::byte* base() const { return base_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  size_t capacity_ = 0, used_ = 0, peak_ = 0;
+};
+
+/// Returns scratch to where it was at construction.
+class ArenaScope {
+ public:
+  explicit ArenaScope(Arena& arena) : arena_(arena), mark_(arena.mark()) {}
+  ~ArenaScope() { arena_.release(mark_); }
+  ArenaScope(const ArenaScope&) = delete;
+  ArenaScope& operator=(const ArenaScope&) = delete;
+
+ private:
+  Arena& arena_;
+  size_t mark_;
+};
+
+}  // namespace trireme

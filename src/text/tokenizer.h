@@ -1,0 +1,55 @@
+#pragma once
+// Text to ids and back. One interface; each tokenizer file format has a loader that builds one.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+using TokenId = uint32_t;
+
+struct EncodeOptions {
+  /// Template (e.g. [CLS] ... [SEP]) is applied and special tokens written in the text are recognised. Off: they are
+  /// plain text; added tokens that are not special still match.
+  bool special_tokens = true;
+};
+
+struct Encoding {
+  std::vector<TokenId> ids;
+  std::vector<uint8_t> types;  ///< segment of each id; empty: all 0
+};
+
+/// Thread-safe for concurrent const calls.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+  virtual Encoding encode(std::string_view text, const EncodeOptions& = {}) const = 0;
+  virtual Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& = {}) const = 0;
+  /// Appends the ids of plain text (no template, no special tokens) to `out`: the path of `prepare`, no allocation per
+  /// token.
+  virtual void encode_plain(std::string_view text, std::vector<TokenId>& out) const = 0;
+  /// Bytes of the ids; unknown ids throw Error::data. Invalid UTF-8 comes out as it went in where the model is
+  /// byte-level.
+  virtual std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = false) const = 0;
+
+  virtual size_t vocabulary_size() const = 0;  ///< largest id + 1, added tokens included
+  virtual std::optional<TokenId> token_to_id(std::string_view token) const = 0;
+  virtual std::string id_to_token(TokenId id) const = 0;  ///< as written in the vocabulary
+  virtual std::optional<TokenId> end_of_text()
+      const = 0;  ///< what separates documents; none for character vocabularies
+  virtual const std::string& json()
+      const = 0;          ///< the tokenizer.json text that reproduces this tokenizer: stored with data and checkpoints
+  uint64_t hash() const;  ///< XXH3 of json()
+};
+
+/// `path`: tokenizer.json, or a folder that holds one or encoder.json + vocab.bpe or vocab.json + merges.txt. Throws
+/// Error::io, Error::data.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::string_view where);
+
+}  // namespace trireme
