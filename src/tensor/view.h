@@ -48,9 +48,9 @@ class BasicView {
     assert(static_cast<int64_t>(values.size()) == shape.count());
   }
   /// A mutable view converts to a const one.
-  BasicView(const BasicView<false>& other) requires kConst : data_(other.data()),
-                                                             dtype_(other.dtype()),
-                                                             shape_(other.shape()) {}
+  template <bool kOther>
+  requires(kConst && !kOther) BasicView(const BasicView<kOther>& other)
+      : data_(other.data()), dtype_(other.dtype()), shape_(other.shape()) {}
 
   bool empty() const { return data_ == nullptr; }
   Pointer data() const { return data_; }
