@@ -1,0 +1,26 @@
+#pragma once
+// Where large real test files lie. They are not part of the project: tests that need them skip, and say so, where they
+// are absent.
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace trireme {
+
+/// Folder of real test data: TRIREME_TEST_DATA, else ../shared/data beside the source root.
+inline std::filesystem::path test_data_dir() {
+  if (const char* dir = std::getenv("TRIREME_TEST_DATA")) return dir;
+  return std::filesystem::path(TRIREME_SOURCE_DIR) / ".." / "shared" / "data";
+}
+
+}  // namespace trireme
+
+/// Skips the test, with the reason, when a file of the real test data is absent.
+#define TRIREME_NEEDS_TEST_DATA(relative)                                                                         \
+  do {                                                                                                            \
+    if (!std::filesystem::exists(trireme::test_data_dir() / (relative)))                                          \
+      GTEST_SKIP() << "needs " << (trireme::test_data_dir() / (relative)).string() << " (set TRIREME_TEST_DATA)"; \
+  } while (false)
