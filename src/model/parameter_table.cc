@@ -1,0 +1,117 @@
+#include "model/parameter_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kOffsetMultiple = 32;  // flat arrays: a parameter starts on a 64-byte line even as bf16
+constexpr float kInitStd = 0.02f;        // Radford et al. 2019
+
+/// Collects parameters in gradient-ready order.
+class Builder {
+ public:
+  explicit Builder(const Spec& spec) : spec_(spec) {}
+
+  void add(std::string name, Shape shape, Init init, float std, int tensor_dim, int stage_layer) {
+    Parameter p;
+    p.name = std::move(name);
+    p.shape = p.stored_shape = shape;
+    p.init = init;
+    p.init_std = std;
+    p.decays = shape.dims() >= 2;
+    p.tensor_dim = tensor_dim;
+    p.stage_layer = stage_layer;
+    p.offset = offset_;
+    offset_ += (p.count() + kOffsetMultiple - 1) / kOffsetMultiple * kOffsetMultiple;
+    parameters_.push_back(std::move(p));
+  }
+
+  void add_linear(const std::string& name, int64_t out, int64_t in, bool bias, float std, int tensor_dim,
+                  int stage_layer) {
+    if (bias) add(name + ".bias", {out}, Init::zeros, 0, tensor_dim == 0 ? 0 : -1, stage_layer);
+    add(name + ".weight", {out, in}, Init::normal, std, tensor_dim, stage_layer);
+  }
+
+  void add_norm(const std::string& name, int stage_layer) {
+    if (spec_.biases.norm) add(name + ".bias", {spec_.width}, Init::zeros, 0, -1, stage_layer);
+    add(name + ".weight", {spec_.width}, Init::ones, 0, -1, stage_layer);
+  }
+
+  /// A matrix with one row per token id: padding rows exist in memory only.
+  void add_vocabulary(const std::string& name, int stage_layer) {
+    add(name, {spec_.vocabulary_rows, spec_.width}, Init::normal, kInitStd, 0, stage_layer);
+    parameters_.back().stored_shape = {spec_.vocabulary, spec_.width};
+  }
+
+  void add_block(int64_t index) {
+    const int layer = static_cast<int>(index) + 1;
+    const std::string name = fmt::format("block.{}", index);
+    const int64_t width = spec_.width;
+    // Both projections into the residual stream are scaled so that its variance does not grow with depth (Radford et
+    // al. 2019).
+    const float out_std = kInitStd / std::sqrt(2.0f * static_cast<float>(spec_.layers));
+    add_linear(name + ".mlp.out", width, spec_.inner_width, spec_.biases.mlp_out, out_std, 1, layer);
+    add_linear(name + ".mlp.in", spec_.inner_width, width, spec_.biases.mlp_in, kInitStd, 0, layer);
+    add_norm(name + ".norm2", layer);
+    add_linear(name + ".attention.out", width, width, spec_.biases.attention_out, out_std, 1, layer);
+    add_linear(name + ".attention.qkv", 3 * width, width, spec_.biases.qkv, kInitStd, 0, layer);
+    add_norm(name + ".norm1", layer);
+  }
+
+  std::vector<Parameter> take() { return std::move(parameters_); }
+  int64_t offset() const { return offset_; }
+
+ private:
+  const Spec& spec_;
+  std::vector<Parameter> parameters_;
+  int64_t offset_ = 0;
+};
+
+}  // namespace
+
+ParameterTable::ParameterTable(const Spec& spec) {
+  spec.validate();
+  Builder builder(spec);
+  const int head_layer = static_cast<int>(spec.layers) + 1;
+  if (spec.biases.head) builder.add("head.bias", {spec.vocabulary_rows}, Init::zeros, 0, 0, head_layer);
+  builder.add_vocabulary(spec.tied_head ? "embedding.token.weight" : "head.weight", spec.tied_head ? 0 : head_layer);
+  builder.add_norm("norm", head_layer);
+  for (int64_t i = spec.layers - 1; i >= 0; --i) builder.add_block(i);
+  builder.add("embedding.position.weight", {spec.context, spec.width}, Init::normal, kInitStd, -1, 0);
+  if (!spec.tied_head) builder.add_vocabulary("embedding.token.weight", 0);
+  flat_count_ = gradient_count_ = builder.offset();
+  parameters_ = builder.take();
+  if (spec.tied_head) gradient_count_ += find("embedding.token.weight").count();
+  for (Parameter& p : parameters_) {
+    if (p.name == "head.bias") p.stored_shape = {spec.vocabulary};
+  }
+}
+
+const Parameter& ParameterTable::find(const std::string& name) const {
+  for (const Parameter& p : parameters_) {
+    if (p.name == name) return p;
+  }
+  std::vector<std::string> names;
+  for (const Parameter& p : parameters_) names.push_back(p.name);
+  fail(ErrorKind::data, "the model has no parameter \"{}\"; the nearest is \"{}\"", name, nearest(name, names));
+}
+
+int64_t ParameterTable::total() const {
+  int64_t n = 0;
+  for (const Parameter& p : parameters_) n += p.stored_shape.count();
+  return n;
+}
+
+View view_of(View flat, const Parameter& parameter) {
+  if (flat.empty()) return {};
+  auto* data = static_cast<std::byte*>(flat.data()) + static_cast<size_t>(parameter.offset) * size_of(flat.dtype());
+  return {data, flat.dtype(), parameter.shape};
+}
+
+}  // namespace trireme

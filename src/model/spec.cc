@@ -1,0 +1,88 @@
+#include "model/spec.h"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <vector>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+struct Preset {
+  const char* name;
+  const char* alias;
+  int64_t layers, heads, width;
+};
+
+// Radford et al. 2019, table 2, with the parameter counts of the published files.
+constexpr std::array<Preset, 4> kPresets = {{{"gpt2-124m", "gpt2", 12, 12, 768},
+                                             {"gpt2-355m", "gpt2-medium", 24, 16, 1024},
+                                             {"gpt2-774m", "gpt2-large", 36, 20, 1280},
+                                             {"gpt2-1558m", "gpt2-xl", 48, 25, 1600}}};
+constexpr int64_t kGpt2Vocabulary = 50257, kGpt2Context = 1024;
+constexpr int64_t kRowMultiple = 64;  // full vectors and GEMM tiles in the head: 50257 -> 50304
+
+void require_positive(int64_t value, const char* field) {
+  require(value > 0, ErrorKind::config, "model: {} is {}, it must be at least 1", field, value);
+}
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> out;
+  for (int64_t d = 1; d <= n && out.size() < 24; ++d) {
+    if (n % d == 0) out.push_back(d);
+  }
+  return out;
+}
+
+void require_rate(float rate, const char* field) {
+  require(rate >= 0 && rate < 1, ErrorKind::config, "model: {} is {}, a dropout rate is at least 0 and below 1", field,
+          rate);
+}
+
+}  // namespace
+
+void Spec::validate() const {
+  require_positive(vocabulary, "vocabulary");
+  require_positive(context, "context");
+  require_positive(layers, "layers");
+  require_positive(heads, "heads");
+  require_positive(width, "width");
+  require_positive(inner_width, "inner width");
+  require(vocabulary_rows >= vocabulary, ErrorKind::config,
+          "model: {} rows of the token matrix cannot hold a vocabulary of {}", vocabulary_rows, vocabulary);
+  require(width % heads == 0, ErrorKind::config, "model: {} heads do not divide width {}; heads that do: {}", heads,
+          width, fmt::join(divisors(width), ", "));
+  require_rate(embedding_dropout, "embedding dropout");
+  require_rate(attention_dropout, "attention dropout");
+  require_rate(residual_dropout, "residual dropout");
+  require(norm_epsilon > 0, ErrorKind::config, "model: norm epsilon is {}, it must be above 0", norm_epsilon);
+}
+
+double train_flops_per_token(const Spec& spec, int64_t sequence) {
+  const auto width = static_cast<double>(spec.width), inner = static_cast<double>(spec.inner_width);
+  const double block = 4 * width * width + 2 * width * inner;  // qkv, attention out, MLP in and out
+  const double matmul = static_cast<double>(spec.layers) * block + static_cast<double>(spec.vocabulary) * width;
+  return 6 * matmul + 6 * static_cast<double>(spec.layers) * width * static_cast<double>(sequence);
+}
+
+Spec preset(const std::string& name) {
+  for (const Preset& p : kPresets) {
+    if (name != p.name && name != p.alias) continue;
+    Spec spec;
+    spec.vocabulary = kGpt2Vocabulary;
+    spec.vocabulary_rows = (kGpt2Vocabulary + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
+    spec.context = kGpt2Context;
+    spec.layers = p.layers;
+    spec.heads = p.heads;
+    spec.width = p.width;
+    spec.inner_width = 4 * p.width;
+    return spec;
+  }
+  std::vector<std::string> names;
+  for (const Preset& p : kPresets) names.push_back(fmt::format("{} (= {})", p.name, p.alias));
+  fail(ErrorKind::config, "no model preset \"{}\"; there are {}", name, fmt::join(names, ", "));
+}
+
+}  // namespace trireme
