@@ -78,19 +78,23 @@ class Builder {
 ParameterTable::ParameterTable(const Spec& spec) {
   spec.validate();
   Builder builder(spec);
+  int64_t finished = 0;
+  const auto close_range = [&](int64_t end) { ready_ranges_.push_back({std::exchange(finished, end), end}); };
+
   const int head_layer = static_cast<int>(spec.layers) + 1;
-  if (spec.biases.head) builder.add("head.bias", {spec.vocabulary_rows}, Init::zeros, 0, 0, head_layer);
   builder.add_vocabulary(spec.tied_head ? "embedding.token.weight" : "head.weight", spec.tied_head ? 0 : head_layer);
   builder.add_norm("norm", head_layer);
-  for (int64_t i = spec.layers - 1; i >= 0; --i) builder.add_block(i);
+  close_range(builder.offset());
+  for (int64_t i = spec.layers - 1; i >= 0; --i) {
+    builder.add_block(i);
+    close_range(builder.offset());
+  }
   builder.add("embedding.position.weight", {spec.context, spec.width}, Init::normal, kInitStd, -1, 0);
   if (!spec.tied_head) builder.add_vocabulary("embedding.token.weight", 0);
   flat_count_ = gradient_count_ = builder.offset();
   parameters_ = builder.take();
   if (spec.tied_head) gradient_count_ += find("embedding.token.weight").count();
-  for (Parameter& p : parameters_) {
-    if (p.name == "head.bias") p.stored_shape = {spec.vocabulary};
-  }
+  close_range(gradient_count_);
 }
 
 const Parameter& ParameterTable::find(const std::string& name) const {

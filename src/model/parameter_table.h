@@ -25,6 +25,11 @@ struct Parameter {
   int64_t count() const { return shape.count(); }
 };
 
+/// A span of the flat gradient order; what backward reports and what a bucket covers.
+struct ParameterRange {
+  int64_t begin = 0, end = 0;
+};
+
 /// Parameters in gradient-ready order: the order in which backward finishes them (head, final norm, last block ...
 /// first block, embeddings). Flat arenas (weights, gradients, moments) hold them at Parameter::offset; gaps are zero.
 class ParameterTable {
@@ -32,6 +37,9 @@ class ParameterTable {
   explicit ParameterTable(const Spec& spec);
 
   const std::vector<Parameter>& all() const { return parameters_; }
+  /// What backward finishes at a time, ascending and covering [0, gradient_count()): the head, the last block ... the
+  /// first block, the embeddings.
+  const std::vector<ParameterRange>& ready_ranges() const { return ready_ranges_; }
   const Parameter& find(const std::string& name) const;  ///< throws Error::data naming the nearest name
   int64_t flat_count() const { return flat_count_; }     ///< elements of a flat arena, gaps included
   /// Elements of the flat gradient array: flat_count() plus, when the head is tied, a second sum of the token
@@ -43,12 +51,8 @@ class ParameterTable {
 
  private:
   std::vector<Parameter> parameters_;
+  std::vector<ParameterRange> ready_ranges_;
   int64_t flat_count_ = 0, gradient_count_ = 0;
-};
-
-/// A span of the flat gradient order; what backward reports and what a bucket covers.
-struct ParameterRange {
-  int64_t begin = 0, end = 0;
 };
 
 /// Flat array of one element type over a table, with a view per parameter.

@@ -11,7 +11,7 @@ namespace trireme {
 
 /// Which linears and norms have a bias.
 struct Biases {
-  bool qkv = true, attention_out = true, mlp_in = true, mlp_out = true, norm = true, head = false;
+  bool qkv = true, attention_out = true, mlp_in = true, mlp_out = true, norm = true;
   bool operator==(const Biases&) const = default;
 };
 

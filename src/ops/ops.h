@@ -142,6 +142,9 @@ class Ops {
   /// get probability); targets: [rows] i32, -1: ignored; max, sum, target: [rows] S.
   void softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
                      View sum, View target);
+  /// Sum over rows with target >= 0 of log(sum) + max - target value, in f64 and row order. max, sum, target: [rows] S,
+  /// after any reduction over vocabulary slices.
+  double cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets);
   /// logits = scale * (exp(z - max) / sum - [j == target]), in place; 0 in padding columns and in rows whose target is
   /// -1.
   void cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
@@ -189,6 +192,7 @@ class Ops {
                                    View out) = 0;
   virtual void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes,
                                 View max, View sum, View target) = 0;
+  virtual double do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) = 0;
   virtual void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                                          ConstView max, ConstView sum, float scale) = 0;
   virtual void do_add(Context&, ConstView x, View y) = 0;

@@ -42,9 +42,25 @@ TEST(ParameterTable, GivesTheTiedMatrixASecondGradientSum) {
   EXPECT_EQ(untied.total() - tied.total(), 50257 * 768);
 }
 
+TEST(ParameterTable, FinishesEveryGradientOnceInAscendingRanges) {
+  for (const bool tied : {true, false}) {
+    Spec spec = preset("gpt2-124m");
+    spec.tied_head = tied;
+    const ParameterTable table(spec);
+    ASSERT_EQ(table.ready_ranges().size(), 14u);
+    int64_t end = 0;
+    for (const ParameterRange& range : table.ready_ranges()) {
+      EXPECT_EQ(range.begin, end);
+      end = range.end;
+    }
+    EXPECT_EQ(end, table.gradient_count());
+    EXPECT_EQ(table.ready_ranges()[1].begin, table.find("block.11.mlp.out.bias").offset);
+  }
+}
+
 TEST(ParameterTable, LeavesOutBiasesThatTheSpecDoesNotHave) {
   Spec spec = preset("gpt2-124m");
-  spec.biases = {.qkv = false, .attention_out = false, .mlp_in = false, .mlp_out = false, .norm = false, .head = false};
+  spec.biases = {.qkv = false, .attention_out = false, .mlp_in = false, .mlp_out = false, .norm = false};
   const ParameterTable table(spec);
   for (const Parameter& p : table.all()) EXPECT_EQ(p.name.find("bias"), std::string::npos) << p.name;
 }
@@ -54,7 +70,9 @@ TEST(ParameterTable, NamesTheNearestParameter) {
     (void)ParameterTable(preset("gpt2")).find("block.3.attention.qkv.wieght");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "the model has no parameter \"block.3.attention.qkv.wieght\"; the nearest is \"block.3.attention.qkv.weight\"");
+    EXPECT_STREQ(
+        e.what(),
+        "the model has no parameter \"block.3.attention.qkv.wieght\"; the nearest is \"block.3.attention.qkv.weight\"");
   }
 }
 

@@ -1,0 +1,52 @@
+#pragma once
+// Linear and norm layers: an operator and its parameters. Where tensor parallelism cuts a linear, its collectives
+// belong here.
+
+#include "model/parameter_table.h"
+#include "model/pass.h"
+
+namespace trireme {
+
+/// A model's flat arrays, as layers see them. gradients is empty where nothing is trained.
+struct ParameterViews {
+  const ParameterTable* table = nullptr;
+  View weights;
+  View gradients;
+};
+
+/// One parameter: its value and where its gradient goes. Absent parameters (no bias) are empty.
+struct LayerParameter {
+  ConstView value;
+  View gradient;
+  LayerParameter() = default;
+  LayerParameter(const ParameterViews& views, const std::string& name);
+};
+
+class Linear {
+ public:
+  Linear(const ParameterViews& views, const std::string& name, bool has_bias);
+  /// y = x w^T + bias
+  void forward(const Pass& pass, ConstView x, View y) const;
+  /// pre = x w^T + bias; y = f(pre)
+  void forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const;
+  /// Weight gradients from dy and the forward's x, then dx = dy w.
+  void backward(const Pass& pass, ConstView dy, ConstView x, View dx) const;
+
+ private:
+  LayerParameter weight_, bias_;
+};
+
+class Norm {
+ public:
+  Norm(const ParameterViews& views, const std::string& name, bool has_bias, float epsilon);
+  /// y = norm(x); mean and rstd [rows] for backward.
+  void forward(const Pass& pass, ConstView x, View y, View mean, View rstd) const;
+  /// Weight gradients; dx += the gradient through the norm.
+  void backward(const Pass& pass, ConstView dy, ConstView x, ConstView mean, ConstView rstd, View dx) const;
+
+ private:
+  LayerParameter weight_, bias_;
+  float epsilon_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+#pragma once
+// The memory of a model's step, laid out once. Every tensor is taken here, so that the same code measures and
+// allocates. R: rows of the largest micro-batch, C: width, I: inner width, H: heads, V: vocabulary rows.
+
+#include <vector>
+
+#include "model/spec.h"
+#include "tensor/arena.h"
+
+namespace trireme {
+
+/// What a block keeps from forward for backward. Norm outputs and the activation are recomputed: they cost a pass over
+/// memory, not a GEMM.
+struct BlockSaved {
+  View x;          ///< [R, C] input of the block
+  View qkv;        ///< [R, H, 3, C / H]
+  View attention;  ///< [R, H, C / H] before the output projection
+  View lse;        ///< [H, R] log-sum-exp of the scores
+  View middle;     ///< [R, C] after the attention branch
+  View inner;      ///< [R, I] before the activation
+};
+
+/// Reused by every layer.
+struct Workspace {
+  View norm;                             ///< [R, C]
+  View branch;                           ///< [R, C] output of a branch before dropout; gradients of it
+  View activation;                       ///< [R, I]
+  View wide;                             ///< [R, max(I, 3C)] gradients inside a branch
+  View gradient;                         ///< [R, C] of the residual stream
+  View mean, rstd;                       ///< [R]
+  View logits;                           ///< [head_rows, V]
+  View head_max, head_sum, head_target;  ///< [head_rows]
+  View head_gradient;  ///< [V, C] sum over the head's row chunks of one micro-batch; empty where one chunk does
+};
+
+struct ModelShape {
+  int64_t rows = 0;       ///< largest micro-batch
+  bool training = true;   ///< keep every block's activations; else all blocks share one set
+  int64_t head_rows = 0;  ///< rows whose logits exist at a time; 0: head_rows_for()
+};
+
+/// Rows whose logits exist at a time: as many as fit in 256 MB, at most all.
+int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows);
+
+struct ModelMemory {
+  ModelMemory(const Spec& spec, DType dtype, const ModelShape& shape, Arena& arena);
+  std::vector<BlockSaved> blocks;
+  View output;  ///< [R, C] of the last block
+  Workspace work;
+  int64_t head_rows = 0;
+};
+
+/// Type of statistics and gradients beside activations of `dtype`.
+inline DType stat_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+}  // namespace trireme

@@ -1,0 +1,138 @@
+#include "model/stage.h"
+
+#include <algorithm>
+
+namespace trireme {
+namespace {
+
+constexpr uint32_t kEmbeddingSite = 0;
+
+/// Scratch for the largest call of a step: the head's weight gradient is the largest matrix, the vocabulary the widest
+/// row.
+size_t scratch_bytes(const Spec& spec, const ModelShape& shape, const Ops& ops, int threads) {
+  const int64_t widest = std::max({spec.vocabulary_rows, spec.inner_width, 3 * spec.width});
+  const int64_t largest = spec.width * std::max(spec.vocabulary_rows, std::max(spec.inner_width, 3 * spec.width));
+  const AttentionShape attention{.heads = static_cast<int>(spec.heads),
+                                 .head_dim = static_cast<int>(spec.head_dim()),
+                                 .causal = true,
+                                 .scale = 1,
+                                 .offsets = {}};
+  return ops.scratch_bytes(shape.rows, widest, largest, attention, threads);
+}
+
+size_t activation_bytes(const Spec& spec, DType dtype, const ModelShape& shape) {
+  Arena measure;
+  const ModelMemory memory(spec, dtype, shape, measure);
+  return measure.peak();
+}
+
+}  // namespace
+
+Embedding::Embedding(const Spec& spec, const ParameterViews& views)
+    : spec_(spec), token_(views, "embedding.token.weight"), position_(views, "embedding.position.weight") {
+  // The tied matrix's own gradient place is the head's sum; the embedding's part has a place of its own behind all
+  // parameters.
+  if (views.table->tied() && !views.gradients.empty()) {
+    auto* data = static_cast<std::byte*>(views.gradients.data()) +
+                 static_cast<size_t>(views.table->flat_count()) * size_of(views.gradients.dtype());
+    token_.gradient = View(data, views.gradients.dtype(), token_.value.shape());
+  }
+}
+
+void Embedding::forward(const Pass& pass, View y) const {
+  pass.ops.embedding(pass.context, pass.batch.tokens, pass.batch.positions, token_.value, position_.value, y);
+  const Dropout dropout = pass.dropout_at(spec_.embedding_dropout, 0, kEmbeddingSite);
+  if (dropout.rate > 0) pass.ops.dropout_add(pass.context, y, {}, dropout, y);
+}
+
+void Embedding::backward(const Pass& pass, View dy) const {
+  const Dropout dropout = pass.dropout_at(spec_.embedding_dropout, 0, kEmbeddingSite);
+  if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, dy);
+  pass.ops.embedding_backward(pass.context, pass.batch.positions, dy, position_.gradient, pass.write);
+  pass.ops.embedding_backward(pass.context, pass.batch.tokens, dy, token_.gradient, pass.write);
+}
+
+StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads) {
+  return {activation_bytes(spec, dtype, shape), scratch_bytes(spec, shape, ops, threads)};
+}
+
+Stage::Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads)
+    : spec_(spec),
+      views_(views),
+      ops_(ops),
+      activations_(activation_bytes(spec, dtype, shape)),
+      scratch_(scratch_bytes(spec, shape, ops, threads)),
+      context_{threads, &scratch_},
+      memory_(spec, dtype, shape, activations_),
+      embedding_(spec_, views),
+      head_(spec_, views) {
+  blocks_.reserve(static_cast<size_t>(spec.layers));
+  for (int64_t i = 0; i < spec.layers; ++i) blocks_.emplace_back(spec_, views, i);
+}
+
+View Stage::input_of(int64_t block) const {
+  return block < spec_.layers ? memory_.blocks[static_cast<size_t>(block)].x : memory_.output;
+}
+
+void Stage::forward(const Pass& pass) {
+  const int64_t rows = pass.batch.rows();
+  embedding_.forward(pass, input_of(0).rows_slice(0, rows));
+  for (int64_t i = 0; i < spec_.layers; ++i) {
+    const auto index = static_cast<size_t>(i);
+    blocks_[index].forward(pass, memory_.blocks[index], memory_.work, input_of(i + 1).rows_slice(0, rows));
+  }
+}
+
+double Stage::loss(const Batch& batch) {
+  const Pass pass{.ops = ops_, .context = context_, .batch = batch};
+  forward(pass);
+  return head_.loss(pass, memory_.output.rows_slice(0, batch.rows()), memory_.work);
+}
+
+double Stage::loss_and_backward(const Batch& batch, const Step& step, float scale, Write write, GradientSink* sink) {
+  const Pass pass{.ops = ops_,
+                  .context = context_,
+                  .batch = batch,
+                  .seed = step.seed,
+                  .step = step.step,
+                  .dropout = step.dropout,
+                  .write = write};
+  const auto finished = [&, next = size_t{0}]() mutable {
+    const ParameterRange range = views_.table->ready_ranges()[next++];
+    if (sink) sink->ready(range);
+  };
+  forward(pass);
+  const double loss = head_.loss_and_backward(pass, memory_.output.rows_slice(0, batch.rows()), memory_.work, scale);
+  finished();
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    blocks_[i].backward(pass, memory_.blocks[i], memory_.work);
+    finished();
+  }
+  embedding_.backward(pass, memory_.work.gradient.rows_slice(0, batch.rows()));
+  finished();
+  return loss;
+}
+
+void Stage::logits(const Batch& batch, View logits) {
+  const Pass pass{.ops = ops_, .context = context_, .batch = batch};
+  forward(pass);
+  head_.logits(pass, memory_.output.rows_slice(0, batch.rows()), memory_.work, logits);
+}
+
+void Stage::decode(const Batch& batch, const KeyValueCache& cache, View logits) {
+  const Pass pass{.ops = ops_, .context = context_, .batch = batch};
+  const int64_t rows = batch.rows(), sequences = batch.sequences();
+  embedding_.forward(pass, input_of(0).rows_slice(0, rows));
+  for (int64_t i = 0; i < spec_.layers; ++i) {
+    const auto index = static_cast<size_t>(i);
+    blocks_[index].decode(pass, memory_.blocks[index], memory_.work, cache, input_of(i + 1).rows_slice(0, rows));
+  }
+  const int32_t* offsets = batch.offsets.as<int32_t>();
+  for (int64_t s = 0; s < sequences; ++s) {  // only the last row of a prompt predicts anything new
+    const View one = memory_.work.logits.rows_slice(0, 1);
+    head_.logits(pass, memory_.output.rows_slice(offsets[s + 1] - 1, 1), memory_.work, one);
+    ops_.cast(context_, one, logits.rows_slice(s, 1));
+  }
+}
+
+}  // namespace trireme
