@@ -97,7 +97,7 @@ double Stage::loss_and_backward(const Batch& batch, const Step& step, float scal
                   .step = step.step,
                   .dropout = step.dropout,
                   .write = write};
-  const auto finished = [&, next = size_t{0}]() mutable {
+  auto finished = [&, next = size_t{0}]() mutable {
     const ParameterRange range = views_.table->ready_ranges()[next++];
     if (sink) sink->ready(range);
   };
