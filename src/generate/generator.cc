@@ -1,0 +1,80 @@
+#include "generate/generator.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace trireme {
+namespace {
+
+size_t memory_bytes(const Spec& spec, DType dtype) {
+  const size_t cache = static_cast<size_t>(spec.layers * 2 * spec.context * spec.width) * size_of(dtype);
+  const size_t rows = static_cast<size_t>(spec.context) * 2 * sizeof(int32_t);
+  return cache + rows + static_cast<size_t>(spec.vocabulary_rows) * sizeof(float) +
+         4096;  // alignment of the five small ones
+}
+
+}  // namespace
+
+Generator::Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads)
+    : spec_(spec),
+      ops_(ops),
+      stage_(spec, views, dtype, {.rows = spec.context, .training = false, .head_rows = 1}, ops, threads),
+      memory_(memory_bytes(spec, dtype)) {
+  cache_.sequences = 1;
+  cache_.layers = memory_.take(dtype, {spec.layers, 2 * spec.heads, spec.context, spec.head_dim()});
+  logits_ = memory_.take(DType::f32, {1, spec.vocabulary_rows});
+  past_ = memory_.take(DType::i32, {1});
+  tokens_ = memory_.take(DType::i32, {spec.context});
+  positions_ = memory_.take(DType::i32, {spec.context});
+  offsets_ = memory_.take(DType::i32, {2});
+  cache_.past = past_;
+}
+
+std::span<const float> Generator::next_logits(std::span<const TokenId> tokens, int64_t past) {
+  const auto rows = static_cast<int64_t>(tokens.size());
+  for (int64_t i = 0; i < rows; ++i) {
+    tokens_.as<int32_t>()[i] = static_cast<int32_t>(tokens[static_cast<size_t>(i)]);
+    positions_.as<int32_t>()[i] = static_cast<int32_t>(past + i);
+  }
+  past_.as<int32_t>()[0] = static_cast<int32_t>(past);
+  offsets_.as<int32_t>()[0] = 0;
+  offsets_.as<int32_t>()[1] = static_cast<int32_t>(rows);
+  Batch batch;
+  batch.tokens = tokens_.rows_slice(0, rows);
+  batch.positions = positions_.rows_slice(0, rows);
+  batch.offsets = offsets_;
+  stage_.decode(batch, cache_, logits_);
+  return std::span<const float>(logits_.as<float>(), static_cast<size_t>(spec_.vocabulary));
+}
+
+void Generator::run(std::span<const TokenId> prompt, const GenerateOptions& options, uint64_t sample,
+                    const std::function<bool(TokenId)>& on_token) {
+  options.sampling.validate();
+  require(!prompt.empty(), ErrorKind::usage, "the prompt has no tokens; give at least one character");
+  for (const TokenId id : prompt) {
+    require(id < static_cast<uint64_t>(spec_.vocabulary), ErrorKind::data,
+            "the prompt has token {}, the model's vocabulary ends at {}: its tokenizer is another one", id,
+            spec_.vocabulary - 1);
+  }
+  const uint64_t key = mix_key(options.seed, sample);
+  std::vector<TokenId> window(prompt.begin(), prompt.end());
+  const auto context = static_cast<size_t>(spec_.context);
+  int64_t past = 0;
+  for (int64_t i = 0; i < options.max_new_tokens; ++i) {
+    if (window.size() > context) {  // positions shift, so nothing cached stays valid
+      window.erase(window.begin(), window.end() - static_cast<std::ptrdiff_t>(context));
+      past = 0;
+    }
+    const auto logits = next_logits(std::span(window).subspan(static_cast<size_t>(past)), past);
+    past = static_cast<int64_t>(window.size());
+    const TokenId id =
+        choose_token(logits, options.sampling, RandomStream(key, static_cast<uint64_t>(i)).uniform(), order_);
+    if (options.stop_at && id == *options.stop_at) return;
+    window.push_back(id);
+    if (!on_token(id)) return;
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,43 @@
+#pragma once
+// Continues token sequences with a model: prefill of the prompt, then one row per token against a key-value cache.
+
+#include <functional>
+#include <memory>
+
+#include "generate/sampling.h"
+#include "model/stage.h"
+
+namespace trireme {
+
+struct GenerateOptions {
+  SamplingOptions sampling;
+  int64_t max_new_tokens = 100;
+  uint64_t seed = 1337;
+  std::optional<TokenId> stop_at;  ///< end here; the token itself is not reported
+};
+
+class Generator {
+ public:
+  /// Borrows ops and the weights behind views. dtype: of the weights.
+  Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads);
+
+  /// Continues `prompt` (at least one id, all below the vocabulary; only its last `context` ids are seen). `sample`
+  /// tells draws of the same seed apart: token i of a sample is a pure function of (weights, prompt, seed, sample).
+  /// on_token returning false ends early. Past the model's context the window slides by one per token, which has no
+  /// cache and costs a whole window each.
+  void run(std::span<const TokenId> prompt, const GenerateOptions& options, uint64_t sample,
+           const std::function<bool(TokenId)>& on_token);
+
+ private:
+  std::span<const float> next_logits(std::span<const TokenId> tokens, int64_t past);
+
+  Spec spec_;
+  Ops& ops_;
+  Stage stage_;
+  Arena memory_;
+  KeyValueCache cache_;
+  View logits_, past_, tokens_, positions_, offsets_;
+  std::vector<uint32_t> order_;
+};
+
+}  // namespace trireme
