@@ -1,0 +1,16 @@
+#pragma once
+// Checks of values, for backends whose tensors lie in host memory. Checks of shapes and types are in check.cc.
+
+#include <string_view>
+
+#include "ops/ops.h"
+
+namespace trireme {
+
+/// Throws Error::data naming the first row whose id is outside [0, table_rows), the id and the table's size.
+void check_ids(std::string_view op, std::string_view what, ConstView ids, int64_t table_rows);
+
+/// Throws Error::shape unless offsets begin at 0, never fall and end at `rows`.
+void check_offsets(std::string_view op, ConstView offsets, int64_t rows);
+
+}  // namespace trireme
