@@ -86,6 +86,25 @@ void check_offsets(std::string_view op, ConstView offsets, int64_t rows) {
           rows);
 }
 
+void check_positions(std::string_view op, const Dropout& dropout, ConstView offsets) {
+  if (dropout.rate == 0) return;
+  const auto o = offsets.values<int32_t>();
+  const auto* position = dropout.position.as<int32_t>();
+  for (size_t s = 0; s + 1 < o.size(); ++s)
+    for (int32_t row = o[s] + 1; row < o[s + 1]; ++row)
+      require(position[row] == position[row - 1] + 1, ErrorKind::shape,
+              "{}: dropout position of row {} is {}, expected {}, one after the row before in sequence {}", op, row,
+              position[row], position[row - 1] + 1, s);
+}
+
+void check_cache(ConstView offsets, ConstView past, int64_t capacity) {
+  const auto o = offsets.values<int32_t>(), n = past.values<int32_t>();
+  for (size_t s = 0; s < n.size(); ++s)
+    require(n[s] >= 0 && int64_t{n[s]} + o[s + 1] - o[s] <= capacity, ErrorKind::shape,
+            "attention_cached: sequence {} has {} cached and {} new positions, its cache has room for {}", s, n[s],
+            o[s + 1] - o[s], capacity);
+}
+
 uint64_t dropout_key(uint64_t seed, uint64_t step, uint32_t layer, uint32_t site) {
   return mix_key(seed, step, layer, site);
 }
