@@ -10,6 +10,7 @@
 namespace trireme {
 
 class Gemm;
+enum class GemmKind : uint8_t;
 
 class CpuOps final : public Ops {
  public:
@@ -50,6 +51,9 @@ class CpuOps final : public Ops {
   void do_zero(Context&, View x) override;
   double do_squared_norm(Context&, ConstView x) override;
   void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) override;
+
+  View widen(Context&, ConstView bf16);
+  void multiply_widened(Context&, GemmKind, ConstView a, ConstView wide_b, ConstView wide_bias, View c);
 
   std::unique_ptr<Gemm> gemm_;  ///< primitives that were already built, by shape
 };
