@@ -168,6 +168,8 @@ class Ops {
   void adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder);
 
  private:
+  /// Whether A may be this type: f32 and bf16 (cpu), f64 (reference).
+  virtual bool takes(DType activation) const = 0;
   virtual void do_linear(Context&, ConstView x, ConstView w, ConstView bias, View y) = 0;
   virtual void do_linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation, View pre,
                                     View y) = 0;

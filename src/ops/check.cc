@@ -1,0 +1,398 @@
+#include "ops/check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace trireme {
+namespace {
+
+std::string describe(ConstView v) {
+  return v.empty() ? std::string("empty") : fmt::format("{} {}", name_of(v.dtype()), v.shape().to_string());
+}
+
+/// The argument checks of one call: everything thrown names the operator.
+class Checker {
+ public:
+  explicit Checker(std::string_view op) : op_(op) {}
+
+  void dims(std::string_view what, ConstView v, int n) const {
+    require(!v.empty() && v.shape().dims() == n, ErrorKind::shape, "{}: {} is {}, expected {} dims", op_, what,
+            describe(v), n);
+  }
+  void is(std::string_view what, ConstView v, DType dtype, const Shape& shape) const {
+    require(!v.empty() && v.dtype() == dtype && v.shape() == shape, ErrorKind::shape, "{}: {} is {}, expected {} {}",
+            op_, what, describe(v), name_of(dtype), shape.to_string());
+  }
+  void is_or_empty(std::string_view what, ConstView v, DType dtype, const Shape& shape) const {
+    if (!v.empty()) is(what, v, dtype, shape);
+  }
+  void activation(std::string_view what, ConstView v, bool taken, std::string_view backend) const {
+    require(!v.empty() && taken, ErrorKind::shape, "{}: {} is {}, which is no activation type of the {} backend", op_,
+            what, describe(v), backend);
+  }
+  void statistic(std::string_view what, ConstView v, DType expected) const {
+    require(!v.empty() && v.dtype() == expected, ErrorKind::shape, "{}: {} is {}, expected type {}", op_, what,
+            describe(v), name_of(expected));
+  }
+  void same_count(std::string_view what, ConstView v, std::string_view other_name, ConstView other) const {
+    require(!v.empty() && v.count() == other.count(), ErrorKind::shape,
+            "{}: {} is {}, expected as many elements as {} ({})", op_, what, describe(v), other_name, describe(other));
+  }
+  void that(bool condition, std::string_view text) const { require(condition, ErrorKind::shape, "{}: {}", op_, text); }
+
+  void dropout(const Dropout& d, int64_t rows) const {
+    require(d.rate >= 0 && d.rate < 1, ErrorKind::shape, "{}: dropout rate is {}, expected 0 <= rate < 1", op_, d.rate);
+    if (d.rate == 0) return;
+    is("dropout sample", d.sample, DType::i64, {rows});
+    is("dropout position", d.position, DType::i32, {rows});
+  }
+  void attention_shape(const AttentionShape& s, int64_t rows) const {
+    require(s.heads > 0 && s.head_dim > 0, ErrorKind::shape, "{}: {} heads of size {}, expected at least 1 of each",
+            op_, s.heads, s.head_dim);
+    require(std::isfinite(s.scale), ErrorKind::shape, "{}: scale is {}, expected a finite number", op_, s.scale);
+    dims("offsets", s.offsets, 1);
+    statistic("offsets", s.offsets, DType::i32);
+    require(s.offsets.rows() >= 2 || rows == 0, ErrorKind::shape,
+            "{}: offsets is {}, expected one entry more than there are sequences", op_, describe(s.offsets));
+  }
+
+ private:
+  std::string_view op_;
+};
+
+/// Type of statistics and weight gradients that goes with an activation type.
+DType statistic_of(DType activation) { return activation == DType::f64 ? DType::f64 : DType::f32; }
+
+}  // namespace
+
+void check_ids(std::string_view op, std::string_view what, ConstView ids, int64_t table_rows) {
+  const auto values = ids.values<int32_t>();
+  for (size_t row = 0; row < values.size(); ++row)
+    require(values[row] >= 0 && values[row] < table_rows, ErrorKind::data,
+            "{}: {} of row {} is {}, outside its table of {} rows", op, what, row, values[row], table_rows);
+}
+
+void check_offsets(std::string_view op, ConstView offsets, int64_t rows) {
+  const auto o = offsets.values<int32_t>();
+  require(o.front() == 0, ErrorKind::shape, "{}: offsets begin at {}, expected 0", op, o.front());
+  for (size_t i = 1; i < o.size(); ++i)
+    require(o[i] >= o[i - 1], ErrorKind::shape, "{}: offsets fall from {} to {} at sequence {}", op, o[i - 1], o[i],
+            i - 1);
+  require(o.back() == rows, ErrorKind::shape, "{}: offsets end at {}, expected the number of rows, {}", op, o.back(),
+          rows);
+}
+
+void check_positions(std::string_view op, const Dropout& dropout, ConstView offsets) {
+  if (dropout.rate == 0) return;
+  const auto o = offsets.values<int32_t>();
+  const auto* position = dropout.position.as<int32_t>();
+  for (size_t s = 0; s + 1 < o.size(); ++s)
+    for (int32_t row = o[s] + 1; row < o[s + 1]; ++row)
+      require(position[row] == position[row - 1] + 1, ErrorKind::shape,
+              "{}: dropout position of row {} is {}, expected {}, one after the row before in sequence {}", op, row,
+              position[row], position[row - 1] + 1, s);
+}
+
+void check_cache(ConstView offsets, ConstView past, int64_t capacity) {
+  const auto o = offsets.values<int32_t>(), n = past.values<int32_t>();
+  for (size_t s = 0; s < n.size(); ++s)
+    require(n[s] >= 0 && int64_t{n[s]} + o[s + 1] - o[s] <= capacity, ErrorKind::shape,
+            "attention_cached: sequence {} has {} cached and {} new positions, its cache has room for {}", s, n[s],
+            o[s + 1] - o[s], capacity);
+}
+
+uint64_t dropout_key(uint64_t seed, uint64_t step, uint32_t layer, uint32_t site) {
+  return mix_key(seed, step, layer, site);
+}
+
+// ---- linear
+
+void Ops::linear(Context& context, ConstView x, ConstView w, ConstView bias, View y) {
+  const Checker check("linear");
+  check.dims("x", x, 2);
+  check.activation("x", x, takes(x.dtype()), name());
+  check.dims("w", w, 2);
+  const int64_t out = w.shape()[0];
+  check.is("w", w, x.dtype(), {out, x.shape()[1]});
+  check.is_or_empty("bias", bias, x.dtype(), {out});
+  check.is("y", y, x.dtype(), {x.rows(), out});
+  do_linear(context, x, w, bias, y);
+}
+
+void Ops::linear_activation(Context& context, ConstView x, ConstView w, ConstView bias, Activation f, View pre,
+                            View y) {
+  const Checker check("linear_activation");
+  check.dims("x", x, 2);
+  check.activation("x", x, takes(x.dtype()), name());
+  check.dims("w", w, 2);
+  const int64_t out = w.shape()[0];
+  check.is("w", w, x.dtype(), {out, x.shape()[1]});
+  check.is_or_empty("bias", bias, x.dtype(), {out});
+  check.is("pre", pre, x.dtype(), {x.rows(), out});
+  check.is("y", y, x.dtype(), {x.rows(), out});
+  do_linear_activation(context, x, w, bias, f, pre, y);
+}
+
+void Ops::linear_backward_input(Context& context, ConstView dy, ConstView w, View dx) {
+  const Checker check("linear_backward_input");
+  check.dims("dy", dy, 2);
+  check.activation("dy", dy, takes(dy.dtype()), name());
+  check.dims("w", w, 2);
+  check.is("w", w, dy.dtype(), {dy.shape()[1], w.shape()[1]});
+  check.is("dx", dx, dy.dtype(), {dy.rows(), w.shape()[1]});
+  do_linear_backward_input(context, dy, w, dx);
+}
+
+void Ops::linear_backward_weight(Context& context, ConstView dy, ConstView x, View dw, Write write) {
+  const Checker check("linear_backward_weight");
+  check.dims("dy", dy, 2);
+  check.activation("dy", dy, takes(dy.dtype()), name());
+  check.dims("x", x, 2);
+  check.is("x", x, dy.dtype(), {dy.rows(), x.shape()[1]});
+  check.is("dw", dw, statistic_of(dy.dtype()), {dy.shape()[1], x.shape()[1]});
+  do_linear_backward_weight(context, dy, x, dw, write);
+}
+
+void Ops::bias_backward(Context& context, ConstView dy, View db, Write write) {
+  const Checker check("bias_backward");
+  check.dims("dy", dy, 2);
+  check.activation("dy", dy, takes(dy.dtype()), name());
+  check.is("db", db, statistic_of(dy.dtype()), {dy.shape()[1]});
+  do_bias_backward(context, dy, db, write);
+}
+
+// ---- norm
+
+void Ops::layer_norm(Context& context, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd) {
+  const Checker check("layer_norm");
+  check.dims("x", x, 2);
+  check.activation("x", x, takes(x.dtype()), name());
+  const DType statistic = statistic_of(x.dtype());
+  const int64_t rows = x.shape()[0], width = x.shape()[1];
+  check.is("w", w, x.dtype(), {width});
+  check.is_or_empty("b", b, x.dtype(), {width});
+  check.that(eps > 0, fmt::format("eps is {}, expected a positive number", eps));
+  check.is("y", y, x.dtype(), x.shape());
+  check.is("mean", mean, statistic, {rows});
+  check.is("rstd", rstd, statistic, {rows});
+  do_layer_norm(context, x, w, b, eps, y, mean, rstd);
+}
+
+void Ops::layer_norm_backward(Context& context, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd,
+                              View dx, View dw, View db, Write write) {
+  const Checker check("layer_norm_backward");
+  check.dims("x", x, 2);
+  check.activation("x", x, takes(x.dtype()), name());
+  const DType statistic = statistic_of(x.dtype());
+  const int64_t rows = x.shape()[0], width = x.shape()[1];
+  check.is("dy", dy, x.dtype(), x.shape());
+  check.is("w", w, x.dtype(), {width});
+  check.is("mean", mean, statistic, {rows});
+  check.is("rstd", rstd, statistic, {rows});
+  check.is("dx", dx, x.dtype(), x.shape());
+  check.is("dw", dw, statistic, {width});
+  check.is_or_empty("db", db, statistic, {width});
+  do_layer_norm_backward(context, dy, x, w, mean, rstd, dx, dw, db, write);
+}
+
+// ---- elementwise
+
+void Ops::activation(Context& context, ConstView x, Activation f, View y) {
+  const Checker check("activation");
+  check.activation("x", x, takes(x.dtype()), name());
+  check.is("y", y, x.dtype(), x.shape());
+  do_activation(context, x, f, y);
+}
+
+void Ops::activation_backward(Context& context, ConstView dy, ConstView x, Activation f, View dx) {
+  const Checker check("activation_backward");
+  check.activation("x", x, takes(x.dtype()), name());
+  check.is("dy", dy, x.dtype(), x.shape());
+  check.is("dx", dx, x.dtype(), x.shape());
+  do_activation_backward(context, dy, x, f, dx);
+}
+
+void Ops::dropout_add(Context& context, ConstView x, ConstView residual, const Dropout& dropout, View y) {
+  const Checker check("dropout_add");
+  check.dims("x", x, 2);
+  check.activation("x", x, takes(x.dtype()), name());
+  check.is_or_empty("residual", residual, x.dtype(), x.shape());
+  check.dropout(dropout, x.rows());
+  check.is("y", y, x.dtype(), x.shape());
+  do_dropout_add(context, x, residual, dropout, y);
+}
+
+void Ops::dropout_backward(Context& context, ConstView dy, const Dropout& dropout, View dx) {
+  const Checker check("dropout_backward");
+  check.dims("dy", dy, 2);
+  check.activation("dy", dy, takes(dy.dtype()), name());
+  check.dropout(dropout, dy.rows());
+  check.is("dx", dx, dy.dtype(), dy.shape());
+  do_dropout_backward(context, dy, dropout, dx);
+}
+
+// ---- embedding
+
+void Ops::embedding(Context& context, ConstView tokens, ConstView positions, ConstView tokens_table,
+                    ConstView positions_table, View y) {
+  const Checker check("embedding");
+  check.dims("y", y, 2);
+  check.activation("y", y, takes(y.dtype()), name());
+  const int64_t rows = y.shape()[0], width = y.shape()[1];
+  check.is("tokens", tokens, DType::i32, {rows});
+  check.is("positions", positions, DType::i32, {rows});
+  check.dims("tokens_table", tokens_table, 2);
+  check.is("tokens_table", tokens_table, y.dtype(), {tokens_table.shape()[0], width});
+  check.dims("positions_table", positions_table, 2);
+  check.is("positions_table", positions_table, y.dtype(), {positions_table.shape()[0], width});
+  do_embedding(context, tokens, positions, tokens_table, positions_table, y);
+}
+
+void Ops::embedding_backward(Context& context, ConstView ids, ConstView dy, View dtable, Write write) {
+  const Checker check("embedding_backward");
+  check.dims("dy", dy, 2);
+  check.activation("dy", dy, takes(dy.dtype()), name());
+  check.is("ids", ids, DType::i32, {dy.rows()});
+  check.dims("dtable", dtable, 2);
+  check.is("dtable", dtable, statistic_of(dy.dtype()), {dtable.shape()[0], dy.shape()[1]});
+  do_embedding_backward(context, ids, dy, dtable, write);
+}
+
+// ---- attention
+
+void Ops::attention(Context& context, ConstView qkv, const AttentionShape& shape, const Dropout& dropout, View out,
+                    View lse) {
+  const Checker check("attention");
+  check.dims("qkv", qkv, 4);
+  check.activation("qkv", qkv, takes(qkv.dtype()), name());
+  const int64_t rows = qkv.shape()[0];
+  check.attention_shape(shape, rows);
+  check.is("qkv", qkv, qkv.dtype(), {rows, shape.heads, 3, shape.head_dim});
+  check.dropout(dropout, rows);
+  check.is("out", out, qkv.dtype(), {rows, shape.heads, shape.head_dim});
+  check.is("lse", lse, statistic_of(qkv.dtype()), {shape.heads, rows});
+  do_attention(context, qkv, shape, dropout, out, lse);
+}
+
+void Ops::attention_backward(Context& context, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
+                             const AttentionShape& shape, const Dropout& dropout, View dqkv) {
+  const Checker check("attention_backward");
+  check.dims("qkv", qkv, 4);
+  check.activation("qkv", qkv, takes(qkv.dtype()), name());
+  const int64_t rows = qkv.shape()[0];
+  check.attention_shape(shape, rows);
+  check.is("qkv", qkv, qkv.dtype(), {rows, shape.heads, 3, shape.head_dim});
+  check.dropout(dropout, rows);
+  check.is("dout", dout, qkv.dtype(), {rows, shape.heads, shape.head_dim});
+  check.is("out", out, qkv.dtype(), {rows, shape.heads, shape.head_dim});
+  check.is("lse", lse, statistic_of(qkv.dtype()), {shape.heads, rows});
+  check.is("dqkv", dqkv, qkv.dtype(), qkv.shape());
+  do_attention_backward(context, dout, qkv, out, lse, shape, dropout, dqkv);
+}
+
+void Ops::attention_cached(Context& context, ConstView qkv, const AttentionShape& shape, ConstView past, View cache,
+                           View out) {
+  const Checker check("attention_cached");
+  check.dims("qkv", qkv, 4);
+  check.activation("qkv", qkv, takes(qkv.dtype()), name());
+  const int64_t rows = qkv.shape()[0];
+  check.attention_shape(shape, rows);
+  check.that(shape.causal, "shape is not causal, and generation always is");
+  const int64_t sequences = shape.offsets.rows() - 1;
+  check.is("qkv", qkv, qkv.dtype(), {rows, shape.heads, 3, shape.head_dim});
+  check.is("past", past, DType::i32, {sequences});
+  check.dims("cache", cache, 4);
+  check.is("cache", cache, qkv.dtype(), {sequences, 2 * shape.heads, cache.shape()[2], shape.head_dim});
+  check.is("out", out, qkv.dtype(), {rows, shape.heads, shape.head_dim});
+  do_attention_cached(context, qkv, shape, past, cache, out);
+}
+
+// ---- loss
+
+void Ops::softmax_stats(Context& context, ConstView logits, ConstView targets, int64_t first_class, int64_t classes,
+                        View max, View sum, View target) {
+  const Checker check("softmax_stats");
+  check.dims("logits", logits, 2);
+  const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
+  check.activation("logits", logits, takes(logits.dtype()) || logits.dtype() == statistic, name());
+  const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
+  check.is("targets", targets, DType::i32, {rows});
+  check.that(
+      first_class >= 0 && classes > 0 && classes <= columns,
+      fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
+  check.is("max", max, statistic, {rows});
+  check.is("sum", sum, statistic, {rows});
+  check.is("target", target, statistic, {rows});
+  do_softmax_stats(context, logits, targets, first_class, classes, max, sum, target);
+}
+
+void Ops::cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class, int64_t classes,
+                                 ConstView max, ConstView sum, float scale) {
+  const Checker check("cross_entropy_backward");
+  check.dims("logits", logits, 2);
+  check.activation("logits", logits, takes(logits.dtype()), name());
+  const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
+  const DType statistic = statistic_of(logits.dtype());
+  check.is("targets", targets, DType::i32, {rows});
+  check.that(
+      first_class >= 0 && classes > 0 && classes <= columns,
+      fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
+  check.is("max", max, statistic, {rows});
+  check.is("sum", sum, statistic, {rows});
+  do_cross_entropy_backward(context, logits, targets, first_class, classes, max, sum, scale);
+}
+
+// ---- parameters
+
+void Ops::add(Context& context, ConstView x, View y) {
+  const Checker check("add");
+  const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
+  check.statistic("x", x, statistic);
+  check.statistic("y", y, statistic);
+  check.same_count("y", y, "x", x);
+  do_add(context, x, y);
+}
+
+void Ops::cast(Context& context, ConstView x, View y) {
+  const Checker check("cast");
+  check.activation("x", x, takes(x.dtype()), name());
+  check.activation("y", y, takes(y.dtype()), name());
+  check.same_count("y", y, "x", x);
+  do_cast(context, x, y);
+}
+
+void Ops::zero(Context& context, View x) {
+  const Checker check("zero");
+  check.that(!x.empty(), "x is empty, expected a tensor");
+  do_zero(context, x);
+}
+
+double Ops::squared_norm(Context& context, ConstView x) {
+  const Checker check("squared_norm");
+  check.statistic("x", x, takes(DType::f64) ? DType::f64 : DType::f32);
+  return do_squared_norm(context, x);
+}
+
+void Ops::adamw(Context& context, const AdamW& options, ConstView grad, View m, View v, View weights, View remainder) {
+  const Checker check("adamw");
+  const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
+  check.dims("grad", grad, 1);
+  const Shape shape = grad.shape();
+  check.is("grad", grad, statistic, shape);
+  check.is("m", m, statistic, shape);
+  check.is("v", v, statistic, shape);
+  if (!remainder.empty()) {
+    check.that(takes(DType::bf16), "remainder given, but this backend has no bf16 weights");
+    check.is("weights", weights, DType::bf16, shape);
+    check.is("remainder", remainder, DType::i16, shape);
+  } else {
+    check.is("weights", weights, statistic, shape);
+  }
+  do_adamw(context, options, grad, m, v, weights, remainder);
+}
+
+}  // namespace trireme

@@ -1,0 +1,65 @@
+#pragma once
+// The fast operators of one CPU: GEMM through oneDNN, everything else own vector kernels. Each call picks the code of
+// the instruction set that cpu_isa() names. linear.cc, attention.cc, norm.cc, activation.cc, dropout.cc, embedding.cc,
+// loss.cc, parameters.cc.
+
+#include <memory>
+
+#include "ops/ops.h"
+
+namespace trireme {
+
+class Gemm;
+enum class GemmKind : uint8_t;
+
+class CpuOps final : public Ops {
+ public:
+  CpuOps();
+  ~CpuOps() override;
+  std::string_view name() const override { return "cpu"; }
+  size_t scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, const AttentionShape& shape,
+                       int threads) const override;
+
+ private:
+  bool takes(DType activation) const override { return activation == DType::f32 || activation == DType::bf16; }
+  void do_linear(Context&, ConstView x, ConstView w, ConstView bias, View y) override;
+  void do_linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation, View pre, View y) override;
+  void do_linear_backward_input(Context&, ConstView dy, ConstView w, View dx) override;
+  void do_linear_backward_weight(Context&, ConstView dy, ConstView x, View dw, Write) override;
+  void do_bias_backward(Context&, ConstView dy, View db, Write) override;
+  void do_layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd) override;
+  void do_layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
+                              View dw, View db, Write) override;
+  void do_activation(Context&, ConstView x, Activation, View y) override;
+  void do_activation_backward(Context&, ConstView dy, ConstView x, Activation, View dx) override;
+  void do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y) override;
+  void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx) override;
+  void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
+                    View y) override;
+  void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write) override;
+  void do_attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse) override;
+  void do_attention_backward(Context&, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
+                             const AttentionShape&, const Dropout&, View dqkv) override;
+  void do_attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache,
+                           View out) override;
+  void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
+                        View sum, View target) override;
+  void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
+                                 ConstView max, ConstView sum, float scale) override;
+  void do_add(Context&, ConstView x, View y) override;
+  void do_cast(Context&, ConstView x, View y) override;
+  void do_zero(Context&, View x) override;
+  double do_squared_norm(Context&, ConstView x) override;
+  void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) override;
+
+  View widen(Context&, ConstView bf16);
+  void multiply_widened(Context&, GemmKind, ConstView a, ConstView wide_b, ConstView wide_bias, View c);
+
+  std::unique_ptr<Gemm> gemm_;  ///< primitives that were already built, by shape
+};
+
+/// Scratch that norms, activations, dropout, embeddings, losses and the operators on flat parameter arrays can ask for;
+/// arguments as in Ops::scratch_bytes().
+size_t small_ops_scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, int threads);
+
+}  // namespace trireme

@@ -1,0 +1,63 @@
+#pragma once
+// Matrix products of linear layers through oneDNN. Primitives are built once per shape and kept.
+
+#include <memory>
+
+#include "ops/ops.h"
+
+namespace trireme {
+
+/// The three products of a linear layer with weight w [out, in]; rows are tokens.
+enum class GemmKind : uint8_t {
+  forward,  ///< c [rows, out] = a [rows, in] b [out, in]^T + bias
+  input,    ///< c [rows, in] = a [rows, out] b [out, in]
+  weight,   ///< c [out, in] f32 = a [rows, out]^T b [rows, in]
+};
+
+struct GemmShape {
+  GemmKind kind = GemmKind::forward;
+  int64_t rows = 0, in = 0, out = 0;
+  DType dtype = DType::f32;  ///< of a and b, of bias, and of c except for GemmKind::weight
+  auto operator<=>(const GemmShape&) const = default;
+};
+
+/// How the second operand reaches the kernel.
+enum class GemmLayout : uint8_t {
+  plain,   ///< as it lies in memory
+  packed,  ///< copied first into the blocked layout that oneDNN likes best
+};
+
+/// Whether bf16 operands can be multiplied as they are. Elsewhere they are widened to f32 first: oneDNN would emulate
+/// bf16 instructions at 1 to 20 GFLOP/s.
+bool gemm_has_bf16();
+
+/// The faster layout of a shape; see gemm.cc for the measurements.
+GemmLayout best_layout(const GemmShape& shape);
+
+/// Not for several threads at once: one team of threads works on one product after the other.
+class Gemm {
+ public:
+  Gemm();
+  ~Gemm();
+
+  /// c = product, or c += product in f32. bias: GemmKind::forward only, or empty. No size is 0. Packing takes scratch.
+  void multiply(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, View c,
+                bool accumulate = false);
+
+  /// Median seconds of `repetitions` products of the shape with the layout on the given memory; time to pack is not
+  /// counted.
+  double measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c,
+                 int repetitions);
+
+  /// Scratch of a product whose second operand is [n, m] or [m, n], at most.
+  static size_t packed_bytes(int64_t n, int64_t m, DType dtype);
+
+ private:
+  struct Plan;
+  struct State;
+  Plan& plan(Context& context, const GemmShape& shape, GemmLayout layout, bool bias, bool accumulate);
+  void bind(Context& context, Plan& plan, ConstView a, ConstView b, ConstView bias, View c);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,153 @@
+// Linear layers: the products themselves are in gemm.cc. Where the CPU has no bf16 instructions, bf16 operands are
+// widened to f32 in scratch, multiplied at the f32 rate, and the result is rounded once.
+
+#include "ops/cpu/linear.h"
+
+#include "ops/cpu/column_sums.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/gemm.h"
+#include "ops/cpu/highway_targets.h"
+#include "ops/cpu/team.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/linear.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
+
+/// sums[i] = sum of column i over the rows of one share.
+template <class T>
+void sum_columns(ConstView dy, float* sums, Range rows) {
+  constexpr int64_t kTogether = 8;  // rows added before they meet the running sums: less traffic, smaller errors
+  const int64_t width = dy.shape()[1];
+  const T* p = dy.as<T>();
+  std::fill_n(sums, width, 0.0f);
+  int64_t row = rows.begin;
+  for (; row + kTogether <= rows.end; row += kTogether)
+    for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
+      const T* at = p + row * width + i;
+      VecF32 sum = load(at, lanes);
+      for (int64_t r = 1; r < kTogether; ++r) sum = hn::Add(sum, load(at + r * width, lanes));
+      store(hn::Add(load(sums + i, lanes), sum), sums + i, lanes);
+    });
+  for (; row < rows.end; ++row)
+    for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
+      store(hn::Add(load(sums + i, lanes), load(p + row * width + i, lanes)), sums + i, lanes);
+    });
+}
+
+void sum_columns_any(ConstView dy, float* sums, Range rows) {
+  dy.dtype() == DType::bf16 ? sum_columns<bf16_t>(dy, sums, rows) : sum_columns<float>(dy, sums, rows);
+}
+
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trireme {
+HWY_EXPORT(sum_columns_any);
+
+namespace {
+
+// Floats of widened activations at a time: 64 MiB, so that the head of a large vocabulary does not double the plan.
+constexpr int64_t kWidenedFloats = int64_t{16} << 20;
+constexpr int64_t kLeastRows = 256;  // fewer rows would make the product slower
+
+bool needs_widening(ConstView v) { return v.dtype() == DType::bf16 && !gemm_has_bf16(); }
+
+/// Rows to widen at a time when a row has `floats` of them.
+int64_t rows_at_once(int64_t floats) { return std::max(kLeastRows, kWidenedFloats / std::max<int64_t>(floats, 1)); }
+
+}  // namespace
+
+size_t linear_scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, int threads) {
+  const auto floats = [](int64_t n) { return static_cast<size_t>(n) * sizeof(float); };
+  // A weight has at most `width` outputs, so padding either of its sides to a block adds less than this.
+  const int64_t padded_weight = weight_count + 2 * 64 * width + 64 * 64;
+  const size_t forward = floats(padded_weight);
+  const size_t backward = floats(weight_count) + Gemm::packed_bytes(rows, width, DType::bf16);
+  const size_t bias = ColumnSums::scratch_bytes(threads, width);
+  size_t most = std::max({forward, backward, bias});
+  if (!gemm_has_bf16()) {
+    const int64_t wide_rows = std::min(rows * 2 * width, std::max(kWidenedFloats, kLeastRows * 2 * width));
+    most = std::max(most, floats(weight_count) + forward + floats(wide_rows + width));
+  }
+  return most + 8 * 64;  // each tensor starts on a cache line
+}
+
+void CpuOps::do_linear(Context& context, ConstView x, ConstView w, ConstView bias, View y) {
+  if (y.count() == 0) return;
+  if (!needs_widening(x)) return gemm_->multiply(context, GemmKind::forward, x, w, bias, y);
+  const ArenaScope scope(*context.scratch);
+  const View wide_bias = bias.empty() ? View() : widen(context, bias);
+  multiply_widened(context, GemmKind::forward, x, widen(context, w), wide_bias, y);
+}
+
+void CpuOps::do_linear_activation(Context& context, ConstView x, ConstView w, ConstView bias, Activation f, View pre,
+                                  View y) {
+  do_linear(context, x, w, bias, pre);
+  do_activation(context, pre, f, y);
+}
+
+void CpuOps::do_linear_backward_input(Context& context, ConstView dy, ConstView w, View dx) {
+  if (dx.count() == 0) return;
+  if (!needs_widening(dy)) return gemm_->multiply(context, GemmKind::input, dy, w, {}, dx);
+  const ArenaScope scope(*context.scratch);
+  multiply_widened(context, GemmKind::input, dy, widen(context, w), {}, dx);
+}
+
+void CpuOps::do_linear_backward_weight(Context& context, ConstView dy, ConstView x, View dw, Write write) {
+  if (write == Write::add) {
+    const ArenaScope scope(*context.scratch);
+    const View apart = context.scratch->take(DType::f32, dw.shape());
+    do_linear_backward_weight(context, dy, x, apart, Write::overwrite);
+    return do_add(context, apart, dw);
+  }
+  if (dy.rows() == 0) return do_zero(context, dw);
+  if (!needs_widening(dy)) return gemm_->multiply(context, GemmKind::weight, dy, x, {}, dw);
+  const int64_t step = rows_at_once(dy.shape()[1] + x.shape()[1]);
+  for (int64_t first = 0; first < dy.rows(); first += step) {
+    const ArenaScope scope(*context.scratch);
+    const int64_t n = std::min(step, dy.rows() - first);
+    const View wide_dy = widen(context, dy.rows_slice(first, n));
+    gemm_->multiply(context, GemmKind::weight, wide_dy, widen(context, x.rows_slice(first, n)), {}, dw, first > 0);
+  }
+}
+
+void CpuOps::do_bias_backward(Context& context, ConstView dy, View db, Write write) {
+  const ArenaScope scope(*context.scratch);
+  const int parts = context.threads;
+  const ColumnSums sums(*context.scratch, parts, dy.shape()[1]);
+  for_each_part(
+      parts,
+      [&](int part) {
+        HWY_DYNAMIC_DISPATCH(sum_columns_any)
+        (dy, sums.of(part), share_of(dy.rows(), part, parts));
+      },
+      [&](int part) { sums.finish(part, db, write); });
+}
+
+View CpuOps::widen(Context& context, ConstView bf16) {
+  const View wide = context.scratch->take(DType::f32, bf16.shape());
+  do_cast(context, bf16, wide);
+  return wide;
+}
+
+void CpuOps::multiply_widened(Context& context, GemmKind kind, ConstView a, ConstView wide_b, ConstView wide_bias,
+                              View c) {
+  const int64_t step = rows_at_once(a.shape()[1] + c.shape()[1]);
+  for (int64_t first = 0; first < a.rows(); first += step) {
+    const ArenaScope scope(*context.scratch);
+    const int64_t n = std::min(step, a.rows() - first);
+    const View wide_c = context.scratch->take(DType::f32, {n, c.shape()[1]});
+    gemm_->multiply(context, kind, widen(context, a.rows_slice(first, n)), wide_b, wide_bias, wide_c);
+    do_cast(context, wide_c, c.rows_slice(first, n));
+  }
+}
+
+}  // namespace trireme
+#endif

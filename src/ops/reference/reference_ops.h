@@ -1,0 +1,48 @@
+#pragma once
+// The definition of correct: every operator as plain f64 loops, one short function each. Slow; tests and finite
+// differences use it. linear.cc, attention.cc, norm.cc, elementwise.cc, embedding.cc, loss.cc, parameters.cc.
+
+#include "ops/ops.h"
+
+namespace trireme {
+
+class ReferenceOps final : public Ops {
+ public:
+  std::string_view name() const override { return "reference"; }
+  size_t scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, const AttentionShape& shape,
+                       int threads) const override;
+
+ private:
+  bool takes(DType activation) const override { return activation == DType::f64; }
+  void do_linear(Context&, ConstView x, ConstView w, ConstView bias, View y) override;
+  void do_linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation, View pre, View y) override;
+  void do_linear_backward_input(Context&, ConstView dy, ConstView w, View dx) override;
+  void do_linear_backward_weight(Context&, ConstView dy, ConstView x, View dw, Write) override;
+  void do_bias_backward(Context&, ConstView dy, View db, Write) override;
+  void do_layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd) override;
+  void do_layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
+                              View dw, View db, Write) override;
+  void do_activation(Context&, ConstView x, Activation, View y) override;
+  void do_activation_backward(Context&, ConstView dy, ConstView x, Activation, View dx) override;
+  void do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout&, View y) override;
+  void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx) override;
+  void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
+                    View y) override;
+  void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write) override;
+  void do_attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse) override;
+  void do_attention_backward(Context&, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
+                             const AttentionShape&, const Dropout&, View dqkv) override;
+  void do_attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache,
+                           View out) override;
+  void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
+                        View sum, View target) override;
+  void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
+                                 ConstView max, ConstView sum, float scale) override;
+  void do_add(Context&, ConstView x, View y) override;
+  void do_cast(Context&, ConstView x, View y) override;
+  void do_zero(Context&, View x) override;
+  double do_squared_norm(Context&, ConstView x) override;
+  void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) override;
+};
+
+}  // namespace trireme
