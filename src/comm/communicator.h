@@ -4,9 +4,9 @@
 // untouched until the handle is done.
 
 #include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tensor/view.h"
@@ -15,7 +15,7 @@ namespace trireme {
 
 enum class Reduction : uint8_t { sum, min, max };
 
-/// A started operation. Dropping a handle that is not done is a broken invariant.
+/// A started operation. Dropping a handle that is not done is a broken invariant, except while an exception unwinds.
 class Handle {
  public:
   struct Operation {
@@ -24,9 +24,14 @@ class Handle {
   };
   Handle() = default;  ///< done already
   explicit Handle(std::unique_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  Handle(Handle&&) = default;
+  Handle& operator=(Handle&& other) noexcept;
+  ~Handle();
   bool test();
   /// Returns once done. Throws Error::comm naming `what` and the seconds waited after the deadline.
   void wait(std::string_view what, std::chrono::duration<double> deadline = std::chrono::hours(24));
+  /// After a failure that ends the job: gives the operation up. Its buffers must not be freed before the process ends.
+  void abandon() { operation_.reset(); }
 
  private:
   std::unique_ptr<Operation> operation_;

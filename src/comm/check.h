@@ -1,0 +1,18 @@
+#pragma once
+// Argument checks that every communication backend shares. All throw Error::shape naming the call, what it got and what
+// it expected.
+
+#include <string_view>
+
+#include "tensor/view.h"
+
+namespace trireme::comm_check {
+
+/// f32, f64, i32 or i64.
+void reducible(std::string_view call, ConstView x);
+/// `parts` times as many elements in `large` as in `small`, of one type.
+void parts(std::string_view call, ConstView small, ConstView large, int parts);
+/// A rank of the group.
+void rank(std::string_view call, int rank, int size);
+
+}  // namespace trireme::comm_check

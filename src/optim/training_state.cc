@@ -1,0 +1,151 @@
+#include "optim/training_state.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/rng.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kBlock = 4096;  // elements a thread makes at a time: 16 KiB of f32, half an L1 cache
+
+/// Takes the arrays from an arena that measures or that holds them.
+struct Arrays {
+  View weights, remainder, gradients, moment1, moment2;
+  Arrays(Arena& arena, const ParameterTable& table, DType dtype, bool moments) {
+    const Shape flat{table.flat_count()};
+    const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
+    weights = arena.take(dtype, flat);
+    if (dtype == DType::bf16) remainder = arena.take(DType::i16, flat);
+    if (!moments) return;
+    gradients = arena.take(wide, Shape{table.gradient_count()});
+    moment1 = arena.take(wide, flat);
+    moment2 = arena.take(wide, flat);
+  }
+};
+
+void join(const bf16_t* high, const int16_t* low, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t bits = (uint32_t{high[i].bits} << 16) + static_cast<uint32_t>(int32_t{low[i]});
+    std::memcpy(&out[i], &bits, sizeof bits);
+  }
+}
+
+void split(const float* values, int64_t n, bf16_t* high, int16_t* low) {
+  for (int64_t i = 0; i < n; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, &values[i], sizeof bits);
+    high[i] = to_bf16_master(values[i]);
+    low[i] = static_cast<int16_t>(bits - (uint32_t{high[i].bits} << 16));
+  }
+}
+
+/// Sets elements [first, first + n) of the flat weights.
+void store(const TrainingState& state, int64_t first, const float* values, int64_t n) {
+  switch (state.weights().dtype()) {
+    case DType::bf16:
+      split(values, n, state.weights().as<bf16_t>() + first, state.remainder().as<int16_t>() + first);
+      return;
+    case DType::f64:
+      std::copy(values, values + n, state.weights().as<double>() + first);
+      return;
+    default:
+      std::copy(values, values + n, state.weights().as<float>() + first);
+  }
+}
+
+int64_t stored_count(const Parameter& parameter) { return parameter.stored_shape.count(); }
+
+void check_size(const char* call, const Parameter& parameter, size_t found) {
+  require(found == static_cast<size_t>(stored_count(parameter)), ErrorKind::shape,
+          "{} of {}: got {} values, expected {} = {}", call, parameter.name, found, parameter.stored_shape.to_string(),
+          stored_count(parameter));
+}
+
+}  // namespace
+
+TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments) {
+  require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64, ErrorKind::config,
+          "weights cannot be {}; use f32 or bf16", name_of(dtype));
+  Arena measure;
+  (void)Arrays(measure, table, dtype, moments);
+  arena_ = Arena(measure.peak());
+  const Arrays arrays(arena_, table, dtype, moments);
+  weights_ = arrays.weights;
+  remainder_ = arrays.remainder;
+  gradients_ = arrays.gradients;
+  moment1_ = arrays.moment1;
+  moment2_ = arrays.moment2;
+}
+
+size_t TrainingState::bytes() const { return arena_.peak(); }
+
+void TrainingState::read_master(const Parameter& parameter, std::span<float> out) const {
+  check_size("read_master", parameter, out.size());
+  const int64_t n = stored_count(parameter), first = parameter.offset;
+  switch (weights_.dtype()) {
+    case DType::bf16:
+      return join(weights_.as<bf16_t>() + first, remainder_.as<int16_t>() + first, n, out.data());
+    case DType::f64: {
+      const double* from = weights_.as<double>() + first;
+      for (int64_t i = 0; i < n; ++i) out[static_cast<size_t>(i)] = static_cast<float>(from[i]);
+      return;
+    }
+    default:
+      std::copy(weights_.as<float>() + first, weights_.as<float>() + first + n, out.data());
+  }
+}
+
+void TrainingState::write_master(const Parameter& parameter, std::span<const float> values) {
+  check_size("write_master", parameter, values.size());
+  const int64_t n = stored_count(parameter), first = parameter.offset;
+  store(*this, first, values.data(), n);
+  const std::vector<float> zeros(static_cast<size_t>(std::min(kBlock, parameter.count() - n)));
+  for (int64_t at = n; at < parameter.count(); at += kBlock) {
+    store(*this, first + at, zeros.data(), std::min(kBlock, parameter.count() - at));
+  }
+}
+
+void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed) {
+  std::memset(state.weights().data(), 0, state.weights().bytes());
+  if (!state.remainder().empty()) std::memset(state.remainder().data(), 0, state.remainder().bytes());
+  for (const Parameter& parameter : table.all()) {
+    if (parameter.init == Init::zeros) continue;
+    const uint64_t key = mix_key(seed, xxh3(std::as_bytes(std::span(parameter.name))));
+    const int64_t n = stored_count(parameter);
+#pragma omp parallel for schedule(static)
+    for (int64_t begin = 0; begin < n; begin += kBlock) {
+      float block[kBlock];
+      const int64_t length = std::min(kBlock, n - begin);
+      for (int64_t i = 0; i < length; ++i) {
+        block[i] = parameter.init == Init::ones
+                       ? 1.0f
+                       : static_cast<float>(parameter.init_std * normal_at(key, static_cast<uint64_t>(begin + i)));
+      }
+      store(state, parameter.offset + begin, block, length);
+    }
+  }
+}
+
+uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table) {
+  const auto& parameters = table.all();
+  std::vector<uint64_t> hashes(2 * parameters.size());
+#pragma omp parallel for schedule(dynamic)
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto hash_of = [&](View flat) {
+      if (flat.empty()) return uint64_t{0};
+      const size_t width = size_of(flat.dtype());
+      const auto* first = static_cast<const std::byte*>(flat.data()) + static_cast<size_t>(parameters[i].offset) * width;
+      return xxh3({first, static_cast<size_t>(stored_count(parameters[i])) * width});
+    };
+    hashes[2 * i] = hash_of(state.weights());
+    hashes[2 * i + 1] = hash_of(state.remainder());
+  }
+  return xxh3(std::as_bytes(std::span(hashes)));
+}
+
+}  // namespace trireme
