@@ -330,6 +330,18 @@ void Ops::softmax_stats(Context& context, ConstView logits, ConstView targets, i
   do_softmax_stats(context, logits, targets, first_class, classes, max, sum, target);
 }
 
+double Ops::cross_entropy(Context& context, ConstView max, ConstView sum, ConstView target, ConstView targets) {
+  const Checker check("cross_entropy");
+  check.dims("targets", targets, 1);
+  const int64_t rows = targets.shape()[0];
+  const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
+  check.is("targets", targets, DType::i32, {rows});
+  check.is("max", max, statistic, {rows});
+  check.is("sum", sum, statistic, {rows});
+  check.is("target", target, statistic, {rows});
+  return do_cross_entropy(context, max, sum, target, targets);
+}
+
 void Ops::cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class, int64_t classes,
                                  ConstView max, ConstView sum, float scale) {
   const Checker check("cross_entropy_backward");

@@ -44,6 +44,7 @@ class CpuOps final : public Ops {
                            View out) override;
   void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
                         View sum, View target) override;
+  double do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) override;
   void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                                  ConstView max, ConstView sum, float scale) override;
   void do_add(Context&, ConstView x, View y) override;

@@ -127,6 +127,16 @@ void CpuOps::do_softmax_stats(Context& context, ConstView logits, ConstView targ
   });
 }
 
+double CpuOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) {
+  double total = 0;  // a few thousand logarithms: not worth a parallel region
+  for (int64_t row = 0; row < targets.rows(); ++row) {
+    if (targets.as<int32_t>()[row] < 0) continue;
+    total += std::log(static_cast<double>(sum.as<float>()[row])) + static_cast<double>(max.as<float>()[row]) -
+             static_cast<double>(target.as<float>()[row]);
+  }
+  return total;
+}
+
 void CpuOps::do_cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class,
                                        int64_t classes, ConstView max, ConstView sum, float scale) {
   for_each_part(context.threads, [&](int part) {

@@ -20,6 +20,15 @@ void ReferenceOps::do_softmax_stats(Context&, ConstView logits, ConstView target
   }
 }
 
+double ReferenceOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) {
+  double total = 0;
+  for (int64_t row = 0; row < targets.rows(); ++row) {
+    if (targets.as<int32_t>()[row] < 0) continue;
+    total += std::log(sum.as<double>()[row]) + max.as<double>()[row] - target.as<double>()[row];
+  }
+  return total;
+}
+
 void ReferenceOps::do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class,
                                              int64_t classes, ConstView max, ConstView sum, float scale) {
   const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
