@@ -4,13 +4,15 @@
 // Gradients become ready layer by layer in backward. On the last micro-batch the exchange of a bucket starts as soon as
 // all of its range is ready, on a progress thread, in chunks of at most 1 MiB. Every contribution, the owner's own
 // included, is rounded to the wire type, added in f32 in rank order, and the sum rounded to the wire type again: the
-// same bits on every rank, whatever the backend.
+// same bits on every rank, whatever the backend. A group of one exchanges nothing and rounds nothing.
 
 #include <memory>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "model/parameter_table.h"
 #include "ops/ops.h"
+#include "optim/exchange.h"
 #include "optim/training_state.h"
 
 namespace trireme {
@@ -20,13 +22,7 @@ struct OptimizerOptions {
   double clip = 1.0;                 ///< 0: off
   DType wire = DType::bf16;          ///< bf16 or f32
   size_t bucket_bytes = 25'000'000;  ///< of the wire type
-};
-
-/// What the exchange of one step cost.
-struct ExchangeTimes {
-  double exposed_seconds = 0;  ///< the step waited this long for communication after backward had ended
-  double total_seconds = 0;    ///< from the first bucket's start to the last one's end
-  uint64_t wire_bytes = 0;     ///< sent by this rank
+  std::vector<int> progress_cpus;    ///< the exchange thread runs on these; empty: where its creator does
 };
 
 class Optimizer final : public GradientSink {

@@ -139,7 +139,8 @@ uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table)
     const auto hash_of = [&](View flat) {
       if (flat.empty()) return uint64_t{0};
       const size_t width = size_of(flat.dtype());
-      const auto* first = static_cast<const std::byte*>(flat.data()) + static_cast<size_t>(parameters[i].offset) * width;
+      const auto* first =
+          static_cast<const std::byte*>(flat.data()) + static_cast<size_t>(parameters[i].offset) * width;
       return xxh3({first, static_cast<size_t>(stored_count(parameters[i])) * width});
     };
     hashes[2 * i] = hash_of(state.weights());

@@ -1,0 +1,71 @@
+#include "comm/launcher.h"
+
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+// Slurm numbers the batch script, the external and the interactive step from the top of 32 bits down.
+constexpr int64_t kFirstSpecialStep = 0xFFFFFFF0;
+
+int64_t number(const Environment& environment, const char* variable, int64_t absent) {
+  const char* text = environment(variable);
+  if (!text) return absent;
+  int64_t value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, value);
+  require(error == std::errc() && stop == end && value >= 0 && value <= UINT32_MAX, ErrorKind::config,
+          "the environment variable {} is \"{}\", expected a number; unset it or start with mpirun or srun", variable,
+          text);
+  return value;
+}
+
+bool in_slurm_step(const Environment& environment) {
+  return environment("SLURM_PROCID") && number(environment, "SLURM_STEP_ID", kFirstSpecialStep) < kFirstSpecialStep;
+}
+
+}  // namespace
+
+Launcher detect_launcher(const Environment& environment) {
+  // Innermost first: mpirun may itself run inside a Slurm step, never the other way round.
+  struct Source {
+    Launcher::Kind kind;
+    const char *name, *size, *rank;
+  };
+  constexpr Source kSources[] = {
+      {Launcher::Kind::open_mpi, "mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+      {Launcher::Kind::mvapich, "mpirun of MVAPICH2", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
+      {Launcher::Kind::pmi, "a PMI starter (mpirun of MPICH or Intel MPI, or srun)", "PMI_SIZE", "PMI_RANK"},
+  };
+  const auto integer = [&](const char* variable, int64_t absent) {
+    return static_cast<int>(number(environment, variable, absent));
+  };
+  for (const Source& source : kSources) {
+    if (environment(source.size)) {
+      return {source.kind, source.name, source.size, integer(source.size, 0), integer(source.rank, -1), true};
+    }
+  }
+  const bool pmix = environment("PMIX_RANK") != nullptr;
+  if (in_slurm_step(environment)) {
+    const char* size = environment("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    return {Launcher::Kind::slurm,
+            "srun",
+            size,
+            integer(size, 0),
+            integer("SLURM_PROCID", -1),
+            pmix || environment("PMI_FD") || environment("PMI_RANK")};
+  }
+  if (pmix) return {Launcher::Kind::pmix, "a PMIx starter", "PMIX_RANK", 0, integer("PMIX_RANK", -1), true};
+  return {};
+}
+
+Launcher detect_launcher() {
+  return detect_launcher([](const char* name) { return std::getenv(name); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+#pragma once
+// Who started this process, as far as its environment tells: pure text, no MPI.
+
+#include <functional>
+#include <string>
+
+namespace trireme {
+
+struct Launcher {
+  enum class Kind { none, open_mpi, pmi, mvapich, slurm, pmix } kind = Kind::none;
+  std::string name;      ///< "mpirun of Open MPI", ...; empty for none
+  std::string variable;  ///< the variable that told
+  int size = 0;          ///< processes of the job; 0: not told
+  int rank = -1;         ///< of this process; -1: not told
+  bool connects = true;  ///< false: an srun step without PMI, whose processes cannot find each other
+};
+
+/// nullptr for a variable that is not set.
+using Environment = std::function<const char*(const char*)>;
+
+/// A Slurm allocation alone is not a job step: SLURM_NTASKS does not count, SLURM_STEP_ID with SLURM_PROCID does (but
+/// not those of the batch script or of an interactive shell). Throws Error::config for a size or rank that is no
+/// number.
+Launcher detect_launcher(const Environment& environment);
+/// Of this process.
+Launcher detect_launcher();
+
+}  // namespace trireme

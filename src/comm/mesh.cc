@@ -1,0 +1,44 @@
+#include "comm/mesh.h"
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+/// Keeps as many of the wanted axes as `ranks` allows, the innermost first.
+MeshShape nearest_that_fits(const MeshShape& wanted, int64_t ranks) {
+  const auto [data, tensor, pipeline] = wanted;
+  if (ranks % (tensor * pipeline) == 0) return {ranks / (tensor * pipeline), tensor, pipeline};
+  if (data > 0 && ranks % (data * tensor) == 0) return {data, tensor, ranks / (data * tensor)};
+  if (ranks % tensor == 0) return {ranks / tensor, tensor, 1};
+  return {ranks, 1, 1};
+}
+
+}  // namespace
+
+MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
+  require(wanted.data >= 0 && wanted.tensor >= 1 && wanted.pipeline >= 1, ErrorKind::config,
+          "mesh {} x {} x {} (data x tensor x pipeline) has an axis below 1; data 0 stands for the rest", wanted.data,
+          wanted.tensor, wanted.pipeline);
+  const int64_t others = wanted.tensor * wanted.pipeline;
+  if (wanted.data == 0 && ranks % others == 0) return {ranks / others, wanted.tensor, wanted.pipeline};
+  if (wanted.data * others == ranks) return wanted;
+  const MeshShape fits = nearest_that_fits(wanted, ranks);
+  const std::string needs = wanted.data > 0 ? fmt::format("{} processes", wanted.data * others)
+                                            : fmt::format("a multiple of {} processes", others);
+  fail(ErrorKind::config,
+       "mesh {} x {} x {} needs {} but the launcher started {} ({}); set --mesh.data {} --mesh.tensor {} "
+       "--mesh.pipeline {}",
+       wanted.data > 0 ? std::to_string(wanted.data) : "rest", wanted.tensor, wanted.pipeline, needs, ranks, source,
+       fits.data, fits.tensor, fits.pipeline);
+}
+
+Mesh::Mesh(Communicator& world, MeshShape shape) : shape_(shape) {
+  const int tensor = static_cast<int>(shape.tensor), data = static_cast<int>(shape.data);
+  const int rank = world.rank(), shard = rank % tensor, replica = rank / tensor % data, stage = rank / tensor / data;
+  data_ = world.split(stage * tensor + shard, replica);
+  tensor_ = world.split(stage * data + replica, shard);
+  pipeline_ = world.split(replica * tensor + shard, stage);
+}
+
+}  // namespace trireme

@@ -1,0 +1,38 @@
+#pragma once
+// How ranks are arranged: data x tensor x pipeline. Tensor peers are neighbours (they talk most, on one host), then
+// data, then pipeline: rank = (stage * data + replica) * tensor + shard.
+
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+
+namespace trireme {
+
+struct MeshShape {
+  int64_t data = 0, tensor = 1, pipeline = 1;  ///< data 0: all ranks that the other axes leave
+};
+
+/// The shape with `data` filled in. Throws Error::config with the arithmetic and the nearest shape that fits when the
+/// axes do not multiply to `ranks`; `source` says where that number came from ("SLURM_NTASKS").
+MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source);
+
+class Mesh {
+ public:
+  /// Collective over `world`. shape: as resolve_mesh() gave it.
+  Mesh(Communicator& world, MeshShape shape);
+
+  const MeshShape& shape() const { return shape_; }
+  int data_rank() const { return data_->rank(); }
+  int tensor_rank() const { return tensor_->rank(); }
+  int pipeline_rank() const { return pipeline_->rank(); }
+  Communicator& data() { return *data_; }          ///< ranks that hold the same weights
+  Communicator& tensor() { return *tensor_; }      ///< ranks that share each layer
+  Communicator& pipeline() { return *pipeline_; }  ///< ranks that hold successive layers
+
+ private:
+  MeshShape shape_;
+  std::unique_ptr<Communicator> data_, tensor_, pipeline_;
+};
+
+}  // namespace trireme

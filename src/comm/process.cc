@@ -1,0 +1,115 @@
+#include "comm/process.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <exception>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/mpi/mpi.h"
+
+namespace trireme {
+namespace {
+
+std::string host_name() {
+  char name[256] = "";
+  if (gethostname(name, sizeof name - 1) != 0) return "unknown";
+  return name;
+}
+
+std::string started(const Launcher& launcher) {
+  return fmt::format("{} processes started by {} ({}={})", launcher.size, launcher.name, launcher.variable,
+                     launcher.size);
+}
+
+/// What is known to fail before MPI is asked; some libraries end the process instead of returning an error.
+void check_before_start(const Launcher& launcher) {
+  if (launcher.size == 1) return;
+  if (!mpi::built()) {
+    fail(ErrorKind::mismatch,
+         "{} would each train alone: this build of trireme has no MPI; configure with "
+         "-DTRIREME_MPI=openmpi or mpich, or start one process",
+         launcher.size > 0 ? started(launcher) : "processes started by " + launcher.name);
+  }
+  require(
+      launcher.connects, ErrorKind::mismatch,
+      "{} would each train alone: srun gave them no PMI; start with `srun --mpi=pmix` (Open MPI), `srun --mpi=pmi2` "
+      "(MPICH, Intel MPI), or mpirun inside the allocation",
+      started(launcher));
+}
+
+void check_size(const Launcher& launcher, int size) {
+  if (launcher.size == 0 || launcher.size == size) return;
+  fail(ErrorKind::mismatch,
+       "{} each see a world of {}: this build uses {}, which did not connect through that starter; use the mpirun that "
+       "belongs to it, or build trireme for the MPI whose mpirun you use (-DTRIREME_MPI=openmpi or mpich)",
+       started(launcher), size, mpi::library());
+}
+
+}  // namespace
+
+Process::Process() : Process(detect_launcher()) {}
+
+Process::Process(const Launcher& launcher) : launcher_(launcher), host_(host_name()) {
+  if (launcher_.kind != Launcher::Kind::none) check_before_start(launcher_);
+  if (launcher_.kind == Launcher::Kind::none || !mpi::built()) {
+    world_ = make_single();
+    return;
+  }
+  start_mpi();
+  if (size() > 1) log::set_identity(rank(), size(), host_);
+}
+
+void Process::start_mpi() {
+  mpi::start();
+  mpi_ = true;
+  try {
+    world_ = mpi::world();
+    check_size(launcher_, world_->size());
+    const auto host_group = mpi::host_group();
+    local_rank_ = host_group->rank();
+    local_size_ = host_group->size();
+  } catch (...) {
+    world_.reset();
+    mpi::finish();  // all ranks see the same sizes, so all of them come here
+    throw;
+  }
+}
+
+Process::~Process() {
+  if (!mpi_ || std::uncaught_exceptions() > 0) return;
+  world_.reset();
+  try {
+    mpi::finish();
+  } catch (const Error& e) {
+    log::warning("{}", e.what());  // the work is done and saved
+  }
+}
+
+int Process::run(const std::function<int()>& body) {
+  if (size() == 1) return body();
+  int code = 1;
+  try {
+    return body();
+  } catch (const Error& e) {
+    code = exit_code(e.kind());
+    if (e.kind() == ErrorKind::mismatch) {
+      if (rank() == 0) log::error("{}", e.what());
+      return code;
+    }
+    log::error("{}", e.what());
+  } catch (const std::bad_alloc&) {
+    log::error("out of memory");
+  } catch (const std::exception& e) {
+    log::error("{}", e.what());
+  }
+  abort(code);
+}
+
+void Process::abort(int code) {
+  if (mpi_) mpi::abort(code);
+  std::_Exit(code);
+}
+
+}  // namespace trireme

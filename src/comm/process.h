@@ -1,0 +1,52 @@
+#pragma once
+// This process as one rank of a job: starts MPI where a launcher started us, does without it where none did, and makes
+// sure that N processes never train alone.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+#include "comm/launcher.h"
+
+namespace trireme {
+
+class Process {
+ public:
+  /// No launcher: a job of one, without MPI. Else MPI is started. Throws Error::mismatch when the launcher started
+  /// another number of processes than MPI sees (a build without MPI, an MPI of another family, a starter without PMI),
+  /// Error::comm when MPI lacks MPI_THREAD_MULTIPLE. Sets the log's identity in a job of several.
+  Process();
+  explicit Process(const Launcher& launcher);
+  /// MPI_Finalize, except while an exception unwinds: peers may be waiting, and the launcher ends them.
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  int rank() const { return world_->rank(); }
+  int size() const { return world_->size(); }
+  int local_rank() const { return local_rank_; }  ///< among the ranks on this host
+  int local_size() const { return local_size_; }
+  const std::string& host() const { return host_; }
+  const Launcher& launcher() const { return launcher_; }
+
+  /// Of the thread that made this object; others take world().split(0, rank()) first.
+  Communicator& world() { return *world_; }
+
+  /// body(), whose return value all ranks agree on. In a job of several an exception ends the whole job: it is logged
+  /// and every process leaves with its exit code. Error::mismatch, which all ranks throw together, is logged once.
+  int run(const std::function<int()>& body);
+  /// Ends every process of the job at once.
+  [[noreturn]] void abort(int code);
+
+ private:
+  void start_mpi();
+
+  Launcher launcher_;
+  std::string host_;
+  bool mpi_ = false;
+  int local_rank_ = 0, local_size_ = 1;
+  std::unique_ptr<Communicator> world_;
+};
+
+}  // namespace trireme

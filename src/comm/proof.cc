@@ -1,0 +1,86 @@
+#include "comm/proof.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kNamedRanks = 16;  // of a large job; the rest is counted
+
+/// "rank 2 on node3, rank 5 on node6 and 3 more"
+std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  std::vector<std::string> names;
+  for (const int r : ranks) {
+    if (names.size() == kNamedRanks) break;
+    names.push_back(fmt::format("rank {} on {}", r, hosts[static_cast<size_t>(r)]));
+  }
+  const std::string rest = ranks.size() > names.size() ? fmt::format(" and {} more", ranks.size() - names.size()) : "";
+  return fmt::format("{}{}", fmt::join(names, ", "), rest);
+}
+
+/// Who differs from whom, in words.
+std::string verdict(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  if (ranks.size() == hosts.size()) return fmt::format("no majority agrees among {}", names_of(ranks, hosts));
+  return fmt::format("{} {} from the other {}", names_of(ranks, hosts), ranks.size() == 1 ? "differs" : "differ",
+                     hosts.size() - ranks.size());
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+/// The first line in which rank `other` differs from rank `base`.
+std::string first_difference(const std::vector<std::string>& texts, int base, int other) {
+  const auto a = lines_of(texts[static_cast<size_t>(base)]), b = lines_of(texts[static_cast<size_t>(other)]);
+  for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
+    const std::string_view left = i < a.size() ? a[i] : "", right = i < b.size() ? b[i] : "";
+    if (left != right) return fmt::format("rank {} has \"{}\", rank {} has \"{}\"", base, left, other, right);
+  }
+  return "they differ in line ends only";
+}
+
+void prove_same_text(Scalars& scalars, std::string_view host, std::string_view text, std::string_view what,
+                     std::string_view fix) {
+  const std::vector<int> ranks = scalars.differing(xxh3(std::as_bytes(std::span(text))));
+  if (ranks.empty()) return;
+  const auto hosts = scalars.gather(host), texts = scalars.gather(text);
+  // Without a majority every rank is listed: rank 0 against the first that differs from it.
+  const auto is_listed = [&](int r) { return std::ranges::find(ranks, r) != ranks.end(); };
+  int base = 0, other = ranks[0];
+  if (ranks.size() == texts.size()) {
+    while (texts[static_cast<size_t>(other)] == texts[0]) ++other;
+  } else {
+    while (is_listed(base)) ++base;
+  }
+  fail(ErrorKind::mismatch, "ranks do not run the same {}: {}; {}; {}", what, verdict(ranks, hosts),
+       first_difference(texts, base, other), fix);
+}
+
+}  // namespace
+
+void prove_one_job(Scalars& scalars, std::string_view host, std::string_view config, std::string_view version) {
+  prove_same_text(scalars, host, version, "program", "install the same trireme binary on every host");
+  prove_same_text(scalars, host, config, "configuration", "give every rank the same files and flags");
+}
+
+void prove_same_parameters(Scalars& scalars, std::string_view host, uint64_t hash, int64_t step) {
+  const std::vector<int> ranks = scalars.differing(hash);
+  if (ranks.empty()) return;
+  fail(
+      ErrorKind::mismatch,
+      "ranks hold different parameters after step {}: {}; resume from the last checkpoint and check that host's memory",
+      step, verdict(ranks, scalars.gather(host)));
+}
+
+}  // namespace trireme

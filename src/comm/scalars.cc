@@ -1,0 +1,115 @@
+#include "comm/scalars.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+/// All ranks' values behind each other, in rank order.
+template <class T>
+std::vector<T> all_values(Communicator& group, std::span<const T> own) {
+  std::vector<T> all(own.size() * static_cast<size_t>(group.size()));
+  const auto n = static_cast<int64_t>(own.size());
+  group.all_gather(ConstView(own, Shape{n}), View(std::span(all), Shape{n * group.size()}))
+      .wait("gathering host values");
+  return all;
+}
+
+template <class T, class Combine>
+void reduce(Communicator& group, std::span<T> values, Combine combine) {
+  if (group.size() == 1 || values.empty()) return;
+  const std::vector<T> all = all_values(group, std::span<const T>(values));
+  std::copy_n(all.begin(), values.size(), values.begin());
+  for (size_t i = values.size(); i < all.size(); ++i) {
+    T& value = values[i % values.size()];
+    value = combine(value, all[i]);
+  }
+}
+
+double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
+}  // namespace
+
+void Scalars::sum(std::span<double> values) { reduce(group_, values, std::plus<double>()); }
+void Scalars::sum(std::span<int64_t> values) { reduce(group_, values, std::plus<int64_t>()); }
+void Scalars::min(std::span<double> values) { reduce(group_, values, smaller); }
+void Scalars::max(std::span<double> values) { reduce(group_, values, larger); }
+void Scalars::min(std::span<int64_t> values) {
+  reduce(group_, values, [](int64_t a, int64_t b) { return std::min(a, b); });
+}
+void Scalars::max(std::span<int64_t> values) {
+  reduce(group_, values, [](int64_t a, int64_t b) { return std::max(a, b); });
+}
+
+double Scalars::sum(double value) {
+  sum(std::span(&value, 1));
+  return value;
+}
+int64_t Scalars::sum(int64_t value) {
+  sum(std::span(&value, 1));
+  return value;
+}
+double Scalars::max(double value) {
+  max(std::span(&value, 1));
+  return value;
+}
+int64_t Scalars::max(int64_t value) {
+  max(std::span(&value, 1));
+  return value;
+}
+bool Scalars::any(bool value) { return max(int64_t{value}) != 0; }
+
+std::vector<std::string> Scalars::gather(std::string_view text) {
+  const auto own_length = static_cast<int64_t>(text.size());
+  const std::vector<int64_t> lengths = all_values(group_, std::span(&own_length, 1));
+  const auto longest = static_cast<size_t>(*std::max_element(lengths.begin(), lengths.end()));
+  if (longest == 0) return std::vector<std::string>(lengths.size());
+  std::vector<uint8_t> padded(longest);
+  std::copy(text.begin(), text.end(), padded.begin());
+  const std::vector<uint8_t> all = all_values(group_, std::span<const uint8_t>(padded));
+  std::vector<std::string> texts;
+  for (size_t r = 0; r < lengths.size(); ++r) {
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(r * longest);
+    texts.emplace_back(first, first + lengths[r]);
+  }
+  return texts;
+}
+
+std::vector<uint64_t> Scalars::gather(uint64_t value) {
+  const auto own = static_cast<int64_t>(value);
+  const std::vector<int64_t> all = all_values(group_, std::span(&own, 1));
+  return {all.begin(), all.end()};
+}
+
+std::vector<int> Scalars::differing(uint64_t value) {
+  const std::vector<uint64_t> all = gather(value);
+  std::map<uint64_t, size_t> holders;
+  for (const uint64_t v : all) ++holders[v];
+  const auto most =
+      std::max_element(holders.begin(), holders.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  const bool majority = 2 * most->second > all.size();
+  std::vector<int> ranks;
+  for (size_t r = 0; r < all.size(); ++r) {
+    if (!majority || all[r] != most->first) ranks.push_back(static_cast<int>(r));
+  }
+  return ranks;
+}
+
+std::string Scalars::broadcast(std::string_view text, int root) {
+  auto length = static_cast<int64_t>(text.size());
+  group_.broadcast(View(std::span(&length, 1), Shape{1}), root).wait("broadcasting a length");
+  std::vector<uint8_t> bytes(static_cast<size_t>(length));
+  if (rank() == root) std::copy(text.begin(), text.end(), bytes.begin());
+  if (length > 0) group_.broadcast(View(std::span(bytes), Shape{length}), root).wait("broadcasting a text");
+  return {bytes.begin(), bytes.end()};
+}
+
+void Scalars::barrier() { group_.barrier().wait("waiting for all ranks"); }
+
+}  // namespace trireme

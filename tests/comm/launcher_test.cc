@@ -1,0 +1,97 @@
+#include "comm/launcher.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/error.h"
+#include "comm/process.h"
+
+namespace trireme {
+namespace {
+
+Launcher detect(const std::map<std::string, std::string>& variables) {
+  return detect_launcher([&](const char* name) {
+    const auto it = variables.find(name);
+    return it == variables.end() ? nullptr : it->second.c_str();
+  });
+}
+
+TEST(Launcher, NoVariablesMeanNoLauncher) { EXPECT_EQ(detect({{"PATH", "/bin"}}).kind, Launcher::Kind::none); }
+
+TEST(Launcher, OpenMpiTellsSizeAndRank) {
+  const Launcher launcher = detect({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_RANK", "3"}});
+  EXPECT_EQ(launcher.kind, Launcher::Kind::open_mpi);
+  EXPECT_EQ(launcher.size, 4);
+  EXPECT_EQ(launcher.rank, 3);
+}
+
+TEST(Launcher, HydraAndMvapichAreTold) {
+  EXPECT_EQ(detect({{"PMI_SIZE", "2"}, {"PMI_RANK", "1"}}).kind, Launcher::Kind::pmi);
+  EXPECT_EQ(detect({{"MV2_COMM_WORLD_SIZE", "2"}, {"MV2_COMM_WORLD_RANK", "0"}, {"PMI_SIZE", "2"}}).kind,
+            Launcher::Kind::mvapich);
+}
+
+TEST(Launcher, ASlurmAllocationAloneIsNoStep) {
+  EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}).kind, Launcher::Kind::none);
+  // The batch script: Slurm sets SLURM_PROCID there, and a step number from the top of the range in newer versions.
+  EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}).kind, Launcher::Kind::none);
+  EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "4294967291"}}).kind,
+            Launcher::Kind::none);
+}
+
+TEST(Launcher, AnSrunStepTellsSizeRankAndWhetherItHasPmi) {
+  std::map<std::string, std::string> step{
+      {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_NTASKS", "8"}};
+  EXPECT_EQ(detect(step).kind, Launcher::Kind::slurm);
+  EXPECT_EQ(detect(step).size, 3);
+  EXPECT_EQ(detect(step).rank, 2);
+  EXPECT_FALSE(detect(step).connects);
+  step["PMIX_RANK"] = "2";
+  EXPECT_TRUE(detect(step).connects);
+}
+
+TEST(Launcher, MpirunInsideASlurmStepWins) {
+  EXPECT_EQ(detect({{"SLURM_STEP_ID", "0"},
+                    {"SLURM_PROCID", "0"},
+                    {"SLURM_STEP_NUM_TASKS", "1"},
+                    {"OMPI_COMM_WORLD_SIZE", "2"},
+                    {"OMPI_COMM_WORLD_RANK", "1"}})
+                .kind,
+            Launcher::Kind::open_mpi);
+}
+
+TEST(Launcher, ASizeThatIsNoNumberIsRefused) {
+  try {
+    detect({{"PMI_SIZE", "two"}});
+    FAIL() << "expected an error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::config);
+    EXPECT_STREQ(e.what(),
+                 "the environment variable PMI_SIZE is \"two\", expected a number; unset it or start with mpirun or "
+                 "srun");
+  }
+}
+
+TEST(Process, WithoutALauncherIsAJobOfOneWithoutMpi) {
+  Process process{Launcher{}};
+  EXPECT_EQ(process.size(), 1);
+  EXPECT_EQ(process.world().backend(), "single");
+  EXPECT_EQ(process.run([] { return 75; }), 75);
+}
+
+TEST(Process, AnSrunStepWithoutPmiIsRefusedBeforeMpiStarts) {
+  const Launcher launcher = detect({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "3"}});
+  try {
+    const Process process{launcher};
+    FAIL() << "expected an error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::mismatch);
+    EXPECT_NE(std::string(e.what()).find("3 processes started by srun (SLURM_STEP_NUM_TASKS=3) would each train alone"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,39 @@
+#include "optim/schedule.h"
+
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+constexpr Schedule kGpt2{Schedule::Course::cosine, 6e-4, 6e-5, 2000, 600000};
+
+TEST(Schedule, WarmsUpLinearlyAndNeverStartsAtZero) {
+  EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 0), 6e-4 / 2001);
+  EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 999), 6e-4 * 1000 / 2001);
+  EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 1999), 6e-4 * 2000 / 2001);
+}
+
+TEST(Schedule, FollowsTheCosineFromPeakToMinimum) {
+  EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 2000), 6e-4);
+  EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 301000), 3.3e-4);                  // half way: the mean of both
+  EXPECT_NEAR(learning_rate(kGpt2, 151500), 5.209188309203679e-4, 1e-18);  // a quarter: cos(pi / 4)
+  EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 600000), 6e-5);
+  EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 600001), 6e-5);
+  EXPECT_DOUBLE_EQ(learning_rate(kGpt2, int64_t{1} << 40), 6e-5);
+}
+
+TEST(Schedule, ConstantKeepsThePeakAfterWarmUp) {
+  const Schedule schedule{Schedule::Course::constant, 1e-3, 1e-5, 10, 100};
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 4), 1e-3 * 5 / 11);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-3);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1000), 1e-3);
+}
+
+TEST(Schedule, ADecayThatEndsWithTheWarmUpGoesStraightToTheMinimum) {
+  const Schedule schedule{Schedule::Course::cosine, 1e-3, 1e-5, 10, 10};
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 9), 1e-3 * 10 / 11);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-5);
+}
+
+}  // namespace
+}  // namespace trireme

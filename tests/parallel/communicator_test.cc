@@ -1,0 +1,29 @@
+#include "comm/communicator.h"
+
+#include "comm/mpi/mpi.h"
+#include "tests/support/communicator_suite.h"
+#include "tests/support/parallel.h"
+
+namespace trireme {
+
+std::unique_ptr<Communicator> copy_of_world() { return test_process().world().split(0, test_process().rank()); }
+/// Every call is cut into MPI calls of at most 5 elements, as counts above 2^30 are.
+std::unique_ptr<Communicator> world_in_small_parts() {
+  return test_process().size() > 1 ? mpi::world(5) : make_single();
+}
+std::unique_ptr<Communicator> one_of_two_halves() {
+  return test_process().world().split(test_process().rank() % 2, test_process().rank());
+}
+
+INSTANTIATE_TEST_SUITE_P(Mpi, CommunicatorSuite,
+                         testing::Values(CommunicatorCase{"World", copy_of_world},
+                                         CommunicatorCase{"SmallParts", world_in_small_parts},
+                                         CommunicatorCase{"Halves", one_of_two_halves}),
+                         case_name);
+
+TEST(Process, CountsTheRanksOfThisHost) {
+  EXPECT_EQ(test_process().local_size(), test_process().size());  // tests run on one host
+  EXPECT_EQ(test_process().local_rank(), test_process().rank());
+}
+
+}  // namespace trireme

@@ -1,0 +1,171 @@
+#include "optim/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/scalars.h"
+#include "tests/support/parallel.h"
+
+namespace trireme {
+namespace {
+
+/// Gradients as one rank would make them: many magnitudes, so that the order of additions shows.
+std::vector<float> gradients_of(int rank, size_t n, uint32_t step = 0) {
+  std::mt19937 random(static_cast<uint32_t>(rank) * 1000 + step);
+  std::vector<float> values(n);
+  for (float& v : values) {
+    v = std::ldexp(static_cast<float>(random()) * 0x1p-31f - 1.0f, static_cast<int>(random() % 24) - 12);
+  }
+  return values;
+}
+
+float rounded(float x, DType wire) { return wire == DType::bf16 ? to_float(to_bf16(x)) : x; }
+
+/// The definition: every contribution rounded, added in f32 in rank order, rounded.
+std::vector<float> expected_sum(size_t n, DType wire, int ranks, uint32_t step = 0) {
+  std::vector<float> sum(n);
+  for (int r = 0; r < ranks; ++r) {
+    const auto x = gradients_of(r, n, step);
+    for (size_t i = 0; i < n; ++i) sum[i] = r == 0 ? rounded(x[i], wire) : sum[i] + rounded(x[i], wire);
+  }
+  for (float& v : sum) v = rounded(v, wire);
+  return sum;
+}
+
+size_t first_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0) return i;
+  }
+  return a.size();
+}
+
+struct Case {
+  size_t count;
+  DType wire;
+  size_t bucket_bytes;
+};
+
+class ExchangeOverRanks : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (test_process().size() == 1) GTEST_SKIP() << "needs several ranks";
+    group_ = test_process().world().split(0, test_process().rank());
+  }
+  Communicator& group() { return *group_; }
+  int rank() { return test_process().rank(); }
+  int size() { return test_process().size(); }
+
+ private:
+  std::unique_ptr<Communicator> group_;
+};
+
+TEST_P(ExchangeOverRanks, GivesTheOrderedSumBitForBitStepAfterStep) {
+  const auto [count, wire, bucket_bytes] = GetParam();
+  std::vector<float> gradients(count);
+  Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {}});
+  for (uint32_t step = 0; step < 3; ++step) {
+    std::ranges::copy(gradients_of(rank(), count, step), gradients.begin());
+    exchange.begin();
+    for (size_t end = count / 7; end < count; end += count / 7 + 1) exchange.ready(static_cast<int64_t>(end));
+    exchange.ready(static_cast<int64_t>(count));
+    exchange.finish();
+    const auto expected = expected_sum(count, wire, size(), step);
+    const size_t at = first_difference(gradients, expected);
+    ASSERT_EQ(at, count) << "step " << step << " element " << at << ": " << gradients[at] << " expected "
+                         << expected[at];
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ExchangeOverRanks,
+                         testing::Values(Case{1, DType::bf16, 64}, Case{31, DType::f32, 1'000'000},
+                                         Case{1000, DType::bf16, 128}, Case{1000, DType::f32, 1000},
+                                         Case{50'001, DType::bf16, 10'000}, Case{50'001, DType::f32, 33'333},
+                                         Case{3'000'000, DType::bf16, 25'000'000},
+                                         Case{3'000'000, DType::f32, 5'000'000}));
+
+class ExchangeBehaviour : public ExchangeOverRanks {};
+INSTANTIATE_TEST_SUITE_P(Default, ExchangeBehaviour, testing::Values(Case{200'000, DType::bf16, 50'000}));
+
+TEST_P(ExchangeBehaviour, ASlowRankChangesNothingButTime) {
+  const auto [count, wire, bucket_bytes] = GetParam();
+  auto gradients = gradients_of(rank(), count);
+  Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {}});
+  exchange.begin();
+  for (int part = 1; part <= 4; ++part) {
+    if (rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    exchange.ready(static_cast<int64_t>(count) * part / 4);
+  }
+  exchange.finish();
+  EXPECT_EQ(first_difference(gradients, expected_sum(count, wire, size())), count);
+  if (rank() != 1) {
+    EXPECT_GT(exchange.times().exposed_seconds, 0.05);
+  }
+}
+
+TEST_P(ExchangeBehaviour, BoundariesCutBucketsAndKeepTheSum) {
+  const auto [count, wire, bucket_bytes] = GetParam();
+  auto gradients = gradients_of(rank(), count);
+  Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {1, 77'777, 77'778}});
+  exchange.begin();
+  exchange.finish();
+  EXPECT_EQ(first_difference(gradients, expected_sum(count, wire, size())), count);
+}
+
+TEST_P(ExchangeBehaviour, CountsTheBytesThatItSends) {
+  const auto [count, wire, bucket_bytes] = GetParam();
+  auto gradients = gradients_of(rank(), count);
+  Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {}});
+  exchange.begin();
+  exchange.finish();
+  // Each rank sends all but its own slice, and its own slice to everyone else: 2 (N - 1) / N of the array.
+  Scalars scalars(test_process().world());
+  const auto sent = scalars.sum(static_cast<int64_t>(exchange.times().wire_bytes));
+  EXPECT_EQ(sent, static_cast<int64_t>(count * size_of(wire)) * 2 * (size() - 1));
+  EXPECT_GT(exchange.times().total_seconds, 0);
+}
+
+TEST_P(ExchangeBehaviour, ReadyWithoutBeginStartsNothing) {
+  const auto [count, wire, bucket_bytes] = GetParam();
+  auto gradients = gradients_of(rank(), count);
+  const auto before = gradients;
+  {
+    Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {}});
+    exchange.ready(static_cast<int64_t>(count));
+    test_process().world().barrier().wait("test");
+  }
+  EXPECT_EQ(gradients, before);
+}
+
+TEST(ExchangeAlone, RoundsNothing) {
+  const auto group = make_single();
+  auto gradients = gradients_of(0, 1000);
+  const auto before = gradients;
+  Exchange exchange(gradients, *group, {DType::bf16, 100, {}, {}});
+  exchange.begin();
+  exchange.ready(1000);
+  exchange.finish();
+  EXPECT_EQ(gradients, before);
+  EXPECT_EQ(exchange.times().wire_bytes, 0u);
+}
+
+TEST(ExchangeAlone, RefusesAWireTypeWithoutArithmetic) {
+  const auto group = make_single();
+  std::vector<float> gradients(8);
+  try {
+    Exchange exchange(gradients, *group, {DType::f16, 100, {}, {}});
+    FAIL() << "expected an error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::config);
+    EXPECT_STREQ(e.what(), "gradients cannot travel as f16; set comm.wire to bf16 or f32");
+  }
+}
+
+}  // namespace
+}  // namespace trireme

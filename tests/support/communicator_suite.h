@@ -1,0 +1,216 @@
+#pragma once
+// What every communicator must do, on exactly representable data. A test binary instantiates the suite with its
+// backends.
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+
+namespace trireme {
+
+struct CommunicatorCase {
+  std::string name;
+  std::function<std::unique_ptr<Communicator>()> make;
+};
+
+template <class T>
+View view(std::vector<T>& values) {
+  return {std::span(values), Shape{static_cast<int64_t>(values.size())}};
+}
+template <class T>
+ConstView view(const std::vector<T>& values) {
+  return {std::span<const T>(values), Shape{static_cast<int64_t>(values.size())}};
+}
+
+class CommunicatorSuite : public testing::TestWithParam<CommunicatorCase> {
+ protected:
+  void SetUp() override { group_ = GetParam().make(); }
+  Communicator& group() { return *group_; }
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
+
+  /// n values that tell rank and place apart.
+  template <class T>
+  std::vector<T> values_of(int rank, int64_t n) const {
+    std::vector<T> values(static_cast<size_t>(n));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<T>(100 * rank + static_cast<int>(i % 97));
+    return values;
+  }
+  /// f(rank) added over ranks.
+  int over_ranks(const std::function<int(int)>& f) const {
+    int sum = 0;
+    for (int r = 0; r < size(); ++r) sum += f(r);
+    return sum;
+  }
+
+  template <class T>
+  void expect_reductions(int64_t n) {
+    for (const Reduction reduction : {Reduction::sum, Reduction::min, Reduction::max}) {
+      auto x = values_of<T>(rank(), n);
+      group().all_reduce(view(x), reduction).wait("test");
+      for (size_t i = 0; i < x.size(); ++i) {
+        const int place = static_cast<int>(i % 97);
+        const int expected = reduction == Reduction::min   ? place
+                             : reduction == Reduction::max ? 100 * (size() - 1) + place
+                                                           : over_ranks([&](int r) { return 100 * r + place; });
+        ASSERT_EQ(x[i], static_cast<T>(expected)) << "element " << i;
+      }
+    }
+  }
+
+ private:
+  std::unique_ptr<Communicator> group_;
+};
+
+TEST_P(CommunicatorSuite, AllReducesEveryReducibleType) {
+  for (const int64_t n : {1, 2, 17, 1000}) {
+    expect_reductions<float>(n);
+    expect_reductions<double>(n);
+    expect_reductions<int32_t>(n);
+    expect_reductions<int64_t>(n);
+  }
+}
+
+TEST_P(CommunicatorSuite, RefusesToReduceTypesWithoutArithmetic) {
+  std::vector<uint16_t> x(4);
+  EXPECT_THROW(group().all_reduce(view(x), Reduction::sum), Error);
+}
+
+TEST_P(CommunicatorSuite, ReduceScatterGivesEachRankItsPartOfTheSum) {
+  for (const int64_t n : {1, 3, 17, 1000}) {
+    const auto x = values_of<float>(rank(), n * size());
+    std::vector<float> y(static_cast<size_t>(n), -1);
+    group().reduce_scatter(view(x), view(y)).wait("test");
+    for (int64_t i = 0; i < n; ++i) {
+      const int place = static_cast<int>((rank() * n + i) % 97);
+      ASSERT_EQ(y[static_cast<size_t>(i)], static_cast<float>(over_ranks([&](int r) { return 100 * r + place; })));
+    }
+  }
+}
+
+TEST_P(CommunicatorSuite, AllGatherPutsRanksBehindEachOther) {
+  for (const int64_t n : {1, 4, 17, 1000}) {
+    const auto x = values_of<uint16_t>(rank(), n);
+    std::vector<uint16_t> y(static_cast<size_t>(n * size()));
+    group().all_gather(view(x), view(y)).wait("test");
+    std::vector<uint16_t> expected;
+    for (int r = 0; r < size(); ++r) {
+      const auto part = values_of<uint16_t>(r, n);
+      expected.insert(expected.end(), part.begin(), part.end());
+    }
+    ASSERT_EQ(y, expected);
+  }
+}
+
+TEST_P(CommunicatorSuite, BroadcastCopiesTheRoot) {
+  for (int root = 0; root < size(); ++root) {
+    auto x = values_of<int64_t>(rank(), 23);
+    group().broadcast(view(x), root).wait("test");
+    EXPECT_EQ(x, values_of<int64_t>(root, 23));
+  }
+}
+
+TEST_P(CommunicatorSuite, AllToAllExchangesParts) {
+  for (const int64_t n : {1, 5, 17, 1000}) {
+    std::vector<uint8_t> x, y(static_cast<size_t>(n * size()));
+    for (int to = 0; to < size(); ++to)
+      x.insert(x.end(), static_cast<size_t>(n), static_cast<uint8_t>(10 * rank() + to));
+    group().all_to_all(view(x), view(y)).wait("test");
+    for (size_t i = 0; i < y.size(); ++i) {
+      ASSERT_EQ(y[i], 10 * (static_cast<int>(i) / static_cast<int>(n)) + rank());
+    }
+  }
+}
+
+TEST_P(CommunicatorSuite, SendsAndReceivesAroundARing) {
+  const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
+  for (const int64_t n : {1, 17, 1000}) {
+    const auto x = values_of<double>(rank(), n);
+    std::vector<double> y(static_cast<size_t>(n));
+    Handle arrival = group().receive(view(y), previous, 7);
+    Handle departure = group().send(view(x), next, 7);
+    arrival.wait("test");
+    departure.wait("test");
+    EXPECT_EQ(y, values_of<double>(previous, n));
+  }
+}
+
+TEST_P(CommunicatorSuite, MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
+  const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
+  const std::vector<int32_t> a{1}, b{2}, c{3};
+  std::vector<int32_t> first(1), second(1), other(1);
+  std::vector<Handle> handles;
+  handles.push_back(group().send(view(a), next, 1));
+  handles.push_back(group().send(view(b), next, 1));
+  handles.push_back(group().send(view(c), next, 2));
+  handles.push_back(group().receive(view(other), previous, 2));
+  handles.push_back(group().receive(view(first), previous, 1));
+  handles.push_back(group().receive(view(second), previous, 1));
+  for (Handle& handle : handles) handle.wait("test");
+  EXPECT_EQ(first, a);
+  EXPECT_EQ(second, b);
+  EXPECT_EQ(other, c);
+}
+
+TEST_P(CommunicatorSuite, ManyOperationsGoOnAtOnce) {
+  std::vector<std::vector<float>> arrays;
+  for (int k = 0; k < 8; ++k) arrays.push_back(values_of<float>(rank(), 100 + k));
+  std::vector<Handle> handles;
+  for (auto& x : arrays) handles.push_back(group().all_reduce(view(x), Reduction::max));
+  handles.push_back(group().barrier());
+  for (Handle& handle : handles) handle.wait("test");
+  for (int k = 0; k < 8; ++k) EXPECT_EQ(arrays[static_cast<size_t>(k)], values_of<float>(size() - 1, 100 + k));
+}
+
+TEST_P(CommunicatorSuite, SplitOrdersByKeyAndSeparatesColors) {
+  const int color = rank() % 2;
+  const auto part = group().split(color, -rank());
+  const int members = (size() + 1 - color) / 2;
+  EXPECT_EQ(part->size(), members);
+  EXPECT_EQ(part->rank(), members - 1 - rank() / 2);
+  std::vector<int32_t> x{rank()};
+  part->all_reduce(view(x), Reduction::sum).wait("test");
+  EXPECT_EQ(x[0], over_ranks([&](int r) { return r % 2 == color ? r : 0; }));
+}
+
+TEST_P(CommunicatorSuite, EmptyTensorsTakePartInCollectives) {
+  std::vector<float> x, y;
+  group().all_gather(ConstView(std::span<const float>(x), Shape{0}), View(std::span(y), Shape{0})).wait("test");
+  group().barrier().wait("test");
+}
+
+TEST_P(CommunicatorSuite, RefusesShapesThatDoNotFit) {
+  std::vector<float> x(3), y(3 * static_cast<size_t>(size()) + 1);
+  EXPECT_THROW(group().all_gather(view(x), view(y)), Error);
+  EXPECT_THROW(group().reduce_scatter(view(y), view(x)), Error);
+  EXPECT_THROW(group().broadcast(view(x), size()), Error);
+  EXPECT_THROW(group().send(view(x), -1, 0), Error);
+}
+
+TEST_P(CommunicatorSuite, AWaitOverItsDeadlineNamesWhatItWaitedFor) {
+  // Nobody sends; the message that would complete the receive comes afterwards, so that nothing stays open.
+  static std::vector<float> never(1);
+  Handle handle = group().receive(view(never), rank(), 99);
+  try {
+    handle.wait("the message that does not come", std::chrono::duration<double>(0.05));
+    FAIL() << "expected an error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::comm);
+    EXPECT_NE(std::string(e.what()).find("the message that does not come: no answer from the other ranks for 0."),
+              std::string::npos)
+        << e.what();
+  }
+}
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorSuite);
+
+inline std::string case_name(const testing::TestParamInfo<CommunicatorCase>& info) { return info.param.name; }
+
+}  // namespace trireme
