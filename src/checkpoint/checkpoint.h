@@ -1,6 +1,6 @@
 #pragma once
 // Checkpoints of a run: RUN/step-00001234/ with safetensors shards and manifest.json written last; RUN/latest and
-// RUN/best name one (docs/design.md, decision 11).
+// RUN/best name one (docs/design.md, decision 11; docs/checkpoint-format.md).
 
 #include <memory>
 #include <optional>
@@ -23,6 +23,7 @@ struct RunProgress {
   int64_t best_step = -1;
   int64_t skipped = 0;  ///< steps skipped for non-finite gradients
   int64_t consecutive_skips = 0;
+  bool operator==(const RunProgress&) const = default;
 };
 
 /// Size and checksum of a data file that the run reads.
@@ -30,33 +31,41 @@ struct DataFileFact {
   std::string path;
   uint64_t bytes = 0;
   std::string hash;  ///< hex64
+  bool operator==(const DataFileFact&) const = default;
 };
 
 /// What manifest.json says beside the tensors.
 struct CheckpointFacts {
   Spec spec;
   RunProgress progress;
-  std::string config_json;     ///< resolved configuration
+  std::string config_json;     ///< resolved configuration, a JSON object (empty: none)
   std::string tokenizer_json;  ///< empty: none known
   std::vector<DataFileFact> data_files;
 };
 
-/// Saves in the background from a snapshot arena; every rank writes 1/N of the slices.
+/// Saves in the background from a snapshot arena; every rank writes 1/N of the slices. Weights f32 or bf16; moments are
+/// stored when the state has them.
 class CheckpointWriter {
  public:
-  /// Collective. Plans the slices and the snapshot memory; `moments` false stores weights only.
+  /// Collective. Creates the run folder and removes what interrupted saves left in it (rank 0; the caller owns the
+  /// folder's lock), checks that a checkpoint fits on the disk, plans the slices and allocates the snapshot memory.
+  /// Borrows everything. `group` is used inside publish() and here only. Throws Error::io on every rank.
   CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
                    Communicator& group);
+  /// Waits for the background work; a save that was not published is dropped.
   ~CheckpointWriter();
 
-  /// Copies this rank's slices to host buffers and starts writing; returns at once. A save still running is waited for
-  /// first.
+  /// Copies this rank's slices to host buffers and starts writing; returns at once. The save before must have been
+  /// published (publish() waits for it if need be).
   void begin(const CheckpointFacts& facts);
-  /// True when no save is under way on this rank. Throws what a failed background write threw.
-  bool idle();
-  /// Collective, at a step boundary where every rank is idle or may wait: agrees, publishes (manifest, latest), prunes
-  /// to `keep` newest beside best. Returns the published folder, nothing if no save was under way. Throws Error::io on
-  /// every rank if one rank failed; nothing is published then.
+  /// A save was begun and not yet published: the same on every rank.
+  bool pending() const;
+  /// True when this rank's part of the save is written or has failed, so that publish() will not wait for it.
+  bool idle() const;
+  /// Collective, at a step boundary: waits for the writing of every rank, agrees, publishes (manifest, latest, best)
+  /// and starts to prune, in the background, to the `keep` newest steps (0: all) beside best; older steps go only after
+  /// the new one has been read back and verified. Returns the published folder, nothing if no save was begun. Throws
+  /// Error::io, the same on every rank, if one failed; nothing is published then and its files are removed.
   std::optional<std::string> publish(int64_t keep, bool is_best);
 
  private:
@@ -70,15 +79,23 @@ struct CheckpointFolder {
   CheckpointFacts facts;
 };
 
-/// `path`: a run folder (its `latest`, else its newest complete step) or a step folder. Throws Error::io, Error::data.
+/// `path`: a run folder (its `latest`, else its newest complete step) or a step folder. Checks the manifest and that
+/// every shard is there with its size; the tensors' checksums are for load_checkpoint(). Throws Error::io, Error::data.
 CheckpointFolder open_checkpoint(const std::string& path);
-/// Newest checkpoint of the run that verifies; earlier bad ones are named in warnings. Nothing if the folder holds
-/// none.
+/// The checkpoint to go on from: the one that `latest` names, or the newest before it that verifies; bad ones are named
+/// in warnings. Steps after `latest` were left behind when the run went back to an older one: they are named, not used.
+/// Nothing if the folder holds no checkpoint; Error::data if it holds some and all are bad. Reads every byte; not
+/// collective: one rank asks and tells the others.
 std::optional<CheckpointFolder> find_resumable(const std::string& run_dir);
-/// Steps that the run folder holds, ascending.
+/// Steps that the run folder holds, ascending. A step folder without manifest.json is named in a warning.
 std::vector<int64_t> list_steps(const std::string& run_dir);
+/// Reads every byte of a step folder; one line per fault: file, offset range, tensor. Empty: it is good.
+std::vector<std::string> verify_checkpoint(const std::string& step_folder);
 /// Loads weights (and moments, if state has them), checking every slice's XXH3. Throws Error::data naming file, offset
-/// range and tensor.
+/// range and tensor, or listing every parameter that differs between checkpoint and model.
 void load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
+/// Deletes all but the `keep` newest steps up to `latest` (0: keeps all), `latest` and `best`; before that the newest
+/// is verified: a bad one stops it with Error::data. Returns the deleted steps.
+std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep);
 
 }  // namespace trireme

@@ -1,9 +1,11 @@
 #pragma once
-// safetensors files: a bounds-checked reader over a memory map, and a writer. Malformed files give distinct errors and
-// O(header) memory.
+// safetensors files: a bounds-checked reader over a memory map, and a streaming writer. Malformed files give distinct
+// errors and O(header) memory. Layout: u64 little-endian header length, that many bytes of JSON, then the data section,
+// which the tensors' offsets tile without holes or overlap.
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -16,28 +18,68 @@ struct SafetensorsEntry {
   std::string dtype;           ///< as written: "F32", "BF16", "F16", "I64", "U8", ...
   std::vector<int64_t> shape;  ///< any number of dims
   size_t begin = 0, end = 0;   ///< bytes from the start of the data section
+  bool operator==(const SafetensorsEntry&) const = default;
 };
+
+using SafetensorsMetadata = std::map<std::string, std::string>;
+
+/// What a safetensors file says before its data.
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  ///< in header order
+  std::vector<size_t> by_name;            ///< entries' indices sorted by name
+  SafetensorsMetadata metadata;
+  size_t data_offset = 0;  ///< bytes before the data section
+};
+
+/// Parses and checks the whole file image; `where` names it in errors. Throws Error::data: what is wrong, found,
+/// expected; files of other known formats (GGUF, pickle, npz, ...) are called by their name.
+SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view where);
+
+/// Lays the entries' data out in the given order (sets begin and end from dtype and shape) and returns the bytes that
+/// stand before it: length and JSON, padded with spaces to a multiple of 8.
+std::string plan_safetensors(std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata);
+
+/// Bytes of one element ("F32": 4), 0 for a type that is not known.
+size_t safetensors_element_bytes(std::string_view dtype);
 
 class SafetensorsFile {
  public:
-  /// Throws Error::io, Error::data (what is wrong, found, expected, where).
+  /// Throws Error::io, Error::data.
   explicit SafetensorsFile(const std::string& path);
 
-  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  ///< in file order
-  const SafetensorsEntry* find(const std::string& name) const;
+  const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }  ///< in header order
+  const SafetensorsEntry* find(std::string_view name) const;
   std::span<const std::byte> bytes(const SafetensorsEntry& entry) const;
-  const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  size_t header_bytes() const { return header_bytes_; }  ///< offset of the data section
+  const SafetensorsMetadata& metadata() const { return header_.metadata; }
+  size_t header_bytes() const { return header_.data_offset; }  ///< offset of the data section
+  std::span<const std::byte> file_bytes() const { return file_.bytes(); }
   const std::string& path() const { return file_.path(); }
   /// Elements as f32 from F32, F16, BF16 or F64. Throws Error::data for other types.
   std::vector<float> read_f32(const SafetensorsEntry& entry) const;
 
  private:
   MappedFile file_;
+  SafetensorsHeader header_;
+};
+
+/// Writes a file whose tensors are known beforehand; their data comes in any order. The file appears at commit().
+class SafetensorsWriter {
+ public:
+  SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,
+                    const SafetensorsMetadata& metadata);
+
+  const std::string& header() const { return header_; }                      ///< every byte before the data
+  const std::vector<SafetensorsEntry>& entries() const { return entries_; }  ///< with their offsets
+  /// All bytes of one tensor.
+  void write(size_t entry, std::span<const std::byte> bytes);
+  /// fsync, rename. Throws Error::io; writing every tensor first is the caller's part (assert).
+  void commit();
+
+ private:
   std::vector<SafetensorsEntry> entries_;
-  std::map<std::string, size_t> index_;
-  std::map<std::string, std::string> metadata_;
-  size_t header_bytes_ = 0;
+  std::string header_;
+  AtomicFile file_;
+  size_t written_ = 0;
 };
 
 }  // namespace trireme

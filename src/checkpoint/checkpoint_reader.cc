@@ -1,0 +1,221 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/run_folder.h"
+
+namespace trireme {
+namespace fs = std::filesystem;
+namespace {
+
+std::span<const float> floats(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const float*>(bytes.data()),
+          bytes.size() / sizeof(float)};  // slices begin at multiples of 4
+}
+
+/// Maps a shard after checking its size and the checksum of its header.
+MappedFile open_shard(const std::string& folder, const StoredShard& shard) {
+  const std::string path = folder + "/" + shard.file;
+  require(fs::exists(path), ErrorKind::data, "{} is missing; it holds tensors of this checkpoint ({} bytes)", path,
+          shard.bytes);
+  MappedFile file(path);
+  require(file.bytes().size() == shard.bytes, ErrorKind::data, "{} has {} bytes, the manifest says {}: it {}", path,
+          file.bytes().size(), shard.bytes, file.bytes().size() < shard.bytes ? "is truncated" : "was appended to");
+  const uint64_t hash = xxh3(file.bytes().first(shard.header_bytes));
+  require(hash == shard.header_hash, ErrorKind::data,
+          "{}: bytes 0 to {} (the header) have checksum {}, the manifest says {}: the file is damaged", path,
+          shard.header_bytes, hex64(hash), hex64(shard.header_hash));
+  return file;
+}
+
+std::span<const std::byte> checked_bytes(const MappedFile& file, const Manifest& manifest, const StoredSlice& slice) {
+  const auto bytes = file.bytes().subspan(slice.begin, slice.end - slice.begin);
+  const uint64_t hash = xxh3(bytes);
+  require(hash == slice.hash, ErrorKind::data,
+          "{}: bytes {} to {} (tensor {}, rows {} to {}) have checksum {}, the manifest says {}: the file is damaged",
+          file.path(), slice.begin, slice.end, stored_name(manifest.parameters[slice.parameter].name, slice.part),
+          slice.first_row, slice.first_row + slice.rows, hex64(hash), hex64(slice.hash));
+  return bytes;
+}
+
+/// Files that look like shards and are none of this checkpoint's.
+std::vector<std::string> extra_shards(const std::string& folder, const Manifest& manifest) {
+  std::vector<std::string> extra;
+  for (const auto& item : fs::directory_iterator(folder)) {
+    const std::string name = item.path().filename().string();
+    const bool known = std::any_of(manifest.shards.begin(), manifest.shards.end(),
+                                   [&](const StoredShard& shard) { return shard.file == name; });
+    if (name.ends_with(".safetensors") && !known) {
+      extra.push_back(fmt::format("{}: this shard is not in the manifest; remove it if it came here by mistake",
+                                  item.path().string()));
+    }
+  }
+  std::sort(extra.begin(), extra.end());
+  return extra;
+}
+
+std::string read_tokenizer(const std::string& folder, const Manifest& manifest) {
+  if (!manifest.has_tokenizer) return {};
+  const std::string path = folder + "/tokenizer.json";
+  require(fs::exists(path), ErrorKind::data, "{} is missing; the manifest says the checkpoint has one", path);
+  std::string text = read_text(path);
+  const uint64_t hash = xxh3(std::as_bytes(std::span(text)));
+  require(hash == manifest.tokenizer_hash, ErrorKind::data,
+          "{} has checksum {}, the manifest says {}: it was changed or damaged", path, hex64(hash),
+          hex64(manifest.tokenizer_hash));
+  return text;
+}
+
+CheckpointFolder open_step(const std::string& folder) {
+  Manifest manifest = read_manifest(folder);
+  for (const StoredShard& shard : manifest.shards) open_shard(folder, shard);
+  const auto extra = extra_shards(folder, manifest);
+  require(extra.empty(), ErrorKind::data, "{}", fmt::join(extra, "; "));
+  manifest.facts.tokenizer_json = read_tokenizer(folder, manifest);
+  return {folder, std::move(manifest.facts)};
+}
+
+/// Calls the check, keeps its message.
+void collect(std::vector<std::string>& faults, const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const Error& e) {
+    faults.emplace_back(e.what());
+  } catch (const fs::filesystem_error& e) {
+    faults.emplace_back(e.what());
+  }
+}
+
+std::string shape_text(std::span<const int64_t> shape) { return fmt::format("{}", shape); }
+
+/// The table of every parameter that differs; throws if there is one.
+void check_table(const Manifest& manifest, const ParameterTable& table, const std::string& folder) {
+  constexpr size_t kShown = 20;
+  std::vector<std::string> lines;
+  for (const Parameter& p : table.all()) {
+    const auto stored = std::find_if(manifest.parameters.begin(), manifest.parameters.end(),
+                                     [&](const StoredParameter& s) { return s.name == p.name; });
+    const std::string shape = p.stored_shape.to_string();
+    if (stored == manifest.parameters.end()) {
+      lines.push_back(fmt::format("{}: not in the checkpoint, the model has {}", p.name, shape));
+    } else if (shape_text(stored->shape) != shape) {
+      lines.push_back(
+          fmt::format("{}: {} in the checkpoint, the model has {}", p.name, shape_text(stored->shape), shape));
+    }
+  }
+  for (const StoredParameter& s : manifest.parameters) {
+    const bool known =
+        std::any_of(table.all().begin(), table.all().end(), [&](const Parameter& p) { return p.name == s.name; });
+    if (!known) lines.push_back(fmt::format("{}: {} in the checkpoint, not in the model", s.name, shape_text(s.shape)));
+  }
+  if (lines.empty()) return;
+  const size_t more = lines.size() > kShown ? lines.size() - kShown : 0;
+  lines.resize(lines.size() - more);
+  fail(ErrorKind::data, "{} belongs to another model:\n  {}{}", folder, fmt::join(lines, "\n  "),
+       more ? fmt::format("\n  and {} more", more) : std::string());
+}
+
+}  // namespace
+
+std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
+  std::vector<std::string> faults;
+  Manifest manifest;
+  collect(faults, [&] { manifest = read_manifest(step_folder); });
+  if (!faults.empty()) return faults;
+  collect(faults, [&] { read_tokenizer(step_folder, manifest); });
+  for (size_t i = 0; i < manifest.shards.size(); ++i) {
+    collect(faults, [&] {
+      const MappedFile file = open_shard(step_folder, manifest.shards[i]);
+      for (const StoredSlice& slice : manifest.slices) {
+        if (slice.shard == i) collect(faults, [&] { checked_bytes(file, manifest, slice); });
+      }
+    });
+  }
+  collect(faults, [&] {
+    for (std::string& line : extra_shards(step_folder, manifest)) faults.push_back(std::move(line));
+  });
+  return faults;
+}
+
+CheckpointFolder open_checkpoint(const std::string& path) {
+  require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: there is no such folder", path);
+  if (fs::exists(path + "/manifest.json")) return open_step(path);
+  const std::vector<int64_t> steps = list_steps(path);
+  require(!steps.empty(), ErrorKind::io, "{} holds no checkpoint: no manifest.json and no step-* folder with one",
+          path);
+  const int64_t step = read_pointer(path, "latest").value_or(steps.back());
+  return open_step(path + "/" + step_name(step));
+}
+
+std::optional<CheckpointFolder> find_resumable(const std::string& run_dir) {
+  if (!fs::exists(run_dir)) return {};
+  std::vector<int64_t> steps = list_steps(run_dir);
+  if (steps.empty()) return {};
+  const auto latest = read_pointer(run_dir, "latest");
+  if (latest && *latest < steps.back()) {
+    log::warning(
+        "{}/{} is newer than latest ({}) and is not used; to go on from it, name it: --checkpoint.resume {}/{}",
+        run_dir, step_name(steps.back()), step_name(*latest), run_dir, step_name(steps.back()));
+    std::erase_if(steps, [&](int64_t step) { return step > *latest; });
+  }
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string folder = run_dir + "/" + step_name(*step);
+    const std::vector<std::string> faults = verify_checkpoint(folder);
+    if (faults.empty()) return open_step(folder);
+    log::warning("checkpoint {} cannot be used: {}{}", folder, faults.front(),
+                 faults.size() > 1 ? fmt::format(" (and {} more faults)", faults.size() - 1) : std::string());
+  }
+  fail(ErrorKind::data,
+       "{} holds {} checkpoints and none of them is good; the warnings above say what is wrong with each", run_dir,
+       steps.size());
+}
+
+void load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {
+  const Manifest manifest = read_manifest(folder.path);
+  check_table(manifest, table, folder.path);
+  const bool moments = !state.moment1().empty();
+  require(!moments || manifest.moments, ErrorKind::data,
+          "{} holds weights only; training cannot go on from it without the optimizer's moments", folder.path);
+  std::vector<MappedFile> shards;
+  for (const StoredShard& shard : manifest.shards) shards.push_back(open_shard(folder.path, shard));
+  for (const StoredSlice& slice : manifest.slices) {
+    if (slice.part != Part::weight && !moments) continue;
+    const Parameter rows = rows_of(table.find(manifest.parameters[slice.parameter].name), slice.first_row, slice.rows);
+    const auto values = floats(checked_bytes(shards[slice.shard], manifest, slice));
+    if (slice.part == Part::weight) {
+      state.write_master(rows, values);
+    } else {
+      const View moment = slice.part == Part::moment1 ? state.moment1() : state.moment2();
+      std::copy(values.begin(), values.end(), moment.as<float>() + rows.offset);
+    }
+  }
+}
+
+std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep) {
+  std::vector<int64_t> steps = list_steps(run_dir), deleted;
+  if (keep <= 0 || steps.empty()) return deleted;
+  const int64_t latest = read_pointer(run_dir, "latest").value_or(steps.back());
+  const auto best = read_pointer(run_dir, "best");
+  std::erase_if(steps, [&](int64_t step) { return step > latest; });
+  if (static_cast<int64_t>(steps.size()) <= keep) return deleted;
+  const std::vector<std::string> faults = verify_checkpoint(run_dir + "/" + step_name(latest));
+  require(faults.empty(), ErrorKind::data, "the newest checkpoint does not verify: {}", fmt::join(faults, "; "));
+  steps.resize(steps.size() - static_cast<size_t>(keep));
+  for (const int64_t step : steps) {
+    if (step == best) continue;
+    remove_folder(run_dir, step_name(step));
+    deleted.push_back(step);
+  }
+  return deleted;
+}
+
+}  // namespace trireme

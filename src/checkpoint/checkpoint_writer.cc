@@ -1,0 +1,257 @@
+#include <atomic>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "checkpoint/agreement.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/run_folder.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/slices.h"
+
+namespace trireme {
+namespace fs = std::filesystem;
+namespace {
+
+std::vector<SafetensorsEntry> entries_of(const ParameterTable& table, const std::vector<Slice>& slices) {
+  std::vector<SafetensorsEntry> entries;
+  for (const Slice& slice : slices) {
+    const Parameter rows = rows_of(table.all()[slice.parameter], slice.first_row, slice.rows);
+    SafetensorsEntry entry{stored_name(rows.name, slice.part), "F32", {}};
+    for (int d = 0; d < rows.stored_shape.dims(); ++d) entry.shape.push_back(rows.stored_shape[d]);
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+void copy_slice(const TrainingState& state, const ParameterTable& table, const Slice& slice, View buffer) {
+  const Parameter rows = rows_of(table.all()[slice.parameter], slice.first_row, slice.rows);
+  if (slice.part == Part::weight) return state.read_master(rows, buffer.values<float>());
+  const View moment = slice.part == Part::moment1 ? state.moment1() : state.moment2();
+  std::memcpy(buffer.data(), moment.as<float>() + rows.offset, buffer.bytes());
+}
+
+/// What went wrong in `work`, empty if nothing did.
+template <class Work>
+std::string failure_of(Work work) {
+  try {
+    work();
+    return {};
+  } catch (const std::exception& e) {
+    return *e.what() ? e.what() : "unknown failure";
+  }
+}
+
+}  // namespace
+
+struct CheckpointWriter::Implementation {
+  std::string run_dir;
+  const ParameterTable& table;
+  const TrainingState& state;
+  Communicator& group;
+  const bool moments;
+  std::vector<Slice> slices;
+  Arena arena;
+  std::vector<View> buffers;
+
+  bool pending = false;
+  CheckpointFacts facts;
+  std::thread writer;
+  std::atomic<bool> written{true};
+  // Filled by the writer thread, read after it was joined.
+  std::string failure;
+  std::vector<uint64_t> hashes;  // of the header, then of each slice
+
+  std::thread janitor;  // prunes; rank 0 only
+
+  Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g)
+      : run_dir(dir), table(t), state(s), group(g), moments(!s.moment1().empty()) {}
+
+  std::string saving_folder() const { return run_dir + "/" + saving_name(facts.progress.step); }
+
+  void plan() {
+    slices = plan_slices(table, group.size(), group.rank(), moments);
+    size_t bytes = 0;
+    const auto take_all = [&](Arena& from) {
+      buffers.clear();
+      for (const Slice& slice : slices) {
+        const Parameter rows = rows_of(table.all()[slice.parameter], slice.first_row, slice.rows);
+        buffers.push_back(from.take(DType::f32, rows.stored_shape));
+      }
+      bytes = from.peak();
+    };
+    Arena measure;
+    take_all(measure);
+    arena = Arena(bytes);
+    std::memset(arena.base(), 0, arena.capacity());  // memory that is missing is missed now, not at the first save
+    take_all(arena);
+  }
+
+  void join() {
+    if (writer.joinable()) writer.join();
+    if (janitor.joinable()) janitor.join();
+  }
+
+  void write_files() {
+    const std::string folder = saving_folder();
+    const uint64_t bytes = checkpoint_bytes(table, moments) / static_cast<uint64_t>(group.size());
+    check_space(run_dir, bytes, 4);
+    std::error_code error;
+    fs::create_directory(folder, error);
+    require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
+    SafetensorsWriter shard(folder + "/" + shard_name(group.rank(), group.size()), entries_of(table, slices),
+                            {{"format", "trireme"}});
+    hashes = {xxh3(std::as_bytes(std::span(shard.header())))};
+    for (size_t i = 0; i < slices.size(); ++i) {
+      const std::span bytes_of(static_cast<const std::byte*>(buffers[i].data()), buffers[i].bytes());
+      hashes.push_back(xxh3(bytes_of));
+      shard.write(i, bytes_of);
+    }
+    shard.commit();
+    if (group.rank() == 0 && !facts.tokenizer_json.empty()) {
+      write_text(folder + "/tokenizer.json", facts.tokenizer_json);
+    }
+  }
+
+  /// Collective. Every rank's hashes, one row per rank.
+  std::vector<int64_t> gather_hashes(size_t& row) {
+    row = 0;
+    for (int r = 0; r < group.size(); ++r) row = std::max(row, 1 + plan_slices(table, group.size(), r, moments).size());
+    std::vector<int64_t> mine(row), all(row * static_cast<size_t>(group.size()));
+    for (size_t i = 0; i < hashes.size(); ++i) mine[i] = static_cast<int64_t>(hashes[i]);
+    group
+        .all_gather(View(std::span(mine), {static_cast<int64_t>(mine.size())}),
+                    View(std::span(all), {static_cast<int64_t>(all.size())}))
+        .wait("checksums of a checkpoint");
+    return all;
+  }
+
+  Manifest make_manifest(const std::vector<int64_t>& all_hashes, size_t row) const {
+    Manifest manifest;
+    manifest.facts = facts;
+    manifest.moments = moments;
+    manifest.has_tokenizer = !facts.tokenizer_json.empty();
+    manifest.tokenizer_hash = xxh3(std::as_bytes(std::span(facts.tokenizer_json)));
+    for (const Parameter& p : table.all()) {
+      manifest.parameters.push_back({p.name, {}});
+      for (int d = 0; d < p.stored_shape.dims(); ++d) manifest.parameters.back().shape.push_back(p.stored_shape[d]);
+    }
+    for (int r = 0; r < group.size(); ++r) add_shard(manifest, r, &all_hashes[static_cast<size_t>(r) * row]);
+    return manifest;
+  }
+
+  void add_shard(Manifest& manifest, int rank, const int64_t* shard_hashes) const {
+    const std::vector<Slice> planned = plan_slices(table, group.size(), rank, moments);
+    std::vector<SafetensorsEntry> entries = entries_of(table, planned);
+    const size_t header = plan_safetensors(entries, {{"format", "trireme"}}).size();
+    for (size_t i = 0; i < planned.size(); ++i) {
+      manifest.slices.push_back({planned[i].parameter, planned[i].part, static_cast<size_t>(rank), planned[i].first_row,
+                                 planned[i].rows, header + entries[i].begin, header + entries[i].end,
+                                 static_cast<uint64_t>(shard_hashes[i + 1])});
+    }
+    manifest.shards.push_back({shard_name(rank, group.size()), header + (entries.empty() ? 0 : entries.back().end),
+                               header, static_cast<uint64_t>(shard_hashes[0])});
+  }
+
+  /// Rank 0, once every rank has written: from here on the checkpoint exists.
+  void publish_files(const Manifest& manifest, bool is_best) {
+    const std::string folder = saving_folder();
+    for (const StoredShard& shard : manifest.shards) {
+      const std::string path = folder + "/" + shard.file;
+      std::error_code error;
+      const auto bytes = fs::file_size(path, error);
+      require(!error && bytes == shard.bytes, ErrorKind::io,
+              "{} was written by another rank but is not seen here with its {} bytes ({}); the run folder must be on a "
+              "file "
+              "system that all hosts share",
+              path, shard.bytes, error ? error.message() : fmt::format("{} bytes", bytes));
+    }
+    write_text(folder + "/manifest.json", write_manifest(manifest));
+    const int64_t step = facts.progress.step;
+    replace_folder(run_dir, saving_name(step), step_name(step));
+    write_pointer(run_dir, "latest", step);
+    if (is_best) write_pointer(run_dir, "best", step);
+  }
+
+  void drop_files() {
+    std::error_code ignored;
+    fs::remove_all(saving_folder(), ignored);
+  }
+};
+
+CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
+                                   Communicator& group)
+    : implementation_(std::make_unique<Implementation>(run_dir, table, state, group)) {
+  assert(state.weights().dtype() == DType::f32 || state.weights().dtype() == DType::bf16);
+  Implementation& self = *implementation_;
+  const std::string failure = failure_of([&] {
+    if (group.rank() == 0) {
+      prepare_run_folder(run_dir);
+      check_space(run_dir, checkpoint_bytes(table, self.moments), static_cast<uint64_t>(group.size()) + 8);
+    }
+    self.plan();
+  });
+  agree_on_success(group, failure);
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  implementation_->join();
+  if (implementation_->pending && implementation_->group.rank() == 0) implementation_->drop_files();
+}
+
+void CheckpointWriter::begin(const CheckpointFacts& facts) {
+  Implementation& self = *implementation_;
+  assert(!self.pending);
+  self.join();
+  self.facts = facts;
+  const auto count = static_cast<int64_t>(self.slices.size());
+#pragma omp parallel for schedule(dynamic)
+  for (int64_t i = 0; i < count; ++i) {
+    const auto at = static_cast<size_t>(i);
+    copy_slice(self.state, self.table, self.slices[at], self.buffers[at]);
+  }
+  self.pending = true;
+  self.written = false;
+  self.writer = std::thread([&self] {
+    self.failure = failure_of([&] { self.write_files(); });
+    self.written = true;
+  });
+}
+
+bool CheckpointWriter::pending() const { return implementation_->pending; }
+bool CheckpointWriter::idle() const { return implementation_->written; }
+
+std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best) {
+  Implementation& self = *implementation_;
+  if (!self.pending) return {};
+  self.join();
+  self.pending = false;
+  const bool first = self.group.rank() == 0;
+  try {
+    agree_on_success(self.group, self.failure);
+    size_t row = 0;
+    const std::vector<int64_t> hashes = self.gather_hashes(row);
+    agree_on_success(self.group, failure_of([&] {
+                       if (first) self.publish_files(self.make_manifest(hashes, row), is_best);
+                     }));
+  } catch (const Error&) {
+    if (first) self.drop_files();
+    throw;
+  }
+  if (first && keep > 0) {
+    self.janitor = std::thread([dir = self.run_dir, keep] {
+      const std::string failure = failure_of([&] { prune_checkpoints(dir, keep); });
+      if (!failure.empty()) log::warning("older checkpoints are kept: {}", failure);
+    });
+  }
+  return self.run_dir + "/" + step_name(self.facts.progress.step);
+}
+
+}  // namespace trireme

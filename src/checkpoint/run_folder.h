@@ -1,0 +1,39 @@
+#pragma once
+// Names and small files of a run folder: step folders, `latest` and `best`, leftovers of interrupted saves, space.
+//   step-00001234/     a complete checkpoint (it appears by one rename)
+//   .saving-00001234/  one being written; a leftover once its writer is gone
+//   .trash-*           one being deleted
+//   latest, best       one line: the name of a step folder
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/parameter_table.h"
+
+namespace trireme {
+
+std::string step_name(int64_t step);          ///< "step-00001234"
+std::string saving_name(int64_t step);        ///< ".saving-00001234"
+std::string shard_name(int rank, int ranks);  ///< "rank-00000-of-00002.safetensors"
+std::optional<int64_t> parse_step_name(const std::string& name);
+
+/// Creates the run folder if needed and removes what interrupted saves left. Only the owner of the run calls this,
+/// while no save is under way. Throws Error::io when the folder cannot be made or written.
+void prepare_run_folder(const std::string& run_dir);
+
+/// Step that `latest` or `best` names; nothing when the file is absent or not understood.
+std::optional<int64_t> read_pointer(const std::string& run_dir, const char* name);
+void write_pointer(const std::string& run_dir, const char* name, int64_t step);
+
+/// Puts the folder `from` (in run_dir) in the place of `to`; what stood there before is removed.
+void replace_folder(const std::string& run_dir, const std::string& from, const std::string& to);
+/// Renames to .trash-NAME, then removes.
+void remove_folder(const std::string& run_dir, const std::string& name);
+
+/// Upper bound of a checkpoint's bytes over all ranks, tokenizer and manifest included.
+uint64_t checkpoint_bytes(const ParameterTable& table, bool moments);
+/// Throws Error::io naming found and needed when the folder's file system has less free for this user.
+void check_space(const std::string& folder, uint64_t bytes, uint64_t files);
+
+}  // namespace trireme
