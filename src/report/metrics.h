@@ -12,8 +12,8 @@ namespace trireme {
 
 /// One log interval: the steps after the previous record up to and with `step`.
 struct Metrics {
-  int64_t step = 0;              ///< optimizer steps done
-  double loss = 0;               ///< training loss of step `step`, mean over its valid tokens; NaN and Inf are written
+  int64_t step = 0;  ///< optimizer steps done
+  double loss = 0;   ///< training loss of step `step`, mean over its valid tokens; NaN and Inf become null in JSON
   double learning_rate = 0;      ///< as used by step `step`
   double gradient_norm = 0;      ///< before clipping, of step `step`
   double tokens_per_second = 0;  ///< over the interval, evaluations and snapshots left out

@@ -1,8 +1,8 @@
 #pragma once
 // Everything that a run says about itself while it trains: an aligned console line per interval, RUN/metrics.jsonl,
 // TensorBoard event files in RUN/tensorboard, and on a terminal a progress bar with the time left.
-// A sink that cannot be written (disk full, folder gone, terminal closed) gives one warning and is left; nothing here
-// throws and nothing stops training.
+// A sink that cannot be written (disk full, folder gone, terminal closed) gives one warning, and later records are
+// tried again; nothing here throws and nothing stops training.
 
 #include <cstdint>
 #include <memory>
