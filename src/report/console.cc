@@ -40,8 +40,9 @@ class ConsoleSink : public Sink {
 std::string step_line(const Metrics& m, int64_t steps) {
   const size_t width = fmt::formatted_size("{}", steps);
   std::string line = fmt::format(
-      "step {:>{}}/{} | loss {:7.4f} | lr {:.2e} | grad {:8.4f} | {:>9.0f} tok/s | {:>8.1f} ms/step | wait {:4.1f}% | "
-      "mfu {:4.1f}% | {} samples",
+      "step {:>{}}/{} | loss {:>7.4f} | lr {:>8.2e} | grad {:>8.4f} | {:>9.0f} tok/s | {:>8.1f} ms/step | wait "
+      "{:>4.1f}% | "
+      "mfu {:>4.1f}% | {} samples",
       m.step, width, steps, m.loss, m.learning_rate, m.gradient_norm, m.tokens_per_second, m.ms_per_step,
       100 * m.exposed_share, 100 * m.mfu, m.samples);
   if (m.skipped > 0) line += fmt::format(" | {} skipped", m.skipped);
