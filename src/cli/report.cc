@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/flags.h"
 #include "report/html.h"
 
 namespace trireme {
@@ -53,15 +54,7 @@ int run_report(std::vector<std::string> arguments) {
   app.add_option("RUN", run, "run folder")->required();
   app.add_option("--output", output, "page to write (default: RUN/report.html)");
   app.add_option("--samples", samples, "jsonl file of samples to show (default: RUN/samples.jsonl if it is there)");
-  try {
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-    app.parse(std::move(arguments));
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
-  } catch (const CLI::ParseError& e) {
-    fail(ErrorKind::usage, "trireme report: {}; `trireme report --help` explains", e.what());
-  }
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
   require(fs::is_directory(run), ErrorKind::io, "{} is no run folder: there is no such folder", run);
   const fs::path folder = fs::path(run), log_file = folder / "metrics.jsonl";
   require(fs::exists(log_file), ErrorKind::io,

@@ -39,7 +39,7 @@ struct Reporter::Implementation {
   }
 };
 
-Reporter::Reporter(ReporterOptions options, int64_t first_step, int64_t steps, const RunFacts& facts) {
+Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t steps, const RunFacts& facts) {
   std::signal(SIGPIPE, SIG_IGN);
   if (!options.is_rank0) return;
   implementation_ = std::make_unique<Implementation>();

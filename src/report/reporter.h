@@ -25,7 +25,7 @@ class Reporter {
   /// Starts the report of an attempt that goes on after `first_step` steps done (0: a new run) and ends at `steps`.
   /// Appends to the files of earlier attempts: records of later steps in them are superseded, readers drop them.
   /// Ignores SIGPIPE for the process, so that a closed terminal is a failed write and no more.
-  Reporter(ReporterOptions options, int64_t first_step, int64_t steps, const RunFacts& facts);
+  Reporter(const ReporterOptions& options, int64_t first_step, int64_t steps, const RunFacts& facts);
   ~Reporter();
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
