@@ -3,8 +3,11 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/error.h"
@@ -16,6 +19,9 @@ struct State {
   std::shared_ptr<spdlog::logger> logger;
   std::string prefix;
   int rank = 0;
+  std::mutex mutex;  // messages and the status line take turns
+  std::string status;
+  const bool terminal = isatty(STDERR_FILENO) == 1;
   State() {
     auto console = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
     logger = std::make_shared<spdlog::logger>("trireme", std::move(console));
@@ -29,6 +35,29 @@ struct State {
 State& state() {  // the process has one standard error stream, so it has one log
   static State instance;
   return instance;
+}
+
+constexpr std::string_view kEraseLine = "\r\x1b[K";
+
+/// A terminal that is gone is no error: nobody is there to see the line.
+void write_to_terminal(std::string_view text) { static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size())); }
+
+size_t terminal_width() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+/// Writes a message above the status line, if there is one.
+void emit(spdlog::level::level_enum level, std::string_view prefix, std::string_view word, std::string_view message) {
+  const std::lock_guard lock(state().mutex);
+  const bool above_status = !state().status.empty() && state().logger->should_log(level);
+  if (above_status) write_to_terminal(kEraseLine);
+  state().logger->log(level, "{}{}{}", prefix, word, message);
+  if (above_status) write_to_terminal(state().status);
+}
+
+const char* word_for(Level level) {
+  return level == Level::warning ? "warning: " : level == Level::error ? "error: " : "";
 }
 
 spdlog::level::level_enum to_spdlog(Level level) {
@@ -63,15 +92,21 @@ void add_file(std::string_view path) {
   }
 }
 
-void write(Level level, std::string_view message) {
-  const char* word = level == Level::warning ? "warning: " : level == Level::error ? "error: " : "";
-  state().logger->log(to_spdlog(level), "{}{}{}", state().prefix, word, message);
+void set_status(std::string_view line) {
+  if (!state().terminal) return;
+  const std::lock_guard lock(state().mutex);
+  const std::string_view shown = line.substr(0, terminal_width() - 1);
+  if (shown.empty() && state().status.empty()) return;
+  state().status = shown;
+  write_to_terminal(fmt::format("{}{}", kEraseLine, shown));
 }
 
+bool has_status() { return state().terminal; }
+
+void write(Level level, std::string_view message) { emit(to_spdlog(level), state().prefix, word_for(level), message); }
+
 void write_once(Level level, std::string_view message) {
-  if (state().rank != 0) return;
-  const char* word = level == Level::warning ? "warning: " : level == Level::error ? "error: " : "";
-  state().logger->log(to_spdlog(level), "{}{}", word, message);
+  if (state().rank == 0) emit(to_spdlog(level), "", word_for(level), message);
 }
 
 }  // namespace trireme::log

@@ -14,6 +14,11 @@ enum class Level { debug, info, warning, error };
 /// Prefix of later messages in a job of several ranks; a job of one rank needs no prefix and does not call this.
 void set_identity(int rank, int size, std::string_view host);
 void set_level(Level lowest);
+/// A line kept below the messages of a terminal (a progress bar), cut to its width; empty removes it. Does nothing
+/// where standard error is no terminal.
+void set_status(std::string_view line);
+/// True where set_status() shows something.
+bool has_status();
 /// Also append every message of this rank to the file. Throws Error::io.
 void add_file(std::string_view path);
 

@@ -1,0 +1,48 @@
+#include "report/append_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace trireme {
+
+AppendFile::~AppendFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void AppendFile::open_file() {
+  std::error_code ignored;  // the open below says what is wrong
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
+  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  require(fd_ >= 0, ErrorKind::io, "cannot open {}: {}", path_, std::strerror(errno));
+}
+
+void AppendFile::append(std::string_view record) {
+  if (fd_ < 0) open_file();
+  const off_t start = lseek(fd_, 0, SEEK_END);
+  size_t done = 0;
+  while (done < record.size()) {
+    const ssize_t n = ::write(fd_, record.data() + done, record.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n > 0) {
+      done += static_cast<size_t>(n);
+      continue;
+    }
+    const int reason = errno;
+    if (done > 0 && start >= 0) static_cast<void>(!ftruncate(fd_, start));
+    fail(ErrorKind::io, "cannot write {}: {}", path_, std::strerror(reason));
+  }
+}
+
+double unix_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace trireme

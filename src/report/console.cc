@@ -1,0 +1,87 @@
+#include "report/console.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+#include "report/sink.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kBarWidth = 24;  // leaves room for the numbers on a terminal of 80 columns
+
+class ConsoleSink : public Sink {
+ public:
+  std::string name() const override { return "the console"; }
+
+  void start(const AttemptStart& attempt) override {
+    steps_ = attempt.steps;
+    size_t width = 0;
+    for (const auto& fact : attempt.facts) width = std::max(width, fact.first.size());
+    for (const auto& [name, value] : attempt.facts) log::info("{:<{}}  {}", name, width, value);
+  }
+  void step(const Metrics& metrics) override { log::info("{}", step_line(metrics, steps_)); }
+  void evaluation(const EvaluationMetrics& metrics) override { log::info("{}", evaluation_line(metrics)); }
+  void checkpoint(const CheckpointEvent& event) override { log::info("{}", checkpoint_line(event)); }
+  void sample(const SampleText& sample) override {
+    log::info("sample at step {}: {}{}", sample.step, sample.prompt, sample.text);
+  }
+  void finish(std::string_view state, int64_t step) override { log::info("{} at step {}", state, step); }
+
+ private:
+  int64_t steps_ = 0;
+};
+
+}  // namespace
+
+std::string step_line(const Metrics& m, int64_t steps) {
+  const size_t width = fmt::formatted_size("{}", steps);
+  std::string line = fmt::format(
+      "step {:>{}}/{} | loss {:>7.4f} | lr {:>8.2e} | grad {:>8.4f} | {:>9.0f} tok/s | {:>8.1f} ms/step | wait "
+      "{:>4.1f}% | "
+      "mfu {:>4.1f}% | {} samples",
+      m.step, width, steps, m.loss, m.learning_rate, m.gradient_norm, m.tokens_per_second, m.ms_per_step,
+      100 * m.exposed_share, 100 * m.mfu, m.samples);
+  if (m.skipped > 0) line += fmt::format(" | {} skipped", m.skipped);
+  return line;
+}
+
+std::string evaluation_line(const EvaluationMetrics& m) {
+  std::string line = fmt::format("evaluation at step {}: validation loss {:.4f}, perplexity {:.2f}", m.step,
+                                 m.validation_loss, std::exp(m.validation_loss));
+  if (m.train_loss) line += fmt::format(", train loss {:.4f}", *m.train_loss);
+  return line + fmt::format(" ({:.1f} s{})", m.seconds, m.best ? ", best so far" : "");
+}
+
+std::string checkpoint_line(const CheckpointEvent& event) {
+  return fmt::format("snapshot of step {} is in {} ({:.1f} s{})", event.step, event.path, event.seconds,
+                     event.best ? ", best so far" : "");
+}
+
+std::string progress_line(int64_t step, int64_t steps, double loss, double seconds_left) {
+  const double share = steps > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(steps), 0.0, 1.0) : 1.0;
+  const int filled = static_cast<int>(share * kBarWidth);
+  std::string bar(static_cast<size_t>(filled), '=');
+  if (filled < kBarWidth) bar += '>';
+  bar.resize(kBarWidth, ' ');
+  std::string line = fmt::format("[{}] {:3.0f}% step {}/{}", bar, std::floor(100 * share), step, steps);
+  if (std::isfinite(loss)) line += fmt::format(", loss {:.4f}", loss);
+  if (seconds_left >= 0) line += fmt::format(", {} left", duration_text(seconds_left));
+  return line;
+}
+
+std::string duration_text(double seconds) {
+  const auto total = static_cast<int64_t>(std::llround(std::clamp(seconds, 0.0, 1e12)));
+  const int64_t days = total / 86400, hours = total / 3600 % 24, minutes = total / 60 % 60;
+  if (days > 0) return fmt::format("{}d{:02}h", days, hours);
+  if (hours > 0) return fmt::format("{}h{:02}m", hours, minutes);
+  if (minutes > 0) return fmt::format("{}m{:02}s", minutes, total % 60);
+  return fmt::format("{}s", total);
+}
+
+std::unique_ptr<Sink> make_console_sink() { return std::make_unique<ConsoleSink>(); }
+
+}  // namespace trireme

@@ -1,0 +1,22 @@
+#pragma once
+// The texts of the console: one aligned line per interval, and the progress bar.
+
+#include <cstdint>
+#include <string>
+
+#include "report/metrics.h"
+
+namespace trireme {
+
+/// step  120/2000 | loss 4.5678 | lr 6.00e-04 | grad 1.234 | 12345 tok/s | 332.1 ms/step | wait 3.1% | mfu 45.2% |
+/// 3840 samples. Columns keep their width from line to line; skipped steps are shown once there are any.
+std::string step_line(const Metrics& metrics, int64_t steps);
+std::string evaluation_line(const EvaluationMetrics& metrics);
+std::string checkpoint_line(const CheckpointEvent& event);
+
+/// [=========>          ]  45% step 900/2000, loss 3.214, 2m13s left; `seconds_left` below 0: not known yet.
+std::string progress_line(int64_t step, int64_t steps, double loss, double seconds_left);
+/// 59s, 2m13s, 5h07m, 3d04h.
+std::string duration_text(double seconds);
+
+}  // namespace trireme

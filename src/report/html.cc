@@ -1,0 +1,204 @@
+#include "report/html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+
+#include "report/console.h"
+#include "report/svg_chart.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kWide = 960, kNarrow = 472;  // chart sizes in CSS pixels: one or two to a row
+constexpr int kTall = 340, kLow = 240;
+
+constexpr std::string_view kStyle = R"(
+:root { color-scheme: light dark; --back: #fbfbf9; --card: #fff; --text: #1d2327; --soft: #66707a; --rule: #e2e4e1;
+        --first: #0b6e99; --second: #d9730d; }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #14181b; --card: #1c2226; --text: #e6e8e6; --soft: #99a3ab; --rule: #333b40;
+          --first: #5ab8e0; --second: #f2a25c; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 1024px; padding: 32px 24px; background: var(--back); color: var(--text);
+       font: 15px/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
+h1 { font-size: 26px; margin: 0; } h2 { font-size: 18px; margin: 32px 0 12px; } .soft { color: var(--soft); }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px; margin: 24px 0; }
+.tile, .chart, .sample { background: var(--card); border: 1px solid var(--rule); border-radius: 8px; }
+.tile { padding: 12px 16px; } .tile b { display: block; font-size: 22px; font-weight: 600; }
+.charts { display: grid; grid-template-columns: 1fr 1fr; gap: 12px; } .chart { padding: 8px; }
+.wide { grid-column: 1 / -1; } svg { display: block; width: 100%; height: auto; }
+@media (max-width: 700px) { .charts { grid-template-columns: 1fr; } }
+svg text { font-size: 12px; fill: var(--soft); } svg .title { font-size: 14px; font-weight: 600; fill: var(--text); }
+.grid { stroke: var(--rule); } .axis { stroke: var(--soft); fill: none; }
+.marker { stroke: var(--soft); stroke-dasharray: 4 4; } .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.line.series-0 { stroke: var(--first); } .line.series-1 { stroke: var(--second); }
+circle.series-0 { fill: var(--first); } circle.series-1 { fill: var(--second); }
+table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: 5px 16px 5px 0; vertical-align: top;
+        border-bottom: 1px solid var(--rule); } th { font-weight: 600; } td { overflow-wrap: anywhere; }
+.sample { padding: 14px 18px; margin: 12px 0; white-space: pre-wrap; font-family: ui-serif, Georgia, "DejaVu Serif", serif; }
+)";
+
+std::string number_with_commas(uint64_t value) {
+  const std::string digits = fmt::format("{}", value);
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+
+std::string date_text(double unix_seconds) {
+  const auto time = static_cast<std::time_t>(unix_seconds);
+  std::tm utc{};
+  gmtime_r(&time, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S UTC", &utc);
+  return text;
+}
+
+std::string tile(const std::string& value, std::string_view label) {
+  return fmt::format("<div class=\"tile\"><b>{}</b><span class=\"soft\">{}</span></div>\n", escape_html(value), label);
+}
+
+double median_speed(const std::vector<Metrics>& steps) {
+  std::vector<double> speeds;
+  for (const Metrics& m : steps) {
+    if (std::isfinite(m.tokens_per_second)) speeds.push_back(m.tokens_per_second);
+  }
+  if (speeds.empty()) return 0;
+  const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
+  std::nth_element(speeds.begin(), middle, speeds.end());
+  return *middle;
+}
+
+double seconds_run(const RunLog& log) {
+  double seconds = 0;
+  for (const AttemptLog& attempt : log.attempts) seconds += attempt.ended - attempt.started;
+  return seconds;
+}
+
+std::string tiles(const RunLog& log) {
+  std::string out = "<div class=\"tiles\">\n";
+  if (!log.steps.empty()) {
+    const Metrics& last = log.steps.back();
+    out += tile(fmt::format("{} / {}", last.step, log.total_steps), "steps");
+    out += tile(fmt::format("{:.4f}", last.loss), "training loss at the last step");
+  }
+  if (!log.evaluations.empty()) {
+    const auto best =
+        std::min_element(log.evaluations.begin(), log.evaluations.end(),
+                         [](const auto& a, const auto& b) { return a.validation_loss < b.validation_loss; });
+    out += tile(fmt::format("{:.4f}", best->validation_loss),
+                fmt::format("best validation loss, at step {}: perplexity {:.2f}", best->step,
+                            std::exp(best->validation_loss)));
+  }
+  if (!log.steps.empty()) {
+    out += tile(fmt::format("{:.0f}", median_speed(log.steps)), "tokens/s, median");
+    out += tile(short_number(static_cast<double>(log.steps.back().tokens)), "tokens trained on");
+  }
+  out += tile(duration_text(seconds_run(log)), "running time");
+  return out + "</div>\n";
+}
+
+Series curve(const RunLog& log, std::string name, double Metrics::*field, double scale = 1) {
+  Series series{std::move(name), {}, false};
+  for (const Metrics& m : log.steps) series.points.emplace_back(static_cast<double>(m.step), scale * (m.*field));
+  return series;
+}
+
+std::vector<std::pair<double, std::string>> resume_markers(const RunLog& log) {
+  std::vector<std::pair<double, std::string>> markers;
+  for (const AttemptLog& attempt : log.attempts) {
+    if (attempt.first_step > 0) markers.emplace_back(static_cast<double>(attempt.first_step), "resumed");
+  }
+  return markers;
+}
+
+Chart loss_chart(const RunLog& log) {
+  Chart chart{"Loss", "step", "nats per token", {curve(log, "training", &Metrics::loss)}, resume_markers(log), false};
+  Series validation{"validation", {}, true};
+  for (const EvaluationMetrics& m : log.evaluations) {
+    validation.points.emplace_back(static_cast<double>(m.step), m.validation_loss);
+  }
+  if (!validation.points.empty()) chart.series.push_back(std::move(validation));
+  return chart;
+}
+
+std::string charts(const RunLog& log) {
+  if (log.steps.empty() && log.evaluations.empty()) return "<p class=\"soft\">No step was reported.</p>\n";
+  std::string out = "<div class=\"charts\">\n";
+  out += fmt::format("<div class=\"chart wide\">{}</div>\n", svg_chart(loss_chart(log), kWide, kTall));
+  const auto small = [&](const char* title, const char* unit, double Metrics::*field, double scale, bool from_zero) {
+    const Chart chart{title, "step", unit, {curve(log, title, field, scale)}, {}, from_zero};
+    out += fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
+  };
+  small("Throughput", "tokens/s", &Metrics::tokens_per_second, 1, true);
+  small("Learning rate", "", &Metrics::learning_rate, 1, true);
+  small("Gradient norm", "before clipping", &Metrics::gradient_norm, 1, true);
+  small("Waiting for communication", "% of the step", &Metrics::exposed_share, 100, true);
+  return out + "</div>\n";
+}
+
+std::string facts_table(const RunFacts& facts) {
+  std::string out = "<table>\n";
+  for (const auto& [name, value] : facts) {
+    out += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape_html(name), escape_html(value));
+  }
+  return out + "</table>\n";
+}
+
+std::string attempts_table(const RunLog& log) {
+  std::string out = "<table>\n<tr><th>started</th><th>ran</th><th>from step</th><th>ended as</th></tr>\n";
+  for (const AttemptLog& attempt : log.attempts) {
+    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n", date_text(attempt.started),
+                       duration_text(attempt.ended - attempt.started), attempt.first_step,
+                       attempt.state.empty() ? "did not end by itself" : escape_html(attempt.state));
+  }
+  return out + "</table>\n";
+}
+
+std::string samples_section(const HtmlReport& report) {
+  if (report.log.samples.empty() && report.samples.empty()) return {};
+  std::string out = "<h2>Samples</h2>\n";
+  const auto add = [&](const SampleText& sample) {
+    out += fmt::format("<p class=\"soft\">step {}</p><div class=\"sample\"><b>{}</b>{}</div>\n", sample.step,
+                       escape_html(sample.prompt), escape_html(sample.text));
+  };
+  for (const SampleText& sample : report.log.samples) add(sample);
+  for (const SampleText& sample : report.samples) add(sample);
+  return out;
+}
+
+}  // namespace
+
+std::string render_html(const HtmlReport& report) {
+  const RunLog& log = report.log;
+  RunFacts facts = log.facts;
+  facts.insert(facts.end(), report.more_facts.begin(), report.more_facts.end());
+  if (!log.steps.empty()) {
+    facts.emplace_back("samples seen", number_with_commas(log.steps.back().samples));
+    facts.emplace_back("tokens seen", number_with_commas(log.steps.back().tokens));
+    if (log.steps.back().skipped > 0) facts.emplace_back("steps skipped", fmt::format("{}", log.steps.back().skipped));
+  }
+  if (log.bad_lines > 0) facts.emplace_back("unreadable log lines", fmt::format("{}", log.bad_lines));
+
+  std::string page = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+  page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
+  page += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n", escape_html(report.title), kStyle);
+  page += fmt::format("<h1>{}</h1>\n", escape_html(report.title));
+  if (!log.attempts.empty()) {
+    page +=
+        fmt::format("<div class=\"soft\">A Trireme run, last active {}</div>\n", date_text(log.attempts.back().ended));
+  }
+  page += tiles(log) + charts(log);
+  page += "<h2>The run</h2>\n" + facts_table(facts);
+  if (!log.attempts.empty()) page += "<h2>Attempts</h2>\n" + attempts_table(log);
+  page += samples_section(report);
+  return page + "</body>\n</html>\n";
+}
+
+}  // namespace trireme

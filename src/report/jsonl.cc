@@ -1,0 +1,89 @@
+// RUN/metrics.jsonl.
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "report/append_file.h"
+#include "report/sink.h"
+
+namespace trireme {
+namespace {
+
+class JsonlSink : public Sink {
+ public:
+  explicit JsonlSink(const std::string& path) : file_(path) {}
+  std::string name() const override { return file_.path(); }
+
+  void start(const AttemptStart& attempt) override {
+    Json record = begin("start");
+    record["first_step"] = attempt.first_step;
+    record["steps"] = attempt.steps;
+    record["facts"] = Json::object();
+    for (const auto& [name, value] : attempt.facts) record["facts"][name] = value;
+    // A killed attempt may have left half a line behind: a line break closes it, readers skip what is no JSON.
+    end(record, "\n");
+  }
+  void step(const Metrics& m) override {
+    Json record = begin("step", m.step);
+    record["loss"] = m.loss;
+    record["learning_rate"] = m.learning_rate;
+    record["gradient_norm"] = m.gradient_norm;
+    record["tokens_per_second"] = m.tokens_per_second;
+    record["ms_per_step"] = m.ms_per_step;
+    record["exposed_share"] = m.exposed_share;
+    record["mfu"] = m.mfu;
+    record["samples"] = m.samples;
+    record["tokens"] = m.tokens;
+    record["skipped"] = m.skipped;
+    end(record);
+  }
+  void evaluation(const EvaluationMetrics& m) override {
+    Json record = begin("evaluation", m.step);
+    if (m.train_loss) record["train_loss"] = *m.train_loss;
+    record["validation_loss"] = m.validation_loss;
+    record["perplexity"] = std::exp(m.validation_loss);
+    record["seconds"] = m.seconds;
+    record["best"] = m.best;
+    end(record);
+  }
+  void checkpoint(const CheckpointEvent& event) override {
+    Json record = begin("checkpoint", event.step);
+    record["path"] = event.path;
+    record["seconds"] = event.seconds;
+    record["best"] = event.best;
+    end(record);
+  }
+  void sample(const SampleText& sample) override {
+    Json record = begin("sample", sample.step);
+    record["prompt"] = sample.prompt;
+    record["text"] = sample.text;
+    end(record);
+  }
+  void finish(std::string_view state, int64_t step) override {
+    Json record = begin("finish", step);
+    record["state"] = state;
+    end(record);
+  }
+
+ private:
+  static Json begin(const char* kind) { return {{"record", kind}, {"time", std::round(unix_time() * 1000) / 1000}}; }
+  static Json begin(const char* kind, int64_t step) {
+    Json record = begin(kind);
+    record["step"] = step;
+    return record;
+  }
+  void end(const Json& record, std::string_view before = "") {
+    std::string line(before);
+    line += record.dump(-1, ' ', false, Json::error_handler_t::replace);  // non-finite numbers become null
+    file_.append(line += '\n');
+  }
+
+  AppendFile file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_jsonl_sink(const std::string& path) { return std::make_unique<JsonlSink>(path); }
+
+}  // namespace trireme

@@ -1,0 +1,54 @@
+#pragma once
+// What a run reports: plain records that the trainer fills and the sinks write. Numbers are global (over all ranks)
+// unless a comment says otherwise.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+/// One log interval: the steps after the previous record up to and with `step`.
+struct Metrics {
+  int64_t step = 0;  ///< optimizer steps done
+  double loss = 0;   ///< training loss of step `step`, mean over its valid tokens; NaN and Inf become null in JSON
+  double learning_rate = 0;      ///< as used by step `step`
+  double gradient_norm = 0;      ///< before clipping, of step `step`
+  double tokens_per_second = 0;  ///< over the interval, evaluations and snapshots left out
+  double ms_per_step = 0;        ///< wall time, mean over the interval, evaluations and snapshots left out
+  double exposed_share = 0;      ///< 0-1: part of the interval that rank 0 spent waiting for communication
+  double mfu = 0;                ///< 0-1: model FLOP/s divided by the ranks' summed peak
+  uint64_t samples = 0;          ///< samples consumed since step 0
+  uint64_t tokens = 0;           ///< tokens consumed since step 0
+  int64_t skipped = 0;           ///< steps skipped since step 0 because of non-finite gradients
+};
+
+/// Result of one evaluation at a step.
+struct EvaluationMetrics {
+  int64_t step = 0;
+  std::optional<double> train_loss;  ///< on fixed windows of the training tokens
+  double validation_loss = 0;        ///< mean over tokens, nats; the sinks add perplexity = exp of it
+  double seconds = 0;                ///< what the evaluation took
+  bool best = false;                 ///< lowest validation loss so far
+};
+
+/// A snapshot was published.
+struct CheckpointEvent {
+  int64_t step = 0;
+  std::string path;
+  double seconds = 0;  ///< from its begin to its publication
+  bool best = false;   ///< RUN/best names it now
+};
+
+/// Text that the model wrote.
+struct SampleText {
+  int64_t step = 0;
+  std::string prompt, text;  ///< any bytes; the sinks replace invalid UTF-8
+};
+
+/// Facts about the run for the log's head and the report's table: (name, value) in the order to show.
+using RunFacts = std::vector<std::pair<std::string, std::string>>;
+
+}  // namespace trireme

@@ -1,0 +1,94 @@
+#include "report/reporter.h"
+
+#include <csignal>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "report/console.h"
+#include "report/sink.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kBarInterval = 0.1;  // seconds: smooth to the eye, nothing to the step
+
+struct GuardedSink {
+  std::unique_ptr<Sink> sink;
+  bool warned = false;
+};
+
+}  // namespace
+
+struct Reporter::Implementation {
+  std::vector<GuardedSink> sinks;
+  int64_t first_step = 0, steps = 0;
+  Clock::time_point started = Clock::now(), drawn = started - std::chrono::hours(1);
+
+  template <class Record>
+  void each(Record record) {
+    for (GuardedSink& guarded : sinks) {
+      try {
+        record(*guarded.sink);
+      } catch (const std::exception& e) {
+        if (guarded.warned) continue;
+        guarded.warned = true;
+        log::warning("{}: training goes on without it; writes are tried again without another warning", e.what());
+      }
+    }
+  }
+};
+
+Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t steps, const RunFacts& facts) {
+  std::signal(SIGPIPE, SIG_IGN);
+  if (!options.is_rank0) return;
+  implementation_ = std::make_unique<Implementation>();
+  implementation_->first_step = first_step;
+  implementation_->steps = steps;
+  auto& sinks = implementation_->sinks;
+  sinks.push_back({make_console_sink()});
+  if (!options.run_dir.empty() && options.jsonl) sinks.push_back({make_jsonl_sink(options.run_dir + "/metrics.jsonl")});
+  if (!options.run_dir.empty() && options.tensorboard) {
+    sinks.push_back({make_tensorboard_sink(options.run_dir + "/tensorboard")});
+  }
+  const AttemptStart attempt{first_step, steps, facts};
+  implementation_->each([&](Sink& sink) { sink.start(attempt); });
+}
+
+Reporter::~Reporter() {
+  if (implementation_) log::set_status("");
+}
+
+void Reporter::progress(int64_t step, double loss) {
+  if (!implementation_ || !log::has_status() || seconds_since(implementation_->drawn) < kBarInterval) return;
+  implementation_->drawn = Clock::now();
+  const int64_t done = step - implementation_->first_step;
+  const double seconds_left = done > 0 ? seconds_since(implementation_->started) / static_cast<double>(done) *
+                                             static_cast<double>(implementation_->steps - step)
+                                       : -1;
+  log::set_status(progress_line(step, implementation_->steps, loss, seconds_left));
+}
+
+void Reporter::step(const Metrics& metrics) {
+  if (implementation_) implementation_->each([&](Sink& sink) { sink.step(metrics); });
+}
+
+void Reporter::evaluation(const EvaluationMetrics& metrics) {
+  if (implementation_) implementation_->each([&](Sink& sink) { sink.evaluation(metrics); });
+}
+
+void Reporter::checkpoint(const CheckpointEvent& event) {
+  if (implementation_) implementation_->each([&](Sink& sink) { sink.checkpoint(event); });
+}
+
+void Reporter::sample(const SampleText& sample) {
+  if (implementation_) implementation_->each([&](Sink& sink) { sink.sample(sample); });
+}
+
+void Reporter::finish(std::string_view state, int64_t step) {
+  if (!implementation_) return;
+  log::set_status("");
+  implementation_->each([&](Sink& sink) { sink.finish(state, step); });
+}
+
+}  // namespace trireme

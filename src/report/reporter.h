@@ -1,0 +1,47 @@
+#pragma once
+// Everything that a run says about itself while it trains: an aligned console line per interval, RUN/metrics.jsonl,
+// TensorBoard event files in RUN/tensorboard, and on a terminal a progress bar with the time left.
+// A sink that cannot be written (disk full, folder gone, terminal closed) gives one warning, and later records are
+// tried again; nothing here throws and nothing stops training.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "report/metrics.h"
+
+namespace trireme {
+
+struct ReporterOptions {
+  std::string run_dir;  ///< empty: console only
+  bool jsonl = true;
+  bool tensorboard = true;
+  bool is_rank0 = true;  ///< on other ranks every call does nothing
+};
+
+class Reporter {
+ public:
+  /// Starts the report of an attempt that goes on after `first_step` steps done (0: a new run) and ends at `steps`.
+  /// Appends to the files of earlier attempts: records of later steps in them are superseded, readers drop them.
+  /// Ignores SIGPIPE for the process, so that a closed terminal is a failed write and no more.
+  Reporter(const ReporterOptions& options, int64_t first_step, int64_t steps, const RunFacts& facts);
+  ~Reporter();
+  Reporter(const Reporter&) = delete;
+  Reporter& operator=(const Reporter&) = delete;
+
+  /// Moves the progress bar; call it every step, it draws at most ten times per second. `loss` is shown if finite.
+  void progress(int64_t step, double loss);
+  void step(const Metrics& metrics);
+  void evaluation(const EvaluationMetrics& metrics);
+  void checkpoint(const CheckpointEvent& event);
+  void sample(const SampleText& sample);
+  /// Last record of the attempt; `state` as in status.json (done, stopped, failed). Removes the bar, flushes the files.
+  void finish(std::string_view state, int64_t step);
+
+ private:
+  struct Implementation;
+  std::unique_ptr<Implementation> implementation_;  // empty on ranks other than 0
+};
+
+}  // namespace trireme

@@ -1,0 +1,108 @@
+#include "report/run_log.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+
+namespace trireme {
+namespace {
+
+double number(const Json& record, const char* key) {
+  const Json& value = record.at(key);
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+/// Drops what an earlier attempt said of steps after `step`.
+template <class Records>
+void drop_after(Records& records, int64_t step) {
+  std::erase_if(records, [&](const auto& record) { return record.step > step; });
+}
+
+void read_start(const Json& record, RunLog& log) {
+  AttemptLog attempt;
+  attempt.first_step = record.at("first_step").get<int64_t>();
+  attempt.started = attempt.ended = number(record, "time");
+  RunFacts facts;
+  for (const auto& [name, value] : record.at("facts").items()) facts.emplace_back(name, value.get<std::string>());
+  log.total_steps = record.at("steps").get<int64_t>();
+  log.facts = std::move(facts);
+  log.attempts.push_back(attempt);
+  drop_after(log.steps, attempt.first_step);
+  drop_after(log.evaluations, attempt.first_step);
+  drop_after(log.checkpoints, attempt.first_step);
+  drop_after(log.samples, attempt.first_step);
+}
+
+Metrics read_step(const Json& record) {
+  Metrics m;
+  m.step = record.at("step").get<int64_t>();
+  m.loss = number(record, "loss");
+  m.learning_rate = number(record, "learning_rate");
+  m.gradient_norm = number(record, "gradient_norm");
+  m.tokens_per_second = number(record, "tokens_per_second");
+  m.ms_per_step = number(record, "ms_per_step");
+  m.exposed_share = number(record, "exposed_share");
+  m.mfu = number(record, "mfu");
+  m.samples = record.at("samples").get<uint64_t>();
+  m.tokens = record.at("tokens").get<uint64_t>();
+  m.skipped = record.at("skipped").get<int64_t>();
+  return m;
+}
+
+EvaluationMetrics read_evaluation(const Json& record) {
+  EvaluationMetrics m;
+  m.step = record.at("step").get<int64_t>();
+  if (record.contains("train_loss")) m.train_loss = number(record, "train_loss");
+  m.validation_loss = number(record, "validation_loss");
+  m.seconds = number(record, "seconds");
+  m.best = record.at("best").get<bool>();
+  return m;
+}
+
+void read_record(const Json& record, RunLog& log) {
+  const auto kind = record.at("record").get<std::string>();
+  if (kind == "start") return read_start(record, log);
+  const auto step = record.at("step").get<int64_t>();
+  if (kind == "step") {
+    log.steps.push_back(read_step(record));
+  } else if (kind == "evaluation") {
+    log.evaluations.push_back(read_evaluation(record));
+  } else if (kind == "checkpoint") {
+    log.checkpoints.push_back(
+        {step, record.at("path").get<std::string>(), number(record, "seconds"), record.at("best").get<bool>()});
+  } else if (kind == "sample") {
+    log.samples.push_back({step, record.at("prompt").get<std::string>(), record.at("text").get<std::string>()});
+  } else if (kind == "finish" && !log.attempts.empty()) {
+    log.attempts.back().state = record.at("state").get<std::string>();
+  }
+  if (!log.attempts.empty()) log.attempts.back().ended = number(record, "time");
+}
+
+}  // namespace
+
+RunLog read_run_log(const std::string& path) {
+  const MappedFile file(path);
+  RunLog log;
+  size_t records = 0;
+  for (std::string_view rest = file.text(); !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    if (line.empty()) continue;
+    try {
+      read_record(parse_json(line, path), log);
+      ++records;
+    } catch (const Error&) {
+      ++log.bad_lines;
+    } catch (const Json::exception&) {  // JSON, but no record of ours
+      ++log.bad_lines;
+    }
+  }
+  require(records > 0, ErrorKind::data, "{} holds no record of a run ({} lines that are none)", path, log.bad_lines);
+  return log;
+}
+
+}  // namespace trireme

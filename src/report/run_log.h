@@ -1,0 +1,33 @@
+#pragma once
+// metrics.jsonl read back: what a run reported, over all its attempts.
+
+#include <string>
+#include <vector>
+
+#include "report/metrics.h"
+
+namespace trireme {
+
+/// One attempt: the process started after `first_step` steps and said `state` at the end (empty: it did not get to).
+struct AttemptLog {
+  int64_t first_step = 0;
+  double started = 0, ended = 0;  ///< Unix seconds of its first and last record
+  std::string state;
+};
+
+struct RunLog {
+  std::vector<Metrics> steps;  ///< ascending step; a non-finite number is NaN
+  std::vector<EvaluationMetrics> evaluations;
+  std::vector<CheckpointEvent> checkpoints;
+  std::vector<SampleText> samples;
+  std::vector<AttemptLog> attempts;
+  RunFacts facts;           ///< of the last attempt
+  int64_t total_steps = 0;  ///< step at which the run ends
+  size_t bad_lines = 0;     ///< lines that are no record (a killed process leaves at most one)
+};
+
+/// Reads the file. Records of steps that a later attempt did again are dropped. Throws Error::io if it cannot be read,
+/// Error::data if it holds no record at all.
+RunLog read_run_log(const std::string& path);
+
+}  // namespace trireme

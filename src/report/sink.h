@@ -1,0 +1,39 @@
+#pragma once
+// Where a run's records go. A sink may throw Error::io at any record; the reporter warns once and goes on.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "report/metrics.h"
+
+namespace trireme {
+
+/// Start of one attempt of a run.
+struct AttemptStart {
+  int64_t first_step = 0;  ///< steps done before it
+  int64_t steps = 0;       ///< step at which the run ends
+  RunFacts facts;
+};
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual std::string name() const = 0;  ///< for the warning: "RUN/metrics.jsonl"
+  virtual void start(const AttemptStart& attempt) = 0;
+  virtual void step(const Metrics& metrics) = 0;
+  virtual void evaluation(const EvaluationMetrics& metrics) = 0;
+  virtual void checkpoint(const CheckpointEvent& event) = 0;
+  virtual void sample(const SampleText& sample) = 0;
+  virtual void finish(std::string_view state, int64_t step) = 0;
+};
+
+/// Aligned lines through the log.
+std::unique_ptr<Sink> make_console_sink();
+/// One JSON object per line, appended: {"record": start|step|evaluation|checkpoint|sample|finish, "time": Unix seconds,
+/// ...} with the field names of metrics.h.
+std::unique_ptr<Sink> make_jsonl_sink(const std::string& path);
+/// One event file per attempt in `folder`, scalars only.
+std::unique_ptr<Sink> make_tensorboard_sink(const std::string& folder);
+
+}  // namespace trireme

@@ -1,0 +1,70 @@
+#include "report/console.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trireme {
+namespace {
+
+Metrics example() { return {120, 4.56781, 6e-4, 1.2345, 12345.4, 332.14, 0.031, 0.452, 3840, 245760, 0}; }
+
+TEST(StepLine, ShowsEveryNumberWithItsUnit) {
+  EXPECT_EQ(step_line(example(), 2000),
+            "step  120/2000 | loss  4.5678 | lr 6.00e-04 | grad   1.2345 |     12345 tok/s |    332.1 ms/step | "
+            "wait  3.1% | mfu 45.2% | 3840 samples");
+}
+
+TEST(StepLine, KeepsItsColumnsFromStepToStep) {
+  Metrics early = example();
+  early.step = 1;
+  early.loss = 10.98765;
+  early.tokens_per_second = 987.6;
+  const std::string a = step_line(early, 2000), b = step_line(example(), 2000);
+  for (const char* column : {" | lr", " | grad", " tok/s", " ms/step", " | mfu"}) {
+    EXPECT_EQ(a.find(column), b.find(column)) << column;
+  }
+}
+
+TEST(StepLine, NamesSkippedStepsOnceThereAreAny) {
+  EXPECT_EQ(step_line(example(), 2000).find("skipped"), std::string::npos);
+  Metrics m = example();
+  m.skipped = 2;
+  EXPECT_NE(step_line(m, 2000).find(" | 2 skipped"), std::string::npos);
+}
+
+TEST(StepLine, ShowsANonFiniteLossAsSuch) {
+  Metrics m = example();
+  m.loss = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_NE(step_line(m, 2000).find("loss     nan"), std::string::npos);
+}
+
+TEST(EvaluationLine, AddsPerplexityAndWhetherItIsTheBest) {
+  EXPECT_EQ(evaluation_line({250, std::nullopt, std::log(100.0), 2.34, false}),
+            "evaluation at step 250: validation loss 4.6052, perplexity 100.00 (2.3 s)");
+  EXPECT_EQ(evaluation_line({250, 4.5, 4.25, 2.0, true}),
+            "evaluation at step 250: validation loss 4.2500, perplexity 70.11, train loss 4.5000 (2.0 s, best so far)");
+}
+
+TEST(ProgressLine, ShowsShareLossAndTimeLeft) {
+  EXPECT_EQ(progress_line(900, 2000, 3.2141, 133),
+            "[==========>             ]  45% step 900/2000, loss 3.2141, 2m13s left");
+  EXPECT_EQ(progress_line(0, 2000, NAN, -1), "[>                       ]   0% step 0/2000");
+  EXPECT_EQ(progress_line(2000, 2000, NAN, 0), "[========================] 100% step 2000/2000, 0s left");
+}
+
+TEST(ProgressLine, IsFullWhereThereIsNothingToDo) {
+  EXPECT_EQ(progress_line(0, 0, NAN, -1), "[========================] 100% step 0/0");
+}
+
+TEST(DurationText, UsesTheTwoLargestUnits) {
+  EXPECT_EQ(duration_text(0.4), "0s");
+  EXPECT_EQ(duration_text(59.4), "59s");
+  EXPECT_EQ(duration_text(59.6), "1m00s");
+  EXPECT_EQ(duration_text(18420), "5h07m");
+  EXPECT_EQ(duration_text(3 * 86400 + 4 * 3600 + 59), "3d04h");
+}
+
+}  // namespace
+}  // namespace trireme

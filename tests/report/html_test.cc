@@ -1,0 +1,104 @@
+#include "report/html.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "report/svg_chart.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+HtmlReport example() {
+  HtmlReport report;
+  report.title = "demo <1>";
+  for (int64_t step = 10; step <= 100; step += 10) {
+    Metrics m;
+    m.step = step;
+    m.loss = 8 - std::log(static_cast<double>(step));
+    m.tokens_per_second = 5000 + static_cast<double>(step);
+    m.tokens = static_cast<uint64_t>(step) * 2048;
+    report.log.steps.push_back(m);
+  }
+  report.log.evaluations = {{50, std::nullopt, 4.5, 1, true}, {100, std::nullopt, 4.25, 1, true}};
+  report.log.attempts = {{0, 1000, 1060, "stopped"}, {50, 1070, 1130, ""}};
+  report.log.facts = {{"model", "4 layers & more"}};
+  report.log.total_steps = 100;
+  report.samples = {{100, "In the beginning", " was <the> word"}};
+  return report;
+}
+
+TEST(Html, IsOneFileWithoutAnythingFromOutside) {
+  const std::string page = render_html(example());
+  for (const char* outside : {"http:", "https:", "src=", "<script", "<link", "@import", "url("}) {
+    EXPECT_THAT(page, Not(HasSubstr(outside)));
+  }
+  EXPECT_THAT(page, HasSubstr("prefers-color-scheme: dark"));
+}
+
+TEST(Html, ShowsCurvesFactsAttemptsAndSamples) {
+  const std::string page = render_html(example());
+  EXPECT_THAT(page, HasSubstr("aria-label=\"Loss\""));
+  EXPECT_THAT(page, HasSubstr("aria-label=\"Throughput\""));
+  EXPECT_THAT(page, HasSubstr("best validation loss, at step 100: perplexity 70.11"));
+  EXPECT_THAT(page, HasSubstr("<th>model</th><td>4 layers &amp; more</td>"));
+  EXPECT_THAT(page, HasSubstr("<th>tokens seen</th><td>204,800</td>"));
+  EXPECT_THAT(page, HasSubstr("did not end by itself"));
+  EXPECT_THAT(page, HasSubstr(">resumed</text>"));
+}
+
+TEST(Html, EscapesWhatTheRunAndTheModelWrote) {
+  const std::string page = render_html(example());
+  EXPECT_THAT(page, HasSubstr("<title>demo &lt;1&gt;</title>"));
+  EXPECT_THAT(page, HasSubstr("<b>In the beginning</b> was &lt;the&gt; word"));
+}
+
+TEST(Html, SaysSoWhenNoStepWasReported) {
+  HtmlReport report;
+  report.title = "empty";
+  EXPECT_THAT(render_html(report), HasSubstr("No step was reported."));
+}
+
+TEST(SvgChart, BreaksTheLineAtNonFiniteValues) {
+  const Chart chart{"loss", "step", "", {{"a", {{0, 1}, {1, NAN}, {2, 3}, {3, 2}}, false}}, {}, false};
+  const std::string svg = svg_chart(chart, 400, 200);
+  const std::string path = svg.substr(svg.find("class=\"line series-0\""));
+  const std::string data = path.substr(0, path.find("/>"));
+  EXPECT_EQ(std::count(data.begin(), data.end(), 'M'), 2);
+  EXPECT_EQ(std::count(data.begin(), data.end(), 'L'), 1);
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+}
+
+TEST(SvgChart, ThinsLongCurves) {
+  Series series{"a", {}, false};
+  for (int i = 0; i < 100000; ++i) series.points.emplace_back(i, std::sin(i * 1e-4));
+  EXPECT_LT(svg_chart({"loss", "step", "", {series}, {}, false}, 400, 200).size(), 20000u);
+}
+
+TEST(SvgChart, DrawsASinglePointAndAnEmptySeries) {
+  EXPECT_THAT(svg_chart({"loss", "step", "", {{"a", {{5, 2}}, true}}, {}, false}, 400, 200), HasSubstr("<circle"));
+  EXPECT_THAT(svg_chart({"loss", "step", "", {{"a", {}, true}}, {}, false}, 400, 200), Not(HasSubstr("nan")));
+}
+
+TEST(RoundTicks, AreOneTwoOrFiveTimesAPowerOfTenApart) {
+  EXPECT_THAT(round_ticks(0, 10, 5), ElementsAre(0, 2, 4, 6, 8, 10));
+  EXPECT_THAT(round_ticks(0.3, 1.1, 5), ElementsAre(testing::DoubleEq(0.4), testing::DoubleEq(0.6),
+                                                    testing::DoubleEq(0.8), testing::DoubleEq(1.0)));
+  EXPECT_FALSE(std::signbit(round_ticks(0, 10, 5)[0]));
+  EXPECT_THAT(round_ticks(0, 2000, 6), ElementsAre(0, 500, 1000, 1500, 2000));
+}
+
+TEST(ShortNumber, FitsATickLabel) {
+  EXPECT_EQ(short_number(0.0006), "0.0006");
+  EXPECT_EQ(short_number(1500), "1500");
+  EXPECT_EQ(short_number(12500), "12.5k");
+  EXPECT_EQ(short_number(2.5e6), "2.5M");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,179 @@
+#include "report/reporter.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
+#include "base/file.h"
+#include "report/run_log.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+Metrics metrics_of(int64_t step, double loss) {
+  Metrics m;
+  m.step = step;
+  m.loss = loss;
+  m.learning_rate = 1e-3;
+  m.tokens_per_second = 5000;
+  m.samples = static_cast<uint64_t>(step) * 8;
+  return m;
+}
+
+size_t occurrences(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+/// Files may not grow over `bytes` while it lives: the nearest thing to a full disk that a test can have.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{bytes, old_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &old_); }
+
+ private:
+  rlimit old_{};
+};
+
+TEST(Reporter, WhatItLogsIsReadBack) {
+  const TemporaryFolder run;
+  {
+    Reporter reporter({run.path()}, 0, 40, {{"model", "tiny"}, {"ranks", "2"}});
+    reporter.step(metrics_of(10, 5.5));
+    reporter.evaluation({10, 5.25, 5.0, 0.5, true});
+    reporter.checkpoint({10, run / "step-00000010", 0.25, true});
+    reporter.sample({10, "In the", " beginning \"\xFF\"\n"});
+    reporter.step(metrics_of(20, std::numeric_limits<double>::quiet_NaN()));
+    reporter.finish("stopped", 20);
+  }
+  const RunLog log = read_run_log(run / "metrics.jsonl");
+  ASSERT_EQ(log.steps.size(), 2u);
+  EXPECT_EQ(log.steps[0].loss, 5.5);
+  EXPECT_EQ(log.steps[0].samples, 80u);
+  EXPECT_TRUE(std::isnan(log.steps[1].loss));
+  ASSERT_EQ(log.evaluations.size(), 1u);
+  EXPECT_EQ(log.evaluations[0].train_loss, 5.25);
+  EXPECT_TRUE(log.evaluations[0].best);
+  ASSERT_EQ(log.checkpoints.size(), 1u);
+  EXPECT_EQ(log.checkpoints[0].path, run / "step-00000010");
+  ASSERT_EQ(log.samples.size(), 1u);
+  EXPECT_EQ(log.samples[0].text, " beginning \"\xEF\xBF\xBD\"\n");  // what is no UTF-8 becomes U+FFFD
+  EXPECT_EQ(log.facts, (RunFacts{{"model", "tiny"}, {"ranks", "2"}}));
+  EXPECT_EQ(log.total_steps, 40);
+  ASSERT_EQ(log.attempts.size(), 1u);
+  EXPECT_EQ(log.attempts[0].state, "stopped");
+  EXPECT_EQ(log.bad_lines, 0u);
+}
+
+TEST(Reporter, AResumedAttemptSupersedesTheStepsThatItDoesAgain) {
+  const TemporaryFolder run;
+  {
+    Reporter killed({run.path()}, 0, 40, {});
+    killed.step(metrics_of(10, 5));
+    killed.step(metrics_of(20, 4));
+    killed.step(metrics_of(30, 3));
+  }
+  std::ofstream(run / "metrics.jsonl", std::ios::app) << R"({"record":"step","st)";  // died within a write
+  {
+    Reporter resumed({run.path()}, 20, 40, {});
+    resumed.step(metrics_of(30, 2.5));
+    resumed.finish("done", 40);
+  }
+  const RunLog log = read_run_log(run / "metrics.jsonl");
+  ASSERT_EQ(log.steps.size(), 3u);
+  EXPECT_EQ(log.steps[1].loss, 4);
+  EXPECT_EQ(log.steps[2].loss, 2.5);
+  ASSERT_EQ(log.attempts.size(), 2u);
+  EXPECT_EQ(log.attempts[0].state, "");
+  EXPECT_EQ(log.attempts[1].first_step, 20);
+  EXPECT_EQ(log.bad_lines, 1u);
+}
+
+TEST(Reporter, OtherRanksWriteNothing) {
+  const TemporaryFolder run;
+  testing::internal::CaptureStderr();
+  {
+    Reporter reporter({run.path(), true, true, false}, 0, 40, {{"model", "tiny"}});
+    reporter.progress(1, 5);
+    reporter.step(metrics_of(10, 5));
+    reporter.finish("done", 40);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_TRUE(std::filesystem::is_empty(run.path()));
+}
+
+TEST(Reporter, AFolderThatCannotBeWrittenGivesOneWarningPerSink) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "run") << "a file where the run folder should be";
+  testing::internal::CaptureStderr();
+  {
+    Reporter reporter({folder / "run"}, 0, 40, {});
+    for (int step = 10; step <= 40; step += 10) reporter.step(metrics_of(step, 5));
+  }
+  const std::string console = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(occurrences(console, "warning: cannot open"), 2u) << console;
+  EXPECT_EQ(occurrences(console, "metrics.jsonl: Not a directory: training goes on without it"), 1u) << console;
+  EXPECT_EQ(occurrences(console, "| loss"), 4u) << console;
+}
+
+TEST(Reporter, AFullDiskLosesRecordsButNeverCorruptsTheLog) {
+  const TemporaryFolder run;
+  write_text(run / "metrics.jsonl",
+             std::string(10000, '\n'));  // larger than the captured console, which has the same limit
+  testing::internal::CaptureStderr();
+  {
+    Reporter reporter({run.path(), true, false}, 0, 100, {});
+    reporter.step(metrics_of(1, 5));
+    {
+      const FileSizeLimit full(std::filesystem::file_size(run / "metrics.jsonl") + 10);
+      reporter.step(metrics_of(2, 4));
+      reporter.step(metrics_of(3, 3));
+    }
+    reporter.step(metrics_of(4, 2));
+  }
+  const std::string console = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(occurrences(console, "warning: "), 1u) << console;
+  EXPECT_EQ(occurrences(console, "metrics.jsonl: File too large"), 1u) << console;
+  const RunLog log = read_run_log(run / "metrics.jsonl");
+  EXPECT_EQ(log.bad_lines, 0u);
+  ASSERT_EQ(log.steps.size(), 2u);
+  EXPECT_EQ(log.steps[1].step, 4);
+}
+
+TEST(Reporter, AClosedTerminalDoesNotEndTheProcess) {
+  const auto train_with_closed_stderr = [] {
+    int ends[2];
+    if (pipe(ends) != 0) std::exit(1);
+    close(ends[0]);
+    dup2(ends[1], STDERR_FILENO);  // every write gives EPIPE now
+    Reporter reporter({}, 0, 40, {{"model", "tiny"}});
+    reporter.step(metrics_of(10, 5));
+    reporter.finish("done", 40);
+    std::_Exit(7);
+  };
+  EXPECT_EXIT(train_with_closed_stderr(), testing::ExitedWithCode(7), "");
+}
+
+TEST(RunLog, AFileWithoutRecordsIsAnError) {
+  const TemporaryFolder folder;
+  write_text(folder / "metrics.jsonl", "hello\n{\"loss\": 1}\n");
+  EXPECT_ERROR(read_run_log(folder / "metrics.jsonl"), ErrorKind::data,
+               "holds no record of a run (2 lines that are none)");
+  EXPECT_ERROR(read_run_log(folder / "absent"), ErrorKind::io, "cannot open");
+}
+
+}  // namespace
+}  // namespace trireme
