@@ -5,6 +5,7 @@ namespace {
 
 constexpr Command kCommands[] = {
     {nullptr, nullptr, nullptr},
+    {"config", "print the configuration that files and flags give, or the list of options", run_config},
 };
 
 }  // namespace

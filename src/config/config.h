@@ -55,12 +55,17 @@ struct DataOptions {
 };
 
 struct BatchOptions {
-  int64_t global = 32, micro = 0, sequence = 0;
+  int64_t global = 32, per_rank = 0, micro = 0, sequence = 0;
 
   template <class V>
   void visit(V& v) {
     v.integer("global", global, "sequences per optimizer step over all ranks; accumulation is derived from it", 1,
               1 << 30);
+    v.integer(
+        "per-rank", per_rank,
+        "instead of global: sequences per optimizer step and data-parallel rank; the product with the ranks of the "
+        "first start becomes the global batch and is kept when the run is resumed (0: use global)",
+        0, 1 << 20);
     v.integer("micro", micro, "sequences per rank and micro-batch (0: the largest divisor of global / ranks up to 8)",
               0, 1 << 20);
     v.integer("sequence", sequence, "tokens per sequence (0: the model's context)", 0, 1048576);
@@ -105,8 +110,8 @@ struct MeshOptions {
   template <class V>
   void visit(V& v) {
     v.integer("data", data, "data-parallel ranks (0: all that the other axes leave)", 0, 1 << 20);
-    v.integer("tensor", tensor, "tensor-parallel ranks", 1, 1);
-    v.integer("pipeline", pipeline, "pipeline stages", 1, 1);
+    v.integer("tensor", tensor, "tensor-parallel ranks; matrices are not split over ranks yet", 1, 1);
+    v.integer("pipeline", pipeline, "pipeline stages; layers are not split over ranks yet", 1, 1);
   }
 };
 
@@ -129,12 +134,15 @@ struct CommOptions {
 struct CheckpointOptions {
   int64_t every = 1000, keep = 2;
   bool best = true;
-  std::string resume = "auto";
+  std::string best_link, resume = "auto";
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between snapshots (0: only at the end or when stopped)", 0, 1LL << 40);
     v.integer("keep", keep, "newest snapshots kept, beside the best one (0: all)", 0, 1 << 20);
     v.flag("best", best, "keep a snapshot of the lowest validation loss, named by `best`");
+    v.text("best-link", best_link,
+           "also keep a link of this path to the best snapshot; a file or folder that stands there is never replaced "
+           "(empty: none)");
     v.text("resume", resume,
            "auto: go on from the run folder's newest good snapshot; none: start anew; or a run or step folder");
   }

@@ -1,0 +1,91 @@
+#pragma once
+// A dialect: another program's configuration files and flags, translated into the native options. Each has one table of
+// its keys and one function for what the table cannot say. A key is exactly one of: mapped; no effect (changes neither
+// numbers nor outputs, one note says so); refused (an error with the fix).
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/setting.h"
+
+namespace trireme {
+
+enum class KeyRole { mapped, no_effect, refused };
+
+struct DialectKey {
+  const char* name;
+  Value default_value;  ///< its type is the key's type
+  KeyRole role;
+  const char* option;   ///< native option that takes the value as it is; "": translate() deals with the key
+  const char* meaning;  ///< what becomes of the key: for docs/options.md, notes and errors
+};
+
+/// The dialect's settings laid over its defaults, and the native ones beside them.
+class DialectView {
+ public:
+  /// Throws Error::config for unknown keys, wrong types, refused keys.
+  DialectView(const struct Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
+
+  bool given(std::string_view key) const { return setting(key).origin.layer != kDefaultLayer; }
+  const Value& value(std::string_view key) const { return setting(key).value; }
+  bool flag(std::string_view key) const { return std::get<bool>(value(key)); }
+  int64_t integer(std::string_view key) const { return std::get<int64_t>(value(key)); }
+  double number(std::string_view key) const { return std::get<double>(value(key)); }
+  const std::string& text(std::string_view key) const { return std::get<std::string>(value(key)); }
+  const Origin& origin(std::string_view key) const { return setting(key).origin; }
+  /// Of the key that stands in the highest layer.
+  const Origin& latest(std::initializer_list<std::string_view> keys) const;
+  /// What the native files and flags say about an option, if anything.
+  const Setting* native(std::string_view option) const;
+  const Setting& setting(std::string_view key) const;
+
+  /// Throws Error::config: "FILE:LINE: KEY is VALUE: REASON", or "--KEY is ...".
+  [[noreturn]] void refuse(std::string_view key, const std::string& reason) const;
+  /// refuse() unless value(key) >= minimum.
+  void at_least(std::string_view key, int64_t minimum) const;
+
+ private:
+  std::vector<Setting> settings_;  // one per key of the dialect
+  const std::vector<Setting>& native_;
+};
+
+/// What a dialect makes of its keys.
+struct Translation {
+  std::vector<Setting> settings;  ///< native keys
+  std::vector<std::string> notes;
+
+  void set(std::string option, Value value, Origin origin);
+};
+
+struct Dialect {
+  const char* name;
+  const char* help;
+  std::span<const DialectKey> keys;
+  bool bare_overrides;  ///< flags may be written key=value, without dashes
+  /// Whether a file is in this dialect.
+  bool (*claims)(const std::string& path, const std::vector<Setting>& settings);
+  /// Sets what the table's `option` column did not.
+  void (*translate)(const DialectView& view, Translation& translation);
+
+  const DialectKey* find(std::string_view key) const;
+};
+
+std::span<const Dialect* const> dialects();
+/// Throws Error::usage listing the names.
+const Dialect& find_dialect(std::string_view name);
+
+/// Native settings and notes from a dialect's settings. Throws Error::config.
+Translation translate(const Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
+
+extern const Dialect kIntelNanogpt;
+extern const Dialect kNanogpt;
+
+/// Ids of a folder of GPT-2 tokens that says nothing about itself (no sidecar): 50257. Nothing where there is a sidecar
+/// or no token file at all.
+std::optional<int64_t> bare_gpt2_vocabulary(const std::string& data_dir);
+
+}  // namespace trireme

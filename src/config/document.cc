@@ -1,0 +1,204 @@
+#include "config/document.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "config/dialect.h"
+#include "config/schema.h"
+
+namespace trireme {
+namespace {
+
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+
+std::string default_text(const Value& value) {
+  const auto* text = std::get_if<std::string>(&value);
+  if (!text) return to_text(value);
+  return text->empty() ? "empty" : *text;
+}
+
+/// As YAML reads it back with the same type and value.
+std::string yaml_text(const Value& value) {
+  const auto* text = std::get_if<std::string>(&value);
+  return text ? quoted(*text) : to_text(value);
+}
+
+const char* type_word(OptionType type) {
+  switch (type) {
+    case OptionType::text:
+      return "TEXT";
+    case OptionType::choice:
+      return "CHOICE";
+    case OptionType::integer:
+      return "N";
+    case OptionType::number:
+      return "X";
+    case OptionType::flag:
+      return "[true|false]";
+  }
+  return "";
+}
+
+/// Words of text in lines of at most `width`, each after the first begun with `indent` blanks.
+std::string wrapped(std::string_view text, size_t width, size_t indent) {
+  std::string result;
+  size_t column = 0;
+  while (!text.empty()) {
+    const size_t space = std::min(text.find(' '), text.size());
+    if (column > 0 && column + 1 + space > width) {
+      result += '\n' + std::string(indent, ' ');
+      column = 0;
+    } else if (column > 0) {
+      result += ' ';
+      ++column;
+    }
+    result += text.substr(0, space);
+    column += space;
+    text.remove_prefix(std::min(space + 1, text.size()));
+  }
+  return result;
+}
+
+std::string range_text(const Option& option) {
+  if (option.type == OptionType::integer || option.type == OptionType::number) {
+    return fmt::format("{} to {}", to_text(option.minimum), to_text(option.maximum));
+  }
+  return option.type == OptionType::choice ? fmt::format("{}", fmt::join(option.choices, ", ")) : "";
+}
+
+std::string table_cell(std::string text) {
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, 1, '\\');
+  return text;
+}
+
+void append_dialect(std::string& page, const Dialect& dialect) {
+  page += fmt::format("\n## Dialect {}\n\n{}.\n\n| key | default | what becomes of it |\n|---|---|---|\n", dialect.name,
+                      dialect.help);
+  for (const DialectKey& key : dialect.keys) {
+    const char* role = key.role == KeyRole::no_effect ? "no effect: " : key.role == KeyRole::refused ? "refused: " : "";
+    page += fmt::format("| {} | {} | {}{} |\n", key.name, table_cell(yaml_text(key.default_value)), role,
+                        table_cell(key.meaning));
+  }
+}
+
+Json json_value(const Value& value) {
+  return std::visit(
+      []<class T>(const T& held) -> Json {
+        if constexpr (std::is_same_v<T, std::monostate>) {
+          return nullptr;
+        } else {
+          return held;
+        }
+      },
+      value);
+}
+
+Setting json_setting(const std::string& name, const Json& json, std::string_view where) {
+  Setting setting{name, {}, "", {std::string(where), 0, 0}, json.is_null() ? "nothing" : "a list or an object"};
+  if (json.is_boolean()) setting.value = json.get<bool>();
+  if (json.is_number_integer()) setting.value = json.get<int64_t>();
+  if (json.is_number_float()) setting.value = json.get<double>();
+  if (json.is_string()) setting.value = json.get<std::string>();
+  setting.text = to_text(setting.value);
+  return setting;
+}
+
+}  // namespace
+
+std::string options_help() {
+  constexpr size_t kColumn = 8, kWidth = 112;
+  std::string help;
+  for (const OptionGroup& group : schema().groups()) {
+    help += fmt::format("\n{}: {}\n", group.name, group.help);
+    for (const Option& option : schema().options()) {
+      if (option.group != group.name) continue;
+      std::string text = option.help;
+      if (const std::string range = range_text(option); !range.empty()) text += fmt::format("; {}", range);
+      text += fmt::format(" [{}]", default_text(option.default_value));
+      help += fmt::format("  --{} {}\n{}{}\n", option.name, type_word(option.type), std::string(kColumn, ' '),
+                          wrapped(text, kWidth - kColumn, kColumn));
+    }
+  }
+  return help;
+}
+
+std::string options_markdown() {
+  std::string page =
+      "# Options\n\n"
+      "Made by `trireme config options` from the declarations in `src/config/`; do not edit by hand.\n\n"
+      "In a YAML file, options are written in their groups (`optim:` and, indented, `learning-rate: 3e-4`); as flags, "
+      "`--optim.learning-rate 3e-4` or `--optim.learning-rate=3e-4`. `-` and `_` are the same; a true/false flag alone "
+      "means true. Of several files the later one wins, and flags win over files. `trireme config show FILES... "
+      "[--flags]` prints the result and where each value came from.\n";
+  for (const OptionGroup& group : schema().groups()) {
+    page += fmt::format("\n## {}: {}\n\n| option | values | default | meaning |\n|---|---|---|---|\n", group.name,
+                        group.help);
+    for (const Option& option : schema().options()) {
+      if (option.group != group.name) continue;
+      page += fmt::format("| {} | {} | {} | {} |\n", option.name, table_cell(option.expected()),
+                          default_text(option.default_value), table_cell(option.help));
+    }
+  }
+  page +=
+      "\n# Dialects\n\n"
+      "Configuration files and flags of other programs are translated into the options above. A dialect is recognised "
+      "by "
+      "its files or chosen with `--dialect NAME`; native files and flags may stand beside it. Each key is mapped, has "
+      "no "
+      "effect here (one line says so), or is refused with what to do instead.\n";
+  for (const Dialect* dialect : dialects()) append_dialect(page, *dialect);
+  return page;
+}
+
+std::string to_yaml(const LoadedConfig& loaded) {
+  std::string text;
+  for (const std::string& note : loaded.notes) text += fmt::format("# {}\n", note);
+  std::string group;
+  for (const Option& option : schema().options()) {
+    if (option.group != group) text += fmt::format("{}:\n", option.group);
+    group = option.group;
+    const std::string name = option.name.substr(group.size() + 1);
+    if (const std::string_view by = overruled_by(loaded.config, option); !by.empty()) {
+      text += fmt::format("  # {}: from {}\n", name, by);
+      continue;
+    }
+    const Value value = get(loaded.config, option);
+    text += fmt::format("  {}: {}", name, yaml_text(value));
+    const auto origin = loaded.origins.find(option.name);
+    if (value != option.default_value && origin != loaded.origins.end()) {
+      text += fmt::format("  # {}", origin->second.text());
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+Json to_json(const Config& config) {
+  Json json = Json::object();
+  for (const Option& option : schema().options()) {
+    json[option.group][option.name.substr(option.group.size() + 1)] = json_value(get(config, option));
+  }
+  return json;
+}
+
+Config from_json(const Json& json, std::string_view where) {
+  Config config;
+  require(json.is_object(), ErrorKind::config, "{}: the configuration is not a JSON object", where);
+  for (const auto& [group, members] : json.items()) {
+    require(members.is_object() && schema().is_group(group), ErrorKind::config, "{}: no group of options \"{}\"", where,
+            group);
+    for (const auto& [name, value] : members.items()) {
+      const std::string full = group + "." + name;
+      const Option* option = schema().find(full);
+      require(option, ErrorKind::config, "{}: no option \"{}\"; it was written by another version", where, full);
+      set(config, *option, convert(*option, json_setting(full, value, where)));
+    }
+  }
+  return config;
+}
+
+}  // namespace trireme

@@ -1,0 +1,166 @@
+// Dialect intel-nanogpt: the YAML of Intel's distributed nanoGPT fine-tuning guide, with the meaning that the guide
+// gives its keys: gradients are exchanged, accumulation accumulates, max_iters is the number of optimizer steps, and
+// the global batch is batch_size x gradient_accumulation_steps x ranks.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "config/dialect.h"
+
+namespace trireme {
+namespace {
+
+using enum KeyRole;
+
+const DialectKey kKeys[] = {
+    {"data_dir", "./data/openwebtext", mapped, "data.dir", "data.dir"},
+    {"block_size", int64_t{1024}, mapped, "batch.sequence",
+     "batch.sequence; with model.init scratch also model.context"},
+    {"optimizer_config.learning_rate", 6e-4, no_effect, "",
+     "the schedule sets the rate of every step from trainer_config.max_lr"},
+    {"optimizer_config.weight_decay", 0.1, mapped, "optim.weight-decay", "optim.weight-decay"},
+    {"optimizer_config.beta1", 0.9, mapped, "optim.beta1", "optim.beta1"},
+    {"optimizer_config.beta2", 0.95, mapped, "optim.beta2", "optim.beta2"},
+    {"trainer_config.device", "cpu", mapped, "", "cpu; anything else is refused"},
+    {"trainer_config.mixed_precision", "bf16", mapped, "", "precision.dtype: bf16, or f32 for fp32; fp16 is refused"},
+    {"trainer_config.eval_interval", int64_t{5}, mapped, "", "evaluation.every and checkpoint.every"},
+    {"trainer_config.log_interval", int64_t{1}, mapped, "log.every", "log.every"},
+    {"trainer_config.eval_iters", int64_t{2}, mapped, "",
+     "evaluation.batches: the same number of sequences or, rounded up to global batches of one rank, more"},
+    {"trainer_config.eval_only", false, mapped, "evaluation.only", "evaluation.only"},
+    {"trainer_config.batch_size", int64_t{32}, mapped, "batch.micro",
+     "batch.micro; times gradient_accumulation_steps: batch.per-rank"},
+    {"trainer_config.max_iters", int64_t{10}, mapped, "run.steps", "run.steps: optimizer steps, exactly as many"},
+    {"trainer_config.model_path", "ckpt.pt", mapped, "",
+     "checkpoint.best-link, without the suffix; a torch file is left alone"},
+    {"trainer_config.snapshot_path", "snapshot.pt", mapped, "",
+     "run.dir, without the suffix; a torch file is left alone"},
+    {"trainer_config.gradient_accumulation_steps", int64_t{2}, mapped, "", "batch.per-rank = batch_size x this"},
+    {"trainer_config.grad_clip", 1.0, mapped, "optim.clip", "optim.clip"},
+    {"trainer_config.decay_lr", true, mapped, "", "optim.schedule: cosine, or constant without warm-up"},
+    {"trainer_config.warmup_iters", int64_t{2}, mapped, "", "optim.warmup-steps"},
+    {"trainer_config.lr_decay_iters", int64_t{10}, mapped, "", "optim.decay-steps"},
+    {"trainer_config.max_lr", 6e-4, mapped, "optim.learning-rate", "optim.learning-rate"},
+    {"trainer_config.min_lr", 6e-5, mapped, "", "optim.min-learning-rate"},
+};
+
+bool claims(const std::string&, const std::vector<Setting>& settings) {
+  return std::any_of(settings.begin(), settings.end(), [](const Setting& setting) {
+    return setting.key.starts_with("trainer_config.") || setting.key.starts_with("optimizer_config.");
+  });
+}
+
+void translate_start(const DialectView& view, Translation& out) {
+  const Setting* init = view.native("model.init");
+  require(init && !init->text.empty(), ErrorKind::config,
+          "an intel-nanogpt file does not say which weights to fine-tune: add --model.init DIR with the folder of a "
+          "Hugging Face model (config.json and model.safetensors, such as gpt2), or --model.init scratch");
+  if (init->text != "scratch") return;
+  out.set("model.context", view.value("block_size"), view.origin("block_size"));
+  if (const auto vocabulary = bare_gpt2_vocabulary(view.text("data_dir"))) {
+    out.set("model.vocabulary", *vocabulary, view.origin("data_dir"));
+  }
+}
+
+void translate_precision(const DialectView& view, Translation& out) {
+  constexpr const char* kDevice = "trainer_config.device";
+  constexpr const char* kPrecision = "trainer_config.mixed_precision";
+  if (view.text(kDevice) != "cpu") view.refuse(kDevice, "this build trains on CPUs; set it to cpu");
+  const std::string& precision = view.text(kPrecision);
+  if (precision == "fp16") {
+    view.refuse(kPrecision, "fp16 needs a loss scale and a GPU, and CPUs do not compute in it; set bf16 or fp32");
+  }
+  if (precision != "bf16" && precision != "fp32") view.refuse(kPrecision, "expected bf16 or fp32");
+  out.set("precision.dtype", precision == "bf16" ? "bf16" : "f32", view.origin(kPrecision));
+}
+
+void translate_batch(const DialectView& view, Translation& out) {
+  constexpr const char* kBatch = "trainer_config.batch_size";
+  constexpr const char* kAccumulation = "trainer_config.gradient_accumulation_steps";
+  constexpr const char* kEvaluation = "trainer_config.eval_iters";
+  for (const char* key : {kBatch, kAccumulation, kEvaluation, "block_size"}) view.at_least(key, 1);
+  constexpr int64_t kMost = int64_t{1} << 30;  // their product fits 64 bits
+  for (const char* key : {kBatch, kAccumulation}) {
+    if (view.integer(key) > kMost) view.refuse(key, fmt::format("the largest possible value is {}", kMost));
+  }
+  const int64_t accumulation = view.integer(kAccumulation);
+  if (!view.native("batch.global")) {
+    out.set("batch.per-rank", view.integer(kBatch) * accumulation, view.latest({kBatch, kAccumulation}));
+  }
+  out.set("evaluation.batches", (view.integer(kEvaluation) - 1) / accumulation + 1,
+          view.latest({kEvaluation, kAccumulation}));
+}
+
+void translate_schedule(const DialectView& view, Translation& out) {
+  constexpr const char* kDecay = "trainer_config.decay_lr";
+  if (!view.flag(kDecay)) {
+    out.set("optim.schedule", "constant", view.origin(kDecay));
+    out.set("optim.warmup-steps", int64_t{0}, view.origin(kDecay));
+    return;
+  }
+  view.at_least("trainer_config.lr_decay_iters", 1);
+  out.set("optim.schedule", "cosine", view.origin(kDecay));
+  for (const auto& [key, option] : {std::pair{"trainer_config.warmup_iters", "optim.warmup-steps"},
+                                    std::pair{"trainer_config.lr_decay_iters", "optim.decay-steps"},
+                                    std::pair{"trainer_config.min_lr", "optim.min-learning-rate"}}) {
+    out.set(option, view.value(key), view.origin(key));
+  }
+}
+
+/// The folder that stands for a torch file: its path without suffix.
+std::string folder_for(const DialectView& view, const char* key, Translation& out) {
+  const std::string& path = view.text(key);
+  if (path.find("://") != std::string::npos)
+    view.refuse(key, "only local and mounted paths are written; name a folder");
+  const std::filesystem::path folder = std::filesystem::path(path).replace_extension();
+  if (folder.filename().empty()) view.refuse(key, "expected a file name such as snapshot.pt");
+  std::error_code unreadable;
+  if (std::filesystem::is_regular_file(folder, unreadable)) {
+    view.refuse(key, fmt::format("{} is a file, which is never overwritten; choose another name", folder.string()));
+  }
+  if (folder != path && std::filesystem::is_regular_file(path, unreadable)) {
+    out.notes.push_back(fmt::format("{}: {} is a torch file: it is neither read nor overwritten; {} is used instead",
+                                    view.origin(key).text(), path, folder.string()));
+  }
+  return folder.string();
+}
+
+void translate_outputs(const DialectView& view, Translation& out) {
+  constexpr const char* kModel = "trainer_config.model_path";
+  constexpr const char* kSnapshot = "trainer_config.snapshot_path";
+  constexpr const char* kInterval = "trainer_config.eval_interval";
+  const std::string run = folder_for(view, kSnapshot, out), best = folder_for(view, kModel, out);
+  if (run == best) {
+    view.refuse(kModel, fmt::format("without suffix it names the same folder as {}; choose two names", kSnapshot));
+  }
+  out.set("run.dir", run, view.origin(kSnapshot));
+  out.set("checkpoint.best-link", best, view.origin(kModel));
+  view.at_least(kInterval, 1);
+  for (const char* option : {"evaluation.every", "checkpoint.every"}) {
+    out.set(option, view.value(kInterval), view.origin(kInterval));
+  }
+}
+
+void translate(const DialectView& view, Translation& out) {
+  translate_start(view, out);
+  translate_precision(view, out);
+  translate_batch(view, out);
+  translate_schedule(view, out);
+  translate_outputs(view, out);
+}
+
+}  // namespace
+
+const Dialect kIntelNanogpt = {
+    .name = "intel-nanogpt",
+    .help = "YAML of Intel's distributed nanoGPT fine-tuning guide; recognised by trainer_config and optimizer_config",
+    .keys = kKeys,
+    .bare_overrides = true,
+    .claims = claims,
+    .translate = translate,
+};
+
+}  // namespace trireme

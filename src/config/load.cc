@@ -1,0 +1,209 @@
+#include "config/load.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "config/dialect.h"
+#include "config/python_reader.h"
+#include "config/schema.h"
+#include "config/utf8.h"
+#include "config/validate.h"
+#include "config/yaml_reader.h"
+
+namespace trireme {
+namespace {
+
+struct SourceFile {
+  std::string path;
+  std::vector<Setting> settings;
+  const Dialect* dialect = nullptr;  // nullptr: native
+};
+
+bool is_word_of(const Setting& setting, const Dialect* dialect) {
+  return !schema().find(setting.key) && dialect && dialect->find(setting.key);
+}
+
+[[noreturn]] void fail_unknown(const Setting& setting, const Dialect* dialect) {
+  std::vector<std::string> names = schema().names();
+  if (dialect) {
+    for (const DialectKey& key : dialect->keys) names.emplace_back(key.name);
+  }
+  const std::string place = setting.origin.text();
+  for (const Dialect* other : dialects()) {
+    if (dialect == other || !other->find(setting.key)) continue;
+    fail(ErrorKind::config, "{}: no option \"{}\"; dialect {} has a key of this name: add --dialect {}", place,
+         setting.key, other->name, other->name);
+  }
+  const std::string near = nearest_name(setting.key, names);
+  if (near.empty()) {
+    fail(ErrorKind::config, "{}: no option \"{}\" and none of a similar name; `trireme config options` lists them",
+         place, setting.key);
+  }
+  fail(ErrorKind::config, "{}: no option \"{}\"; did you mean \"{}\"?", place, setting.key, near);
+}
+
+bool all_native(const std::vector<Setting>& settings) {
+  return !settings.empty() && std::all_of(settings.begin(), settings.end(), [](const Setting& setting) {
+    return schema().find(setting.key) || schema().is_group(setting.key);
+  });
+}
+
+/// A configuration file in Python may name the keys it has not assigned: they hold the defaults.
+std::map<std::string, Value> python_names(const Dialect& dialect) {
+  std::map<std::string, Value> names;
+  for (const DialectKey& key : dialect.keys) names.emplace(key.name, key.default_value);
+  return names;
+}
+
+SourceFile read_source(const std::string& path, int layer, const Dialect* forced) {
+  const std::string extension = std::filesystem::path(path).extension();
+  const bool yaml = extension == ".yaml" || extension == ".yml";
+  const bool python = extension == ".py" || (forced == &kNanogpt && !yaml);
+  SourceFile file{path, python ? read_python(path, layer, python_names(kNanogpt)) : read_yaml(path, layer), nullptr};
+  if (forced) {
+    if (!all_native(file.settings)) file.dialect = forced;
+    return file;
+  }
+  for (const Dialect* dialect : dialects()) {
+    if (dialect->claims(path, file.settings)) file.dialect = dialect;
+  }
+  return file;
+}
+
+/// The one dialect of a set of files; native files may stand among them.
+const Dialect* common_dialect(const std::vector<SourceFile>& files) {
+  const SourceFile* first = nullptr;
+  for (const SourceFile& file : files) {
+    if (!file.dialect) continue;
+    if (!first) first = &file;
+    require(file.dialect == first->dialect, ErrorKind::config,
+            "{} is in dialect {} and {} in dialect {}; one run reads one dialect (and native files beside it)",
+            first->path, first->dialect->name, file.path, file.dialect->name);
+  }
+  return first ? first->dialect : nullptr;
+}
+
+/// Raw words after files were taken out, as settings: each its own layer, so the last of equals wins.
+std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Dialect* dialect) {
+  std::vector<Setting> settings;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool dashed = word.starts_with("--");
+    const size_t equals = word.find('=');
+    Setting setting;
+    setting.key = word.substr(dashed ? 2 : 0, equals == std::string::npos ? equals : equals - (dashed ? 2 : 0));
+    setting.origin = {fmt::format("flag {}{}", dashed ? "--" : "", setting.key), 0,
+                      kFlagLayer + static_cast<int>(settings.size())};
+    if (!dashed && (equals == std::string::npos || !dialect || !dialect->bare_overrides)) {
+      fail(ErrorKind::usage, "\"{}\" is neither a file nor a flag; flags are written --key value or --key=value", word);
+    }
+    if (equals != std::string::npos) {
+      setting.text = word.substr(equals + 1);
+    } else if (i + 1 < words.size() && !words[i + 1].starts_with("--")) {
+      setting.text = words[++i];
+    } else {
+      const Option* option = schema().find(setting.key);
+      const DialectKey* key = is_word_of(setting, dialect) ? dialect->find(setting.key) : nullptr;
+      if (!option && !key) fail_unknown(setting, dialect);
+      const bool is_flag = option ? option->type == OptionType::flag : std::holds_alternative<bool>(key->default_value);
+      require(is_flag, ErrorKind::usage, "--{} needs a value", setting.key);
+      setting.text = "true";
+    }
+    setting.value =
+        is_word_of(setting, dialect) && dialect == &kNanogpt ? python_word(setting.text) : resolve_plain(setting.text);
+    if (const auto* text = std::get_if<std::string>(&setting.value)) setting.text = *text;
+    require(find_invalid_utf8(setting.text) == std::string_view::npos, ErrorKind::usage,
+            "the value of {} is not UTF-8 text", setting.key);
+    settings.push_back(std::move(setting));
+  }
+  return settings;
+}
+
+void apply(LoadedConfig& loaded, const Setting& setting, const Dialect* dialect) {
+  const Option* option = schema().find(setting.key);
+  if (!option && schema().is_group(setting.key)) {
+    // `optim:` with every line under it commented out
+    if (setting.problem == "nothing") return;
+    fail(ErrorKind::config, "{}: \"{}\" is a group of options; write `{}:` and its options indented below it",
+         setting.origin.text(), setting.key, setting.key);
+  }
+  if (!option) fail_unknown(setting, dialect);
+  set(loaded.config, *option, convert(*option, setting));
+  loaded.origins[option->name] = setting.origin;
+}
+
+}  // namespace
+
+bool LoadedConfig::given(std::string_view option) const {
+  const auto found = origins.find(std::string(option));
+  return found != origins.end() && found->second.layer != kDefaultLayer;
+}
+
+std::string LoadedConfig::where(std::string_view option) const {
+  const auto found = origins.find(std::string(option));
+  return fmt::format("{} ({})", option, found == origins.end() ? "default" : found->second.text());
+}
+
+ConfigWords split_words(const std::vector<std::string>& words) {
+  ConfigWords result;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (word == "--dialect") {
+      require(i + 1 < words.size(), ErrorKind::usage, "--dialect needs a name");
+      result.dialect = words[++i];
+    } else if (word.starts_with("--dialect=")) {
+      result.dialect = word.substr(word.find('=') + 1);
+    } else if (!word.starts_with("--")) {
+      const bool bare = word.find('=') != std::string::npos && !std::filesystem::exists(word);
+      (bare ? result.flags : result.files).push_back(word);
+    } else {
+      result.flags.push_back(word);
+      const Option* option = schema().find(std::string_view(word).substr(2));
+      const bool more = i + 1 < words.size() && word.find('=') == std::string::npos && !words[i + 1].starts_with("--");
+      const bool takes = more && (!option || option->type != OptionType::flag ||
+                                  std::holds_alternative<bool>(resolve_plain(words[i + 1])));
+      if (takes) result.flags.push_back(words[++i]);
+    }
+  }
+  return result;
+}
+
+LoadedConfig load_config(const std::vector<std::string>& files, const std::vector<std::string>& flags,
+                         const std::optional<std::string>& dialect_name) {
+  const Dialect* forced = dialect_name && *dialect_name != "native" ? &find_dialect(*dialect_name) : nullptr;
+  std::vector<SourceFile> sources;
+  for (const std::string& path : files) {
+    sources.push_back(read_source(path, static_cast<int>(sources.size()), forced));
+    if (dialect_name && !forced) sources.back().dialect = nullptr;
+  }
+  const Dialect* dialect = forced ? forced : common_dialect(sources);
+
+  std::vector<Setting> native, foreign;
+  for (const SourceFile& source : sources) {
+    std::vector<Setting>& target = source.dialect ? foreign : native;
+    target.insert(target.end(), source.settings.begin(), source.settings.end());
+  }
+  for (Setting& setting : parse_flags(flags, dialect)) {
+    (is_word_of(setting, dialect) ? foreign : native).push_back(std::move(setting));
+  }
+
+  LoadedConfig loaded;
+  std::vector<Setting> settings;
+  if (dialect) {
+    Translation translation = translate(*dialect, foreign, native);
+    settings = std::move(translation.settings);
+    loaded.notes = std::move(translation.notes);
+    loaded.dialect = dialect->name;
+  }
+  settings.insert(settings.end(), native.begin(), native.end());
+  std::stable_sort(settings.begin(), settings.end(),
+                   [](const Setting& a, const Setting& b) { return a.origin.layer < b.origin.layer; });
+  for (const Setting& setting : settings) apply(loaded, setting, dialect);
+  validate(loaded);
+  return loaded;
+}
+
+}  // namespace trireme

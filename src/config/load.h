@@ -1,0 +1,42 @@
+#pragma once
+// From files and flags to one Config: read, recognise the dialect, translate, layer, check.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "config/setting.h"
+
+namespace trireme {
+
+struct LoadedConfig {
+  Config config;
+  std::map<std::string, Origin> origins;  ///< of every option that a file, a flag or a dialect set, by option name
+  std::vector<std::string> notes;         ///< one line each: keys that have no effect here, and what a dialect assumed
+  std::string dialect = "native";
+
+  /// Whether the option was set by a file or a flag (not by a dialect's defaults).
+  bool given(std::string_view option) const;
+  /// "optim.clip (configs/a.yaml:3)": how an error names the option.
+  std::string where(std::string_view option) const;
+};
+
+/// Command words taken apart: files, then flags with their values as raw words, and `--dialect`.
+struct ConfigWords {
+  std::vector<std::string> files, flags;
+  std::optional<std::string> dialect;
+};
+/// A word that starts with "--" is a flag and takes the next word as its value, unless it has '=' or names a
+/// true/false option and the next word is neither. Other words are files; `key=value` without dashes is passed on as a
+/// flag for dialects that write it so. Throws Error::usage.
+ConfigWords split_words(const std::vector<std::string>& words);
+
+/// Later files win over earlier ones, flags over files. `dialect` empty: recognised by the files. Throws Error::config
+/// naming file, line, key and the nearest known key.
+LoadedConfig load_config(const std::vector<std::string>& files, const std::vector<std::string>& flags,
+                         const std::optional<std::string>& dialect = std::nullopt);
+
+}  // namespace trireme

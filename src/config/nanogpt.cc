@@ -1,0 +1,200 @@
+// Dialect nanogpt: nanoGPT's `--key=value` flags and its configuration files of Python assignments. A step is an
+// optimizer step, and max_iters of them are made (nanoGPT's loop makes one more).
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "base/error.h"
+#include "config/dialect.h"
+
+namespace trireme {
+namespace {
+
+using enum KeyRole;
+
+constexpr const char* kSampling = "it belongs to sampling: use trireme sample";
+constexpr const char* kBenchmark = "it belongs to benchmarks: use trireme bench step";
+constexpr const char* kTracker = "there is no wandb here, metrics are written to RUN/metrics.jsonl and RUN/tensorboard";
+
+const DialectKey kKeys[] = {
+    {"out_dir", "out", mapped, "run.dir", "run.dir"},
+    {"eval_interval", int64_t{2000}, mapped, "", "evaluation.every, and checkpoint.every (see always_save_checkpoint)"},
+    {"log_interval", int64_t{1}, mapped, "log.every", "log.every"},
+    {"eval_iters", int64_t{200}, mapped, "",
+     "evaluation.batches: the same number of sequences, rounded up to global batches"},
+    {"eval_only", false, mapped, "evaluation.only", "evaluation.only"},
+    {"always_save_checkpoint", true, mapped, "",
+     "True: checkpoint.every = eval_interval; False: 0, the best one is kept either way"},
+    {"init_from", "scratch", mapped, "",
+     "model.init and checkpoint.resume: scratch; resume (from out_dir); gpt2, gpt2-medium, gpt2-large, gpt2-xl (a "
+     "folder of that name in pretrained_dir)"},
+    {"pretrained_dir", "models", mapped, "",
+     "where init_from finds gpt2, gpt2-medium, ...: one Hugging Face folder each (nanoGPT downloads them instead)"},
+    {"wandb_log", false, mapped, "", "False; True is refused"},
+    {"wandb_project", "owt", no_effect, "", kTracker},
+    {"wandb_run_name", "gpt2", no_effect, "", kTracker},
+    {"dataset", "openwebtext", mapped, "", "data.dir = data/DATASET"},
+    {"gradient_accumulation_steps", int64_t{40}, mapped, "",
+     "batch.global = batch_size x this, whatever the number of ranks"},
+    {"batch_size", int64_t{12}, mapped, "batch.micro", "batch.micro"},
+    {"block_size", int64_t{1024}, mapped, "batch.sequence",
+     "batch.sequence and model.context; a longer model is cropped to it"},
+    {"n_layer", int64_t{12}, mapped, "", "model.layers, when init_from is scratch"},
+    {"n_head", int64_t{12}, mapped, "", "model.heads, when init_from is scratch"},
+    {"n_embd", int64_t{768}, mapped, "", "model.width, when init_from is scratch"},
+    {"dropout", 0.0, mapped, "model.dropout", "model.dropout"},
+    {"bias", false, mapped, "", "model.bias, when init_from is scratch (models of GPT-2 always have biases)"},
+    {"learning_rate", 6e-4, mapped, "optim.learning-rate", "optim.learning-rate"},
+    {"max_iters", int64_t{600000}, mapped, "run.steps", "run.steps: exactly as many (nanoGPT makes one more)"},
+    {"weight_decay", 0.1, mapped, "optim.weight-decay", "optim.weight-decay"},
+    {"beta1", 0.9, mapped, "optim.beta1", "optim.beta1"},
+    {"beta2", 0.95, mapped, "optim.beta2", "optim.beta2"},
+    {"grad_clip", 1.0, mapped, "optim.clip", "optim.clip"},
+    {"decay_lr", true, mapped, "", "optim.schedule: cosine, or constant without warm-up"},
+    {"warmup_iters", int64_t{2000}, mapped, "", "optim.warmup-steps"},
+    {"lr_decay_iters", int64_t{600000}, mapped, "", "optim.decay-steps"},
+    {"min_lr", 6e-5, mapped, "", "optim.min-learning-rate"},
+    {"backend", "nccl", no_effect, "", "the build and the launcher decide how ranks communicate"},
+    {"device", "cuda", mapped, "", "cpu; anything else is refused (not given: cpu)"},
+    {"dtype", "bfloat16", mapped, "",
+     "precision.dtype: float32 or bfloat16; float16 is refused (not given: f32, in which nanoGPT computes on a CPU)"},
+    {"compile", true, no_effect, "", "kernels are compiled ahead of time"},
+    {"start", "\n", refused, "", kSampling},
+    {"num_samples", int64_t{10}, refused, "", kSampling},
+    {"max_new_tokens", int64_t{500}, refused, "", kSampling},
+    {"temperature", 0.8, refused, "", kSampling},
+    {"top_k", int64_t{200}, refused, "", kSampling},
+    {"seed", int64_t{1337}, refused, "", "it belongs to sampling: use trireme sample; for training set --run.seed"},
+    {"real_data", true, refused, "", kBenchmark},
+    {"profile", false, refused, "", kBenchmark},
+};
+
+bool claims(const std::string& path, const std::vector<Setting>&) {
+  return std::filesystem::path(path).extension() == ".py";
+}
+
+void translate_pretrained(const DialectView& view, Translation& out) {
+  const std::string& name = view.text("init_from");
+  constexpr std::array kNames = {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
+  if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
+    view.refuse("init_from", "expected scratch, resume, gpt2, gpt2-medium, gpt2-large or gpt2-xl");
+  }
+  const std::filesystem::path folder = std::filesystem::path(view.text("pretrained_dir")) / name;
+  std::error_code unreadable;
+  if (!view.native("model.init") && !std::filesystem::exists(folder / "config.json", unreadable)) {
+    view.refuse("init_from",
+                fmt::format("{} does not exist; put config.json and model.safetensors of {} there, or name "
+                            "the folder above it with --pretrained_dir",
+                            (folder / "config.json").string(), name));
+  }
+  out.set("model.init", folder.string(), view.latest({"init_from", "pretrained_dir"}));
+  out.set("model.context", view.value("block_size"), view.origin("block_size"));
+}
+
+void translate_scratch(const DialectView& view, Translation& out) {
+  out.set("model.init", "scratch", view.origin("init_from"));
+  out.set("model.context", view.value("block_size"), view.origin("block_size"));
+  out.set("model.activation", "gelu-erf", view.origin("init_from"));
+  for (const auto& [key, option] : {std::pair{"n_layer", "model.layers"}, std::pair{"n_head", "model.heads"},
+                                    std::pair{"n_embd", "model.width"}, std::pair{"bias", "model.bias"}}) {
+    out.set(option, view.value(key), view.origin(key));
+  }
+  const std::filesystem::path data = std::filesystem::path("data") / view.text("dataset");
+  std::error_code unreadable;
+  if (view.native("model.vocabulary") || view.native("data.dir") ||
+      std::filesystem::exists(data / "meta.pkl", unreadable)) {
+    return;
+  }
+  if (const auto vocabulary = bare_gpt2_vocabulary(data.string())) {
+    out.set("model.vocabulary", *vocabulary, view.origin("dataset"));
+  }
+}
+
+void translate_start(const DialectView& view, Translation& out) {
+  const std::string& from = view.text("init_from");
+  const Origin& origin = view.origin("init_from");
+  if (from == "resume") {
+    // The checkpoint knows its model: nothing is said about it here.
+    out.set("checkpoint.resume", view.value("out_dir"), view.latest({"init_from", "out_dir"}));
+    return;
+  }
+  out.set("checkpoint.resume", "none", origin);
+  from == "scratch" ? translate_scratch(view, out) : translate_pretrained(view, out);
+}
+
+void translate_device(const DialectView& view, Translation& out) {
+  if (view.given("device") && view.text("device") != "cpu") {
+    view.refuse("device", "this build trains on CPUs; set --device=cpu");
+  }
+  if (!view.given("device")) {
+    out.notes.push_back("device is not given: cpu, which is what this build trains on (nanoGPT's default is cuda)");
+  }
+  const std::string& dtype = view.text("dtype");
+  if (dtype == "float16") {
+    view.refuse("dtype",
+                "float16 needs a loss scale and a GPU, and CPUs do not compute in it; set float32 or bfloat16");
+  }
+  if (dtype != "float32" && dtype != "bfloat16") view.refuse("dtype", "expected float32 or bfloat16");
+  out.set("precision.dtype", view.given("dtype") && dtype == "bfloat16" ? "bf16" : "f32", view.origin("dtype"));
+}
+
+void translate_batch(const DialectView& view, Translation& out) {
+  for (const char* key : {"batch_size", "gradient_accumulation_steps", "eval_iters", "eval_interval"}) {
+    view.at_least(key, 1);
+  }
+  constexpr int64_t kMost = int64_t{1} << 30;  // their product fits 64 bits
+  for (const char* key : {"batch_size", "gradient_accumulation_steps"}) {
+    if (view.integer(key) > kMost) view.refuse(key, fmt::format("the largest possible value is {}", kMost));
+  }
+  const int64_t accumulation = view.integer("gradient_accumulation_steps");
+  if (!view.native("batch.per-rank")) {
+    out.set("batch.global", view.integer("batch_size") * accumulation,
+            view.latest({"batch_size", "gradient_accumulation_steps"}));
+  }
+  out.set("evaluation.batches", (view.integer("eval_iters") - 1) / accumulation + 1,
+          view.latest({"eval_iters", "gradient_accumulation_steps"}));
+}
+
+void translate_schedule(const DialectView& view, Translation& out) {
+  if (!view.flag("decay_lr")) {
+    out.set("optim.schedule", "constant", view.origin("decay_lr"));
+    out.set("optim.warmup-steps", int64_t{0}, view.origin("decay_lr"));
+    return;
+  }
+  view.at_least("lr_decay_iters", 1);
+  out.set("optim.schedule", "cosine", view.origin("decay_lr"));
+  for (const auto& [key, option] :
+       {std::pair{"warmup_iters", "optim.warmup-steps"}, std::pair{"lr_decay_iters", "optim.decay-steps"},
+        std::pair{"min_lr", "optim.min-learning-rate"}}) {
+    out.set(option, view.value(key), view.origin(key));
+  }
+}
+
+void translate(const DialectView& view, Translation& out) {
+  if (view.flag("wandb_log")) view.refuse("wandb_log", fmt::format("{}; set wandb_log = False", kTracker));
+  translate_start(view, out);
+  translate_device(view, out);
+  translate_batch(view, out);
+  translate_schedule(view, out);
+  out.set("data.dir", (std::filesystem::path("data") / view.text("dataset")).string(), view.origin("dataset"));
+  out.set("evaluation.every", view.value("eval_interval"), view.origin("eval_interval"));
+  const bool always = view.flag("always_save_checkpoint");
+  out.set("checkpoint.every", always ? view.integer("eval_interval") : 0,
+          view.latest({"always_save_checkpoint", "eval_interval"}));
+}
+
+}  // namespace
+
+const Dialect kNanogpt = {
+    .name = "nanogpt",
+    .help = "nanoGPT's --key=value flags and Python configuration files; recognised by the suffix .py",
+    .keys = kKeys,
+    .bare_overrides = false,
+    .claims = claims,
+    .translate = translate,
+};
+
+}  // namespace trireme

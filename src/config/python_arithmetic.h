@@ -1,0 +1,16 @@
+#pragma once
+// Arithmetic of Python's values, as far as configuration files use it. Throws Error::config without a place: the reader
+// adds it.
+
+#include <string_view>
+
+#include "config/setting.h"
+
+namespace trireme {
+
+/// sign: + - * / // % **. Whole numbers stay whole (except for /) and must fit 64 bits; true counts as 1; + joins
+/// texts.
+Value python_combine(std::string_view sign, const Value& a, const Value& b);
+Value python_negate(const Value& value);
+
+}  // namespace trireme

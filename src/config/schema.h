@@ -1,0 +1,62 @@
+#pragma once
+// The options of config/config.h as data: what each is called, may be, and is for; and access to its field by name.
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "config/setting.h"
+
+namespace trireme {
+
+enum class OptionType { text, choice, integer, number, flag };
+
+struct Option {
+  std::string name;   ///< "optim.learning-rate"
+  std::string group;  ///< "optim"
+  std::string help;
+  OptionType type = OptionType::text;
+  Value default_value;
+  Value minimum, maximum;            ///< of integers (int64_t) and numbers (double)
+  std::vector<std::string> choices;  ///< of choices
+  size_t index = 0;                  ///< place in the order of declaration
+
+  /// "a whole number from 1 to 1000", "one of f32, bf16".
+  std::string expected() const;
+};
+
+struct OptionGroup {
+  std::string name, help;
+};
+
+class Schema {
+ public:
+  Schema();
+  std::span<const OptionGroup> groups() const { return groups_; }
+  std::span<const Option> options() const { return options_; }
+  /// '_' equals '-'; nullptr if there is none.
+  const Option* find(std::string_view name) const;
+  bool is_group(std::string_view name) const;
+  std::vector<std::string> names() const;
+
+ private:
+  std::vector<OptionGroup> groups_;
+  std::vector<Option> options_;
+};
+
+const Schema& schema();
+
+/// The option that makes this one meaningless in the configuration, "" if none does: model.preset for the sizes that it
+/// names, batch.per-rank for batch.global.
+std::string_view overruled_by(const Config& config, const Option& option);
+
+/// Type of the value as Option::default_value has it.
+Value get(const Config& config, const Option& option);
+void set(Config& config, const Option& option, const Value& value);
+
+/// The setting as a value of the option. Throws Error::config (type, range, choice, not finite) naming where it stands.
+Value convert(const Option& option, const Setting& setting);
+
+}  // namespace trireme

@@ -1,0 +1,137 @@
+#include "config/validate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "config/schema.h"
+
+namespace trireme {
+namespace {
+
+std::vector<int64_t> divisors(int64_t n) {
+  std::vector<int64_t> low, high;
+  for (int64_t i = 1; i * i <= n; ++i) {
+    if (n % i != 0) continue;
+    low.push_back(i);
+    if (i != n / i) high.push_back(n / i);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+/// At most eight of the divisors of n, those next to `wanted` in ratio.
+std::string near_divisors(int64_t n, int64_t wanted) {
+  std::vector<int64_t> all = divisors(n);
+  const auto distance = [&](int64_t d) {
+    return std::abs(std::log(static_cast<double>(d) / static_cast<double>(wanted)));
+  };
+  std::stable_sort(all.begin(), all.end(), [&](int64_t a, int64_t b) { return distance(a) < distance(b); });
+  constexpr size_t kShown = 8;
+  if (all.size() > kShown) all.resize(kShown);
+  std::sort(all.begin(), all.end());
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+void check_overruled(const LoadedConfig& loaded) {
+  for (const Option& option : schema().options()) {
+    const std::string_view by = overruled_by(loaded.config, option);
+    require(by.empty() || !loaded.given(option.name), ErrorKind::config,
+            "{} and {} contradict each other: the first one already says what the second is; remove one of them",
+            loaded.where(by), loaded.where(option.name));
+  }
+}
+
+void check_model(const LoadedConfig& loaded) {
+  const ModelOptions& model = loaded.config.model;
+  if (!model.preset.empty()) return;
+  require(model.width % model.heads == 0, ErrorKind::config,
+          "{} is {} and does not divide {}, which is {}; heads that do: {}", loaded.where("model.heads"), model.heads,
+          loaded.where("model.width"), model.width, near_divisors(model.width, model.heads));
+}
+
+void check_schedule(const LoadedConfig& loaded) {
+  const OptimOptions& optim = loaded.config.optim;
+  if (optim.schedule != "cosine") return;
+  require(optim.min_learning_rate <= optim.learning_rate, ErrorKind::config,
+          "{} is {}, above {}, which is {}; the cosine falls from the second to the first: set "
+          "--optim.min-learning-rate {} or lower",
+          loaded.where("optim.min-learning-rate"), optim.min_learning_rate, loaded.where("optim.learning-rate"),
+          optim.learning_rate, optim.learning_rate);
+}
+
+void check_sequence(const LoadedConfig& loaded) {
+  const Config& config = loaded.config;
+  const bool own_context = config.model.preset.empty() && (config.model.init.empty() || config.model.init == "scratch");
+  if (!own_context || config.batch.sequence == 0) return;
+  require(config.batch.sequence <= config.model.context, ErrorKind::config,
+          "{} is {}, more than the {} positions of {}; set --batch.sequence {} or --model.context {}",
+          loaded.where("batch.sequence"), config.batch.sequence, config.model.context, loaded.where("model.context"),
+          config.model.context, config.batch.sequence);
+}
+
+void check_run(const LoadedConfig& loaded) {
+  const Config& config = loaded.config;
+  require(!config.run.overwrite || config.checkpoint.resume == "none", ErrorKind::config,
+          "{} empties the run folder, but {} is \"{}\"; set --checkpoint.resume none too, or remove the first",
+          loaded.where("run.overwrite"), loaded.where("checkpoint.resume"), config.checkpoint.resume);
+  require(!config.run.dir.empty(), ErrorKind::config, "{} is empty; name the folder of this run",
+          loaded.where("run.dir"));
+}
+
+int64_t global_batch(const LoadedConfig& loaded, int ranks, int64_t started_global) {
+  const BatchOptions& batch = loaded.config.batch;
+  if (batch.per_rank == 0) return batch.global;
+  return started_global > 0 ? started_global : batch.per_rank * ranks;
+}
+
+int64_t largest_micro(int64_t per_rank) {
+  constexpr int64_t kLargest = 8;  // as --help says
+  int64_t best = 1;
+  for (int64_t d = 2; d <= kLargest; ++d) {
+    if (per_rank % d == 0) best = d;
+  }
+  return best;
+}
+
+}  // namespace
+
+void validate(const LoadedConfig& loaded) {
+  check_overruled(loaded);
+  check_model(loaded);
+  check_schedule(loaded);
+  check_sequence(loaded);
+  check_run(loaded);
+  const BatchOptions& batch = loaded.config.batch;
+  const int64_t least = batch.per_rank > 0 ? batch.per_rank : batch.global;
+  require(batch.micro <= least, ErrorKind::config,
+          "{} is {}, more than the {} sequences of {}; micro-batches that fit: {}", loaded.where("batch.micro"),
+          batch.micro, least, loaded.where(batch.per_rank > 0 ? "batch.per-rank" : "batch.global"),
+          near_divisors(least, batch.micro));
+}
+
+BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_global) {
+  const BatchOptions& batch = loaded.config.batch;
+  BatchPlan plan;
+  plan.global = global_batch(loaded, ranks, started_global);
+  const std::string source = loaded.where(batch.per_rank > 0 ? "batch.per-rank" : "batch.global");
+  require(
+      plan.global % ranks == 0, ErrorKind::config,
+      "the global batch of {} sequences from {} cannot be shared evenly by {} data-parallel ranks; start {} ranks, or "
+      "set --batch.global {}",
+      plan.global, source, ranks, near_divisors(plan.global, ranks), (plan.global / ranks + 1) * ranks);
+  plan.per_rank = plan.global / ranks;
+  plan.micro = batch.micro > 0 ? batch.micro : largest_micro(plan.per_rank);
+  require(plan.per_rank % plan.micro == 0, ErrorKind::config,
+          "{} is {}, but each of {} ranks has {} of the {} sequences of a step; set --batch.micro to one of {}",
+          loaded.where("batch.micro"), plan.micro, ranks, plan.per_rank, plan.global,
+          near_divisors(plan.per_rank, plan.micro));
+  plan.accumulation = plan.per_rank / plan.micro;
+  return plan;
+}
+
+}  // namespace trireme

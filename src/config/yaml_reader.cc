@@ -1,0 +1,143 @@
+#include "config/yaml_reader.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "config/utf8.h"
+
+namespace trireme {
+namespace {
+
+/// Turns parser events into settings without building a document.
+class SettingCollector final : public YAML::EventHandler {
+ public:
+  SettingCollector(std::string path, int layer) : path_(std::move(path)), layer_(layer) {}
+
+  std::vector<Setting> take() { return std::move(settings_); }
+
+  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
+    if (in_list_ > 0) return;
+    if (maps_.empty()) return;  // an empty file
+    require(has_key_, ErrorKind::config, "{}:{}: a key is missing before ':'", path_, mark.line + 1);
+    add(mark, std::monostate{}, "", "nothing");
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    fail(ErrorKind::config, "{}:{}: aliases (*name) are not read here; write the value out", path_, mark.line + 1);
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& text) override {
+    refuse_tag(mark, tag);
+    if (in_list_ > 0) return;
+    require(!maps_.empty(), ErrorKind::config, "{}:{}: expected `key: value` lines, found \"{}\"", path_, mark.line + 1,
+            text.substr(0, 80));
+    if (!has_key_) return take_key(mark, text);
+    const bool plain = tag == "?";
+    add(mark, plain ? resolve_plain(text) : Value(text), text, "");
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {
+    refuse_tag(mark, tag);
+    require(!maps_.empty(), ErrorKind::config, "{}:{}: expected `key: value` lines, found a list", path_,
+            mark.line + 1);
+    require(has_key_ || in_list_ > 0, ErrorKind::config, "{}:{}: a list cannot be a key", path_, mark.line + 1);
+    if (in_list_++ == 0) add(mark, std::monostate{}, "", "a list");
+  }
+  void OnSequenceEnd() override { --in_list_; }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, YAML::EmitterStyle::value) override {
+    refuse_tag(mark, tag);
+    if (in_list_ > 0) {
+      ++in_list_;
+      return;
+    }
+    require(maps_.empty() || has_key_, ErrorKind::config, "{}:{}: a map cannot be a key", path_, mark.line + 1);
+    maps_.push_back({maps_.empty() ? "" : path_of_key() + "."});
+    has_key_ = false;
+  }
+  void OnMapEnd() override {
+    if (in_list_ > 0) {
+      --in_list_;
+      return;
+    }
+    maps_.pop_back();
+    has_key_ = false;
+  }
+
+ private:
+  struct Map {
+    std::string prefix;
+  };
+
+  std::string path_of_key() const { return maps_.back().prefix + key_; }
+
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
+    if (tag.empty() || tag == "?" || tag == "!") return;
+    fail(ErrorKind::config, "{}:{}: the tag {} is not read here; remove it", path_, mark.line + 1, tag);
+  }
+  void take_key(const YAML::Mark& mark, const std::string& text) {
+    key_ = text;
+    has_key_ = true;
+    const auto [first, inserted] = lines_.emplace(canonical(path_of_key()), mark.line + 1);
+    require(inserted, ErrorKind::config, "{}:{}: \"{}\" stands twice in this file, first in line {}; remove one", path_,
+            mark.line + 1, path_of_key(), first->second);
+  }
+  void add(const YAML::Mark& mark, Value value, const std::string& text, std::string problem) {
+    settings_.push_back({path_of_key(), std::move(value), text, {path_, mark.line + 1, layer_}, std::move(problem)});
+    has_key_ = false;
+  }
+
+  std::string path_;
+  int layer_;
+  std::vector<Setting> settings_;
+  std::vector<Map> maps_;
+  std::map<std::string, int> lines_;  // of every key, in canonical spelling
+  std::string key_;
+  bool has_key_ = false;
+  int in_list_ = 0;  // lists and the maps inside them that are open
+};
+
+}  // namespace
+
+std::string read_config_text(const std::string& path) {
+  std::string text;
+  try {
+    text = read_text(path, kMaxConfigBytes);
+  } catch (const Error& e) {
+    fail(ErrorKind::config, "configuration file: {}", e.what());
+  }
+  if (const size_t bad = find_invalid_utf8(text); bad != std::string_view::npos) {
+    fail(ErrorKind::config, "{}:{}: byte {:#04x} at offset {} is not UTF-8 text; is this a configuration file?", path,
+         std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(bad), '\n') + 1,
+         static_cast<unsigned char>(text[bad]), bad);
+  }
+  return text;
+}
+
+std::vector<Setting> parse_yaml(const std::string& text, const std::string& path, int layer) {
+  SettingCollector collector(path, layer);
+  try {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    parser.HandleNextDocument(collector);
+    SettingCollector rest(path, layer);
+    require(!parser.HandleNextDocument(rest), ErrorKind::config,
+            "{}: holds several YAML documents (---); give them as separate files", path);
+  } catch (const YAML::Exception& e) {
+    fail(ErrorKind::config, "{}:{}: not valid YAML: {}", path, e.mark.line + 1, e.msg);
+  }
+  return collector.take();
+}
+
+std::vector<Setting> read_yaml(const std::string& path, int layer) {
+  return parse_yaml(read_config_text(path), path, layer);
+}
+
+}  // namespace trireme
