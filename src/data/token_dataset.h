@@ -9,14 +9,9 @@
 #include <string>
 
 #include "base/file.h"
+#include "data/sidecar.h"
 
 namespace trireme {
-
-/// What `trireme prepare` wrote beside FILE.bin, as FILE.bin.json. A bare .bin has none.
-struct TokenSidecar {
-  uint64_t tokens = 0, documents = 0, vocabulary = 0;
-  std::string tokenizer_hash;  ///< hex64 of Tokenizer::hash(), empty if unknown
-};
 
 class TokenDataset {
  public:
@@ -34,8 +29,5 @@ class TokenDataset {
   std::span<const uint16_t> tokens_;
   std::optional<TokenSidecar> sidecar_;
 };
-
-/// Reads FILE.bin.json if it is there.
-std::optional<TokenSidecar> read_sidecar(const std::string& bin_path);
 
 }  // namespace trireme

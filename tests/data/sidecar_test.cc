@@ -1,0 +1,114 @@
+#include "data/sidecar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+namespace trireme {
+namespace {
+
+class Sidecar : public testing::Test {
+ protected:
+  Sidecar()
+      : folder_(std::filesystem::path(testing::TempDir()) /
+                testing::UnitTest::GetInstance()->current_test_info()->name()) {
+    std::filesystem::create_directories(folder_);
+    bin_ = (folder_ / "train.bin").string();
+  }
+  ~Sidecar() override { std::filesystem::remove_all(folder_); }
+
+  TokenSidecar sample() const {
+    TokenSidecar s;
+    s.tokens = 3;
+    s.documents = 1;
+    s.vocabulary = 50257;
+    s.tokenizer_hash = "0123456789abcdef";
+    s.block_bytes = 4096;
+    s.block_hashes = {0xfedcba9876543210};
+    s.split = "all of it";
+    return s;
+  }
+  /// The message of the error that reading the text as a sidecar raises.
+  std::string error_of(const std::string& text) const {
+    write_text(sidecar_path(bin_), text);
+    try {
+      read_sidecar(bin_);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::data);
+      return e.what();
+    }
+    return "";
+  }
+  std::string written_with(const std::string& from, const std::string& to) const {
+    write_sidecar(bin_, sample());
+    std::string text = read_text(sidecar_path(bin_));
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos);
+    return text.replace(at, from.size(), to);
+  }
+
+  std::filesystem::path folder_;
+  std::string bin_;
+};
+
+TEST_F(Sidecar, ReadsBackWhatWasWritten) {
+  write_sidecar(bin_, sample());
+  const auto read = read_sidecar(bin_);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->tokens, 3u);
+  EXPECT_EQ(read->documents, 1u);
+  EXPECT_EQ(read->vocabulary, 50257u);
+  EXPECT_EQ(read->tokenizer_hash, "0123456789abcdef");
+  EXPECT_EQ(read->dtype, "uint16");
+  EXPECT_EQ(read->block_bytes, 4096u);
+  EXPECT_EQ(read->block_hashes, std::vector<uint64_t>{0xfedcba9876543210});
+  EXPECT_EQ(read->split, "all of it");
+}
+
+TEST_F(Sidecar, IsAbsentForABareFile) { EXPECT_FALSE(read_sidecar(bin_)); }
+
+TEST_F(Sidecar, NamesTheMissingKey) {
+  EXPECT_THAT(error_of(written_with("\"documents\"", "\"dokuments\"")),
+              testing::HasSubstr("train.bin.json: key \"documents\" is missing"));
+}
+
+TEST_F(Sidecar, RefusesAHigherVersion) {
+  EXPECT_THAT(error_of(written_with("\"format_version\": 1", "\"format_version\": 2")),
+              testing::HasSubstr("format_version is 2, this build reads 1"));
+}
+
+TEST_F(Sidecar, RefusesAWrongNumberOfBlocks) {
+  EXPECT_THAT(error_of(written_with("\"tokens\": 3", "\"tokens\": 5000")),
+              testing::HasSubstr("1 block hashes, 5000 tokens have 3 blocks"));
+}
+
+TEST_F(Sidecar, RefusesWrongTypes) {
+  EXPECT_THAT(error_of(written_with("\"tokens\": 3", "\"tokens\": -3")),
+              testing::HasSubstr("\"tokens\" is -3, a whole number >= 0 was expected"));
+  EXPECT_THAT(error_of(written_with("fedcba9876543210", "xedcba9876543210")), testing::HasSubstr("block hash 0"));
+  EXPECT_THAT(error_of(written_with("\"uint16\"", "\"float\"")), testing::HasSubstr("dtype is \"float\""));
+  EXPECT_THAT(error_of(written_with("\"block_bytes\": 4096", "\"block_bytes\": 0")),
+              testing::HasSubstr("multiple of 4096"));
+}
+
+TEST(BlockHasher, HashesEachBlockHoweverTheBytesArrive) {
+  std::vector<std::byte> bytes(10000);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  BlockHasher whole(4096), pieces(4096);
+  whole.append(bytes);
+  for (size_t at = 0; at < bytes.size(); at += 999)
+    pieces.append(std::span(bytes).subspan(at, std::min<size_t>(999, bytes.size() - at)));
+  const auto hashes = whole.finish();
+  EXPECT_EQ(hashes, pieces.finish());
+  ASSERT_EQ(hashes.size(), 3u);
+  EXPECT_EQ(hashes[1], xxh3(std::span(bytes).subspan(4096, 4096)));
+  EXPECT_EQ(hashes[2], xxh3(std::span(bytes).subspan(8192)));
+}
+
+}  // namespace
+}  // namespace trireme
