@@ -1,0 +1,144 @@
+// Embedding tables: gather of rows, and the sum of gradient rows by id.
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "ops/check.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/highway_targets.h"
+#include "ops/cpu/team.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/embedding.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
+
+template <class T>
+void gather(ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table, View y,
+            Range rows) {
+  const int64_t width = y.shape()[1];
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const T* token = tokens_table.as<T>() + tokens.as<int32_t>()[row] * width;
+    const T* position = positions_table.as<T>() + positions.as<int32_t>()[row] * width;
+    T* out = y.as<T>() + row * width;
+    for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
+      store(hn::Add(load(token + i, lanes), load(position + i, lanes)), out + i, lanes);
+    });
+  }
+}
+
+/// out[i] =/+= sum of dy[rows[k]][i] for k in [0, n), in this order, complete before it reaches out.
+template <class T>
+void sum_group(const T* dy, const int32_t* rows, int64_t n, int64_t width, float* out, Write write) {
+  for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
+    VecF32 sum = load(dy + rows[0] * width + i, lanes);
+    for (int64_t k = 1; k < n; ++k) sum = hn::Add(sum, load(dy + rows[k] * width + i, lanes));
+    if (write == Write::add) sum = hn::Add(load(out + i, lanes), sum);
+    store(sum, out + i, lanes);
+  });
+}
+
+void embedding_rows(ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table, View y,
+                    Range rows) {
+  y.dtype() == DType::bf16 ? gather<bf16_t>(tokens, positions, tokens_table, positions_table, y, rows)
+                           : gather<float>(tokens, positions, tokens_table, positions_table, y, rows);
+}
+
+/// The sums of the ids whose first row lies in this share of `order`, which has the rows sorted by id.
+void embedding_sums(ConstView ids, const int32_t* order, ConstView dy, View dtable, Write write, Range share) {
+  const int32_t* id = ids.as<int32_t>();
+  const int64_t rows = ids.rows(), width = dy.shape()[1];
+  int64_t first = share.begin;
+  while (first > 0 && first < share.end && id[order[first]] == id[order[first - 1]]) ++first;
+  while (first < share.end) {
+    const int32_t group = id[order[first]];
+    int64_t end = first + 1;
+    while (end < rows && id[order[end]] == group) ++end;
+    float* out = dtable.as<float>() + group * width;
+    dy.dtype() == DType::bf16 ? sum_group(dy.as<bf16_t>(), order + first, end - first, width, out, write)
+                              : sum_group(dy.as<float>(), order + first, end - first, width, out, write);
+    first = end;
+  }
+}
+
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trireme {
+
+HWY_EXPORT(embedding_rows);
+HWY_EXPORT(embedding_sums);
+
+namespace {
+
+constexpr int kDigitBits = 11;  // 2048 counters of 4 bytes fill a quarter of a first-level cache; ids take two passes
+constexpr int64_t kDigits = int64_t{1} << kDigitBits;
+
+/// Row numbers sorted by id, rows of one id in rising order (radix sort, stable).
+const int32_t* sort_rows_by_id(Arena& scratch, ConstView ids, int64_t table_rows) {
+  const int64_t rows = ids.rows();
+  const int32_t* id = ids.as<int32_t>();
+  int32_t* order = scratch.take(DType::i32, {rows}).as<int32_t>();
+  int32_t* sorted = scratch.take(DType::i32, {rows}).as<int32_t>();
+  for (int64_t row = 0; row < rows; ++row) order[row] = static_cast<int32_t>(row);
+  for (int shift = 0; (table_rows - 1) >> shift > 0; shift += kDigitBits) {
+    std::array<int32_t, kDigits> start{};
+    const auto digit = [&](int32_t row) { return static_cast<size_t>(id[row] >> shift & (kDigits - 1)); };
+    for (int64_t i = 0; i < rows; ++i) ++start[digit(order[i])];
+    for (int32_t sum = 0; auto& s : start) sum += std::exchange(s, sum);
+    for (int64_t i = 0; i < rows; ++i) sorted[start[digit(order[i])]++] = order[i];
+    std::swap(order, sorted);
+  }
+  return order;
+}
+
+/// Zeroes the rows of this share of the table that no id names.
+void zero_unnamed(ConstView ids, const int32_t* order, View dtable, Range share) {
+  const int32_t* id = ids.as<int32_t>();
+  const int64_t width = dtable.shape()[1];
+  const auto zero = [&](int64_t begin, int64_t end) {
+    std::memset(dtable.as<float>() + begin * width, 0, static_cast<size_t>((end - begin) * width) * sizeof(float));
+  };
+  const int32_t* next = std::partition_point(order, order + ids.rows(), [&](int32_t r) { return id[r] < share.begin; });
+  int64_t begin = share.begin;
+  for (; next < order + ids.rows() && id[*next] < share.end; ++next) {
+    if (id[*next] > begin) zero(begin, id[*next]);
+    begin = id[*next] + 1;
+  }
+  if (begin < share.end) zero(begin, share.end);
+}
+
+}  // namespace
+
+void CpuOps::do_embedding(Context& context, ConstView tokens, ConstView positions, ConstView tokens_table,
+                          ConstView positions_table, View y) {
+  check_ids("embedding", "token", tokens, tokens_table.shape()[0]);
+  check_ids("embedding", "position", positions, positions_table.shape()[0]);
+  for_each_part(context.threads, [&](int part) {
+    HWY_DYNAMIC_DISPATCH(embedding_rows)
+    (tokens, positions, tokens_table, positions_table, y, share_of(y.rows(), part, context.threads));
+  });
+}
+
+void CpuOps::do_embedding_backward(Context& context, ConstView ids, ConstView dy, View dtable, Write write) {
+  const int64_t table_rows = dtable.shape()[0];
+  check_ids("embedding_backward", "id", ids, table_rows);
+  const ArenaScope scope(*context.scratch);
+  const int32_t* order = sort_rows_by_id(*context.scratch, ids, table_rows);
+  for_each_part(context.threads, [&](int part) {
+    HWY_DYNAMIC_DISPATCH(embedding_sums)
+    (ids, order, dy, dtable, write, share_of(ids.rows(), part, context.threads));
+    if (write == Write::overwrite) zero_unnamed(ids, order, dtable, share_of(table_rows, part, context.threads));
+  });
+}
+
+}  // namespace trireme
+#endif

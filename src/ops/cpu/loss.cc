@@ -1,0 +1,139 @@
+// Softmax statistics and the gradient of cross-entropy over long rows of logits.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/highway_targets.h"
+#include "ops/cpu/team.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/loss.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
+
+template <class T>
+HWY_INLINE float max_of(const T* z, int64_t n) {
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  VecF32 m0 = hn::Set(TagF32(), kLowest), m1 = m0;
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    m0 = hn::Max(m0, load(z + i, AllLanes{}));
+    m1 = hn::Max(m1, load(z + i + kLanes, AllLanes{}));
+  }
+  for (; i + kLanes <= n; i += kLanes) m0 = hn::Max(m0, load(z + i, AllLanes{}));
+  if (i < n) m1 = hn::Max(m1, load(z + i, n - i, kLowest));
+  return max_lanes(hn::Max(m0, m1));
+}
+
+struct MaxAndSum {
+  float max, sum;
+};
+
+/// In chunks that stay in the first-level cache between finding their maximum and adding their exponentials; when the
+/// maximum rises, the sum so far is scaled down. Memory is read once.
+template <class T>
+MaxAndSum stats_of(const T* z, int64_t n) {
+  constexpr int64_t kChunk = 4096;
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  MaxAndSum s{kLowest, 0};
+  for (int64_t first = 0; first < n; first += kChunk) {
+    const int64_t count = std::min(kChunk, n - first);
+    const float chunk_max = max_of(z + first, count);
+    if (chunk_max > s.max) {
+      s.sum *= std::exp(s.max - chunk_max);
+      s.max = chunk_max;
+    }
+    // Nothing but -infinity so far: -infinity - max would be NaN, and their exponentials are 0.
+    const VecF32 max = hn::Set(TagF32(), s.max == kLowest ? 0 : s.max);
+    s.sum += sum_over(count, [&](int64_t i, auto lanes)
+                                 HWY_ATTR { return exp_f32(hn::Sub(load(z + first + i, lanes, kLowest), max)); });
+  }
+  return s;
+}
+
+template <class T>
+void stats(ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max, View sum, View target,
+           Range rows) {
+  const int64_t columns = logits.shape()[1];
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const T* z = logits.as<T>() + row * columns;
+    const MaxAndSum s = stats_of(z, classes);
+    const int64_t t = targets.as<int32_t>()[row] - first_class;
+    max.as<float>()[row] = s.max;
+    sum.as<float>()[row] = s.sum;
+    target.as<float>()[row] = t >= 0 && t < classes ? as_float(z[t]) : 0.0f;
+  }
+}
+
+template <class T>
+void gradient(View logits, ConstView targets, int64_t first_class, int64_t classes, ConstView max, ConstView sum,
+              float scale, Range rows) {
+  const TagF32 d;
+  const int64_t columns = logits.shape()[1];
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    T* z = logits.as<T>() + row * columns;
+    const int32_t target_class = targets.as<int32_t>()[row];
+    if (target_class < 0) {
+      std::fill_n(z, columns, T{});
+      continue;
+    }
+    const VecF32 row_max = hn::Set(d, max.as<float>()[row]);
+    const float row_factor = scale / sum.as<float>()[row];
+    const VecF32 factor = hn::Set(d, row_factor);
+    const int64_t t = target_class - first_class;
+    const bool here = t >= 0 && t < classes;
+    const float z_target = here ? as_float(z[t]) : 0.0f;
+    for_each_vector(classes, [&](int64_t i, auto lanes) HWY_ATTR {
+      store(hn::Mul(exp_f32(hn::Sub(load(z + i, lanes), row_max)), factor), z + i, lanes);
+    });
+    if (here) z[t] = from_float<T>(std::exp(z_target - max.as<float>()[row]) * row_factor - scale);
+    std::fill_n(z + classes, columns - classes, T{});
+  }
+}
+
+void softmax_stats_rows(ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max, View sum,
+                        View target, Range rows) {
+  logits.dtype() == DType::bf16 ? stats<bf16_t>(logits, targets, first_class, classes, max, sum, target, rows)
+                                : stats<float>(logits, targets, first_class, classes, max, sum, target, rows);
+}
+
+void cross_entropy_backward_rows(View logits, ConstView targets, int64_t first_class, int64_t classes, ConstView max,
+                                 ConstView sum, float scale, Range rows) {
+  logits.dtype() == DType::bf16 ? gradient<bf16_t>(logits, targets, first_class, classes, max, sum, scale, rows)
+                                : gradient<float>(logits, targets, first_class, classes, max, sum, scale, rows);
+}
+
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trireme {
+
+HWY_EXPORT(softmax_stats_rows);
+HWY_EXPORT(cross_entropy_backward_rows);
+
+void CpuOps::do_softmax_stats(Context& context, ConstView logits, ConstView targets, int64_t first_class,
+                              int64_t classes, View max, View sum, View target) {
+  for_each_part(context.threads, [&](int part) {
+    HWY_DYNAMIC_DISPATCH(softmax_stats_rows)
+    (logits, targets, first_class, classes, max, sum, target, share_of(logits.rows(), part, context.threads));
+  });
+}
+
+void CpuOps::do_cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class,
+                                       int64_t classes, ConstView max, ConstView sum, float scale) {
+  for_each_part(context.threads, [&](int part) {
+    HWY_DYNAMIC_DISPATCH(cross_entropy_backward_rows)
+    (logits, targets, first_class, classes, max, sum, scale, share_of(logits.rows(), part, context.threads));
+  });
+}
+
+}  // namespace trireme
+#endif

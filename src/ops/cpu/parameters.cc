@@ -1,0 +1,130 @@
+// Operators on flat arrays: add, cast, zero, squared norm.
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/highway_targets.h"
+#include "ops/cpu/team.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/parameters.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
+
+void add_range(ConstView x, View y, Range range) {
+  const float* in = x.as<float>() + range.begin;
+  float* out = y.as<float>() + range.begin;
+  for_each_vector(range.end - range.begin, [&](int64_t i, auto lanes) HWY_ATTR {
+    store(hn::Add(load(out + i, lanes), load(in + i, lanes)), out + i, lanes);
+  });
+}
+
+template <class From, class To>
+void convert(ConstView x, View y, Range range) {
+  const From* in = x.as<From>() + range.begin;
+  To* out = y.as<To>() + range.begin;
+  for_each_vector(range.end - range.begin,
+                  [&](int64_t i, auto lanes) HWY_ATTR { store(load(in + i, lanes), out + i, lanes); });
+}
+
+/// Between the two types that differ.
+void cast_range(ConstView x, View y, Range range) {
+  x.dtype() == DType::f32 ? convert<float, bf16_t>(x, y, range) : convert<bf16_t, float>(x, y, range);
+}
+
+constexpr size_t kPartials = 16;
+
+/// One chunk of squared_norm(): 16 partial sums in vectors of whatever length.
+template <size_t... k>
+HWY_INLINE double chunk_squares(const float* x, int64_t n, std::index_sequence<k...>) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> narrow_tag;
+  constexpr size_t kLanes64 = HWY_LANES(double);
+  const auto square = [&](const float* p) HWY_ATTR {
+    const auto v = hn::PromoteTo(d, hn::LoadU(narrow_tag, p));
+    return hn::Mul(v, v);
+  };
+  hn::Vec<decltype(d)> sums[] = {(static_cast<void>(k), hn::Zero(d))...};
+  int64_t i = 0;
+  for (; i + static_cast<int64_t>(kPartials) <= n; i += kPartials)
+    ((sums[k] = hn::Add(sums[k], square(x + i + k * kLanes64))), ...);
+  double partials[kPartials];
+  (hn::StoreU(sums[k], d, partials + k * kLanes64), ...);
+  for (size_t j = 0; i < n; ++i, ++j) partials[j] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  double sum = 0;
+  for (double partial : partials) sum += partial;
+  return sum;
+}
+
+double chunk_squared_norm(const float* x, int64_t n) {
+  return chunk_squares(x, n, std::make_index_sequence<kPartials / HWY_LANES(double)>());
+}
+
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trireme {
+
+HWY_EXPORT(add_range);
+HWY_EXPORT(cast_range);
+HWY_EXPORT(chunk_squared_norm);
+
+namespace {
+constexpr int64_t kUnit = 64;  // elements: shares begin at cache lines, whatever the type
+}
+
+void CpuOps::do_add(Context& context, ConstView x, View y) {
+  for_each_part(context.threads, [&](int part) {
+    HWY_DYNAMIC_DISPATCH(add_range)(x, y, share_of(x.count(), part, context.threads, kUnit));
+  });
+}
+
+void CpuOps::do_cast(Context& context, ConstView x, View y) {
+  for_each_part(context.threads, [&](int part) {
+    const Range range = share_of(x.count(), part, context.threads, kUnit);
+    if (x.dtype() != y.dtype()) return HWY_DYNAMIC_DISPATCH(cast_range)(x, y, range);
+    const size_t size = size_of(x.dtype()), begin = static_cast<size_t>(range.begin) * size;
+    std::memcpy(static_cast<char*>(y.data()) + begin, static_cast<const char*>(x.data()) + begin,
+                static_cast<size_t>(range.end - range.begin) * size);
+  });
+}
+
+void CpuOps::do_zero(Context& context, View x) {
+  // The C library writes past the caches where the share is larger than they are.
+  for_each_part(context.threads, [&](int part) {
+    const Range range = share_of(static_cast<int64_t>(x.bytes()), part, context.threads, kUnit);
+    std::memset(static_cast<char*>(x.data()) + range.begin, 0, static_cast<size_t>(range.end - range.begin));
+  });
+}
+
+double CpuOps::do_squared_norm(Context& context, ConstView x) {
+  constexpr int64_t kChunk = 65536;
+  constexpr int64_t kBlock = 4096;  // chunks whose sums are kept at a time: 32 KiB of stack, 268 M elements
+  std::array<double, kBlock> sums;
+  const int64_t chunks = (x.count() + kChunk - 1) / kChunk;
+  double total = 0;
+  for (int64_t first = 0; first < chunks; first += kBlock) {
+    const int64_t n = std::min(kBlock, chunks - first);
+    for_each_part(context.threads, [&](int part) {
+      const Range share = share_of(n, part, context.threads);
+      for (int64_t i = share.begin; i < share.end; ++i) {
+        const int64_t at = (first + i) * kChunk;
+        sums[static_cast<size_t>(i)] =
+            HWY_DYNAMIC_DISPATCH(chunk_squared_norm)(x.as<float>() + at, std::min(kChunk, x.count() - at));
+      }
+    });
+    for (int64_t i = 0; i < n; ++i) total += sums[static_cast<size_t>(i)];
+  }
+  return total;
+}
+
+}  // namespace trireme
+#endif

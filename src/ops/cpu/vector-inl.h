@@ -1,0 +1,161 @@
+// Vector building blocks of the CPU kernels, compiled once per instruction set (so no #pragma once: the guard is
+// toggled by hwy/foreach_target.h). Activations are read as f32 vectors whatever their type and rounded when stored.
+
+#if defined(TRIREME_VECTOR_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRIREME_VECTOR_INL_H
+#undef TRIREME_VECTOR_INL_H
+#else
+#define TRIREME_VECTOR_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "tensor/dtype.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using TagF32 = hn::ScalableTag<float>;
+using TagU32 = hn::Rebind<uint32_t, TagF32>;
+using TagI32 = hn::Rebind<int32_t, TagF32>;
+using TagU16 = hn::Rebind<uint16_t, TagF32>;
+using VecF32 = hn::Vec<TagF32>;
+using VecU32 = hn::Vec<TagU32>;
+constexpr int64_t kLanes = HWY_LANES(float);
+
+/// How many lanes of a vector are meant: all of them, or, in the last vector of a row, a count below kLanes.
+struct AllLanes {};
+
+/// f(i, AllLanes) for each whole vector of [0, n), then f(i, count) for the rest.
+template <class F>
+HWY_INLINE void for_each_vector(int64_t n, F&& f) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) f(i, AllLanes{});
+  if (i < n) f(i, n - i);
+}
+
+// ---- bf16
+
+HWY_INLINE VecF32 widen(hn::Vec<TagU16> bits) {
+  return hn::BitCast(TagF32(), hn::ShiftLeft<16>(hn::PromoteTo(TagU32(), bits)));
+}
+
+/// Rounds to the nearest bf16, ties to even, NaN kept quiet: to_bf16() of every lane.
+HWY_INLINE hn::Vec<TagU16> narrow(VecF32 v) {
+  const TagU32 d;
+  const VecU32 bits = hn::BitCast(d, v);
+  const VecU32 high = hn::ShiftRight<16>(bits);
+  const VecU32 odd = hn::And(high, hn::Set(d, 1));
+  const VecU32 rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7FFF))));
+  const VecU32 quiet = hn::Or(high, hn::Set(d, 0x40));
+  return hn::TruncateTo(TagU16(), hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(v)), quiet, rounded));
+}
+
+// ---- memory
+
+HWY_INLINE float as_float(float x) { return x; }
+HWY_INLINE float as_float(bf16_t x) { return to_float(x); }
+template <class T>
+HWY_INLINE T from_float(float x) {
+  if constexpr (std::is_same_v<T, bf16_t>)
+    return to_bf16(x);
+  else
+    return x;
+}
+
+HWY_INLINE VecF32 load(const float* p, AllLanes) { return hn::LoadU(TagF32(), p); }
+HWY_INLINE VecF32 load(const bf16_t* p, AllLanes) {
+  return widen(hn::LoadU(TagU16(), reinterpret_cast<const uint16_t*>(p)));
+}
+/// The first `count` lanes from memory, the others `rest`.
+HWY_INLINE VecF32 load(const float* p, int64_t count, float rest = 0) {
+  HWY_ALIGN float buffer[kLanes];
+  hn::Store(hn::Set(TagF32(), rest), TagF32(), buffer);
+  std::memcpy(buffer, p, static_cast<size_t>(count) * sizeof *p);
+  return hn::Load(TagF32(), buffer);
+}
+HWY_INLINE VecF32 load(const bf16_t* p, int64_t count, float rest = 0) {
+  HWY_ALIGN float buffer[kLanes];
+  hn::Store(hn::Set(TagF32(), rest), TagF32(), buffer);
+  for (int64_t i = 0; i < count; ++i) buffer[i] = to_float(p[i]);
+  return hn::Load(TagF32(), buffer);
+}
+template <class T>
+HWY_INLINE VecF32 load(const T* p, AllLanes all, float /*rest*/) {
+  return load(p, all);
+}
+
+HWY_INLINE void store(VecF32 v, float* p, AllLanes) { hn::StoreU(v, TagF32(), p); }
+HWY_INLINE void store(VecF32 v, bf16_t* p, AllLanes) {
+  hn::StoreU(narrow(v), TagU16(), reinterpret_cast<uint16_t*>(p));
+}
+HWY_INLINE void store(VecF32 v, float* p, int64_t count) {
+  HWY_ALIGN float buffer[kLanes];
+  hn::Store(v, TagF32(), buffer);
+  std::memcpy(p, buffer, static_cast<size_t>(count) * sizeof *p);
+}
+HWY_INLINE void store(VecF32 v, bf16_t* p, int64_t count) {
+  HWY_ALIGN float buffer[kLanes];
+  hn::Store(v, TagF32(), buffer);
+  for (int64_t i = 0; i < count; ++i) p[i] = to_bf16(buffer[i]);
+}
+
+// ---- reductions
+
+HWY_INLINE float sum_lanes(VecF32 v) { return hn::GetLane(hn::SumOfLanes(TagF32(), v)); }
+HWY_INLINE float max_lanes(VecF32 v) { return hn::GetLane(hn::MaxOfLanes(TagF32(), v)); }
+
+/// Sum of f(i, lanes) over [0, n) with four running vectors, so that additions do not wait for each other and rounding
+/// errors stay small. f gives 0 in the lanes that are not meant.
+template <class F>
+HWY_INLINE float sum_over(int64_t n, F&& f) {
+  VecF32 s0 = hn::Zero(TagF32()), s1 = s0, s2 = s0, s3 = s0;
+  int64_t i = 0;
+  for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
+    s0 = hn::Add(s0, f(i, AllLanes{}));
+    s1 = hn::Add(s1, f(i + kLanes, AllLanes{}));
+    s2 = hn::Add(s2, f(i + 2 * kLanes, AllLanes{}));
+    s3 = hn::Add(s3, f(i + 3 * kLanes, AllLanes{}));
+  }
+  for (; i + kLanes <= n; i += kLanes) s0 = hn::Add(s0, f(i, AllLanes{}));
+  if (i < n) s1 = hn::Add(s1, f(i, n - i));
+  return sum_lanes(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+}
+
+// ---- functions
+
+/// Value where NaN stays NaN: lanes outside [low, high] are moved to its nearest end.
+HWY_INLINE VecF32 clamp(VecF32 x, float low, float high) {
+  const VecF32 lo = hn::Set(TagF32(), low), hi = hn::Set(TagF32(), high);
+  return hn::IfThenElse(hn::Lt(x, lo), lo, hn::IfThenElse(hn::Gt(x, hi), hi, x));
+}
+
+/// e^x: relative error below 1.2e-7 for x in [-87.33, 88.37]; 0 below, infinity above; NaN stays NaN.
+HWY_INLINE VecF32 exp_f32(VecF32 x) {
+  const TagF32 d;
+  constexpr float kSmallest = -87.33f;  // e^-87.33 is just above the smallest normal f32
+  const VecF32 c = clamp(x, kSmallest, 89.0f);
+  const VecF32 n = hn::Round(hn::Mul(c, hn::Set(d, 1.44269504f)));
+  // r = x - n ln 2 in two steps: the first constant has few bits, so n times it is exact without a fused multiply-add.
+  VecF32 r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), c);
+  r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
+  // (e^r - 1 - r) / r^2 interpolated at the five Chebyshev nodes of |r| <= ln 2 / 2.
+  VecF32 p = hn::MulAdd(hn::Set(d, 0.00139262504f), r, hn::Set(d, 0.00836323295f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.0416665524f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.166665763f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
+  p = hn::Add(hn::MulAdd(hn::Mul(p, r), r, r), hn::Set(d, 1.0f));
+  const auto exponent = hn::Add(hn::ConvertTo(TagI32(), n), hn::Set(TagI32(), 127));
+  const VecF32 result = hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, kSmallest)), hn::Zero(d), result);
+}
+
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

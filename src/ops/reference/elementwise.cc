@@ -1,0 +1,73 @@
+#include <cmath>
+#include <numbers>
+
+#include "base/rng.h"
+#include "ops/reference/reference_ops.h"
+
+namespace trireme {
+namespace {
+
+const double kRootTwoOverPi = std::sqrt(2 / std::numbers::pi);
+constexpr double kCubic = 0.044715;
+
+double value(Activation f, double x) {
+  switch (f) {
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x)));
+    case Activation::gelu_erf:
+      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    default:
+      return x < 0 ? 0 : x;
+  }
+}
+
+double derivative(Activation f, double x) {
+  switch (f) {
+    case Activation::gelu_tanh: {
+      const double t = std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x));
+      return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * kRootTwoOverPi * (1 + 3 * kCubic * x * x);
+    }
+    case Activation::gelu_erf:
+      return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) +
+             x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
+    default:
+      return x > 0 ? 1 : 0;
+  }
+}
+
+/// 0 or 1 / (1 - rate).
+double mask(const Dropout& dropout, int64_t row, int64_t channel) {
+  if (dropout.rate == 0) return 1;
+  const auto sample = static_cast<uint64_t>(dropout.sample.as<int64_t>()[row]);
+  const auto position = static_cast<uint32_t>(dropout.position.as<int32_t>()[row]);
+  const PhiloxCounter words = philox(dropout.key, {static_cast<uint32_t>(channel / 4), position,
+                                                   static_cast<uint32_t>(sample), static_cast<uint32_t>(sample >> 32)});
+  const double rate = static_cast<double>(dropout.rate);
+  return words[static_cast<size_t>(channel % 4)] >= std::round(rate * 0x1p32) ? 1 / (1 - rate) : 0;
+}
+
+}  // namespace
+
+void ReferenceOps::do_activation(Context&, ConstView x, Activation f, View y) {
+  for (int64_t i = 0; i < x.count(); ++i) y.as<double>()[i] = value(f, x.as<double>()[i]);
+}
+
+void ReferenceOps::do_activation_backward(Context&, ConstView dy, ConstView x, Activation f, View dx) {
+  for (int64_t i = 0; i < x.count(); ++i) dx.as<double>()[i] = dy.as<double>()[i] * derivative(f, x.as<double>()[i]);
+}
+
+void ReferenceOps::do_dropout_add(Context&, ConstView x, ConstView residual, const Dropout& dropout, View y) {
+  const int64_t width = x.shape()[1];
+  for (int64_t i = 0; i < x.count(); ++i) {
+    const double base = residual.empty() ? 0 : residual.as<double>()[i];
+    y.as<double>()[i] = base + x.as<double>()[i] * mask(dropout, i / width, i % width);
+  }
+}
+
+void ReferenceOps::do_dropout_backward(Context&, ConstView dy, const Dropout& dropout, View dx) {
+  const int64_t width = dy.shape()[1];
+  for (int64_t i = 0; i < dy.count(); ++i)
+    dx.as<double>()[i] = dy.as<double>()[i] * mask(dropout, i / width, i % width);
+}
+
+}  // namespace trireme

@@ -1,0 +1,44 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/reference/reference_ops.h"
+
+namespace trireme {
+
+void ReferenceOps::do_add(Context&, ConstView x, View y) {
+  for (int64_t i = 0; i < x.count(); ++i) y.as<double>()[i] += x.as<double>()[i];
+}
+
+void ReferenceOps::do_cast(Context&, ConstView x, View y) {
+  std::copy_n(x.as<double>(), x.count(), y.as<double>());  // its only floating type
+}
+
+void ReferenceOps::do_zero(Context&, View x) { std::memset(x.data(), 0, x.bytes()); }
+
+double ReferenceOps::do_squared_norm(Context&, ConstView x) {
+  constexpr int64_t kChunk = 65536, kPartials = 16;
+  double total = 0;
+  for (int64_t first = 0; first < x.count(); first += kChunk) {
+    double partials[kPartials] = {}, sum = 0;
+    for (int64_t i = first; i < std::min(first + kChunk, x.count()); ++i)
+      partials[i % kPartials] += x.as<double>()[i] * x.as<double>()[i];
+    for (double partial : partials) sum += partial;
+    total += sum;
+  }
+  return total;
+}
+
+void ReferenceOps::do_adamw(Context&, const AdamW& o, ConstView grad, View m, View v, View weights, View) {
+  const double rate = o.learning_rate, beta1 = o.beta1, beta2 = o.beta2;
+  for (int64_t i = 0; i < grad.count(); ++i) {
+    const double g = o.gradient_scale * grad.as<double>()[i];
+    double &mi = m.as<double>()[i], &vi = v.as<double>()[i], &p = weights.as<double>()[i];
+    mi = beta1 * mi + (1 - beta1) * g;
+    vi = beta2 * vi + (1 - beta2) * g * g;
+    p -= rate * o.weight_decay * p;
+    p -= rate * (mi / o.correction1) / (std::sqrt(vi / o.correction2) + o.epsilon);
+  }
+}
+
+}  // namespace trireme
