@@ -6,16 +6,6 @@
 
 namespace trireme {
 
-void ReferenceOps::do_bias_backward(Context&, ConstView dy, View db, Write write) {
-  const int64_t rows = dy.shape()[0], width = dy.shape()[1];
-  for (int64_t i = 0; i < width; ++i) {
-    double sum = 0;
-    for (int64_t row = 0; row < rows; ++row) sum += dy.as<double>()[row * width + i];
-    double& out = db.as<double>()[i];
-    out = write == Write::add ? out + sum : sum;
-  }
-}
-
 void ReferenceOps::do_add(Context&, ConstView x, View y) {
   for (int64_t i = 0; i < x.count(); ++i) y.as<double>()[i] += x.as<double>()[i];
 }

@@ -1,0 +1,146 @@
+// What the forward and backward kernels of attention share; compiled once per instruction set.
+
+#if defined(TRIREME_ATTENTION_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef TRIREME_ATTENTION_INL_H
+#undef TRIREME_ATTENTION_INL_H
+#else
+#define TRIREME_ATTENTION_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "ops/cpu/attention.h"
+#include "ops/cpu/philox-inl.h"
+#include "ops/cpu/tile_gemm-inl.h"
+#include "ops/cpu/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
+
+/// Keys of a tile: its transposed keys and its values, 16 KiB each at head size 64, stay in the first-level cache.
+constexpr int64_t kKeys = 64;
+constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
+
+HWY_INLINE int64_t whole_vectors(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
+/// 2^x for x <= 1: relative error below 1.2e-7; 0 below -126; NaN stays NaN.
+HWY_INLINE VecF32 exp2_f32(VecF32 x) {
+  const TagF32 d;
+  const VecF32 smallest = hn::Set(d, -126.0f);
+  const VecF32 n = hn::Round(hn::Max(x, smallest));
+  const VecF32 r = hn::Sub(x, n);
+  // (2^r - 1) / r interpolated at the six Chebyshev nodes of |r| <= 1/2.
+  VecF32 p = hn::MulAdd(hn::Set(d, 1.54531634e-4f), r, hn::Set(d, 1.33908633e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 9.61808302e-3f));
+  p = hn::MulAdd(p, r, hn::Set(d, 5.55035696e-2f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.240226507f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.693147182f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(TagI32(), n), hn::Set(TagI32(), 127)));
+  return hn::IfThenZeroElse(hn::Lt(x, smallest), hn::Mul(p, hn::BitCast(d, exponent)));
+}
+
+/// Rows of q, k, v or of an output: `stride` elements apart.
+template <class T>
+struct Rows {
+  T* data;
+  int64_t stride;
+  T* operator[](int64_t row) const { return data + row * stride; }
+  Rows from(int64_t row) const { return {data + row * stride, stride}; }
+};
+
+/// part: 0 q, 1 k, 2 v of a task's head.
+template <class T, class AnyView>
+HWY_INLINE auto qkv_rows(AnyView qkv, const AttentionShape& s, const AttentionTask& task, int part) {
+  const int64_t stride = int64_t{3} * s.heads * s.head_dim;
+  auto* data = qkv.template as<T>() + task.begin * stride + (3 * task.head + part) * s.head_dim;
+  return Rows<std::remove_pointer_t<decltype(data)>>{data, stride};
+}
+/// Rows of a task's head in a [rows, heads, head_dim] tensor.
+template <class T, class AnyView>
+HWY_INLINE auto head_rows(AnyView v, const AttentionShape& s, const AttentionTask& task) {
+  const int64_t stride = int64_t{s.heads} * s.head_dim;
+  auto* data = v.template as<T>() + task.begin * stride + task.head * s.head_dim;
+  return Rows<std::remove_pointer_t<decltype(data)>>{data, stride};
+}
+
+/// to [count, ld] = scale * from [count, dim], with zeros behind.
+template <class T>
+HWY_INLINE void copy_rows(Rows<const T> from, int64_t count, int64_t dim, float scale, float* to, int64_t ld) {
+  const VecF32 factor = hn::Set(TagF32(), scale);
+  for (int64_t row = 0; row < count; ++row) {
+    for (int64_t c = whole_vectors(dim) - kLanes; c < ld; c += kLanes)
+      hn::StoreU(hn::Zero(TagF32()), TagF32(), to + row * ld + c);
+    for_each_vector(dim, [&](int64_t c, auto lanes) HWY_ATTR {
+      store(hn::Mul(load(from[row] + c, lanes), factor), to + row * ld + c, lanes);
+    });
+  }
+}
+
+/// to [count, dim] = scale * from [count, ld].
+template <class T>
+HWY_INLINE void store_rows(const float* from, int64_t ld, int64_t count, int64_t dim, float scale, Rows<T> to) {
+  const VecF32 factor = hn::Set(TagF32(), scale);
+  for (int64_t row = 0; row < count; ++row)
+    for_each_vector(dim, [&](int64_t c, auto lanes) HWY_ATTR {
+      store(hn::Mul(hn::LoadU(TagF32(), from + row * ld + c), factor), to[row] + c, lanes);
+    });
+}
+
+HWY_INLINE float widened(float x) { return x; }
+HWY_INLINE float widened(bf16_t x) { return to_float(x); }
+
+/// to [dim, kKeys] = from [count, dim] transposed, with zeros behind each row.
+template <class T>
+HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, float* to) {
+  for (int64_t c = 0; c < dim; ++c) {
+    for (int64_t row = 0; row < count; ++row) to[c * kKeys + row] = widened(from[row][c]);
+    for (int64_t row = count; row < kKeys; ++row) to[c * kKeys + row] = 0;
+  }
+}
+
+/// The dropout of one task, ready for its rows.
+class DropoutRows {
+ public:
+  DropoutRows(const Dropout& dropout, const AttentionTask& task)
+      : on_(dropout.rate > 0), key_(dropout.key), head_(static_cast<uint32_t>(task.head) << 16) {
+    if (!on_) return;
+    threshold_ = static_cast<uint32_t>(std::llround(static_cast<double>(dropout.rate) * 0x1p32));
+    scale_ = 1.0f / (1.0f - dropout.rate);
+    sample_ = dropout.sample.as<int64_t>() + task.begin;
+    position_ = dropout.position.as<int32_t>() + task.begin;
+  }
+  bool on() const { return on_; }
+
+  /// factors[j] = 1 / (1 - rate) or 0 for keys first_key + j, j < count <= kKeys, of one query; whole vectors.
+  HWY_INLINE void factors(int64_t query, int64_t first_key, int64_t count, float* factors) const {
+    constexpr int64_t kWords = kKeys + 4 * kPhiloxBlocks + kLanes;
+    HWY_ALIGN uint32_t words[kWords];
+    const auto first = static_cast<uint32_t>(position_[first_key]), skipped = first % 4;
+    const auto sample = static_cast<uint64_t>(sample_[query]);
+    philox_blocks(key_, first / 4, static_cast<uint32_t>(position_[query]), static_cast<uint32_t>(sample),
+                  (static_cast<uint32_t>(sample >> 32) & 0xFFFF) | head_, (skipped + count + 3) / 4, words);
+    const TagU32 d;
+    for (int64_t j = 0; j < count; j += kLanes) {
+      const auto dropped = hn::Lt(hn::LoadU(d, words + skipped + j), hn::Set(d, threshold_));
+      hn::StoreU(hn::IfThenZeroElse(hn::RebindMask(TagF32(), dropped), hn::Set(TagF32(), scale_)), TagF32(),
+                 factors + j);
+    }
+  }
+
+ private:
+  bool on_;
+  uint64_t key_;
+  uint32_t head_, threshold_ = 0;
+  float scale_ = 1;
+  const int64_t* sample_ = nullptr;
+  const int32_t* position_ = nullptr;
+};
+
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,160 @@
+// Attention without its matrix: for a block of queries, tiles of keys are visited one after the other, with a running
+// maximum and sum per query. Scores are kept times log2(e), so that 2^x takes the place of e^x.
+// Source: Dao et al. 2022, algorithm 1; Dao 2023 for the order of the loops.
+
+#include <utility>
+
+#include "ops/cpu/attention.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/highway_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/cpu/attention_forward.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "ops/cpu/attention-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trireme::HWY_NAMESPACE {
+
+constexpr int64_t kQueries = 96;  // sixteen register tiles: a tile of keys is loaded once for all of them
+
+/// The working memory of one task, cut from its thread's scratch.
+struct ForwardTile {
+  float *keys, *values;     ///< [blocks, head_dim, kKeys] transposed; [length, dim]
+  float *query, *out;       ///< [kQueries, dim] scaled; [kQueries, dim]
+  float *maximum, *sum;     ///< [kQueries]; [kQueries, 16] a partial sum per lane
+  float *scores, *factors;  ///< [kTileRows, kKeys]; [kKeys + 16]
+};
+
+/// scores -> 2^(scores - running maximum), dropped and scaled where asked; the query's sum and output follow.
+HWY_INLINE void softmax_row(const ForwardTile& t, const DropoutRows& dropout, int64_t row, float* scores, int64_t valid,
+                            int64_t columns, int64_t query, int64_t first_key, int64_t dim) {
+  const TagF32 d;
+  for (int64_t j = std::max<int64_t>(valid, 0); j < columns; ++j) scores[j] = -HUGE_VALF;
+  VecF32 most = hn::LoadU(d, scores);
+  for (int64_t j = kLanes; j < columns; j += kLanes) most = hn::Max(most, hn::LoadU(d, scores + j));
+  const float before = t.maximum[row], now = std::max(before, max_lanes(most));
+  VecF32 sum = hn::LoadU(d, t.sum + row * 16);
+  if (now > before) {
+    const VecF32 shrink = exp2_f32(hn::Set(d, before - now));
+    sum = hn::Mul(sum, shrink);
+    float* out = t.out + row * dim;
+    for (int64_t c = 0; c < dim; c += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, out + c), shrink), d, out + c);
+    t.maximum[row] = now;
+  }
+  const VecF32 top = hn::Set(d, now);
+  if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
+  for (int64_t j = 0; j < columns; j += kLanes) {
+    VecF32 p = exp2_f32(hn::Sub(hn::LoadU(d, scores + j), top));
+    sum = hn::Add(sum, p);
+    if (dropout.on()) p = hn::Mul(p, hn::LoadU(d, t.factors + j));
+    hn::StoreU(p, d, scores + j);
+  }
+  hn::StoreU(sum, d, t.sum + row * 16);
+}
+
+/// Adds one tile of keys to a block of queries.
+HWY_INLINE void attend_tile(const AttentionForward& call, const ForwardTile& t, const DropoutRows& dropout,
+                            int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
+  const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim);
+  const bool causal = call.shape.causal;
+  for (int64_t r = 0; r < queries; r += kTileRows) {
+    const int64_t rows = std::min<int64_t>(kTileRows, queries - r), query = first_query + r;
+    const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys;
+    if (seen <= 0) continue;
+    const int64_t columns = whole_vectors(seen);
+    multiply<Side::rows>(rows, columns, head_dim, t.query + r * dim, dim, t.keys + first_key * head_dim, kKeys,
+                         t.scores, kKeys, false);
+    for (int64_t i = 0; i < rows; ++i)
+      softmax_row(t, dropout, r + i, t.scores + i * kKeys, causal ? std::min(seen, query + i + 1 - first_key) : seen,
+                  columns, query + i, first_key, dim);
+    multiply<Side::rows>(rows, dim, seen, t.scores, kKeys, t.values + first_key * dim, dim, t.out + r * dim, dim, true);
+  }
+}
+
+template <class T>
+void finish_queries(const AttentionForward& call, const AttentionTask& task, const ForwardTile& t, int64_t first,
+                    int64_t count) {
+  const int64_t dim = padded_head_dim(call.shape.head_dim);
+  const auto out = head_rows<T>(call.out, call.shape, task);
+  float* lse = call.lse.as<float>() + task.head * call.qkv.rows() + task.begin;
+  for (int64_t i = 0; i < count; ++i) {
+    const float sum = sum_lanes(hn::LoadU(TagF32(), t.sum + i * 16));
+    lse[first + i] = t.maximum[i] * kLn2 + std::log(sum);
+    store_rows(t.out + i * dim, dim, 1, call.shape.head_dim, 1.0f / sum, out.from(first + i));
+  }
+}
+
+template <class T>
+void forward_task(const AttentionForward& call, const AttentionTask& task, float* scratch) {
+  const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
+  const int64_t padded_length = (length + kKeys - 1) / kKeys * kKeys;
+  ForwardTile t{};
+  const auto take = [&scratch](int64_t n) { return std::exchange(scratch, scratch + n); };
+  t.keys = take(padded_length * dim);
+  t.values = take(padded_length * dim);
+  t.query = take(kQueries * dim);
+  t.out = take(kQueries * dim);
+  t.maximum = take(kQueries);
+  t.sum = take(kQueries * 16);
+  t.scores = take(kTileRows * kKeys + 32);
+  t.factors = take(kKeys + 16);
+
+  const auto q = qkv_rows<T>(call.qkv, call.shape, task, 0), k = qkv_rows<T>(call.qkv, call.shape, task, 1);
+  copy_rows(qkv_rows<T>(call.qkv, call.shape, task, 2), length, head_dim, 1.0f, t.values, dim);
+  for (int64_t j = 0; j < length; j += kKeys)
+    transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + j * head_dim);
+
+  const DropoutRows dropout(call.dropout, task);
+  for (int64_t i = task.split * kQueries; i < length; i += call.splits * kQueries) {
+    const int64_t queries = std::min(kQueries, length - i);
+    copy_rows(q.from(i), queries, head_dim, call.shape.scale * kLog2E, t.query, dim);
+    std::fill_n(t.out, queries * dim, 0.0f);
+    std::fill_n(t.sum, queries * 16, 0.0f);
+    std::fill_n(t.maximum, queries, -HUGE_VALF);
+    const int64_t end = call.shape.causal ? i + queries : length;
+    for (int64_t j = 0; j < end; j += kKeys) attend_tile(call, t, dropout, i, queries, j, std::min(kKeys, length - j));
+    finish_queries<T>(call, task, t, i, queries);
+  }
+}
+
+void forward_task_any(const AttentionForward& call, const AttentionTask& task, float* scratch) {
+  call.qkv.dtype() == DType::bf16 ? forward_task<bf16_t>(call, task, scratch)
+                                  : forward_task<float>(call, task, scratch);
+}
+
+}  // namespace trireme::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <omp.h>
+
+#include "ops/check.h"
+
+namespace trireme {
+HWY_EXPORT(forward_task_any);
+
+int64_t attention_forward_floats(int64_t length, int64_t head_dim) {
+  constexpr int64_t kQueryRows = 96, kKeyRows = 64, kScores = 8 * 64 + 64, kFactors = 64 + 64;
+  const int64_t dim = padded_head_dim(head_dim);
+  return 2 * (length + kKeyRows) * dim + kQueryRows * (2 * dim + 1 + 16) + kScores + kFactors;
+}
+
+void CpuOps::do_attention(Context& context, ConstView qkv, const AttentionShape& shape, const Dropout& dropout,
+                          View out, View lse) {
+  check_offsets("attention", shape.offsets, qkv.rows());
+  check_positions("attention", dropout, shape.offsets);
+  const AttentionTasks tasks(shape, context.threads);
+  const AttentionForward call{shape, dropout, qkv, out, lse, tasks.splits()};
+  const ArenaScope scope(*context.scratch);
+  const int64_t floats = attention_forward_floats(tasks.longest(), shape.head_dim);
+  float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();
+#pragma omp parallel for num_threads(context.threads) schedule(dynamic, 1)
+  for (int64_t i = 0; i < tasks.count(); ++i)
+    HWY_DYNAMIC_DISPATCH(forward_task_any)(call, tasks.at(i), scratch + omp_get_thread_num() * floats);
+}
+
+}  // namespace trireme
+#endif
