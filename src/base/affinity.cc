@@ -1,22 +1,172 @@
+// What the machine and the system say; core_plan.cc decides.
+
 #include "base/affinity.h"
 
 #include <fmt/ranges.h>
+#include <hwloc.h>
+#include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <exception>
+#include <fstream>
+#include <memory>
 
 #include "base/error.h"
 
 namespace trireme {
+namespace {
+
+constexpr int kMostCpus = 1 << 14;  // far above any kernel's limit today
+constexpr int kMostAncestors = 64;
+
+struct CpuMask {
+  CpuMask() : set(CPU_ALLOC(kMostCpus)) { CPU_ZERO_S(bytes(), set); }
+  CpuMask(const CpuMask&) = delete;
+  CpuMask& operator=(const CpuMask&) = delete;
+  ~CpuMask() { CPU_FREE(set); }
+  static size_t bytes() { return CPU_ALLOC_SIZE(kMostCpus); }
+  cpu_set_t* set;
+};
+
+int parse_number(std::string_view text, std::string_view list) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error == std::errc() && end == text.data() + text.size() && value >= 0 && value < kMostCpus, ErrorKind::data,
+          "processor list \"{}\": found \"{}\", expected a number, as in 0-3,8", list, text);
+  return value;
+}
+
+/// The three facts about a process that /proc/PID/status tells us.
+struct ProcessStatus {
+  std::string name;
+  int parent = 0;
+  std::string cpus;
+};
+
+ProcessStatus read_status(const std::filesystem::path& path) {
+  ProcessStatus status;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(':'), value = line.find_first_not_of("\t ", colon + 1);
+    if (colon == std::string::npos || value == std::string::npos) continue;
+    const std::string key = line.substr(0, colon), text = line.substr(value);
+    if (key == "Name") status.name = text;
+    if (key == "PPid") std::from_chars(text.data(), text.data() + text.size(), status.parent);
+    if (key == "Cpus_allowed_list") status.cpus = text;
+  }
+  return status;
+}
+
+/// Programs that start MPI ranks and bind them more narrowly than themselves (names as cut by the kernel).
+bool is_mpi_starter(const std::string& name) {
+  constexpr std::string_view kPrefixes[] = {"mpirun", "mpiexec", "orterun", "orted", "prte", "hydra_", "pmi_proxy"};
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+}  // namespace
+
+Cpus parse_cpu_list(std::string_view text) {
+  Cpus cpus;
+  const std::string_view list = text;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+    const size_t dash = part.find('-');
+    const int first = parse_number(part.substr(0, dash), list);
+    const int last = dash == std::string_view::npos ? first : parse_number(part.substr(dash + 1), list);
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+  }
+  std::ranges::sort(cpus);
+  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+  return cpus;
+}
+
+std::string format_cpu_list(const Cpus& cpus) {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < cpus.size();) {
+    size_t last = i;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    parts.push_back(last == i ? std::to_string(cpus[i]) : fmt::format("{}-{}", cpus[i], cpus[last]));
+    i = last + 1;
+  }
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+std::vector<Cpus> physical_cores() {
+  hwloc_topology_t raw = nullptr;
+  require(hwloc_topology_init(&raw) == 0, ErrorKind::config, "hwloc cannot describe this machine");
+  const std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)> topology(raw, hwloc_topology_destroy);
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
+  if (hwloc_topology_load(raw) != 0) {
+    fail(ErrorKind::config, "hwloc cannot describe this machine: {}", std::strerror(errno));
+  }
+  std::vector<Cpus> cores;
+  const auto add = [&](hwloc_obj_t object) {
+    Cpus cpus;
+    for (int cpu = hwloc_bitmap_first(object->cpuset); cpu >= 0; cpu = hwloc_bitmap_next(object->cpuset, cpu)) {
+      cpus.push_back(cpu);
+    }
+    if (!cpus.empty()) cores.push_back(std::move(cpus));
+  };
+  for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_CORE, core));) add(core);
+  if (cores.empty()) {  // some virtual machines show processors only
+    for (hwloc_obj_t cpu = nullptr; (cpu = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_PU, cpu));) add(cpu);
+  }
+  return cores;
+}
+
+Cpus inherited_cpus() {
+  const CpuMask mask;
+  if (sched_getaffinity(0, CpuMask::bytes(), mask.set) != 0) {
+    fail(ErrorKind::config, "cannot ask for this process's processors: {}", std::strerror(errno));
+  }
+  Cpus cpus;
+  for (int cpu = 0; cpu < kMostCpus; ++cpu) {
+    if (CPU_ISSET_S(static_cast<size_t>(cpu), CpuMask::bytes(), mask.set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+Cpus offered_cpus(const std::filesystem::path& root) {
+  int pid = read_status(root / "proc/self/status").parent;
+  for (int i = 0; i < kMostAncestors && pid > 1; ++i) {
+    const ProcessStatus status = read_status(root / "proc" / std::to_string(pid) / "status");
+    if (is_mpi_starter(status.name) && !status.cpus.empty()) return parse_cpu_list(status.cpus);
+    pid = status.parent;
+  }
+  return inherited_cpus();
+}
 
 void pin_this_thread(std::span<const int> cpus) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  for (const int cpu : cpus) CPU_SET(static_cast<size_t>(cpu), &mask);
-  require(sched_setaffinity(0, sizeof mask, &mask) == 0, ErrorKind::config,
-          "cannot run on processors {}: {}; set launch.bind inherit to keep the binding that the launcher set",
-          fmt::join(cpus, ","), std::strerror(errno));
+  const CpuMask mask;
+  for (const int cpu : cpus) CPU_SET_S(static_cast<size_t>(cpu), CpuMask::bytes(), mask.set);
+  if (sched_setaffinity(0, CpuMask::bytes(), mask.set) != 0) {
+    fail(ErrorKind::config,
+         "cannot run on processors {}: {}; set launch.bind inherit to keep the binding that the launcher set",
+         fmt::join(cpus, ","), std::strerror(errno));
+  }
+}
+
+void apply(const CorePlan& plan) {
+  omp_set_num_threads(plan.threads);
+  if (plan.thread_cpus.empty()) return;
+  std::exception_ptr error;
+#pragma omp parallel num_threads(plan.threads)
+  {
+    try {
+      pin_this_thread(plan.thread_cpus[static_cast<size_t>(omp_get_thread_num())]);
+    } catch (...) {
+#pragma omp critical
+      error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 }  // namespace trireme

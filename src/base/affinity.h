@@ -1,8 +1,59 @@
 #pragma once
+// Which cores a rank computes on. Launchers bind badly by default (Open MPI pins one or two ranks to one core each), so
+// Trireme finds out what the job was given on this host, splits it between the host's ranks and binds itself.
+
+#include <filesystem>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace trireme {
 
+/// Processors (hardware threads) as the system numbers them, ascending.
+using Cpus = std::vector<int>;
+
+/// "0-3,8" to {0, 1, 2, 3, 8}; Throws Error::data for other text. And back.
+Cpus parse_cpu_list(std::string_view text);
+std::string format_cpu_list(const Cpus& cpus);
+
+/// Hardware threads of each physical core of this machine, in the order in which neighbours share caches and sockets.
+std::vector<Cpus> physical_cores();
+/// Where the calling thread may run now.
+Cpus inherited_cpus();
+/// What the job was given on this host: the processors of the mpirun or MPI daemon that started this process, which it
+/// narrowed for each rank; where there is none among the ancestors (srun, a shell), inherited_cpus(). `root`: where
+/// /proc is; another one in tests.
+Cpus offered_cpus(const std::filesystem::path& root = "/");
+
+struct CoreRequest {
+  int local_rank = 0;           ///< among the ranks of this host
+  std::vector<Cpus> offered;    ///< offered_cpus() of each of them
+  bool inherit = false;         ///< launch.bind inherit: keep what the launcher bound, offered[local_rank]
+  int threads = 0;              ///< launch.threads; 0: all of the share
+  int communication_cores = 0;  ///< comm.cores, for the exchange thread alone
+  bool communicates = false;    ///< more than one rank in the job
+  double quota = 0;             ///< CgroupLimits::cpus of the host; 0: none
+};
+
+/// Where a rank's threads run.
+struct CorePlan {
+  int threads = 1;
+  Cpus cpus;                      ///< all of the rank's: for threads of other kinds
+  std::vector<Cpus> thread_cpus;  ///< by compute thread; empty: as inherited
+  Cpus progress_cpus;             ///< of the exchange thread; empty: as inherited
+  std::string text;               ///< "cores 0-1, 2 threads, progress thread shares them"
+  std::vector<std::string> warnings;
+};
+
+/// Pure: cores as physical_cores() gives them. Offers that do not overlap are kept; where they do, the host's ranks
+/// split their union into equal numbers of physical cores. One compute thread per core, pinned to it; the exchange
+/// thread gets reserved cores, else the cores' second hardware threads, else shares. More ranks than cores, a quota
+/// below the cores and more threads than cores are warnings. Throws Error::config when no core is left to compute on.
+CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request);
+
+/// Sets the number of OpenMP threads and binds them and the calling thread. Throws Error::config.
+void apply(const CorePlan& plan);
 /// The calling thread, and threads that it starts, run on these processors only. Throws Error::config naming them when
 /// the system refuses.
 void pin_this_thread(std::span<const int> cpus);

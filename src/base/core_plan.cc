@@ -1,0 +1,146 @@
+// The decision of base/affinity.h: arithmetic on lists of processors.
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/affinity.h"
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+Cpus intersection(const Cpus& a, const Cpus& b) {
+  Cpus both;
+  std::ranges::set_intersection(a, b, std::back_inserter(both));
+  return both;
+}
+
+Cpus united(const std::vector<Cpus>& lists) {
+  Cpus all;
+  for (const Cpus& cpus : lists) all.insert(all.end(), cpus.begin(), cpus.end());
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+/// The parts of each core that lie in `cpus`.
+std::vector<Cpus> cores_in(const std::vector<Cpus>& cores, const Cpus& cpus) {
+  std::vector<Cpus> parts;
+  for (const Cpus& core : cores) {
+    if (Cpus part = intersection(core, cpus); !part.empty()) parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+/// What one rank has.
+struct Share {
+  std::vector<Cpus> cores;
+  size_t threads = 1;    ///< one per core that every rank of the host has, so that all ranks compute alike
+  bool crowded = false;  ///< other ranks compute on the same cores
+};
+
+Share share_of(const std::vector<Cpus>& cores, const CoreRequest& request) {
+  const auto rank = static_cast<size_t>(request.local_rank), ranks = request.offered.size();
+  const Cpus& own = request.offered[rank];
+  const bool alone = std::ranges::all_of(
+      request.offered, [&](const Cpus& other) { return &other == &own || intersection(own, other).empty(); });
+  if (request.inherit || alone) {
+    std::vector<Cpus> mine = cores_in(cores, own);
+    return {mine, mine.size(), !alone};
+  }
+  const std::vector<Cpus> all = cores_in(cores, united(request.offered));
+  const size_t n = all.size();
+  if (n == 0) return {};
+  if (n < ranks) return {{all[rank % n]}, 1, true};
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank * n / ranks);
+  const auto end = all.begin() + static_cast<std::ptrdiff_t>((rank + 1) * n / ranks);
+  return {{begin, end}, n / ranks, false};
+}
+
+Cpus first_of(const std::vector<Cpus>& cores) {
+  Cpus cpus;
+  for (const Cpus& core : cores) cpus.push_back(core.front());
+  std::ranges::sort(cpus);
+  return cpus;
+}
+
+Cpus siblings_of(const std::vector<Cpus>& cores) {
+  Cpus cpus;
+  for (const Cpus& core : cores) cpus.insert(cpus.end(), core.begin() + 1, core.end());
+  std::ranges::sort(cpus);
+  return cpus;
+}
+
+/// Threads that the quota pays for; a fraction of a core pays for none, but one must run.
+size_t within_quota(size_t threads, const CoreRequest& request, std::vector<std::string>& warnings) {
+  if (request.quota <= 0) return threads;
+  const double per_rank = request.quota / static_cast<double>(request.offered.size());
+  const size_t paid = std::max<size_t>(1, static_cast<size_t>(per_rank));
+  if (paid >= threads) return threads;
+  warnings.push_back(
+      fmt::format("the control group allows {:.4g} processors for {} ranks on this host: {} of {} threads",
+                  request.quota, request.offered.size(), paid, threads));
+  return paid;
+}
+
+std::string describe(const CorePlan& plan, const CoreRequest& request, const Cpus& compute, bool reserved,
+                     bool siblings) {
+  std::string text = request.inherit
+                         ? fmt::format("processors {} as the launcher bound them, {} {}", format_cpu_list(plan.cpus),
+                                       plan.threads, plan.threads == 1 ? "thread" : "threads")
+                         : fmt::format("cores {}, {} {}", format_cpu_list(compute), plan.threads,
+                                       plan.threads == 1 ? "thread" : "threads");
+  if (!request.communicates) return text;
+  if (reserved) return text + fmt::format(", progress thread on core {}", format_cpu_list(plan.progress_cpus));
+  if (siblings)
+    return text + fmt::format(", progress thread on their siblings {}", format_cpu_list(plan.progress_cpus));
+  return text + ", progress thread shares them";
+}
+
+}  // namespace
+
+CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) {
+  Share share = share_of(cores, request);
+  const auto reserved = request.communicates ? static_cast<size_t>(request.communication_cores) : 0;
+  require(!share.cores.empty(), ErrorKind::config,
+          "none of the processors {} that this rank may use is a core of this machine",
+          format_cpu_list(request.offered[static_cast<size_t>(request.local_rank)]));
+  require(share.threads > reserved, ErrorKind::config,
+          "comm.cores {} leaves no core to compute on: each of the {} ranks on this host has {}; lower comm.cores or "
+          "start fewer ranks per host",
+          reserved, request.offered.size(), share.threads);
+
+  CorePlan plan;
+  plan.cpus = united(share.cores);
+  if (share.crowded) {
+    plan.warnings.push_back(
+        fmt::format("{} ranks on this host share {} physical cores: each computes slower than alone",
+                    request.offered.size(), cores_in(cores, united(request.offered)).size()));
+  }
+  const std::vector<Cpus> kept(share.cores.end() - static_cast<std::ptrdiff_t>(reserved), share.cores.end());
+  share.cores.resize(share.cores.size() - reserved);
+  size_t threads = within_quota(share.threads - reserved, request, plan.warnings);
+  if (request.threads > 0) threads = static_cast<size_t>(request.threads);
+  if (threads > share.cores.size()) {
+    plan.warnings.push_back(fmt::format("launch.threads {} on {} physical cores: threads wait for each other", threads,
+                                        share.cores.size()));
+  }
+  plan.threads = static_cast<int>(threads);
+
+  const Cpus siblings = siblings_of(share.cores), firsts = first_of(share.cores);
+  const bool on_siblings = request.communicates && reserved == 0 && siblings.size() >= share.cores.size();
+  if (!request.inherit) {
+    // As many threads as cores: one each. Fewer or more: the system moves them within the share.
+    for (size_t i = 0; i < threads; ++i) {
+      plan.thread_cpus.push_back(threads == share.cores.size() ? Cpus{share.cores[i].front()} : firsts);
+    }
+    plan.progress_cpus = !request.communicates ? Cpus{}
+                         : reserved > 0        ? united(kept)
+                         : on_siblings         ? siblings
+                                               : plan.cpus;
+  }
+  plan.text = describe(plan, request, firsts, reserved > 0 && !request.inherit, on_siblings && !request.inherit);
+  return plan;
+}
+
+}  // namespace trireme
