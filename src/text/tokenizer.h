@@ -17,6 +17,8 @@ struct EncodeOptions {
   /// Template (e.g. [CLS] ... [SEP]) is applied and special tokens written in the text are recognised. Off: they are
   /// plain text; added tokens that are not special still match.
   bool special_tokens = true;
+  /// Longest result, template included; the longer text of a pair gives way first. 0: what the tokenizer's file says.
+  size_t max_length = 0;
 };
 
 struct Encoding {
@@ -43,7 +45,10 @@ class Tokenizer {
   virtual std::optional<TokenId> end_of_text()
       const = 0;  ///< what separates documents; none for character vocabularies
   virtual const std::string& json()
-      const = 0;          ///< the tokenizer.json text that reproduces this tokenizer: stored with data and checkpoints
+      const = 0;  ///< the tokenizer.json text that reproduces this tokenizer: stored with data and checkpoints
+  /// First place at or after `near` (> 0) where text can be cut so that encode_plain() of both sides is encode_plain()
+  /// of the whole: lets several threads share one long text. text.size() if there is none.
+  virtual size_t cut(std::string_view text, [[maybe_unused]] size_t near) const { return text.size(); }
   uint64_t hash() const;  ///< XXH3 of json()
 };
 

@@ -1,0 +1,51 @@
+#pragma once
+// Byte-pair encoding over characters, or over raw bytes when the pre-tokenizer is byte-level.
+// Source: Sennrich et al. 2016, section 3.2; the options are those of Hugging Face's tokenizer.json.
+
+#include <array>
+#include <optional>
+#include <string>
+
+#include "text/bpe_merges.h"
+#include "text/model.h"
+
+namespace trireme {
+
+struct BpeOptions {
+  bool bytes = false;          ///< pieces are raw bytes; the vocabulary spells them in GPT-2's byte alphabet
+  bool byte_fallback = false;  ///< an unknown character becomes its bytes, tokens <0x00> ... <0xFF>
+  bool fuse_unknown = false;   ///< neighbouring unknown characters become one unknown token
+  bool ignore_merges = false;  ///< a piece that is a token is that token, whatever the merges say
+  std::optional<TokenId> unknown;
+  std::string continuing_prefix, word_suffix;  ///< written on characters that do not begin, that end a piece
+};
+
+class BpeModel final : public Model {
+ public:
+  BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options);
+
+  std::unique_ptr<ModelScratch> make_scratch() const override;
+  void encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const override;
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+  /// Ids of text cut by GPT-2's pattern: the same as encode() on each piece, without the calls between. Byte mode.
+  void encode_gpt2_pattern(std::string_view text, ModelScratch& scratch, std::vector<TokenId>& out) const;
+
+ private:
+  struct Scratch;
+  static constexpr TokenId kMissing = UINT32_MAX;
+
+  void encode_uncached(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+  void first_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
+  void add_unknown(std::string_view unit, std::vector<TokenId>& symbols, bool& pending) const;
+  std::optional<TokenId> whole_piece(std::string_view piece) const;
+
+  Vocabulary vocabulary_;
+  MergeTable merges_;
+  BpeOptions options_;
+  std::array<TokenId, 256> byte_ids_;      // byte mode: id of each byte
+  std::array<TokenId, 256> fallback_ids_;  // ids of <0x00> ... <0xFF>
+  bool all_bytes_ = true;                  // byte mode: no byte is missing
+};
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+#pragma once
+// Decoders turn tokens back into text. Built from the "decoder" element of tokenizer.json.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "text/json_node.h"
+
+namespace trireme {
+
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  /// Rewrites the tokens; joined without a separator they are the text.
+  virtual void apply(std::vector<std::string>& tokens) const = 0;
+  /// True if the result is each token's own result, one after the other: it can then be computed once per token.
+  virtual bool is_per_token() const { return false; }
+};
+
+/// Throws Error::data, naming it, for an element that is not implemented.
+std::unique_ptr<Decoder> make_decoder(const JsonObject& element);
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+#pragma once
+// A model turns one piece of text, as the pre-tokenizer cut it, into ids.
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "text/vocabulary.h"
+
+namespace trireme {
+
+/// Working memory and caches of one thread; made by the model that uses it.
+class ModelScratch {
+ public:
+  virtual ~ModelScratch() = default;
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual std::unique_ptr<ModelScratch> make_scratch() const = 0;
+  /// Appends the ids of a piece. Throws Error::data for text that the model cannot express.
+  virtual void encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const = 0;
+  virtual const Vocabulary& vocabulary() const = 0;
+};
+
+}  // namespace trireme

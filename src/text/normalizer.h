@@ -1,0 +1,25 @@
+#pragma once
+// Normalizers change the text before it is cut. Built from the "normalizer" element of tokenizer.json.
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "text/json_node.h"
+
+namespace trireme {
+
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  virtual void apply(std::string& text) const = 0;
+  /// True if apply() would surely leave the text as it is: spares its copy.
+  virtual bool keeps(std::string_view text) const = 0;
+  /// True if text cut between an ASCII letter or digit and the ASCII white space after it normalizes to the same text.
+  virtual bool cuts_before_space() const { return false; }
+};
+
+/// Throws Error::data, naming it, for an element that is not implemented.
+std::unique_ptr<Normalizer> make_normalizer(const JsonObject& element);
+
+}  // namespace trireme

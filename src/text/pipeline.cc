@@ -1,0 +1,241 @@
+#include "text/pipeline.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "text/bpe.h"
+#include "text/unicode.h"
+
+namespace trireme {
+
+struct PipelineTokenizer::Scratch {
+  std::unique_ptr<ModelScratch> model;
+  std::string normalized;
+};
+
+/// A scratch that nobody else uses, given back at the end of the call.
+class PipelineTokenizer::Lease {
+ public:
+  explicit Lease(const PipelineTokenizer& owner) : owner_(owner) {
+    const std::lock_guard lock(owner.mutex_);
+    if (owner.idle_.empty()) return;
+    scratch_ = std::move(owner.idle_.back());
+    owner.idle_.pop_back();
+  }
+  ~Lease() {
+    if (!scratch_) return;
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.idle_.push_back(std::move(scratch_));
+  }
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+
+  Scratch& get() {
+    if (!scratch_) scratch_ = std::make_unique<Scratch>(Scratch{owner_.parts_.model->make_scratch(), {}});
+    return *scratch_;
+  }
+
+ private:
+  const PipelineTokenizer& owner_;
+  std::unique_ptr<Scratch> scratch_;
+};
+
+class PipelineTokenizer::ModelSink final : public PieceSink {
+ public:
+  ModelSink(const Model& model, ModelScratch& scratch, std::vector<TokenId>& out)
+      : model_(model), scratch_(scratch), out_(out) {}
+  void piece(std::string_view text, bool) override { model_.encode(text, scratch_, out_); }
+
+ private:
+  const Model& model_;
+  ModelScratch& scratch_;
+  std::vector<TokenId>& out_;
+};
+
+namespace {
+
+/// Between an ASCII letter or digit and ASCII white space.
+bool is_cut(std::string_view text, size_t at) {
+  const char before = text[at - 1], after = text[at], lower = static_cast<char>(before | 0x20);
+  return ((lower >= 'a' && lower <= 'z') || (before >= '0' && before <= '9')) &&
+         (after == ' ' || (after >= '\t' && after <= '\r'));
+}
+
+}  // namespace
+
+PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where) : parts_(std::move(parts)) {
+  tokens_ = parts_.model->vocabulary();
+  add_tokens(where);
+  prepare_decoding();
+  // What separates documents, under the names that the known families give it.
+  for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"}) {
+    if (!end_of_text_) end_of_text_ = tokens_.find(name);
+  }
+  if (parts_.pre_tokenizer && parts_.pre_tokenizer->is_plain_gpt2())
+    gpt2_ = dynamic_cast<const BpeModel*>(parts_.model.get());
+}
+
+PipelineTokenizer::~PipelineTokenizer() = default;
+
+void PipelineTokenizer::add_tokens(std::string_view where) {
+  std::vector<std::string> raw_patterns, normalized_patterns;
+  std::vector<AddedToken> raw_tokens, normalized_tokens;
+  may_cut_ = parts_.pre_tokenizer && parts_.pre_tokenizer->cuts_before_space() &&
+             (!parts_.normalizer || parts_.normalizer->cuts_before_space());
+  for (const AddedToken& token : parts_.added) {
+    tokens_.add(token.content, token.id, where);
+    if (special_.size() <= token.id) special_.resize(size_t{token.id} + 1);
+    special_[token.id] = token.special;
+    // A token that holds a cutting place, or takes the white space after it along, would be cut in two.
+    for (size_t i = 1; i < token.content.size(); ++i) may_cut_ = may_cut_ && !is_cut(token.content, i);
+    may_cut_ = may_cut_ && !token.right_strip;
+    if (token.normalized) {
+      std::string pattern = token.content;
+      if (parts_.normalizer) parts_.normalizer->apply(pattern);
+      normalized_patterns.push_back(std::move(pattern));
+      normalized_tokens.push_back(token);
+    } else {
+      raw_patterns.push_back(token.content);
+      raw_tokens.push_back(token);
+    }
+  }
+  raw_ = AddedTokenMatcher(std::move(raw_patterns), std::move(raw_tokens));
+  normalized_ = AddedTokenMatcher(std::move(normalized_patterns), std::move(normalized_tokens));
+}
+
+void PipelineTokenizer::prepare_decoding() {
+  if (!parts_.decoder || !parts_.decoder->is_per_token()) return;
+  decoded_.resize(tokens_.id_limit());
+  std::vector<std::string> one;
+  for (TokenId id = 0; id < decoded_.size(); ++id) {
+    const std::string* token = tokens_.token(id);
+    if (!token) continue;
+    one.assign(1, *token);
+    parts_.decoder->apply(one);
+    decoded_[id] = std::move(one[0]);
+  }
+}
+
+void PipelineTokenizer::encode_plain(std::string_view text, std::vector<TokenId>& out) const {
+  encode_ids(text, false, out);
+}
+
+void PipelineTokenizer::encode_ids(std::string_view text, bool specials, std::vector<TokenId>& out) const {
+  Lease lease(*this);
+  encode_raw(text, true, specials, lease.get(), out);
+}
+
+namespace {
+
+/// Calls plain(text, at_start) for the text between the added tokens and token(id) for each of them.
+template <class Plain, class Token>
+void between_added(const AddedTokenMatcher& matcher, std::string_view text, bool at_start, bool specials, Plain plain,
+                   Token token) {
+  size_t from = 0;
+  if (!matcher.empty(specials)) {
+    for (auto match = matcher.find(text, 0, specials); match.begin != std::string_view::npos;
+         match = matcher.find(text, from, specials)) {
+      if (match.begin > from) plain(text.substr(from, match.begin - from), at_start && from == 0);
+      token(match.id);
+      from = match.end;
+    }
+  }
+  if (from < text.size()) plain(text.substr(from), at_start && from == 0);
+}
+
+}  // namespace
+
+void PipelineTokenizer::encode_raw(std::string_view text, bool at_start, bool specials, Scratch& scratch,
+                                   std::vector<TokenId>& out) const {
+  const auto plain = [&](std::string_view part, bool first) {
+    if (!parts_.normalizer || parts_.normalizer->keeps(part)) {
+      encode_normalized(part, first, specials, scratch, out);
+      return;
+    }
+    scratch.normalized = part;
+    parts_.normalizer->apply(scratch.normalized);
+    encode_normalized(scratch.normalized, first, specials, scratch, out);
+  };
+  between_added(raw_, text, at_start, specials, plain, [&](TokenId id) { out.push_back(id); });
+}
+
+void PipelineTokenizer::encode_normalized(std::string_view text, bool at_start, bool specials, Scratch& scratch,
+                                          std::vector<TokenId>& out) const {
+  const auto plain = [&](std::string_view part, bool first) { encode_pieces(part, first, scratch, out); };
+  between_added(normalized_, text, at_start, specials, plain, [&](TokenId id) { out.push_back(id); });
+}
+
+void PipelineTokenizer::encode_pieces(std::string_view text, bool at_start, Scratch& scratch,
+                                      std::vector<TokenId>& out) const {
+  if (gpt2_) return gpt2_->encode_gpt2_pattern(text, *scratch.model, out);
+  if (!parts_.pre_tokenizer) return parts_.model->encode(text, *scratch.model, out);
+  ModelSink sink(*parts_.model, *scratch.model, out);
+  parts_.pre_tokenizer->split(text, at_start, sink);
+}
+
+Encoding PipelineTokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  std::vector<TokenId> ids;
+  encode_ids(text, options.special_tokens, ids);
+  return finish(ids, nullptr, options);
+}
+
+Encoding PipelineTokenizer::encode_pair(std::string_view first, std::string_view second,
+                                        const EncodeOptions& options) const {
+  std::vector<TokenId> a, b;
+  encode_ids(first, options.special_tokens, a);
+  encode_ids(second, options.special_tokens, b);
+  return finish(a, &b, options);
+}
+
+Encoding PipelineTokenizer::finish(std::vector<TokenId>& first, std::vector<TokenId>* second,
+                                   const EncodeOptions& options) const {
+  std::optional<Truncation> truncation = parts_.truncation;
+  if (options.max_length > 0) {
+    if (!truncation) truncation.emplace();
+    truncation->length = options.max_length;
+  }
+  const size_t added = options.special_tokens ? parts_.post_processor.added(second != nullptr) : 0;
+  if (truncation) truncation->apply(added, first, second);
+  Encoding encoding = parts_.post_processor.apply(first, second, options.special_tokens);
+  if (parts_.padding) parts_.padding->apply(encoding);
+  return encoding;
+}
+
+const std::string& PipelineTokenizer::token_or_fail(TokenId id) const {
+  const std::string* token = tokens_.token(id);
+  require(token != nullptr, ErrorKind::data, "id {} is not in the tokenizer's vocabulary of {} ids", id,
+          tokens_.id_limit());
+  return *token;
+}
+
+std::string PipelineTokenizer::id_to_token(TokenId id) const { return token_or_fail(id); }
+
+std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  std::string text;
+  std::vector<std::string> tokens;
+  for (const TokenId id : ids) {
+    const std::string& token = token_or_fail(id);
+    if (skip_special_tokens && id < special_.size() && special_[id]) continue;
+    if (!decoded_.empty())
+      text += decoded_[id];
+    else
+      tokens.push_back(token);
+  }
+  if (!decoded_.empty()) return text;
+  if (parts_.decoder) parts_.decoder->apply(tokens);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (i > 0 && !parts_.decoder) text += ' ';
+    text += tokens[i];
+  }
+  return text;
+}
+
+size_t PipelineTokenizer::cut(std::string_view text, size_t near) const {
+  if (!may_cut_) return text.size();
+  for (size_t i = std::max<size_t>(near, 1); i < text.size(); ++i) {
+    if (is_cut(text, i)) return i;
+  }
+  return text.size();
+}
+
+}  // namespace trireme

@@ -1,0 +1,79 @@
+#pragma once
+// The tokenizer that tokenizer.json describes: added tokens, normalizer, pre-tokenizer, model, post-processor, decoder.
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/added_tokens.h"
+#include "text/decoder.h"
+#include "text/model.h"
+#include "text/normalizer.h"
+#include "text/post_processor.h"
+#include "text/pre_tokenizer.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+class BpeModel;
+
+struct PipelineParts {
+  std::vector<AddedToken> added;
+  std::unique_ptr<Normalizer> normalizer;       ///< none: text stays as it is
+  std::unique_ptr<PreTokenizer> pre_tokenizer;  ///< none: the text is one piece
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Decoder> decoder;  ///< none: tokens are joined with spaces
+  PostProcessor post_processor;
+  std::optional<Truncation> truncation;
+  std::optional<Padding> padding;
+  std::string json;
+};
+
+class PipelineTokenizer final : public Tokenizer {
+ public:
+  /// Throws Error::data when an added token contradicts the vocabulary. `where` names the file.
+  PipelineTokenizer(PipelineParts parts, std::string_view where);
+  ~PipelineTokenizer() override;
+
+  Encoding encode(std::string_view text, const EncodeOptions& options) const override;
+  Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const override;
+  void encode_plain(std::string_view text, std::vector<TokenId>& out) const override;
+  std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const override;
+  size_t vocabulary_size() const override { return tokens_.id_limit(); }
+  std::optional<TokenId> token_to_id(std::string_view token) const override { return tokens_.find(token); }
+  std::string id_to_token(TokenId id) const override;
+  std::optional<TokenId> end_of_text() const override { return end_of_text_; }
+  const std::string& json() const override { return parts_.json; }
+  size_t cut(std::string_view text, size_t near) const override;
+
+ private:
+  struct Scratch;
+  class Lease;
+  class ModelSink;
+
+  void encode_ids(std::string_view text, bool specials, std::vector<TokenId>& out) const;
+  void encode_raw(std::string_view text, bool at_start, bool specials, Scratch& scratch,
+                  std::vector<TokenId>& out) const;
+  void encode_normalized(std::string_view text, bool at_start, bool specials, Scratch& scratch,
+                         std::vector<TokenId>& out) const;
+  void encode_pieces(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& out) const;
+  Encoding finish(std::vector<TokenId>& first, std::vector<TokenId>* second, const EncodeOptions& options) const;
+  void add_tokens(std::string_view where);
+  void prepare_decoding();
+  const std::string& token_or_fail(TokenId id) const;
+
+  PipelineParts parts_;
+  const BpeModel* gpt2_ = nullptr;  // set when the whole text goes to the model's own scanner
+  AddedTokenMatcher raw_, normalized_;
+  Vocabulary tokens_;  // the model's and the added ones
+  std::vector<bool> special_;
+  std::vector<std::string> decoded_;  // by id, where the decoder works token by token
+  std::optional<TokenId> end_of_text_;
+  bool may_cut_ = false;
+
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Scratch>> idle_;  // one per thread that ever encoded at the same time
+};
+
+}  // namespace trireme

@@ -1,0 +1,138 @@
+// load_tokenizer(): which files make a tokenizer, and the older formats rewritten as tokenizer.json.
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "text/json_node.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_writer.h"
+#include "text/vocabulary.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::pair<std::string, TokenId>> read_vocab_json(const std::string& path) {
+  const JsonNode root = parse_json_node(read_text(path), path);
+  require(root.is_object(), ErrorKind::data, "{}: an object of tokens and ids was expected", path);
+  std::vector<std::pair<std::string, TokenId>> entries;
+  entries.reserve(root.members.size());
+  for (const auto& [token, id] : root.members) {
+    require(id.is_integer() && id.integer >= 0 && id.integer <= Vocabulary::kLargestId, ErrorKind::data,
+            "{}: the id of \"{}\" must be a whole number from 0 to {}", path, token, Vocabulary::kLargestId);
+    entries.emplace_back(token, static_cast<TokenId>(id.integer));
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return entries;
+}
+
+std::vector<std::pair<std::string, std::string>> read_merges_txt(const std::string& path) {
+  const std::string text = read_text(path);
+  std::vector<std::pair<std::string, std::string>> merges;
+  size_t line_number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line(text.data() + at, end - at);
+    at = end + 1;
+    ++line_number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || (line_number == 1 && line.starts_with("#version"))) continue;
+    const size_t space = line.find(' ');
+    require(space != std::string_view::npos && space > 0 && space + 1 < line.size() &&
+                line.find(' ', space + 1) == std::string_view::npos,
+            ErrorKind::data, "{}, line {}: \"{}\", two tokens with one space between were expected", path, line_number,
+            line);
+    merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
+  return merges;
+}
+
+AddedToken special_token(const std::string& content, TokenId id) {
+  AddedToken token;
+  token.id = id;
+  token.content = content;
+  token.normalized = false;
+  token.special = true;
+  token.left_strip = content == "<mask>";  // stands for a word, so it takes the space before it, as RoBERTa's does
+  return token;
+}
+
+/// The special tokens that vocabularies of this kind have: GPT-2's one, or the five of fairseq (OPT, RoBERTa).
+std::vector<AddedToken> find_special_tokens(const std::vector<std::pair<std::string, TokenId>>& vocabulary) {
+  std::vector<AddedToken> added;
+  for (const auto& [token, id] : vocabulary) {
+    for (const char* name : {"<|endoftext|>", "<s>", "<pad>", "</s>", "<unk>", "<mask>"}) {
+      if (token == name) added.push_back(special_token(token, id));
+    }
+  }
+  return added;
+}
+
+/// The token that tokenizer_config.json beside the files wants before every text: OPT's </s>.
+std::optional<AddedToken> find_begin(const fs::path& folder, const std::vector<AddedToken>& added) {
+  const fs::path path = folder / "tokenizer_config.json";
+  if (!fs::exists(path)) return std::nullopt;
+  const JsonNode root = parse_json_node(read_text(path.string()), path.string());
+  const JsonObject config(root, path.string());
+  if (!config.boolean("add_bos_token", false)) return std::nullopt;
+  const JsonNode* node = config.node().find("bos_token");
+  const std::string name =
+      node && node->is_object() ? config.object("bos_token").string("content") : config.string("bos_token");
+  const auto it = std::find_if(added.begin(), added.end(), [&](const AddedToken& t) { return t.content == name; });
+  require(it != added.end(), ErrorKind::data, "{}: bos_token \"{}\" is not in the vocabulary", path.string(), name);
+  return *it;
+}
+
+std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& vocab, const fs::path& merges) {
+  BpeDescription tokenizer;
+  tokenizer.vocabulary = read_vocab_json(vocab.string());
+  tokenizer.merges = read_merges_txt(merges.string());
+  tokenizer.added = find_special_tokens(tokenizer.vocabulary);
+  tokenizer.begin = find_begin(vocab.parent_path(), tokenizer.added);
+  return tokenizer_from_json(write_tokenizer_json(tokenizer),
+                             fmt::format("{} with {}", vocab.string(), merges.string()));
+}
+
+/// The merges file that belongs to a vocabulary file of that folder, if there is one.
+std::optional<fs::path> merges_in(const fs::path& folder) {
+  for (const char* name : {"merges.txt", "vocab.bpe"}) {
+    if (fs::exists(folder / name)) return folder / name;
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
+  if (fs::exists(folder / "tokenizer.json")) return load_tokenizer((folder / "tokenizer.json").string());
+  const std::optional<fs::path> merges = merges_in(folder);
+  for (const char* name : {"vocab.json", "encoder.json"}) {
+    if (merges && fs::exists(folder / name)) return load_vocab_and_merges(folder / name, *merges);
+  }
+  fail(ErrorKind::io,
+       "{} has no tokenizer: neither tokenizer.json nor vocab.json or encoder.json with merges.txt or vocab.bpe",
+       folder.string());
+}
+
+/// vocab.json and encoder.json are objects of ids; tokenizer.json has a "model".
+bool is_vocab_json(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name == "vocab.json" || name == "encoder.json";
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+  const fs::path file(path);
+  require(fs::exists(file), ErrorKind::io, "tokenizer {} does not exist", path);
+  if (fs::is_directory(file)) return load_folder(file);
+  if (is_vocab_json(file)) {
+    const std::optional<fs::path> merges = merges_in(file.parent_path());
+    require(merges.has_value(), ErrorKind::io, "{} needs merges.txt or vocab.bpe beside it", path);
+    return load_vocab_and_merges(file, *merges);
+  }
+  return tokenizer_from_json(read_text(path), path);
+}
+
+}  // namespace trireme

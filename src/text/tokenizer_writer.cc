@@ -1,0 +1,104 @@
+#include "text/tokenizer_writer.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "text/unicode.h"
+
+namespace trireme {
+namespace {
+
+/// A JSON string. Vocabularies are written by hand: they are larger than an ordered JSON object can be built quickly.
+std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+
+template <class List, class Write>
+void write_list(std::string& out, const List& list, Write write) {
+  bool first = true;
+  for (const auto& entry : list) {
+    out += first ? "\n      " : ",\n      ";
+    first = false;
+    write(entry);
+  }
+  if (!first) out += "\n    ";
+}
+
+Json added_token_json(const AddedToken& token) {
+  return Json{{"id", token.id},
+              {"content", token.content},
+              {"single_word", token.single_word},
+              {"lstrip", token.left_strip},
+              {"rstrip", token.right_strip},
+              {"normalized", token.normalized},
+              {"special", token.special}};
+}
+
+Json byte_level_json() {
+  return Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+}
+
+Json begin_template(const AddedToken& begin) {
+  const Json special = {{"SpecialToken", {{"id", begin.content}, {"type_id", 0}}}};
+  const auto sequence = [](const char* name, int type) {
+    return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
+  };
+  Json ids = {{"id", begin.content}, {"ids", {begin.id}}, {"tokens", {begin.content}}};
+  return Json{{"type", "TemplateProcessing"},
+              {"single", {special, sequence("A", 0)}},
+              {"pair", {special, sequence("A", 0), special, sequence("B", 1)}},
+              {"special_tokens", {{begin.content, std::move(ids)}}}};
+}
+
+}  // namespace
+
+std::string write_tokenizer_json(const BpeDescription& tokenizer) {
+  Json added = Json::array();
+  for (const AddedToken& token : tokenizer.added) added.push_back(added_token_json(token));
+  const Json byte_level = tokenizer.byte_level ? byte_level_json() : Json();
+  const Json decoder = tokenizer.byte_level ? byte_level_json() : Json{{"type", "Fuse"}};
+  const Json post = tokenizer.begin ? begin_template(*tokenizer.begin) : byte_level;
+  std::string out = "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n";
+  const auto member = [&out](const char* key, const Json& value) {
+    out += fmt::format("  \"{}\": {},\n", key, value.dump());
+  };
+  member("added_tokens", added);
+  member("normalizer", nullptr);
+  member("pre_tokenizer", byte_level);
+  member("post_processor", post);
+  member("decoder", decoder);
+  out +=
+      "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
+      "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n"
+      "    \"byte_fallback\": false,\n    \"vocab\": {";
+  write_list(out, tokenizer.vocabulary,
+             [&](const auto& entry) { out += fmt::format("{}: {}", quoted(entry.first), entry.second); });
+  out += "},\n    \"merges\": [";
+  write_list(out, tokenizer.merges, [&](const auto& merge) { out += quoted(merge.first + " " + merge.second); });
+  out += "]\n  }\n}\n";
+  return out;
+}
+
+std::string character_tokenizer_json(const std::vector<char32_t>& characters, bool end_of_text) {
+  BpeDescription tokenizer;
+  tokenizer.byte_level = false;
+  for (const char32_t code : characters) {
+    require(
+        code != kInvalidCode, ErrorKind::data,
+        "a character vocabulary needs valid UTF-8, and the text has bytes that are not; use a byte-level tokenizer");
+    std::string text;
+    append_utf8(code, text);
+    tokenizer.vocabulary.emplace_back(std::move(text), static_cast<TokenId>(tokenizer.vocabulary.size()));
+  }
+  if (end_of_text) {
+    AddedToken token;
+    token.id = static_cast<TokenId>(tokenizer.vocabulary.size());
+    token.content = "<|endoftext|>";
+    token.normalized = false;
+    token.special = true;
+    tokenizer.added.push_back(std::move(token));
+  }
+  return write_tokenizer_json(tokenizer);
+}
+
+}  // namespace trireme

@@ -1,0 +1,103 @@
+#include "text/unicode.h"
+
+#include <utf8proc.h>
+
+#include <memory>
+
+namespace trireme {
+namespace {
+
+bool is_white_space(char32_t c) {
+  return (c >= 0x9 && c <= 0xD) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
+         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+uint8_t category_bits(utf8proc_category_t category) {
+  switch (category) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+      return kLetter;
+    case UTF8PROC_CATEGORY_MN:
+      return kMark | kNonspacing;
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+      return kMark;
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_NO:
+      return kNumber;
+    case UTF8PROC_CATEGORY_PC:
+    case UTF8PROC_CATEGORY_PD:
+    case UTF8PROC_CATEGORY_PS:
+    case UTF8PROC_CATEGORY_PE:
+    case UTF8PROC_CATEGORY_PI:
+    case UTF8PROC_CATEGORY_PF:
+    case UTF8PROC_CATEGORY_PO:
+      return kPunctuation;
+    case UTF8PROC_CATEGORY_SM:
+    case UTF8PROC_CATEGORY_SC:
+    case UTF8PROC_CATEGORY_SK:
+    case UTF8PROC_CATEGORY_SO:
+      return kSymbol;
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+      return kOther;
+    default:  // separators: their only class is kSpace
+      return 0;
+  }
+}
+
+}  // namespace
+
+void append_utf8(char32_t code, std::string& out) {
+  const auto push = [&out](char32_t byte) { out.push_back(static_cast<char>(byte)); };
+  if (code < 0x80) {
+    push(code);
+  } else if (code < 0x800) {
+    push(0xC0 | code >> 6);
+    push(0x80 | (code & 63));
+  } else if (code < 0x10000) {
+    push(0xE0 | code >> 12);
+    push(0x80 | (code >> 6 & 63));
+    push(0x80 | (code & 63));
+  } else {
+    push(0xF0 | code >> 18);
+    push(0x80 | (code >> 12 & 63));
+    push(0x80 | (code >> 6 & 63));
+    push(0x80 | (code & 63));
+  }
+}
+
+size_t count_code_points(std::string_view text) {
+  size_t count = 0;
+  const char* const end = text.data() + text.size();
+  for (const char* p = text.data(); p < end; ++count) p += decode_utf8(p, end).length;
+  return count;
+}
+
+size_t code_point_offset(std::string_view text, size_t index) {
+  const char* const end = text.data() + text.size();
+  const char* p = text.data();
+  for (; p < end && index > 0; --index) p += decode_utf8(p, end).length;
+  return static_cast<size_t>(p - text.data());
+}
+
+CharTable::CharTable() : bits_() {
+  for (char32_t c = 0; c < kInvalidCode; ++c) {
+    bits_[c] = category_bits(utf8proc_category(static_cast<utf8proc_int32_t>(c)));
+    if (is_white_space(c)) bits_[c] |= kSpace;
+  }
+}
+
+const CharTable& char_table() {
+  static const auto table = std::make_unique<const CharTable>();
+  return *table;
+}
+
+}  // namespace trireme

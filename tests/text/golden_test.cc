@@ -1,0 +1,119 @@
+// Published and recorded ids of real tokenizers, id for id. The files are not part of the project: see
+// tests/support/test_data.h.
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "tests/support/sha256.h"
+#include "tests/support/test_data.h"
+#include "text/json_node.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+namespace {
+
+std::string data_path(const std::string& relative) { return (test_data_dir() / relative).string(); }
+
+std::vector<TokenId> plain_ids(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<TokenId> ids;
+  tokenizer.encode_plain(text, ids);
+  return ids;
+}
+
+std::vector<TokenId> ids_of(const JsonNode& list) {
+  std::vector<TokenId> ids;
+  for (const JsonNode& id : list.items) ids.push_back(static_cast<TokenId>(id.integer));
+  return ids;
+}
+
+std::vector<std::string> split(const std::string& text, const std::string& separator) {
+  std::vector<std::string> parts;
+  size_t at = 0;
+  for (size_t end; (end = text.find(separator, at)) != std::string::npos; at = end + separator.size())
+    parts.push_back(text.substr(at, end - at));
+  parts.push_back(text.substr(at));
+  return parts;
+}
+
+struct Family {
+  const char* column;  ///< name in the recorded files
+  const char* path;
+  bool decodes;  ///< decode(encode(text)) == text for every text
+};
+
+void PrintTo(const Family& family, std::ostream* out) { *out << family.column << " from " << family.path; }
+
+class Golden : public testing::TestWithParam<Family> {};
+
+TEST_P(Golden, ReferenceCasesMatch) {
+  TRIREME_NEEDS_TEST_DATA("golden/reference_cases.jsonl");
+  const auto tokenizer = load_tokenizer(data_path(GetParam().path));
+  size_t cases = 0;
+  for (const std::string& line : split(read_text(data_path("golden/reference_cases.jsonl")), "\n")) {
+    if (line.empty()) continue;
+    const JsonNode row = parse_json_node(line, "reference_cases.jsonl");
+    const JsonNode* expected = row.find(GetParam().column);
+    if (!expected) continue;  // the references themselves disagree
+    const std::string& text = row.find("text")->text;
+    const std::vector<TokenId> ids = plain_ids(*tokenizer, text);
+    ASSERT_EQ(ids, ids_of(*expected)) << "text: " << text;
+    if (GetParam().decodes) {
+      ASSERT_EQ(tokenizer->decode(ids), text);
+    }
+    ++cases;
+  }
+  EXPECT_GT(cases, 900u);
+}
+
+TEST_P(Golden, WholeFilesMatch) {
+  TRIREME_NEEDS_TEST_DATA("golden/whole_file_counts.json");
+  const auto tokenizer = load_tokenizer(data_path(GetParam().path));
+  const JsonNode files = parse_json_node(read_text(data_path("golden/whole_file_counts.json")), "whole_file_counts");
+  size_t cases = 0;
+  for (const auto& [name, columns] : files.members) {
+    const JsonNode* expected = columns.find(GetParam().column);
+    if (!expected) continue;
+    const std::vector<TokenId> ids = plain_ids(*tokenizer, read_text(data_path(name)));
+    EXPECT_EQ(static_cast<int64_t>(ids.size()), expected->find("count")->integer) << name;
+    const std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(TokenId));
+    EXPECT_EQ(sha256_hex(bytes), expected->find("sha256_u32le")->text) << name;
+    ++cases;
+  }
+  if (std::string(GetParam().column) != "opt") {
+    EXPECT_GE(cases, 7u);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Golden,
+                         testing::Values(Family{"gpt2", "gpt2", true},
+                                         Family{"gpt2", "tokenizers/gpt2.tokenizer.json", true},
+                                         Family{"opt", "opt", true}, Family{"neox", "neox/20B_tokenizer.json", false}));
+
+TEST(GoldenGpt2, PublishedFrenchTextMatches) {
+  TRIREME_NEEDS_TEST_DATA("golden/swift-transformers/gpt2_encoded_tokens.json");
+  const JsonNode row = parse_json_node(read_text(data_path("golden/swift-transformers/gpt2_encoded_tokens.json")),
+                                       "gpt2_encoded_tokens");
+  const auto tokenizer = load_tokenizer(data_path("gpt2"));
+  EXPECT_EQ(plain_ids(*tokenizer, row.find("text")->text), ids_of(*row.find("token_ids")));
+}
+
+TEST(GoldenGpt2, LlamaCppVectorsMatch) {
+  TRIREME_NEEDS_TEST_DATA("golden/llama.cpp/ggml-vocab-gpt-2.gguf.inp");
+  const auto texts =
+      split(read_text(data_path("golden/llama.cpp/ggml-vocab-gpt-2.gguf.inp")), "\n__ggml_vocab_test__\n");
+  const auto lines = split(read_text(data_path("golden/llama.cpp/ggml-vocab-gpt-2.gguf.out")), "\n");
+  const auto tokenizer = load_tokenizer(data_path("gpt2"));
+  ASSERT_GE(lines.size(), texts.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    std::string ids;
+    for (const TokenId id : plain_ids(*tokenizer, texts[i])) ids += " " + std::to_string(id);
+    EXPECT_EQ(ids, lines[i]) << "text: " << texts[i];
+  }
+}
+
+}  // namespace
+}  // namespace trireme
