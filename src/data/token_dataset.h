@@ -3,7 +3,6 @@
 // the sidecar JSON.
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,13 +14,16 @@ namespace trireme {
 
 class TokenDataset {
  public:
-  /// Throws Error::io, Error::data (odd length, empty, sidecar and size disagree, id >= vocabulary in the sample).
-  /// vocabulary 0: not checked. verify: every block's XXH3 and every id, else a sample of blocks.
+  /// Throws Error::io, Error::data (empty, odd length, sidecar and size or vocabulary disagree, a block's XXH3, an id
+  /// >= vocabulary). vocabulary 0: the sidecar's; ids are not checked where neither is known. verify: every block, else
+  /// 16 blocks from the first to the last; a block is what the sidecar says, 4 MiB without one.
   TokenDataset(const std::string& path, uint64_t vocabulary, bool verify);
 
   uint64_t size() const { return tokens_.size(); }
   std::span<const uint16_t> tokens() const { return tokens_; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
+  /// Throws Error::data naming the file unless it holds at least one sample, sequence + 1 tokens.
+  void require_window(int64_t sequence) const;
   const std::string& path() const { return file_.path(); }
 
  private:

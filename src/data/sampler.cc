@@ -1,0 +1,52 @@
+#include "data/sampler.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/error.h"
+#include "base/rng.h"
+
+namespace trireme {
+namespace {
+
+struct Part {
+  int64_t first, count;
+};
+
+/// Part `index` of `total` cut into `parts`: contiguous, the first total % parts of them one longer.
+Part part_of(int64_t total, int64_t parts, int64_t index) {
+  const int64_t base = total / parts, longer = total % parts;
+  return {index * base + std::min(index, longer), base + (index < longer)};
+}
+
+}  // namespace
+
+uint64_t window_start(uint64_t seed, Stream stream, uint64_t index, uint64_t tokens, uint64_t sequence) {
+  require(tokens > sequence, ErrorKind::data,
+          "{} tokens are fewer than one sample of {} (batch.sequence and the token after it); use a longer text or a "
+          "shorter --batch.sequence",
+          tokens, sequence + 1);
+  return RandomStream(mix_key(seed, static_cast<uint32_t>(stream)), index).below(tokens - sequence);
+}
+
+BatchSlice batch_slice(uint64_t consumed, int64_t global_batch, int ranks, int rank, int64_t micro_batches,
+                       int64_t micro_index) {
+  assert(ranks > 0 && rank >= 0 && rank < ranks && micro_index >= 0 && micro_index < micro_batches);
+  const Part of_rank = part_of(global_batch, ranks, rank);
+  const Part of_micro = part_of(of_rank.count, micro_batches, micro_index);
+  return {consumed + static_cast<uint64_t>(of_rank.first + of_micro.first), of_micro.count};
+}
+
+void gather_windows(std::span<const uint16_t> data, uint64_t seed, Stream stream, BatchSlice slice, int64_t sequence,
+                    std::span<int32_t> tokens, std::span<int32_t> targets) {
+  const auto length = static_cast<size_t>(sequence);
+  assert(tokens.size() == static_cast<size_t>(slice.count) * length && targets.size() == tokens.size());
+  for (size_t i = 0; i < static_cast<size_t>(slice.count); ++i) {
+    const uint64_t start = window_start(seed, stream, slice.first + i, data.size(), length);
+    const auto window = data.subspan(start, length + 1);
+    std::copy_n(window.begin(), length, tokens.begin() + static_cast<ptrdiff_t>(i * length));
+    std::copy_n(window.begin() + 1, length, targets.begin() + static_cast<ptrdiff_t>(i * length));
+  }
+}
+
+}  // namespace trireme
