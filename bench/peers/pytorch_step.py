@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""One training step of GPT-2 in PyTorch, to stand beside `trireme bench step` on the same machine.
+
+Forward, backward, gradient clipping at 1.0 and AdamW with nanoGPT's constants, over synthetic tokens. The model is written here with
+torch.nn.functional.scaled_dot_product_attention, the fastest attention that PyTorch has on CPUs. Run with the Python of
+.venv (scripts/bootstrap --peers):
+
+    .venv/bin/python bench/peers/pytorch_step.py --preset gpt2-124m --batch 4 --seq 1024 --dtype bf16 --compile --json out.json
+
+Keys of the JSON: as `trireme bench step` has them where both have them.
+"""
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+
+try:
+    import torch
+except ImportError:
+    sys.exit("pytorch_step: this Python has no torch; scripts/bootstrap --peers makes .venv with it")
+from torch import nn
+from torch.nn import functional as F
+
+PRESETS = {  # layers, heads, width
+    "gpt2-124m": (12, 12, 768),
+    "gpt2-355m": (24, 16, 1024),
+    "gpt2-774m": (36, 20, 1280),
+    "gpt2-1558m": (48, 25, 1600),
+}
+VOCABULARY, VOCABULARY_ROWS = 50257, 50304  # the second: rounded up to a multiple of 64
+
+
+class Block(nn.Module):
+    def __init__(self, heads, width):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp_in, self.mlp_out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
+        return x + self.mlp_out(F.gelu(self.mlp_in(self.norm2(x)), approximate="tanh"))
+
+
+class Gpt2(nn.Module):
+    def __init__(self, layers, heads, width, context):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(VOCABULARY_ROWS, width), nn.Embedding(context, width)
+        self.blocks = nn.ModuleList(Block(heads, width) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        for parameter in self.parameters():
+            if parameter.dim() >= 2:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, ids, targets):
+        x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        logits = F.linear(self.norm(x), self.tokens.weight)  # tied head
+        return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), targets.view(-1))
+
+
+def optimizer_of(model):
+    decayed = [p for p in model.parameters() if p.dim() >= 2]
+    others = [p for p in model.parameters() if p.dim() < 2]
+    groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+
+
+def flops_per_token(layers, width, length):
+    """6 x matmul parameters (head at logical vocabulary) + 6 x layers x width x T: the formula that trireme prints."""
+    return 6 * (layers * 12 * width * width + VOCABULARY * width) + 6 * layers * width * length
+
+
+def cpu_name():
+    with open("/proc/cpuinfo") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", choices=PRESETS, default="gpt2-124m")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--seq", type=int, default=1024)
+    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="bf16: autocast over f32 weights")
+    parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--steps", type=int, default=5, help="timed steps; the median counts")
+    parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--json", metavar="FILE")
+    return parser.parse_args()
+
+
+def main():
+    args = arguments()
+    torch.manual_seed(1337)
+    torch.set_num_threads(args.threads)
+    layers, heads, width = PRESETS[args.preset]
+    model = Gpt2(layers, heads, width, max(args.seq, 1024))
+    optimizer = optimizer_of(model)
+    loss_of = torch.compile(model) if args.compile else model
+    stream = torch.randint(VOCABULARY, (args.batch, args.seq + 1))
+    ids, targets = stream[:, :-1].contiguous(), stream[:, 1:].contiguous()
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
+            loss = loss_of(ids, targets)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    first_loss = step()
+    for _ in range(args.warmup - 1):
+        step()
+    seconds = []
+    for _ in range(args.steps):
+        start = time.perf_counter()
+        step()
+        seconds.append(time.perf_counter() - start)
+
+    median = statistics.median(seconds)
+    tokens = args.batch * args.seq
+    result = {
+        "peer": f"PyTorch {torch.__version__} {'compiled' if args.compile else 'eager'}",
+        "preset": args.preset,
+        "batch": args.batch,
+        "seq": args.seq,
+        "dtype": args.dtype,
+        "threads": args.threads,
+        "tokens_per_s": tokens / median,
+        "ms_per_step": 1e3 * median,
+        "ms_per_step_lowest": 1e3 * min(seconds),
+        "ms_per_step_highest": 1e3 * max(seconds),
+        "model_flops_per_s": flops_per_token(layers, width, args.seq) * tokens / median,
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "first_loss": first_loss,
+        "cpu": cpu_name(),
+    }
+    text = json.dumps(result, indent=2)
+    print(text)
+    if args.json:
+        with open(args.json, "w") as file:
+            file.write(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
