@@ -118,6 +118,19 @@ void CpuOps::do_linear_backward_weight(Context& context, ConstView dy, ConstView
   }
 }
 
+void CpuOps::do_bias_backward(Context& context, ConstView dy, View db, Write write) {
+  const ArenaScope scope(*context.scratch);
+  const int parts = context.threads;
+  const ColumnSums sums(*context.scratch, parts, dy.shape()[1]);
+  for_each_part(
+      parts,
+      [&](int part) {
+        HWY_DYNAMIC_DISPATCH(sum_columns_any)
+        (dy, sums.of(part), share_of(dy.rows(), part, parts));
+      },
+      [&](int part) { sums.finish(part, db, write); });
+}
+
 View CpuOps::widen(Context& context, ConstView bf16) {
   const View wide = context.scratch->take(DType::f32, bf16.shape());
   do_cast(context, bf16, wide);

@@ -47,4 +47,15 @@ void ReferenceOps::do_linear_backward_weight(Context&, ConstView dy, ConstView x
     }
 }
 
+void ReferenceOps::do_bias_backward(Context&, ConstView dy, View db, Write write) {
+  const int64_t rows = dy.shape()[0], out = dy.shape()[1];
+  const double* pdy = dy.as<double>();
+  double* pdb = db.as<double>();
+  for (int64_t o = 0; o < out; ++o) {
+    double sum = 0;
+    for (int64_t r = 0; r < rows; ++r) sum += pdy[r * out + o];
+    pdb[o] = write == Write::add ? pdb[o] + sum : sum;
+  }
+}
+
 }  // namespace trireme

@@ -1,0 +1,88 @@
+#pragma once
+// A small model with all its arrays, on any backend, for tests.
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "base/rng.h"
+#include "model/stage.h"
+
+namespace trireme {
+
+inline Spec small_spec() {
+  Spec spec;
+  spec.vocabulary = 11;
+  spec.vocabulary_rows = 16;
+  spec.context = 8;
+  spec.layers = 2;
+  spec.heads = 2;
+  spec.width = 8;
+  spec.inner_width = 20;
+  return spec;
+}
+
+/// Packed sequences of the given lengths with random tokens; the first target of each sequence is not counted.
+struct TestBatch {
+  std::vector<int32_t> tokens, positions, targets, offsets{0};
+  std::vector<int64_t> samples;
+  Batch batch;
+
+  TestBatch(const Spec& spec, const std::vector<int>& lengths, uint64_t seed) {
+    RandomStream random(seed);
+    for (size_t s = 0; s < lengths.size(); ++s) {
+      for (int t = 0; t < lengths[s]; ++t) {
+        tokens.push_back(static_cast<int32_t>(random.below(static_cast<uint64_t>(spec.vocabulary))));
+        targets.push_back(
+            t == 0 && lengths[s] > 1 ? -1 : static_cast<int32_t>(random.below(static_cast<uint64_t>(spec.vocabulary))));
+        positions.push_back(t);
+        samples.push_back(static_cast<int64_t>(100 + s));
+      }
+      offsets.push_back(static_cast<int32_t>(tokens.size()));
+    }
+    const auto rows = static_cast<int64_t>(tokens.size());
+    batch.tokens = View(std::span(tokens), {rows});
+    batch.targets = View(std::span(targets), {rows});
+    batch.positions = View(std::span(positions), {rows});
+    batch.samples = View(std::span(samples), {rows});
+    batch.offsets = View(std::span(offsets), {static_cast<int64_t>(offsets.size())});
+  }
+  TestBatch(const TestBatch&) = delete;
+};
+
+/// Weights and gradients of a model as plain arrays: T is double (reference) or float (cpu).
+template <class T>
+struct TestModel {
+  ParameterTable table;
+  std::vector<T> weights, gradients;
+  ParameterViews views;
+
+  explicit TestModel(const Spec& spec, uint64_t seed = 7) : table(spec) {
+    weights.assign(static_cast<size_t>(table.flat_count()), T{0});
+    gradients.assign(static_cast<size_t>(table.gradient_count()), T{0});
+    for (const Parameter& p : table.all()) {
+      const int64_t stored = p.stored_shape.count();  // padding rows stay zero
+      for (int64_t i = 0; i < stored; ++i) {
+        // Values are exact in f32 and of a size that gives every layer a say.
+        const double noise = 0.3 * normal_at(mix_key(seed, static_cast<uint64_t>(p.offset)), static_cast<uint64_t>(i));
+        weights[static_cast<size_t>(p.offset + i)] =
+            static_cast<T>(static_cast<float>(noise + (p.init == Init::ones ? 1.0 : 0.0)));
+      }
+    }
+    views.table = &table;
+    views.weights = View(std::span(weights), {table.flat_count()});
+    views.gradients = View(std::span(gradients), {table.gradient_count()});
+  }
+  /// Gradient of a parameter, the tied matrix' two sums added.
+  std::vector<double> gradient(const Parameter& p) const {
+    std::vector<double> out(static_cast<size_t>(p.count()));
+    for (size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<double>(gradients[static_cast<size_t>(p.offset) + i]);
+      if (table.tied() && p.name == "embedding.token.weight")
+        out[i] += static_cast<double>(gradients[static_cast<size_t>(table.flat_count()) + i]);
+    }
+    return out;
+  }
+};
+
+}  // namespace trireme

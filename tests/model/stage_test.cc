@@ -1,0 +1,173 @@
+#include "model/stage.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/model/model_fixture.h"
+
+namespace trireme {
+namespace {
+
+constexpr Stage::Step kStep{.seed = 3, .step = 5, .dropout = true};
+
+struct Case {
+  const char* name;
+  void (*change)(Spec&);
+};
+
+const Case kCases[] = {
+    {"gelu_tanh_tied", [](Spec&) {}},
+    {"gelu_erf_own_head", [](Spec& s) { s.activation = Activation::gelu_erf, s.tied_head = false; }},
+    {"no_biases",
+     [](Spec& s) {
+       s.biases = {.qkv = false, .attention_out = false, .mlp_in = false, .mlp_out = false, .norm = false};
+     }},
+    {"dropout", [](Spec& s) { s.embedding_dropout = 0.2f, s.attention_dropout = 0.3f, s.residual_dropout = 0.25f; }},
+    {"one_head_relu", [](Spec& s) { s.heads = 1, s.activation = Activation::relu; }},
+};
+
+class EveryChoice : public ::testing::TestWithParam<Case> {};
+
+INSTANTIATE_TEST_SUITE_P(Stage, EveryChoice, ::testing::ValuesIn(kCases),
+                         [](const auto& choice) { return std::string(choice.param.name); });
+
+TEST_P(EveryChoice, BackwardEqualsFiniteDifferencesOfTheReference) {
+  Spec spec = small_spec();
+  GetParam().change(spec);
+  TestModel<double> model(spec);
+  TestBatch data(spec, {5, 1, 7}, 1);
+  const auto ops = make_reference_ops();
+  Stage stage(spec, model.views, DType::f64, {.rows = 16}, *ops, 1);
+  const float scale = 0.5f;
+  (void)stage.loss_and_backward(data.batch, kStep, scale, Write::overwrite, nullptr);
+
+  std::vector<double> kept = model.gradients;
+  for (const Parameter& p : model.table.all()) {
+    model.gradients = kept;
+    const std::vector<double> gradient = model.gradient(p);
+    const int64_t stride = std::max<int64_t>(1, p.count() / 7);
+    for (int64_t i = 0; i < p.stored_shape.count(); i += stride) {
+      double& w = model.weights[static_cast<size_t>(p.offset + i)];
+      const double h = 1e-5, before = w;
+      w = before + h;
+      const double above = stage.loss_and_backward(data.batch, kStep, scale, Write::overwrite, nullptr);
+      w = before - h;
+      const double below = stage.loss_and_backward(data.batch, kStep, scale, Write::overwrite, nullptr);
+      w = before;
+      const double expected = static_cast<double>(scale) * (above - below) / (2 * h);
+      EXPECT_NEAR(gradient[static_cast<size_t>(i)], expected, 1e-6 * std::max(1.0, std::abs(expected)))
+          << p.name << "[" << i << "]";
+    }
+  }
+}
+
+TEST_P(EveryChoice, CpuEqualsTheReference) {
+  Spec spec = small_spec();
+  GetParam().change(spec);
+  TestModel<double> exact(spec);
+  TestModel<float> fast(spec);
+  TestBatch data(spec, {5, 1, 7}, 1);
+  const auto reference = make_reference_ops();
+  const auto cpu = make_cpu_ops();
+  Stage exact_stage(spec, exact.views, DType::f64, {.rows = 16}, *reference, 1);
+  Stage fast_stage(spec, fast.views, DType::f32, {.rows = 16}, *cpu, 2);
+  const double expected = exact_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr);
+  const double loss = fast_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr);
+  EXPECT_NEAR(loss, expected, 1e-4);
+  for (const Parameter& p : exact.table.all()) {
+    const auto a = exact.gradient(p), b = fast.gradient(p);
+    for (size_t i = 0; i < a.size(); ++i)
+      ASSERT_NEAR(b[i], a[i], 2e-4 * std::max(1.0, std::abs(a[i]))) << p.name << "[" << i << "]";
+  }
+}
+
+TEST(Stage, LossAloneEqualsTheLossOfTrainingWithoutDropout) {
+  const Spec spec = small_spec();
+  TestModel<double> model(spec);
+  TestBatch data(spec, {6, 4}, 2);
+  const auto ops = make_reference_ops();
+  Stage stage(spec, model.views, DType::f64, {.rows = 10}, *ops, 1);
+  EXPECT_EQ(stage.loss(data.batch), stage.loss_and_backward(data.batch, {}, 1, Write::overwrite, nullptr));
+}
+
+TEST(Stage, LogitsInChunksGiveTheSameLossAndGradients) {
+  const Spec spec = small_spec();
+  TestModel<double> whole(spec), chunked(spec);
+  TestBatch data(spec, {6, 5}, 2);
+  const auto ops = make_reference_ops();
+  Stage whole_stage(spec, whole.views, DType::f64, {.rows = 11, .head_rows = 11}, *ops, 1);
+  Stage chunked_stage(spec, chunked.views, DType::f64, {.rows = 11, .head_rows = 3}, *ops, 1);
+  const double loss = whole_stage.loss_and_backward(data.batch, {}, 1, Write::overwrite, nullptr);
+  EXPECT_NEAR(chunked_stage.loss_and_backward(data.batch, {}, 1, Write::overwrite, nullptr), loss, 1e-12);
+  for (size_t i = 0; i < whole.gradients.size(); ++i) ASSERT_NEAR(chunked.gradients[i], whole.gradients[i], 1e-12);
+}
+
+/// What two micro-batches leave, against each one's own gradients added: equal to the bit, or ranks and accumulation
+/// would differ.
+void expect_accumulation_is_one_addition(int64_t head_rows) {
+  const Spec spec = small_spec();
+  TestModel<float> model(spec);
+  TestBatch first(spec, {6, 4}, 2), second(spec, {3, 7}, 3);
+  const auto ops = make_cpu_ops();
+  Stage stage(spec, model.views, DType::f32, {.rows = 10, .head_rows = head_rows}, *ops, 1);
+  (void)stage.loss_and_backward(first.batch, {}, 1, Write::overwrite, nullptr);
+  const std::vector<float> a = model.gradients;
+  (void)stage.loss_and_backward(second.batch, {}, 1, Write::overwrite, nullptr);
+  const std::vector<float> b = model.gradients;
+  (void)stage.loss_and_backward(first.batch, {}, 1, Write::overwrite, nullptr);
+  (void)stage.loss_and_backward(second.batch, {}, 1, Write::add, nullptr);
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(model.gradients[i], a[i] + b[i]) << i;
+}
+
+TEST(Stage, AccumulationAddsEachMicroBatchOnce) { expect_accumulation_is_one_addition(10); }
+TEST(Stage, AccumulationAddsEachMicroBatchOnceWithChunkedLogits) { expect_accumulation_is_one_addition(4); }
+
+TEST(Stage, ReportsGradientsInAscendingRangesOnce) {
+  struct Recorder : GradientSink {
+    std::vector<ParameterRange> ranges;
+    void ready(ParameterRange range) override { ranges.push_back(range); }
+  } recorder;
+  const Spec spec = small_spec();
+  TestModel<double> model(spec);
+  TestBatch data(spec, {4}, 2);
+  const auto ops = make_reference_ops();
+  Stage stage(spec, model.views, DType::f64, {.rows = 4}, *ops, 1);
+  (void)stage.loss_and_backward(data.batch, {}, 1, Write::overwrite, &recorder);
+  ASSERT_EQ(recorder.ranges.size(), static_cast<size_t>(spec.layers) + 2);
+  int64_t end = 0;
+  for (const ParameterRange& range : recorder.ranges) {
+    EXPECT_EQ(range.begin, end);
+    end = range.end;
+  }
+  EXPECT_EQ(end, model.table.gradient_count());
+}
+
+TEST(Stage, PackedSequencesDoNotSeeEachOther) {
+  const Spec spec = small_spec();
+  TestModel<double> model(spec);
+  TestBatch together(spec, {5, 6}, 4);
+  const auto ops = make_reference_ops();
+  Stage stage(spec, model.views, DType::f64, {.rows = 11}, *ops, 1);
+  std::vector<double> all(static_cast<size_t>(11 * spec.vocabulary_rows)),
+      alone(static_cast<size_t>(6 * spec.vocabulary_rows));
+  stage.logits(together.batch, View(std::span(all), {11, spec.vocabulary_rows}));
+  Batch second;
+  second.tokens = together.batch.tokens.rows_slice(5, 6);
+  second.positions = together.batch.positions.rows_slice(5, 6);
+  std::vector<int32_t> offsets = {0, 6};
+  second.offsets = View(std::span(offsets), {2});
+  stage.logits(second, View(std::span(alone), {6, spec.vocabulary_rows}));
+  for (size_t i = 0; i < alone.size(); ++i)
+    ASSERT_NEAR(alone[i], all[static_cast<size_t>(5 * spec.vocabulary_rows) + i], 1e-12);
+}
+
+TEST(Stage, PlansTheMemoryThatItTakes) {
+  const Spec spec = preset("gpt2-124m");
+  const auto ops = make_cpu_ops();
+  const StageBytes bytes = stage_bytes(spec, DType::f32, {.rows = 4096}, *ops, 2);
+  // Per row and block: x, qkv, attention, middle and inner are 10 widths; nothing else grows with the number of blocks.
+  EXPECT_GT(bytes.activations, 4096ull * 12 * 10 * 768 * 4);
+  EXPECT_LT(bytes.activations, 4096ull * 12 * 10 * 768 * 4 + 700'000'000);
+}
+
+}  // namespace
+}  // namespace trireme
