@@ -1,6 +1,6 @@
 #pragma once
 // Exchange with Hugging Face folders: config.json <-> Spec, tensor names and transforms <-> the parameter table. A
-// family is a name map and the fields of its config.json; no code elsewhere knows it.
+// family is a name map and the fields of its config.json (checkpoint/family.h); no code elsewhere knows it.
 
 #include <string>
 
@@ -9,17 +9,20 @@
 
 namespace trireme {
 
-/// Reads config.json of a folder. Throws Error::data for a model_type or activation_function that is not known, listing
-/// those that are.
+/// Reads config.json of a folder; vocabulary_rows is the vocabulary (pad it to taste). Throws Error::data for a
+/// model_type or activation_function that is not known, listing those that are, and for settings that would change the
+/// numbers.
 Spec read_huggingface_spec(const std::string& folder);
 
-/// Loads model.safetensors into the state (Conv1D weights transposed, q|k|v blocks regrouped per head, optional
-/// "transformer." prefix, buffers ignored, tied head). Missing, unexpected and mis-shaped tensors: one Error::data
-/// listing all. If the state's spec has a smaller context than the file, position rows are cropped; a larger one is an
-/// error.
+/// Loads model.safetensors (or the files of its index; F32, F16, BF16, F64) into the state: Conv1D weights transposed,
+/// q|k|v blocks regrouped per head, optional "transformer." prefix, buffers ignored, tied head. Missing, unexpected and
+/// mis-shaped tensors: one Error::data listing all. If the spec has a smaller context than the file, position rows are
+/// cropped; a larger one is an error. Which biases exist is the spec's word, never the file's.
 void load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table, TrainingState& state);
 
-/// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), tokenizer.json if given, generation_config.json.
+/// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), generation_config.json and, if given,
+/// tokenizer.json with tokenizer_config.json. Biases that the spec lacks and the family always has are written as
+/// zeros. The folder is created; it must not hold a model. Throws Error::io, Error::config.
 void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
                         const TrainingState& state, const std::string& tokenizer_json, DType dtype);
 

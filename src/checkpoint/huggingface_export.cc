@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/family.h"
+#include "checkpoint/huggingface.h"
+#include "checkpoint/json_fields.h"
+#include "checkpoint/safetensors.h"
+
+namespace trireme {
+namespace fs = std::filesystem;
+namespace {
+
+/// A tensor of the exported file.
+struct Exported {
+  SafetensorsEntry entry;
+  const Parameter* parameter;  ///< null: ours lacks it, it is zero
+  Shape shape;                 ///< ours
+  Layout layout;
+};
+
+std::vector<Exported> plan_export(const Family& family, const Spec& spec, const ParameterTable& table, DType dtype) {
+  std::map<std::string, const Parameter*> ours;
+  for (const Parameter& parameter : table.all()) ours[parameter.name] = &parameter;
+  std::map<std::string, std::pair<std::string, Layout>> rules;
+  for (const NameRule& rule : family.names) {
+    for (int64_t block = 0; block < spec.layers; ++block) {
+      rules[numbered(rule.ours, block)] = {family.prefix + numbered(rule.theirs, block), rule.layout};
+    }
+  }
+  rules[family.head.ours] = {family.head.theirs, family.head.layout};
+
+  std::vector<Exported> tensors;
+  const ParameterTable full(family.exported(spec));
+  for (const Parameter& parameter : full.all()) {
+    const auto rule = rules.find(parameter.name);
+    require(rule != rules.end(), ErrorKind::config, "cannot export {}: the family {} has no such parameter",
+            parameter.name, family.model_type);
+    const auto found = ours.find(parameter.name);
+    std::vector<int64_t> sizes;
+    for (int d = 0; d < parameter.stored_shape.dims(); ++d) sizes.push_back(parameter.stored_shape[d]);
+    tensors.push_back(
+        {{rule->second.first, dtype == DType::bf16 ? "BF16" : "F32", their_shape(rule->second.second, sizes)},
+         found == ours.end() ? nullptr : found->second,
+         parameter.stored_shape,
+         rule->second.second});
+  }
+  std::sort(tensors.begin(), tensors.end(),
+            [](const Exported& a, const Exported& b) { return a.entry.name < b.entry.name; });
+  return tensors;
+}
+
+void write_weights(const std::string& path, const std::vector<Exported>& tensors, const Spec& spec,
+                   const TrainingState& state, DType dtype) {
+  std::vector<SafetensorsEntry> entries;
+  for (const Exported& tensor : tensors) entries.push_back(tensor.entry);
+  SafetensorsWriter writer(path, std::move(entries), {{"format", "pt"}});
+  std::vector<float> ours, theirs;
+  std::vector<bf16_t> rounded;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Shape& shape = tensors[i].shape;
+    const auto count = static_cast<size_t>(shape.count());
+    ours.assign(count, 0.0f);
+    theirs.resize(count);
+    if (tensors[i].parameter) state.read_master(*tensors[i].parameter, ours);
+    export_values(tensors[i].layout, spec.heads, shape[0], shape.count() / shape[0], ours, theirs);
+    if (dtype == DType::bf16) {
+      rounded.resize(count);
+      std::transform(theirs.begin(), theirs.end(), rounded.begin(), to_bf16_master);
+      writer.write(i, std::as_bytes(std::span(rounded)));
+    } else {
+      writer.write(i, std::as_bytes(std::span(theirs)));
+    }
+  }
+  writer.commit();
+}
+
+/// The added token that ends a text.
+std::optional<std::pair<int64_t, std::string>> end_of_text(const std::string& tokenizer_json) {
+  if (tokenizer_json.empty()) return {};
+  const Json json = parse_json(tokenizer_json, "tokenizer.json");
+  const auto added = json.find("added_tokens");
+  if (added == json.end() || !added->is_array()) return {};
+  for (const Json& token : *added) {
+    const auto content = json_field<std::string>(token, "content", "tokenizer.json");
+    if (content == "<|endoftext|>") return std::pair(json_field<int64_t>(token, "id", "tokenizer.json"), content);
+  }
+  return {};
+}
+
+void write_json(const std::string& path, const Json& json) { write_text(path, json.dump(2) + "\n"); }
+
+}  // namespace
+
+void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
+                        const TrainingState& state, const std::string& tokenizer_json, DType dtype) {
+  require(dtype == DType::f32 || dtype == DType::bf16, ErrorKind::config,
+          "cannot export weights as {}; use f32 or bf16", name_of(dtype));
+  const Family& family = gpt2_family();  // the only one that a Spec can be so far
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    require(!fs::exists(folder + "/" + name), ErrorKind::io, "{} holds a model already ({}); export to a new folder",
+            folder, name);
+  }
+  std::error_code error;
+  fs::create_directories(folder, error);
+  require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
+  const auto end = end_of_text(tokenizer_json);
+  const Json end_id = end ? Json(end->first) : Json(nullptr);
+
+  write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype);
+  if (!tokenizer_json.empty()) {
+    write_text(folder + "/tokenizer.json", tokenizer_json);
+    Json tokenizer{{"tokenizer_class", "PreTrainedTokenizerFast"},
+                   {"model_max_length", spec.context},
+                   {"clean_up_tokenization_spaces", false}};
+    if (end) tokenizer["bos_token"] = tokenizer["eos_token"] = tokenizer["unk_token"] = end->second;
+    write_json(folder + "/tokenizer_config.json", tokenizer);
+  }
+  write_json(folder + "/generation_config.json",
+             {{"_from_model_config", true}, {"bos_token_id", end_id}, {"eos_token_id", end_id}});
+  Json config{{"architectures", {family.architecture}}, {"model_type", family.model_type}};
+  family.write_config(spec, config);
+  config["tie_word_embeddings"] = spec.tied_head;
+  config["bos_token_id"] = config["eos_token_id"] = end_id;
+  config["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
+  config["use_cache"] = true;
+  write_json(folder + "/config.json", config);  // last: a folder with it is whole
+}
+
+}  // namespace trireme

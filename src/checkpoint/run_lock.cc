@@ -1,0 +1,180 @@
+#include "checkpoint/run_lock.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "checkpoint/json_fields.h"
+
+namespace trireme {
+namespace {
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+int64_t count_in(const char* name) {
+  const std::string text = variable(name);
+  char* end = nullptr;
+  const long long value = std::strtoll(text.c_str(), &end, 10);
+  return end == text.c_str() ? 0 : value;
+}
+
+std::string boot_id() {
+  try {
+    std::string id = read_text("/proc/sys/kernel/random/boot_id", 4096);
+    while (!id.empty() && id.back() == '\n') id.pop_back();
+    return id;
+  } catch (const Error&) {
+    return {};  // no /proc: hosts are told apart by name alone
+  }
+}
+
+std::string to_text(const LockOwner& owner) {
+  return Json{{"host", owner.host},
+              {"boot_id", owner.boot_id},
+              {"pid", owner.pid},
+              {"job", owner.job},
+              {"attempt", owner.attempt}}
+             .dump() +
+         "\n";
+}
+
+/// Nothing: the last owner let go of the folder, or its note cannot be understood.
+std::optional<LockOwner> read_owner(int fd, const std::string& path) {
+  std::string text(4096, '\0');
+  const ssize_t n = pread(fd, text.data(), text.size(), 0);
+  require(n >= 0, ErrorKind::io, "cannot read {}: {}", path, std::strerror(errno));
+  text.resize(static_cast<size_t>(n));
+  if (text.empty()) return {};
+  try {
+    const Json json = parse_json(text, path);
+    return LockOwner{json_field<std::string>(json, "host", path), json_field<std::string>(json, "boot_id", path),
+                     json_field<int64_t>(json, "pid", path), json_field<std::string>(json, "job", path),
+                     json_field<int64_t>(json, "attempt", path)};
+  } catch (const Error& e) {
+    log::warning("{}: its owner is not readable ({})", path, e.what());
+    return {};
+  }
+}
+
+bool same_machine(const LockOwner& a, const LockOwner& b) {
+  return a.host == b.host || (!a.boot_id.empty() && a.boot_id == b.boot_id);
+}
+
+bool later_attempt(const LockOwner& mine, const LockOwner& last) {
+  return !mine.job.empty() && mine.job == last.job && mine.attempt > last.attempt;
+}
+
+enum class Held { free, taken, unknown };
+
+Held try_lock(int fd, const std::string& path) {
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (fcntl(fd, F_OFD_SETLK, &lock) == 0) return Held::free;
+  if (errno == EAGAIN || errno == EACCES) return Held::taken;
+  // Some network file systems have no locks: then only the note can tell.
+  require(errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS, ErrorKind::io,
+          "cannot lock {}: {}", path, std::strerror(errno));
+  return Held::unknown;
+}
+
+int open_lock(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  require(fd >= 0, ErrorKind::io, "cannot open {}: {}", path, std::strerror(errno));
+  return fd;
+}
+
+void write_owner(int fd, const LockOwner& owner, const std::string& path) {
+  const std::string text = to_text(owner);
+  const bool written = ftruncate(fd, 0) == 0 &&
+                       pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) && fsync(fd) == 0;
+  require(written, ErrorKind::io, "cannot write {}: {}", path, std::strerror(errno));
+}
+
+bool may_take(Held held, const LockOwner& mine, const std::optional<LockOwner>& last) {
+  if (!last) return held != Held::taken;
+  if (later_attempt(mine, *last)) return true;
+  if (held == Held::free) return same_machine(mine, *last);
+  // Without locks a dead process on this machine is the only proof that nobody writes.
+  return held == Held::unknown && mine.host == last->host && mine.boot_id == last->boot_id &&
+         kill(static_cast<pid_t>(last->pid), 0) != 0 && errno == ESRCH;
+}
+
+std::string describe(const std::optional<LockOwner>& owner) {
+  if (!owner) return "a process that has not said who it is";
+  return fmt::format(
+      "process {} on {}{}", owner->pid, owner->host,
+      owner->job.empty() ? std::string() : fmt::format(" (job {}, attempt {})", owner->job, owner->attempt));
+}
+
+}  // namespace
+
+LockOwner this_owner() {
+  char host[256] = {};
+  gethostname(host, sizeof host - 1);
+  LockOwner owner{host, boot_id(), getpid(), variable("TRIREME_JOB_ID"), count_in("TRIREME_ATTEMPT")};
+  if (owner.job.empty()) {
+    owner.job = variable("SLURM_JOB_ID");
+    owner.attempt = count_in("SLURM_RESTART_CNT");
+  }
+  return owner;
+}
+
+RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over) : path_(run_dir + "/lock") {
+  int fd = open_lock(path_);
+  try {
+    const Held held = try_lock(fd, path_);
+    const auto last = read_owner(fd, path_);
+    if (!may_take(held, owner, last)) {
+      require(take_over, ErrorKind::locked,
+              "run folder {} belongs to {}{}; wait for it or stop it, use another --run.dir, or set --run.take-over if "
+              "it is "
+              "certain that it no longer runs",
+              run_dir, describe(last),
+              held == Held::taken ? ", which is running" : ": whether it still runs cannot be seen from here");
+      log::warning("run folder {} is taken over from {}", run_dir, describe(last));
+    }
+    if (held == Held::taken) {
+      // A new file in its place: the holder keeps a lock on nothing and notices at its next check().
+      close(std::exchange(fd, -1));
+      write_text(path_, "");
+      fd = open_lock(path_);
+      require(try_lock(fd, path_) != Held::taken, ErrorKind::locked,
+              "run folder {} was taken by another process just now", run_dir);
+    }
+    write_owner(fd, owner, path_);
+  } catch (...) {
+    if (fd >= 0) close(fd);
+    throw;
+  }
+  fd_ = fd;
+}
+
+void RunLock::check() const {
+  struct stat held {
+  }, named{};
+  const bool same = fstat(fd_, &held) == 0 && stat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+                    held.st_dev == named.st_dev;
+  require(same, ErrorKind::locked, "{} is no longer this process's: another one took the run folder over", path_);
+}
+
+RunLock::~RunLock() {
+  // An empty note says that the folder was let go of; when it was taken over the note is another file.
+  if (ftruncate(fd_, 0) != 0) log::warning("cannot clear {}: {}", path_, std::strerror(errno));
+  close(fd_);
+}
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+#pragma once
+// One owner of a run folder (docs/design.md, decision 16): an open-file-description lock on RUN/lock plus a note of who
+// holds it. The lock ends with its process, however that dies; the note says what to tell the next one, and decides
+// where locks do not reach (another host).
+
+#include <cstdint>
+#include <string>
+
+namespace trireme {
+
+struct LockOwner {
+  std::string host;
+  std::string boot_id;  ///< of the kernel: the same on two "hosts" that are containers of one machine
+  int64_t pid = 0;
+  std::string job;      ///< empty: started by hand
+  int64_t attempt = 0;  ///< of the job, counted up by requeue or restart
+};
+
+/// This process: job and attempt from TRIREME_JOB_ID and TRIREME_ATTEMPT (set by `trireme launch`), else SLURM_JOB_ID
+/// and SLURM_RESTART_CNT.
+LockOwner this_owner();
+
+class RunLock {
+ public:
+  /// Takes the lock of an existing run folder: when nobody holds it on this host, when the last owner let go of it, or
+  /// when `owner` is a later attempt of the same job; else only with take_over. Throws Error::locked naming the holder
+  /// and --run.take-over, Error::io.
+  RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over);
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+  ~RunLock();
+
+  /// Throws Error::locked when another process took the folder over meanwhile; to be asked before each save.
+  void check() const;
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+};
+
+}  // namespace trireme
