@@ -20,21 +20,25 @@ struct GeluTanh {
   static constexpr float kTwoRootTwoOverPi = 1.5957691216f;
   static constexpr float kCubic = 0.044715f;
 
-  /// 2u = 2 sqrt(2 / pi) (x + 0.044715 x^3)
-  static HWY_INLINE VecF32 sigmoid(VecF32 x, VecF32 square) {
+  /// e^(-2u), u = sqrt(2 / pi) (x + 0.044715 x^3)
+  static HWY_INLINE VecF32 exponential(VecF32 x, VecF32 square) {
     const TagF32 d;
-    const VecF32 one = hn::Set(d, 1.0f);
     const VecF32 scale = hn::MulAdd(square, hn::Set(d, -kTwoRootTwoOverPi * kCubic), hn::Set(d, -kTwoRootTwoOverPi));
-    return hn::Div(one, hn::Add(one, exp_f32(hn::Mul(x, scale))));
+    return exp_f32(hn::Mul(x, scale));
   }
-  static HWY_INLINE VecF32 value(VecF32 x) { return hn::Mul(x, sigmoid(x, hn::Mul(x, x))); }
+  static HWY_INLINE VecF32 value(VecF32 x) {
+    const VecF32 one = hn::Set(TagF32(), 1.0f);
+    return hn::Mul(x, hn::Div(one, hn::Add(one, exponential(x, hn::Mul(x, x)))));
+  }
   static HWY_INLINE VecF32 derivative(VecF32 x) {
     const TagF32 d;
-    const VecF32 c = clamp(x, -20.0f, 20.0f);  // beyond, the derivative is 0 or 1, and x^2 could overflow
+    const VecF32 one = hn::Set(d, 1.0f);
+    const VecF32 c = clamp(x, -10.0f, 10.0f);  // beyond, the derivative is 0 or 1; here e^(-2u) is still finite
     const VecF32 square = hn::Mul(c, c);
-    const VecF32 s = sigmoid(c, square);
+    const VecF32 e = exponential(c, square);
+    const VecF32 s = hn::Div(one, hn::Add(one, e));
     const VecF32 slope = hn::MulAdd(square, hn::Set(d, 3 * kTwoRootTwoOverPi * kCubic), hn::Set(d, kTwoRootTwoOverPi));
-    return hn::MulAdd(hn::Mul(hn::Mul(c, slope), s), hn::Sub(hn::Set(d, 1.0f), s), s);
+    return hn::MulAdd(hn::Mul(hn::Mul(c, slope), s), hn::Mul(e, s), s);  // e s = 1 - s, without cancellation
   }
 };
 

@@ -1,0 +1,118 @@
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "tests/ops/op_test.h"
+
+namespace trireme::test {
+namespace {
+
+/// Ids that repeat, with gaps; the first and last of the table are among them.
+Tensor some_ids(int64_t rows, int64_t table_rows, uint64_t seed) {
+  Tensor ids(DType::i32, {rows});
+  RandomStream random(seed);
+  for (size_t i = 0; i < ids.size(); ++i)
+    ids.set(i, static_cast<double>(random.below(static_cast<uint64_t>(table_rows))) * (i % 3 == 0 ? 0.1 : 1));
+  if (rows > 1) ids.set(1, static_cast<double>(table_rows - 1));
+  return ids;
+}
+
+class Embedding : public CpuOp {};
+INSTANTIATE_TEST_SUITE_P(Cpu, Embedding, every_case(), case_name);
+
+TEST_P(Embedding, ForwardEqualsTheReference) {
+  for (int64_t rows : kRows)
+    for (int64_t width : kWidths) {
+      const Tensor tokens = some_ids(rows, 100, 1), positions = some_ids(rows, 20, 2);
+      const Tensor table = Tensor::random(dtype(), {100, width}, 3), places = Tensor::random(dtype(), {20, width}, 4);
+      Tensor y(dtype(), {rows, width}), want(DType::f64, {rows, width});
+      cpu->ops->embedding(cpu->context, tokens.view(), positions.view(), table.view(), places.view(), y.view());
+      reference->ops->embedding(reference->context, tokens.view(), positions.view(), table.wide().view(),
+                                places.wide().view(), want.view());
+      expect_close(y, want, GetParam().activation(), fmt::format("{} x {}", rows, width));
+    }
+}
+
+TEST_P(Embedding, BackwardEqualsTheReference) {
+  for (int64_t rows : kRows)
+    for (int64_t width : kWidths)
+      for (int64_t table_rows : {int64_t{1}, int64_t{5}, width > 48 ? int64_t{60} : int64_t{3000}})
+        for (Write write : {Write::overwrite, Write::add}) {
+          const Tensor ids = some_ids(rows, table_rows, 1), dy = Tensor::random(dtype(), {rows, width}, 2);
+          Tensor got = Tensor::random(DType::f32, {table_rows, width}, 3), want = got.wide();
+          cpu->ops->embedding_backward(cpu->context, ids.view(), dy.view(), got.view(), write);
+          reference->ops->embedding_backward(reference->context, ids.view(), dy.wide().view(), want.view(), write);
+          expect_close(got, want, {2e-6, 5e-6}, fmt::format("{} x {}, table {}", rows, width, table_rows));
+        }
+}
+
+TEST_P(Embedding, BackwardHasTheSameBitsOnAnyThreadCount) {
+  const Tensor ids = some_ids(301, 50, 1), dy = Tensor::random(dtype(), {301, 48}, 2);
+  const auto one_thread = Device::cpu(1);
+  for (Write write : {Write::overwrite, Write::add}) {
+    Tensor got = Tensor::random(DType::f32, {50, 48}, 3), want = got;
+    cpu->ops->embedding_backward(cpu->context, ids.view(), dy.view(), got.view(), write);
+    one_thread->ops->embedding_backward(one_thread->context, ids.view(), dy.view(), want.view(), write);
+    EXPECT_TRUE(got == want);
+  }
+}
+
+TEST_P(Embedding, AddIsTheOverwriteSumAddedOnce) {
+  const Tensor ids = some_ids(301, 50, 1), dy = Tensor::random(dtype(), {301, 48}, 2);
+  const Tensor before = Tensor::random(DType::f32, {50, 48}, 3, 1e4);
+  Tensor added = before, alone = before;
+  cpu->ops->embedding_backward(cpu->context, ids.view(), dy.view(), added.view(), Write::add);
+  cpu->ops->embedding_backward(cpu->context, ids.view(), dy.view(), alone.view(), Write::overwrite);
+  for (size_t i = 0; i < before.size(); ++i)
+    ASSERT_EQ(static_cast<float>(added.at(i)), static_cast<float>(before.at(i)) + static_cast<float>(alone.at(i)));
+}
+
+TEST_P(Embedding, AnIdOutsideItsTableIsAnError) {
+  Tensor ids(DType::i32, {3}, {0, 1, 7}), positions(DType::i32, {3}, {0, 1, -1}), fine(DType::i32, {3}, {0, 1, 2});
+  const Tensor table = Tensor::random(dtype(), {7, 4}, 1);
+  Tensor y(dtype(), {3, 4}), dtable(DType::f32, {7, 4});
+  for (Device* device : {cpu.get(), reference.get()}) {
+    const bool wide = device == reference.get();
+    Tensor out = wide ? y.wide() : y, t = wide ? table.wide() : table, gradient = wide ? dtable.wide() : dtable;
+    const auto message = [&](auto&& call) -> std::string {
+      try {
+        call();
+      } catch (const Error& e) {
+        EXPECT_EQ(e.kind(), ErrorKind::data);
+        return e.what();
+      }
+      return "";
+    };
+    EXPECT_EQ(message([&] {
+                device->ops->embedding(device->context, ids.view(), fine.view(), t.view(), t.view(), out.view());
+              }),
+              "embedding: token of row 2 is 7, outside its table of 7 rows");
+    EXPECT_EQ(message([&] {
+                device->ops->embedding(device->context, fine.view(), positions.view(), t.view(), t.view(), out.view());
+              }),
+              "embedding: position of row 2 is -1, outside its table of 7 rows");
+    EXPECT_EQ(message([&] {
+                device->ops->embedding_backward(device->context, ids.view(), out.view(), gradient.view(),
+                                                Write::overwrite);
+              }),
+              "embedding_backward: id of row 2 is 7, outside its table of 7 rows");
+  }
+}
+
+TEST(EmbeddingReference, BackwardEqualsFiniteDifferences) {
+  const auto device = Device::reference();
+  const Tensor tokens(DType::i32, {4}, {2, 0, 2, 4}), positions(DType::i32, {4}, {0, 1, 2, 0});
+  const Tensor table = Tensor::random(DType::f64, {5, 3}, 1), places = Tensor::random(DType::f64, {3, 3}, 2);
+  const Tensor dy = Tensor::random(DType::f64, {4, 3}, 3);
+  Tensor y = dy, dtable = table, dplaces = places;
+  device->ops->embedding_backward(device->context, tokens.view(), dy.view(), dtable.view(), Write::overwrite);
+  device->ops->embedding_backward(device->context, positions.view(), dy.view(), dplaces.view(), Write::overwrite);
+  const auto loss = [&](const Tensor& t, const Tensor& p) {
+    device->ops->embedding(device->context, tokens.view(), positions.view(), t.view(), p.view(), y.view());
+    return dot(y, dy);
+  };
+  expect_gradient([&](const Tensor& t) { return loss(t, places); }, table, dtable, "tokens");
+  expect_gradient([&](const Tensor& p) { return loss(table, p); }, places, dplaces, "positions");
+}
+
+}  // namespace
+}  // namespace trireme::test

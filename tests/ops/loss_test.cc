@@ -1,0 +1,160 @@
+#include "tests/ops/op_test.h"
+
+namespace trireme::test {
+namespace {
+
+/// Logits with padding columns that would win if they were counted, and targets inside and outside of the slice.
+struct Loss {
+  int64_t rows, columns, classes, first_class;
+  Tensor logits, targets, max, sum, target;
+
+  Loss(DType a, int64_t rows_, int64_t columns_, int64_t classes_, int64_t first = 0)
+      : rows(rows_), columns(columns_), classes(classes_), first_class(first) {
+    const DType s = a == DType::f64 ? DType::f64 : DType::f32;
+    logits = Tensor::random(a, {rows, columns}, 1, 4);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t j = classes; j < columns; ++j) logits.set(static_cast<size_t>(row * columns + j), 100);
+    targets = Tensor(DType::i32, {rows});
+    for (int64_t row = 0; row < rows; ++row)
+      targets.set(static_cast<size_t>(row), row % 4 == 3 ? -1 : static_cast<double>((row * 7919) % (classes + first)));
+    max = sum = target = Tensor(s, {rows});
+  }
+  Loss wide() const {
+    Loss l = *this;
+    for (Tensor* t : {&l.logits, &l.max, &l.sum, &l.target}) *t = t->wide();
+    return l;
+  }
+  void stats(Device& d) {
+    d.ops->softmax_stats(d.context, logits.view(), targets.view(), first_class, classes, max.view(), sum.view(),
+                         target.view());
+  }
+  void backward(Device& d, float scale) {
+    d.ops->cross_entropy_backward(d.context, logits.view(), targets.view(), first_class, classes, max.view(),
+                                  sum.view(), scale);
+  }
+};
+
+struct Size {
+  int64_t columns, classes;
+};
+constexpr Size kSizes[] = {{1, 1}, {7, 7}, {48, 41}, {768, 768}, {4097, 4097}, {50304, 50257}};
+
+class CrossEntropy : public CpuOp {};
+INSTANTIATE_TEST_SUITE_P(Cpu, CrossEntropy, every_case(), case_name);
+
+TEST_P(CrossEntropy, StatsEqualTheReference) {
+  for (int64_t rows : {0, 1, 9})
+    for (Size size : kSizes)
+      for (int64_t first : {0, 3}) {
+        Loss got(dtype(), rows, size.columns, size.classes, first);
+        Loss want = got.wide();
+        got.stats(*cpu);
+        want.stats(*reference);
+        const auto what = fmt::format("{} rows, {} of {} columns", rows, size.classes, size.columns);
+        expect_close(got.max, want.max, {0, 0}, "max, " + what);
+        // Without vectors, 1024 exponentials are added one by one.
+        expect_close(got.sum, want.sum, {4e-6, 0}, "sum, " + what);
+        expect_close(got.target, want.target, {0, 0}, "target, " + what);
+      }
+}
+
+TEST_P(CrossEntropy, BackwardEqualsTheReference) {
+  for (int64_t rows : {0, 1, 9})
+    for (Size size : kSizes)
+      for (int64_t first : {0, 3}) {
+        Loss got(dtype(), rows, size.columns, size.classes, first);
+        got.stats(*cpu);
+        Loss want = got.wide();
+        got.backward(*cpu, 0.25f);
+        want.backward(*reference, 0.25f);
+        const bool bf16 = dtype() == DType::bf16;
+        // Relative to the probability: small ones count as much as large ones. 2e-7 is the rounding of p - 1 near 0.
+        expect_close(got.logits, want.logits, {bf16 ? 0x1.1p-8 : 2e-6, 2e-7},
+                     fmt::format("{} rows, {} of {} columns", rows, size.classes, size.columns));
+      }
+}
+
+TEST_P(CrossEntropy, PaddingColumnsAndIgnoredRowsGetNoGradient) {
+  Loss l(dtype(), 8, 100, 90);
+  l.stats(*cpu);
+  l.backward(*cpu, 1);
+  for (size_t row = 0; row < 8; ++row)
+    for (size_t j = 0; j < 100; ++j)
+      if (j >= 90 || row % 4 == 3) {
+        EXPECT_EQ(l.logits.at(row * 100 + j), 0);
+      }
+}
+
+TEST_P(CrossEntropy, LargeLogitsDoNotOverflow) {
+  Loss l(dtype(), 1, 4, 4);
+  l.logits = Tensor(dtype(), {1, 4}, {1e4, 1e4, -1e4, -INFINITY});
+  l.stats(*cpu);
+  EXPECT_EQ(l.sum.at(0), 2);
+  l.backward(*cpu, 1);
+  EXPECT_EQ(l.logits.values(), (std::vector<double>{-0.5, 0.5, 0, 0}));
+}
+
+TEST_P(CrossEntropy, ALongRunOfMaskedLogitsIsLegal) {
+  Loss l(dtype(), 1, 9000, 9000);
+  for (size_t i = 0; i < 9000; ++i) l.logits.set(i, i == 8000 ? 2 : -INFINITY);
+  l.stats(*cpu);
+  EXPECT_EQ(l.max.at(0), 2);
+  EXPECT_EQ(l.sum.at(0), 1);
+}
+
+TEST_P(CrossEntropy, ANanLogitReachesTheSum) {
+  for (size_t at : {size_t{0}, size_t{4500}, size_t{8999}}) {
+    Loss l(dtype(), 1, 9000, 9000);
+    l.logits.set(at, NAN);
+    l.stats(*cpu);
+    EXPECT_TRUE(std::isnan(l.sum.at(0))) << at;
+  }
+}
+
+TEST_P(CrossEntropy, StatsTakeF32LogitsToo) {
+  Loss got(DType::f32, 5, 1000, 1000);
+  Loss want = got.wide();
+  got.stats(*cpu);
+  want.stats(*reference);
+  expect_close(got.sum, want.sum, {1e-6, 0}, "sum");
+}
+
+TEST(CrossEntropyReference, BackwardEqualsFiniteDifferences) {
+  const auto device = Device::reference();
+  const Loss l(DType::f64, 5, 11, 9);
+  Loss gradient = l;
+  gradient.stats(*device);
+  gradient.backward(*device, 0.5f);
+  const auto loss = [&](const Tensor& logits) {
+    Loss moved = l;
+    moved.logits = logits;
+    moved.stats(*device);
+    double total = 0;
+    for (size_t row = 0; row < 5; ++row)
+      if (l.targets.at(row) >= 0)
+        total += 0.5 * (std::log(moved.sum.at(row)) + moved.max.at(row) - moved.target.at(row));
+    return total;
+  };
+  expect_gradient(loss, l.logits, gradient.logits, "logits");
+}
+
+TEST(CrossEntropyReference, SlicesOfTheVocabularyAddUpToTheWhole) {
+  const auto device = Device::reference();
+  Loss whole(DType::f64, 6, 20, 20);
+  whole.stats(*device);
+  Tensor target(DType::f64, {6});
+  for (int64_t first : {0, 12}) {
+    const int64_t n = first == 0 ? 12 : 8;
+    Loss part(DType::f64, 6, n, n, first);
+    part.targets = whole.targets;
+    for (size_t row = 0; row < 6; ++row)
+      for (size_t j = 0; j < static_cast<size_t>(n); ++j)
+        part.logits.set(row * static_cast<size_t>(n) + j, whole.logits.at(row * 20 + static_cast<size_t>(first) + j));
+    part.stats(*device);
+    for (size_t row = 0; row < 6; ++row) target.set(row, target.at(row) + part.target.at(row));
+  }
+  EXPECT_TRUE(target == whole.target);
+}
+
+}  // namespace
+}  // namespace trireme::test

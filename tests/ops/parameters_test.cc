@@ -1,0 +1,274 @@
+#include "ops/cpu/highway_targets.h"
+// After the choice of targets.
+#include <hwy/highway.h>
+
+#include <bit>
+
+#include "tests/ops/op_test.h"
+
+namespace trireme::test {
+namespace {
+
+/// Runs f once per instruction set that was compiled and that the CPU (or TRIREME_ISA) allows.
+template <class F>
+void for_each_target(F&& f) {
+  for (int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    hwy::SetSupportedTargetsForTest(target);
+    f();
+  }
+  hwy::SetSupportedTargetsForTest(0);
+}
+
+std::vector<float> random_floats(int64_t n, uint64_t seed, double scale = 1) {
+  std::vector<float> values(static_cast<size_t>(n));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(scale * normal_at(seed, i));
+  return values;
+}
+
+template <class T>
+View view_of(std::vector<T>& values) {
+  return {values.data(), DTypeOf<T>::value, {static_cast<int64_t>(values.size())}};
+}
+template <class T>
+ConstView view_of(const std::vector<T>& values) {
+  return {values.data(), DTypeOf<T>::value, {static_cast<int64_t>(values.size())}};
+}
+
+constexpr int64_t kCounts[] = {1, 7, 48, 100003};
+
+class Parameters : public CpuOp {};
+INSTANTIATE_TEST_SUITE_P(Cpu, Parameters, every_case(), case_name);
+
+TEST_P(Parameters, AddAddsOnce) {
+  for (int64_t n : kCounts) {
+    const auto x = random_floats(n, 1);
+    auto y = random_floats(n, 2);
+    const auto before = y;
+    cpu->ops->add(cpu->context, view_of(x), view_of(y));
+    for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(y[i], before[i] + x[i]);
+  }
+}
+
+TEST_P(Parameters, ZeroClearsEveryByte) {
+  for (int64_t n : kCounts) {
+    Tensor x = Tensor::random(dtype(), {n}, 1);
+    cpu->ops->zero(cpu->context, x.view());
+    EXPECT_TRUE(x == Tensor(dtype(), {n}));
+  }
+}
+
+TEST_P(Parameters, BiasBackwardEqualsTheReference) {
+  for (int64_t rows : {0, 1, 7, 130})
+    for (int64_t width : kWidths)
+      for (Write write : {Write::overwrite, Write::add}) {
+        const Tensor dy = Tensor::random(dtype(), {rows, width}, 1);
+        Tensor got = Tensor::random(DType::f32, {width}, 2), want = got.wide();
+        cpu->ops->bias_backward(cpu->context, dy.view(), got.view(), write);
+        reference->ops->bias_backward(reference->context, dy.wide().view(), want.view(), write);
+        expect_close(got, want, {2e-6, 2e-5}, fmt::format("{} x {}", rows, width));
+      }
+}
+
+TEST_P(Parameters, CastWidensExactlyAndCopies) {
+  for (int64_t n : kCounts) {
+    const Tensor x = Tensor::random(dtype(), {n}, 1);
+    Tensor wide(DType::f32, {n}), same(dtype(), {n});
+    cpu->ops->cast(cpu->context, x.view(), wide.view());
+    cpu->ops->cast(cpu->context, x.view(), same.view());
+    EXPECT_TRUE(same == x);
+    EXPECT_EQ(wide.values(), x.values());
+  }
+}
+
+/// Every upper half with lower halves around the tie, so all signs, exponents, ties, infinities and NaN.
+std::vector<float> rounding_cases() {
+  std::vector<float> values;
+  for (uint32_t high = 0; high < 0x10000; ++high)
+    for (uint32_t low : {0u, 1u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu})
+      values.push_back(std::bit_cast<float>(high << 16 | low));
+  return values;
+}
+
+TEST(Cast, RoundsEveryCaseLikeTheScalarDefinitionOnEveryInstructionSet) {
+  const auto cpu = Device::cpu(2);
+  const auto x = rounding_cases();
+  for_each_target([&] {
+    std::vector<bf16_t> y(x.size());
+    cpu->ops->cast(cpu->context, view_of(x), view_of(y));
+    size_t wrong = 0;
+    for (size_t i = 0; i < x.size(); ++i) wrong += y[i].bits != to_bf16(x[i]).bits;
+    EXPECT_EQ(wrong, 0);
+  });
+}
+
+/// ops.h, written out.
+double scalar_squared_norm(const std::vector<float>& x) {
+  double total = 0;
+  for (size_t first = 0; first < x.size(); first += 65536) {
+    double partials[16] = {}, sum = 0;
+    for (size_t i = first; i < std::min(first + 65536, x.size()); ++i)
+      partials[i % 16] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    for (double partial : partials) sum += partial;
+    total += sum;
+  }
+  return total;
+}
+
+TEST(SquaredNorm, HasTheSameBitsOnEveryInstructionSetAndThreadCount) {
+  for (int64_t n : {1, 15, 16, 17, 65535, 65536, 65537, 300007}) {
+    const auto x = random_floats(n, 1, 3);
+    const double want = scalar_squared_norm(x);
+    for (int threads : {1, 2, 3}) {
+      const auto cpu = Device::cpu(threads);
+      for_each_target([&] { EXPECT_EQ(cpu->ops->squared_norm(cpu->context, view_of(x)), want) << n; });
+    }
+  }
+}
+
+TEST(SquaredNorm, EqualsTheReferenceAndDoesNotOverflow) {
+  const auto cpu = Device::cpu(2), reference = Device::reference();
+  const Tensor x = Tensor::random(DType::f32, {70001}, 1, 1e30);
+  EXPECT_EQ(cpu->ops->squared_norm(cpu->context, x.view()),
+            reference->ops->squared_norm(reference->context, x.wide().view()));
+}
+
+TEST(SquaredNorm, NanAndInfinityStay) {
+  const auto cpu = Device::cpu(2);
+  auto x = random_floats(70000, 1);
+  x[69999] = INFINITY;
+  EXPECT_EQ(cpu->ops->squared_norm(cpu->context, view_of(x)), INFINITY);
+  x[3] = NAN;
+  EXPECT_TRUE(std::isnan(cpu->ops->squared_norm(cpu->context, view_of(x))));
+}
+
+// ---- AdamW
+
+constexpr AdamW kOptions{3e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f, 0.7f};
+
+struct AdamState {
+  std::vector<float> grad, m, v, weights;
+
+  explicit AdamState(int64_t n) {
+    grad = random_floats(n, 1);
+    m = random_floats(n, 2, 0.1);
+    v = random_floats(n, 3, 0.1);
+    for (float& value : v) value *= value;
+    weights = random_floats(n, 4, 0.02);
+  }
+  /// The update of one element in plain C++, one rounding per operation.
+  void scalar_step(const AdamW& o) {
+    for (size_t i = 0; i < grad.size(); ++i) {
+      const float g = o.gradient_scale * grad[i];
+      m[i] = o.beta1 * m[i] + (1.0f - o.beta1) * g;
+      v[i] = o.beta2 * v[i] + (1.0f - o.beta2) * (g * g);
+      const float p = weights[i] - o.learning_rate * o.weight_decay * weights[i];
+      weights[i] = p - o.learning_rate * (m[i] / o.correction1 / (std::sqrt(v[i] / o.correction2) + o.epsilon));
+    }
+  }
+};
+
+struct SplitMaster {
+  std::vector<bf16_t> high;
+  std::vector<int16_t> low;
+
+  explicit SplitMaster(const std::vector<float>& master) {
+    for (float value : master) {
+      const auto bits = std::bit_cast<uint32_t>(value);
+      high.push_back(to_bf16_master(value));
+      low.push_back(static_cast<int16_t>(bits - (uint32_t{high.back().bits} << 16)));
+    }
+  }
+  float master(size_t i) const {
+    return std::bit_cast<float>((uint32_t{high[i].bits} << 16) + static_cast<uint32_t>(int32_t{low[i]}));
+  }
+};
+
+TEST(AdamWStep, HasTheBitsOfTheScalarLoopOnEveryInstructionSetAndThreadCount) {
+  for (int64_t n : {1, 7, 48, 1003})
+    for (int threads : {1, 2, 3}) {
+      const auto cpu = Device::cpu(threads);
+      AdamState want(n);
+      for (int step = 0; step < 3; ++step) want.scalar_step(kOptions);
+      for_each_target([&] {
+        AdamState got(n);
+        for (int step = 0; step < 3; ++step)
+          cpu->ops->adamw(cpu->context, kOptions, view_of(got.grad), view_of(got.m), view_of(got.v),
+                          view_of(got.weights), {});
+        EXPECT_EQ(got.m, want.m);
+        EXPECT_EQ(got.v, want.v);
+        EXPECT_EQ(got.weights, want.weights);
+      });
+    }
+}
+
+TEST(AdamWStep, SplitWeightsAreTheF32MasterExactly) {
+  for (int64_t n : {1, 7, 48, 1003}) {
+    const auto cpu = Device::cpu(2);
+    AdamState want(n);
+    for (int step = 0; step < 3; ++step) want.scalar_step(kOptions);
+    for_each_target([&] {
+      AdamState got(n);
+      SplitMaster split(got.weights);
+      for (int step = 0; step < 3; ++step)
+        cpu->ops->adamw(cpu->context, kOptions, view_of(got.grad), view_of(got.m), view_of(got.v), view_of(split.high),
+                        view_of(split.low));
+      for (size_t i = 0; i < got.m.size(); ++i) {
+        ASSERT_EQ(split.master(i), want.weights[i]);
+        ASSERT_EQ(split.high[i].bits, to_bf16_master(want.weights[i]).bits);
+      }
+      EXPECT_EQ(got.m, want.m);
+      EXPECT_EQ(got.v, want.v);
+    });
+  }
+}
+
+TEST(AdamWStep, EveryTieOfTheSplitSurvivesAStepOfRateZero) {
+  const auto cpu = Device::cpu(2);
+  std::vector<float> masters;
+  for (float value : rounding_cases())
+    if (std::isfinite(value) && std::isfinite(to_float(to_bf16_master(value))) && value != 0) masters.push_back(value);
+  masters.push_back(0);  // -0 becomes 0: -0 - -0 = 0
+  AdamW still = kOptions;
+  still.learning_rate = 0;
+  for_each_target([&] {
+    SplitMaster split(masters);
+    std::vector<float> grad(masters.size(), 1), m(masters.size()), v(masters.size());
+    cpu->ops->adamw(cpu->context, still, view_of(grad), view_of(m), view_of(v), view_of(split.high),
+                    view_of(split.low));
+    size_t wrong = 0;
+    for (size_t i = 0; i < masters.size(); ++i)
+      wrong += std::bit_cast<uint32_t>(split.master(i)) != std::bit_cast<uint32_t>(masters[i]) ||
+               split.high[i].bits != to_bf16_master(masters[i]).bits;
+    EXPECT_EQ(wrong, 0);
+  });
+}
+
+TEST(AdamWStep, EqualsTheReference) {
+  const auto cpu = Device::cpu(2), reference = Device::reference();
+  AdamState got(1003);
+  const auto wide = [](const std::vector<float>& v) { return std::vector<double>(v.begin(), v.end()); };
+  auto grad = wide(got.grad), m = wide(got.m), v = wide(got.v), weights = wide(got.weights);
+  for (int step = 0; step < 3; ++step) {
+    cpu->ops->adamw(cpu->context, kOptions, view_of(got.grad), view_of(got.m), view_of(got.v), view_of(got.weights),
+                    {});
+    reference->ops->adamw(reference->context, kOptions, view_of(grad), view_of(m), view_of(v), view_of(weights), {});
+  }
+  for (size_t i = 0; i < grad.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(got.m[i]), m[i], 1e-6 * (1 + std::abs(m[i])));
+    EXPECT_NEAR(static_cast<double>(got.v[i]), v[i], 1e-6 * (1 + std::abs(v[i])));
+    EXPECT_NEAR(static_cast<double>(got.weights[i]), weights[i], 1e-8 + 1e-6 * std::abs(weights[i]));
+  }
+}
+
+TEST(AdamWReference, FirstStepMovesEachWeightByTheLearningRate) {
+  const auto device = Device::reference();
+  std::vector<double> grad{2, -3}, m(2), v(2), weights{1, 1};
+  const AdamW first{0.01f, 0.9f, 0.95f, 0, 0.5f, 0.1f, 0.05f, 1};
+  device->ops->adamw(device->context, first, view_of(grad), view_of(m), view_of(v), view_of(weights), {});
+  EXPECT_NEAR(weights[0], 1 - 0.01 * 0.5 - 0.01, 1e-7);
+  EXPECT_NEAR(weights[1], 1 - 0.01 * 0.5 + 0.01, 1e-7);
+}
+
+}  // namespace
+}  // namespace trireme::test
