@@ -1,0 +1,219 @@
+#include "tests/ops/op_test.h"
+
+namespace trireme::test {
+namespace {
+
+/// Packed sequences of the given lengths, attention inputs and outputs.
+struct Attention {
+  AttentionShape shape;
+  Dropout dropout;
+  Tensor offsets, sample, position;
+  Tensor qkv, out, lse, dout, dqkv;
+
+  Attention(DType a, std::vector<int> lengths, int heads, int head_dim, bool causal, float rate = 0,
+            int first_position = 0) {
+    const DType s = a == DType::f64 ? DType::f64 : DType::f32;
+    std::vector<double> ends{0}, samples, positions;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      ends.push_back(ends.back() + lengths[i]);
+      for (int t = 0; t < lengths[i]; ++t) {
+        samples.push_back(static_cast<double>((int64_t{3} << 32) + 17 + static_cast<int64_t>(i)));
+        positions.push_back(first_position + t);
+      }
+    }
+    const auto rows = static_cast<int64_t>(ends.back());
+    offsets = Tensor(DType::i32, {static_cast<int64_t>(ends.size())}, ends);
+    sample = Tensor(DType::i64, {rows}, samples);
+    position = Tensor(DType::i32, {rows}, positions);
+    qkv = Tensor::random(a, {rows, heads, 3, head_dim}, 1, 1.2);
+    dout = Tensor::random(a, {rows, heads, head_dim}, 2);
+    out = Tensor(a, {rows, heads, head_dim});
+    dqkv = Tensor(a, {rows, heads, 3, head_dim});
+    lse = Tensor(s, {heads, rows});
+    shape = {heads, head_dim, causal, 1.0f / std::sqrt(static_cast<float>(head_dim)), {}};
+    dropout = {rate, dropout_key(1, 2, 3, 4), {}, {}};
+  }
+  Attention wide() const {
+    Attention w = *this;
+    for (Tensor* t : {&w.qkv, &w.dout, &w.out, &w.dqkv, &w.lse}) *t = t->wide();
+    return w;
+  }
+  void bind() {
+    shape.offsets = offsets.view();
+    dropout.sample = sample.view();
+    dropout.position = position.view();
+  }
+  void forward(Device& d) {
+    bind();
+    d.ops->attention(d.context, qkv.view(), shape, dropout, out.view(), lse.view());
+  }
+  void backward(Device& d) {
+    bind();
+    d.ops->attention_backward(d.context, dout.view(), qkv.view(), out.view(), lse.view(), shape, dropout, dqkv.view());
+  }
+  std::string name() const {
+    return fmt::format("rows {} heads {} size {} causal {} dropout {}", qkv.view().rows(), shape.heads, shape.head_dim,
+                       shape.causal, dropout.rate);
+  }
+};
+
+/// Outputs are averages of values of size 1; a bf16 path may round probabilities and operands to bf16 as well.
+Tolerance output_tolerance(DType dtype) { return dtype == DType::bf16 ? Tolerance{0.02, 0.02} : Tolerance{1e-5, 1e-5}; }
+/// Gradients: sums of up to `length` such terms.
+Tolerance gradient_tolerance(DType dtype) {
+  return dtype == DType::bf16 ? Tolerance{0.03, 0.06} : Tolerance{2e-5, 4e-5};
+}
+
+class AttentionOp : public CpuOp {
+ protected:
+  void expect_equals_reference(Attention got) {
+    Attention want = got.wide();
+    got.forward(*cpu);
+    want.forward(*reference);
+    expect_close(got.out, want.out, output_tolerance(dtype()), "out, " + got.name());
+    expect_close(got.lse, want.lse, {dtype() == DType::bf16 ? 2e-3 : 1e-5, 1e-5}, "lse, " + got.name());
+    got.backward(*cpu);
+    want.backward(*reference);
+    expect_close(got.dqkv, want.dqkv, gradient_tolerance(dtype()), "dqkv, " + got.name());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Cpu, AttentionOp, every_case(), case_name);
+
+TEST_P(AttentionOp, EqualsTheReferenceForEveryHeadSize) {
+  for (int head_dim : {1, 8, 16, 20, 64, 80, 96, 128})
+    for (bool causal : {true, false}) expect_equals_reference(Attention(dtype(), {37, 1, 70}, 2, head_dim, causal));
+}
+
+TEST_P(AttentionOp, EqualsTheReferenceOverTilesOfKeysAndBlocksOfQueries) {
+  for (bool causal : {true, false}) {
+    expect_equals_reference(Attention(dtype(), {201}, 1, 64, causal));
+    expect_equals_reference(Attention(dtype(), {64, 128, 96, 65, 3, 0, 2}, 3, 16, causal));
+  }
+}
+
+TEST_P(AttentionOp, DropoutFollowsTheCounterRule) {
+  for (bool causal : {true, false})
+    for (int first_position : {0, 5})
+      expect_equals_reference(Attention(dtype(), {130, 7}, 2, 16, causal, 0.3f, first_position));
+}
+
+TEST_P(AttentionOp, LargeScoresDoNotOverflow) {
+  Attention a(dtype(), {90}, 1, 16, true);
+  a.qkv = Tensor::random(dtype(), {90, 1, 3, 16}, 1, 30);
+  Attention want = a.wide();
+  a.forward(*cpu);
+  want.forward(*reference);
+  expect_close(a.out, want.out, {0.03, dtype() == DType::bf16 ? 0.6 : 2e-2}, "out");
+}
+
+TEST_P(AttentionOp, AQueryThatIsNaNStaysNaN) {
+  Attention a(dtype(), {20}, 1, 16, true);
+  a.qkv.set(7 * 48, NAN);
+  a.forward(*cpu);
+  for (size_t c = 0; c < 16; ++c) {
+    EXPECT_FALSE(std::isnan(a.out.at(6 * 16 + c)));
+    EXPECT_TRUE(std::isnan(a.out.at(7 * 16 + c)));
+  }
+}
+
+TEST_P(AttentionOp, GivesTheSameBitsTwice) {
+  Attention a(dtype(), {150, 90}, 2, 64, true, 0.1f), b = a;
+  for (Attention* x : {&a, &b}) {
+    x->forward(*cpu);
+    x->backward(*cpu);
+  }
+  EXPECT_TRUE(a.out == b.out && a.lse == b.lse && a.dqkv == b.dqkv);
+}
+
+TEST_P(AttentionOp, StaysWithinThePlannedScratch) {
+  Attention a(dtype(), {150}, 3, 20, true);
+  a.bind();
+  cpu->scratch = Arena(cpu->ops->scratch_bytes(150, 60, 0, a.shape, GetParam().threads));
+  cpu->context.scratch = &cpu->scratch;
+  a.forward(*cpu);
+  a.backward(*cpu);
+  EXPECT_LE(cpu->scratch.peak(), cpu->ops->scratch_bytes(150, 60, 0, a.shape, GetParam().threads));
+  EXPECT_EQ(cpu->scratch.used(), 0u);
+}
+
+/// Generation in steps of the given sizes equals one causal pass over everything.
+TEST_P(AttentionOp, CachedAttentionEqualsOnePass) {
+  constexpr int kHeads = 2, kCapacity = 300;
+  for (int head_dim : {8, 20, 64}) {
+    const std::vector<std::vector<int>> steps = {{5, 3}, {1, 1}, {1, 0}, {1, 270}, {4, 2}, {1, 1}};
+    Tensor cache(dtype(), {2, 2 * kHeads, kCapacity, head_dim});
+    Tensor wide_cache = cache.wide();
+    std::vector<double> past{0, 0};
+    for (size_t step = 0; step < steps.size(); ++step) {
+      Attention got(dtype(), steps[step], kHeads, head_dim, true);
+      got.qkv = Tensor::random(dtype(), got.qkv.view().shape(), 100 + step);
+      Attention want = got.wide();
+      const Tensor cached(DType::i32, {2}, past);
+      got.bind();
+      want.bind();
+      cpu->ops->attention_cached(cpu->context, got.qkv.view(), got.shape, cached.view(), cache.view(), got.out.view());
+      reference->ops->attention_cached(reference->context, want.qkv.view(), want.shape, cached.view(),
+                                       wide_cache.view(), want.out.view());
+      expect_close(got.out, want.out, output_tolerance(dtype()), fmt::format("step {} size {}", step, head_dim));
+      expect_close(cache, wide_cache, {0, 0}, "cache");
+      for (size_t s = 0; s < 2; ++s) past[s] += steps[step][s];
+    }
+  }
+}
+
+TEST(ReferenceAttention, CachedStepsEqualOnePass) {
+  const auto device = Device::reference();
+  Attention whole(DType::f64, {9}, 2, 4, true);
+  whole.forward(*device);
+  Tensor cache(DType::f64, {1, 4, 9, 4});
+  for (int64_t row = 0; row < 9; ++row) {
+    Attention one(DType::f64, {1}, 2, 4, true);
+    one.bind();
+    const Tensor past(DType::i32, {1}, {static_cast<double>(row)});
+    device->ops->attention_cached(device->context, whole.qkv.view().rows_slice(row, 1), one.shape, past.view(),
+                                  cache.view(), one.out.view());
+    for (size_t c = 0; c < 8; ++c) EXPECT_NEAR(one.out.at(c), whole.out.at(static_cast<size_t>(row) * 8 + c), 1e-14);
+  }
+}
+
+TEST(ReferenceAttention, BackwardEqualsFiniteDifferences) {
+  const auto device = Device::reference();
+  for (bool causal : {true, false})
+    for (float rate : {0.0f, 0.4f}) {
+      Attention a(DType::f64, {6, 1, 4}, 2, 3, causal, rate);
+      a.forward(*device);
+      a.backward(*device);
+      const auto loss = [&](const Tensor& qkv) {
+        Attention moved = a;
+        moved.qkv = qkv;
+        moved.forward(*device);
+        return dot(moved.out, a.dout);
+      };
+      expect_gradient(loss, a.qkv, a.dqkv, a.name());
+    }
+}
+
+TEST(ReferenceAttention, LseIsTheLogOfTheSumOfExponentials) {
+  const auto device = Device::reference();
+  Attention a(DType::f64, {2}, 1, 1, true);
+  a.qkv = Tensor(DType::f64, {2, 1, 3, 1}, {2, 3, 1, 4, 5, 7});  // q 2 k 3 v 1; q 4 k 5 v 7
+  a.shape.scale = 0.5f;
+  a.forward(*device);
+  EXPECT_NEAR(a.lse.at(0), 3, 1e-12);
+  EXPECT_NEAR(a.lse.at(1), std::log(std::exp(6.0) + std::exp(10.0)), 1e-12);
+  EXPECT_NEAR(a.out.at(1), (std::exp(6.0) + 7 * std::exp(10.0)) / (std::exp(6.0) + std::exp(10.0)), 1e-12);
+}
+
+TEST(ReferenceAttention, DropsTheShareThatWasAskedFor) {
+  // Equal scores and values of 1: each output is the kept share / (1 - rate).
+  const auto device = Device::reference();
+  Attention a(DType::f64, {200}, 1, 1, false, 0.25f);
+  for (size_t i = 0; i < a.qkv.size(); ++i) a.qkv.set(i, i % 3 == 2 ? 1 : 0);
+  a.forward(*device);
+  double mean = 0;
+  for (size_t i = 0; i < 200; ++i) mean += a.out.at(i) / 200;
+  EXPECT_NEAR(mean, 1, 0.02);  // 40,000 draws: standard deviation of the mean 0.003
+}
+
+}  // namespace
+}  // namespace trireme::test
