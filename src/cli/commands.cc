@@ -4,12 +4,14 @@ namespace trireme {
 namespace {
 
 constexpr Command kCommands[] = {
-    {nullptr, nullptr, nullptr},
+    {"train", "train a model, or go on with a run", run_train},
+    {"sample", "continue a prompt with a trained model", run_sample},
+    {"report", "write one HTML page about a run", run_report},
     {"config", "print the configuration that files and flags give, or the list of options", run_config},
 };
 
 }  // namespace
 
-std::span<const Command> commands() { return std::span(kCommands).subspan(1); }
+std::span<const Command> commands() { return kCommands; }
 
 }  // namespace trireme

@@ -1,0 +1,67 @@
+#include "checkpoint/model_folder.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/huggingface.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_if_there(const fs::path& path) { return fs::exists(path) ? read_text(path.string()) : std::string(); }
+
+ModelFolder open_huggingface(const std::string& path) {
+  return {.path = path,
+          .spec = read_huggingface_spec(path),
+          .tokenizer_json = text_if_there(fs::path(path) / "tokenizer.json"),
+          .checkpoint = {}};
+}
+
+/// Everything that weights depend on must agree; what may differ is made equal first.
+void require_same_model(const ModelFolder& folder, Spec wanted) {
+  const Spec& found = folder.spec;
+  require(wanted.context <= found.context, ErrorKind::config,
+          "{} knows {} positions, {} were asked for; its position table can be cropped, not extended", folder.path,
+          found.context, wanted.context);
+  wanted.context = found.context;
+  wanted.vocabulary_rows = found.vocabulary_rows;
+  wanted.embedding_dropout = found.embedding_dropout;
+  wanted.attention_dropout = found.attention_dropout;
+  wanted.residual_dropout = found.residual_dropout;
+  require(wanted == found, ErrorKind::config,
+          "{} holds another model than the configuration asks for: {} layers, {} heads, width {}, vocabulary {} "
+          "against {} layers, {} heads, width {}, vocabulary {}",
+          folder.path, found.layers, found.heads, found.width, found.vocabulary, wanted.layers, wanted.heads,
+          wanted.width, wanted.vocabulary);
+}
+
+}  // namespace
+
+ModelFolder open_model(const std::string& path) {
+  require(fs::is_directory(path), ErrorKind::io,
+          "no model folder {}: give a Hugging Face folder (config.json, model.safetensors), a run or a step folder",
+          path);
+  if (fs::exists(fs::path(path) / "config.json") && !fs::exists(fs::path(path) / "manifest.json"))
+    return open_huggingface(path);
+  CheckpointFolder checkpoint = open_checkpoint(path);
+  ModelFolder folder{.path = checkpoint.path,
+                     .spec = checkpoint.facts.spec,
+                     .tokenizer_json = checkpoint.facts.tokenizer_json,
+                     .checkpoint = {}};
+  folder.checkpoint = std::move(checkpoint);
+  return folder;
+}
+
+void load_model(const ModelFolder& folder, const Spec& spec, const ParameterTable& table, TrainingState& state) {
+  require_same_model(folder, spec);
+  if (folder.checkpoint) {
+    load_checkpoint(*folder.checkpoint, table, state);
+  } else {
+    load_huggingface(folder.path, spec, table, state);
+  }
+}
+
+}  // namespace trireme

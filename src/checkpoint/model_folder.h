@@ -1,0 +1,26 @@
+#pragma once
+// A model to start from or to sample: a Hugging Face folder, a run folder or one step's folder, told apart by what lies
+// in it.
+
+#include <optional>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+
+namespace trireme {
+
+struct ModelFolder {
+  std::string path;  ///< the folder that holds the weights
+  Spec spec;
+  std::string tokenizer_json;                  ///< empty: none there
+  std::optional<CheckpointFolder> checkpoint;  ///< empty: a Hugging Face folder
+};
+
+/// Opens without loading weights. Throws Error::io, Error::data saying what a model folder holds.
+ModelFolder open_model(const std::string& path);
+
+/// Fills the weights of `state`. `spec` may have a smaller context than the folder's (position rows are cropped) and
+/// other dropouts and rows; every other difference is an Error::config.
+void load_model(const ModelFolder& folder, const Spec& spec, const ParameterTable& table, TrainingState& state);
+
+}  // namespace trireme

@@ -1,0 +1,39 @@
+#include "train/trainer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/version.h"
+#include "config/document.h"
+#include "config/load.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: trireme train CONFIG.yaml... [--option value ...]\n"
+    "       mpirun -n N trireme train CONFIG.yaml... [--option value ...]\n\n"
+    "Trains a model, or goes on with the run in run.dir. Later files win over earlier ones, flags win over files.\n"
+    "Files of other programs are understood too: --dialect intel-nanogpt, --dialect nanogpt (usually recognised).\n"
+    "SIGTERM, SIGINT or SIGUSR1 to any rank stops all ranks after the same step, with a snapshot and exit code 75.\n\n";
+
+}  // namespace
+
+int run_train(std::vector<std::string> arguments) {
+  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::ranges::any_of(arguments, asks_help)) {
+    fmt::print("{}{}", kUsage, options_help());
+    return 0;
+  }
+  require(!arguments.empty(), ErrorKind::usage,
+          "train needs a configuration file or options; `trireme train --help` explains them");
+  const ConfigWords words = split_words(arguments);
+  Process process;
+  return process.run(
+      [&] { return train(load_config(words.files, words.flags, words.dialect), process, build_text()); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+#pragma once
+// Host arrays of one micro-batch of fixed windows, as a model's Batch.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/sampler.h"
+#include "model/pass.h"
+
+namespace trireme {
+
+class Batcher {
+ public:
+  /// At most `sequences` windows of `sequence` tokens.
+  Batcher(int64_t sequences, int64_t sequence);
+  /// The windows of slice's samples; valid until the next call. slice.count <= sequences; a slice of none gives a batch
+  /// of no rows.
+  const Batch& fill(std::span<const uint16_t> data, uint64_t seed, Stream stream, BatchSlice slice);
+
+ private:
+  int64_t sequence_;
+  std::vector<int32_t> tokens_, targets_, positions_, offsets_;
+  std::vector<int64_t> samples_;
+  Batch batch_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,36 @@
+#pragma once
+// What is decided before anything is allocated: the model, the data, the batch, where the run goes on. Every rank
+// decides alike from the same files; rank 0's view of the run folder is the one that counts.
+
+#include <optional>
+
+#include "checkpoint/model_folder.h"
+#include "comm/scalars.h"
+#include "config/load.h"
+#include "config/validate.h"
+#include "data/token_dataset.h"
+#include "train/step.h"
+
+namespace trireme {
+
+struct Setup {
+  LoadedConfig loaded;  ///< with batch.global as it is in force
+  Spec spec;
+  DType dtype = DType::f32;
+  BatchShape batch;
+  std::optional<CheckpointFolder> resume;  ///< the run goes on from here
+  std::optional<ModelFolder> init;         ///< weights of a new run; empty: from scratch
+  std::string tokenizer_json;              ///< empty: none known
+  std::optional<TokenDataset> train, validation;
+  std::vector<DataFileFact> data_files;
+
+  const Config& config() const { return loaded.config; }
+};
+
+/// Throws Error::config, Error::data, Error::io with the numbers and the fix.
+Setup make_setup(LoadedConfig loaded, Scalars& scalars);
+
+/// The model that the options describe; vocabulary 0 stands for `data_vocabulary`. Throws Error::config.
+Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary);
+
+}  // namespace trireme

@@ -1,0 +1,91 @@
+#include "train/step.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/stop.h"
+
+namespace trireme {
+
+int64_t BatchShape::largest_micro() const {
+  int64_t largest = 0;
+  for (int r = 0; r < ranks; ++r) {
+    for (int64_t m = 0; m < micro_batches; ++m)
+      largest = std::max(largest, batch_slice(0, global, ranks, r, micro_batches, m).count);
+  }
+  return largest;
+}
+
+TrainStep::TrainStep(Stage& stage, Optimizer& optimizer, Ops& ops, TrainingState& state, const ParameterTable& table,
+                     Scalars& scalars, std::span<const uint16_t> data, const BatchShape& shape, uint64_t seed,
+                     bool dropout)
+    : stage_(stage),
+      optimizer_(optimizer),
+      ops_(ops),
+      state_(state),
+      table_(table),
+      scalars_(scalars),
+      data_(data),
+      shape_(shape),
+      seed_(seed),
+      dropout_(dropout),
+      batcher_(shape.largest_micro(), shape.sequence) {}
+
+double TrainStep::run_micro_batch(int64_t index, int64_t step, uint64_t consumed, float scale) {
+  const BatchSlice slice = batch_slice(consumed, shape_.global, shape_.ranks, shape_.rank, shape_.micro_batches, index);
+  const Batch& batch = batcher_.fill(data_, seed_, Stream::training, slice);
+  const Write write = index == 0 ? Write::overwrite : Write::add;
+  const bool last = index + 1 == shape_.micro_batches;
+  if (last) optimizer_.begin_exchange();
+  if (batch.rows() > 0) {
+    const Stage::Step numbers{.seed = seed_, .step = static_cast<uint64_t>(step), .dropout = dropout_};
+    return stage_.loss_and_backward(batch, numbers, scale, write, last ? &optimizer_ : nullptr);
+  }
+  // The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
+  if (write == Write::overwrite) ops_.zero(stage_.context(), state_.gradients());
+  if (last) {
+    for (const ParameterRange& range : table_.ready_ranges()) optimizer_.ready(range);
+  }
+  return 0;
+}
+
+StepResult TrainStep::run(int64_t step, uint64_t consumed, int64_t update, double learning_rate) {
+  double tokens = 0;
+  for (int64_t m = 0; m < shape_.micro_batches; ++m) {
+    tokens += static_cast<double>(
+        batch_slice(consumed, shape_.global, shape_.ranks, shape_.rank, shape_.micro_batches, m).count *
+        shape_.sequence);
+  }
+  tokens = scalars_.sum(tokens);  // before backward: ranks may hold different counts
+
+  double loss = 0;
+  for (int64_t m = 0; m < shape_.micro_batches; ++m)
+    loss += run_micro_batch(m, step, consumed, static_cast<float>(1.0 / tokens));
+  const double squared_norm = optimizer_.finish_exchange(stage_.context());
+  loss = scalars_.sum(loss) / tokens;
+
+  StepResult result{
+      .loss = loss, .norm = std::sqrt(squared_norm), .skipped = !std::isfinite(loss) || !std::isfinite(squared_norm)};
+  if (!result.skipped) optimizer_.update(stage_.context(), learning_rate, update, result.norm);
+  return result;
+}
+
+std::optional<double> evaluate(Stage& stage, Scalars& scalars, std::span<const uint16_t> data, const BatchShape& shape,
+                               uint64_t seed, int64_t batches) {
+  Batcher batcher(shape.largest_micro(), shape.sequence);
+  double loss = 0, tokens = 0;
+  for (int64_t b = 0; b < batches; ++b) {
+    const auto first = static_cast<uint64_t>(b * shape.global);
+    for (int64_t m = 0; m < shape.micro_batches; ++m) {
+      const BatchSlice slice = batch_slice(first, shape.global, shape.ranks, shape.rank, shape.micro_batches, m);
+      if (slice.count == 0) continue;
+      const Batch& batch = batcher.fill(data, seed, Stream::evaluation, slice);
+      loss += stage.loss(batch);
+      tokens += static_cast<double>(batch.rows());
+    }
+    if (scalars.max(stop::requested() ? 1.0 : 0.0) > 0) return std::nullopt;
+  }
+  return scalars.sum(loss) / scalars.sum(tokens);
+}
+
+}  // namespace trireme

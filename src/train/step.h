@@ -1,0 +1,59 @@
+#pragma once
+// One optimizer step: micro-batches, exchange, loss, update. Every rank sees the same loss and norm, so every rank
+// takes the same decision.
+
+#include "comm/scalars.h"
+#include "data/token_dataset.h"
+#include "model/stage.h"
+#include "optim/optimizer.h"
+#include "train/batcher.h"
+
+namespace trireme {
+
+/// How a global batch is cut, the same on every rank.
+struct BatchShape {
+  int64_t global = 0;         ///< sequences per step over all ranks
+  int64_t micro_batches = 1;  ///< per rank
+  int64_t sequence = 0;       ///< tokens per sequence
+  int ranks = 1, rank = 0;    ///< of the data axis
+  /// Sequences of this rank's largest micro-batch: what memory is planned for.
+  int64_t largest_micro() const;
+};
+
+struct StepResult {
+  double loss = 0;       ///< mean over the global batch's counted tokens, nats
+  double norm = 0;       ///< global gradient norm before clipping
+  bool skipped = false;  ///< loss or norm was not finite: no weight changed
+};
+
+class TrainStep {
+ public:
+  TrainStep(Stage& stage, Optimizer& optimizer, Ops& ops, TrainingState& state, const ParameterTable& table,
+            Scalars& scalars, std::span<const uint16_t> data, const BatchShape& shape, uint64_t seed, bool dropout);
+
+  /// Step number `step` on the samples that follow the first `consumed`; `update` counts applied updates, this one
+  /// included, from 1.
+  StepResult run(int64_t step, uint64_t consumed, int64_t update, double learning_rate);
+
+ private:
+  double run_micro_batch(int64_t index, int64_t step, uint64_t consumed, float scale);
+
+  Stage& stage_;
+  Optimizer& optimizer_;
+  Ops& ops_;
+  TrainingState& state_;
+  const ParameterTable& table_;
+  Scalars& scalars_;
+  std::span<const uint16_t> data_;
+  BatchShape shape_;
+  uint64_t seed_;
+  bool dropout_;
+  Batcher batcher_;
+};
+
+/// Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the same number.
+/// Nothing when a stop was asked for on any rank meanwhile.
+std::optional<double> evaluate(Stage& stage, Scalars& scalars, std::span<const uint16_t> data, const BatchShape& shape,
+                               uint64_t seed, int64_t batches);
+
+}  // namespace trireme

@@ -1,0 +1,60 @@
+#include "train/stop.h"
+
+#include <unistd.h>
+#include <csignal>
+#include <ctime>
+
+#include <atomic>
+
+#include "base/error.h"
+
+namespace trireme::stop {
+namespace {
+
+constexpr long kSameRequestSeconds = 5;
+
+// A signal handler can reach nothing but globals.
+std::atomic<int> first_signal{0};
+std::atomic<long> first_time{0};
+
+long now() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<long>(t.tv_sec);
+}
+
+void handle(int signal) {
+  int none = 0;
+  if (first_signal.compare_exchange_strong(none, signal)) {
+    first_time = now();
+    return;
+  }
+  if (signal == SIGUSR1 || now() - first_time < kSameRequestSeconds) return;
+  _exit(exit_code(ErrorKind::stopped));
+}
+
+}  // namespace
+
+void install() {
+  struct sigaction action {};
+  action.sa_handler = handle;
+  action.sa_flags = SA_RESTART;
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
+}
+
+bool requested() { return first_signal != 0; }
+
+const char* reason() {
+  switch (first_signal) {
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGINT:
+      return "SIGINT";
+    case SIGUSR1:
+      return "SIGUSR1";
+    default:
+      return "";
+  }
+}
+
+}  // namespace trireme::stop

@@ -1,0 +1,361 @@
+#include "train/trainer.h"
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "checkpoint/run_folder.h"
+#include "checkpoint/run_lock.h"
+#include "checkpoint/run_status.h"
+#include "comm/mesh.h"
+#include "comm/proof.h"
+#include "config/document.h"
+#include "optim/schedule.h"
+#include "report/reporter.h"
+#include "train/cores.h"
+#include "train/facts.h"
+#include "train/machine.h"
+#include "train/setup.h"
+#include "train/stop.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kMaxSkipsInARow = 10;  // a run that skips this often in a row does not recover by itself
+
+Schedule schedule_of(const Config& config) {
+  const OptimOptions& o = config.optim;
+  return {.course = o.schedule == "constant" ? Schedule::Course::constant : Schedule::Course::cosine,
+          .peak = o.learning_rate,
+          .minimum = o.min_learning_rate,
+          .warmup_steps = o.warmup_steps,
+          .decay_steps = o.decay_steps > 0 ? o.decay_steps : config.run.steps};
+}
+
+OptimizerOptions optimizer_options(const Config& config, std::vector<int> progress_cpus) {
+  const OptimOptions& o = config.optim;
+  OptimizerOptions options;
+  options.adamw.beta1 = static_cast<float>(o.beta1);
+  options.adamw.beta2 = static_cast<float>(o.beta2);
+  options.adamw.epsilon = static_cast<float>(o.epsilon);
+  options.adamw.weight_decay = static_cast<float>(o.weight_decay);
+  options.clip = o.clip;
+  options.wire = config.comm.wire == "f32" ? DType::f32 : DType::bf16;
+  options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
+  options.progress_cpus = std::move(progress_cpus);
+  return options;
+}
+
+/// What an interval between two log lines adds up.
+struct Interval {
+  Clock::time_point start = Clock::now();
+  double aside = 0;    ///< seconds spent on evaluations and snapshots
+  double exposed = 0;  ///< seconds that the steps waited for communication
+  int64_t steps = 0;
+};
+
+class Trainer {
+ public:
+  Trainer(Setup setup, Process& process, const CorePlan& cores);
+  /// Exit code.
+  int run();
+  int64_t steps_done() const { return progress_.step; }
+
+ private:
+  void load_start();
+  StepResult train_one_step(double rate);
+  void account(const StepResult& result);
+  void check_parameters();
+  void report_step(const StepResult& result, double rate);
+  void evaluate_now();
+  void begin_save();
+  void publish(bool wait);
+  void link_best(const std::string& folder) const;
+  int finish(bool stopped);
+  bool done() const { return progress_.step >= config().run.steps; }
+  bool due(int64_t every) const { return every > 0 && progress_.step % every == 0; }
+  const Config& config() const { return setup_.config(); }
+
+  Setup setup_;
+  Process& process_;
+  Scalars scalars_;
+  int threads_;
+  ParameterTable table_;
+  std::unique_ptr<Ops> ops_;
+  TrainingState state_;
+  std::unique_ptr<Communicator> exchange_group_;
+  Optimizer optimizer_;
+  Stage stage_;
+  TrainStep step_;
+  std::optional<CheckpointWriter> writer_;  ///< none when only evaluating
+  RunProgress progress_;
+  Schedule schedule_;
+  double peak_flops_;
+  Interval interval_;
+  Clock::time_point save_start_;
+  bool improved_ = false;  ///< the weights as they stand have the lowest validation loss, and no snapshot has them yet
+  bool saving_best_ = false;
+  int64_t saved_step_ = -1;  ///< newest step that a snapshot has or will have
+  int64_t evaluated_step_ = -1;
+  std::unique_ptr<Reporter> reporter_;
+};
+
+Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores)
+    : setup_(std::move(setup)),
+      process_(process),
+      scalars_(process.world()),
+      threads_(cores.threads),
+      table_(setup_.spec),
+      ops_(make_cpu_ops()),
+      state_(table_, setup_.dtype, true),
+      exchange_group_(process.world().split(0, process.rank())),
+      optimizer_(table_, state_, *ops_, *exchange_group_, optimizer_options(config(), cores.progress_cpus)),
+      stage_(setup_.spec, {&table_, state_.weights(), state_.gradients()}, setup_.dtype, model_shape(setup_), *ops_,
+             threads_),
+      step_(stage_, optimizer_, *ops_, state_, table_, scalars_, setup_.train->tokens(), setup_.batch,
+            static_cast<uint64_t>(config().run.seed), config().model.dropout > 0),
+      schedule_(schedule_of(config())) {
+  progress_.best_loss = std::numeric_limits<double>::infinity();
+  load_start();
+  scalars_.barrier();  // all ranks of a host measure at the same time, as they will compute
+  peak_flops_ =
+      config().log.peak_tflops > 0 ? config().log.peak_tflops * 1e12 : measure_gemm_rate(*ops_, threads_, setup_.dtype);
+  peak_flops_ = scalars_.sum(peak_flops_);
+  if (!config().evaluation.only) writer_.emplace(config().run.dir, table_, state_, process_.world());
+  reporter_ =
+      std::make_unique<Reporter>(ReporterOptions{.run_dir = config().run.dir,
+                                                 .jsonl = config().log.jsonl,
+                                                 .tensorboard = config().log.tensorboard,
+                                                 .is_rank0 = process.rank() == 0},
+                                 progress_.step, config().run.steps,
+                                 run_facts(setup_, table_, plan_memory(setup_, table_, *ops_, process.size(), threads_),
+                                           process, threads_, peak_flops_));
+}
+
+void Trainer::load_start() {
+  if (setup_.resume) {
+    load_checkpoint(*setup_.resume, table_, state_);
+    progress_ = setup_.resume->facts.progress;
+    saved_step_ = progress_.step;
+  } else if (setup_.init) {
+    load_model(*setup_.init, setup_.spec, table_, state_);
+    log::info("starting from the weights of {}", setup_.init->path);
+  } else {
+    initialize(state_, table_, static_cast<uint64_t>(config().run.seed));
+    log::info("starting from scratch");
+  }
+}
+
+StepResult Trainer::train_one_step(double rate) {
+  const StepResult result = step_.run(progress_.step, progress_.samples, progress_.updates + 1, rate);
+  interval_.exposed += optimizer_.last_exchange().exposed_seconds;
+  ++interval_.steps;
+  account(result);
+  return result;
+}
+
+void Trainer::account(const StepResult& result) {
+  const uint64_t first = progress_.samples;
+  ++progress_.step;
+  progress_.samples += static_cast<uint64_t>(setup_.batch.global);
+  if (!result.skipped) {
+    ++progress_.updates;
+    progress_.consecutive_skips = 0;
+    return;
+  }
+  ++progress_.skipped;
+  ++progress_.consecutive_skips;
+  if (process_.rank() == 0) {
+    log::warning("step {} skipped: loss {} or gradient norm {} is not finite; samples {} to {}", progress_.step,
+                 result.loss, result.norm, first, progress_.samples - 1);
+  }
+  require(progress_.consecutive_skips < kMaxSkipsInARow, ErrorKind::numeric,
+          "loss or gradients were not finite {} steps in a row, up to step {} (samples {} to {}); lower "
+          "optim.learning-rate or resume from an earlier snapshot",
+          kMaxSkipsInARow, progress_.step,
+          progress_.samples - static_cast<uint64_t>(kMaxSkipsInARow * setup_.batch.global), progress_.samples - 1);
+}
+
+void Trainer::check_parameters() {
+  if (scalars_.size() == 1) return;
+  prove_same_parameters(scalars_, process_.host(), parameter_hash(state_, table_), progress_.step);
+}
+
+void Trainer::report_step(const StepResult& result, double rate) {
+  const double seconds = seconds_since(interval_.start) - interval_.aside;
+  const double tokens = static_cast<double>(interval_.steps * setup_.batch.global * setup_.batch.sequence);
+  const double flops = train_flops_per_token(setup_.spec, setup_.batch.sequence) * tokens / seconds;
+  Metrics metrics;
+  metrics.step = progress_.step;
+  metrics.loss = result.loss;
+  metrics.learning_rate = rate;
+  metrics.gradient_norm = result.norm;
+  metrics.tokens_per_second = tokens / seconds;
+  metrics.ms_per_step = 1e3 * seconds / static_cast<double>(interval_.steps);
+  metrics.exposed_share = interval_.exposed / seconds;
+  metrics.mfu = flops / peak_flops_;
+  metrics.samples = progress_.samples;
+  metrics.tokens = progress_.samples * static_cast<uint64_t>(setup_.batch.sequence);
+  metrics.skipped = progress_.skipped;
+  reporter_->step(metrics);
+  interval_ = {};
+}
+
+void Trainer::evaluate_now() {
+  if (evaluated_step_ == progress_.step) return;
+  const auto start = Clock::now();
+  const auto seed = static_cast<uint64_t>(config().run.seed);
+  const int64_t batches = config().evaluation.batches;
+  const auto train_loss = evaluate(stage_, scalars_, setup_.train->tokens(), setup_.batch, seed, batches);
+  const auto loss = !train_loss ? train_loss
+                    : setup_.validation
+                        ? evaluate(stage_, scalars_, setup_.validation->tokens(), setup_.batch, seed, batches)
+                        : train_loss;
+  interval_.aside += seconds_since(start);
+  if (!loss) return;  // a stop was asked for
+  evaluated_step_ = progress_.step;
+  EvaluationMetrics metrics{.step = progress_.step,
+                            .train_loss = train_loss,
+                            .validation_loss = *loss,
+                            .seconds = seconds_since(start),
+                            .best = *loss < progress_.best_loss};
+  if (metrics.best) {
+    progress_.best_loss = *loss;
+    progress_.best_step = progress_.step;
+    improved_ = config().checkpoint.best;
+  }
+  reporter_->evaluation(metrics);
+}
+
+void Trainer::begin_save() {
+  if (saved_step_ == progress_.step && !improved_) return;
+  publish(true);  // one save at a time
+  const auto start = Clock::now();
+  CheckpointFacts facts{.spec = setup_.spec,
+                        .progress = progress_,
+                        .config_json = to_json(config()).dump(),
+                        .tokenizer_json = setup_.tokenizer_json,
+                        .data_files = setup_.data_files};
+  writer_->begin(facts);
+  saving_best_ = improved_;
+  improved_ = false;
+  saved_step_ = progress_.step;
+  save_start_ = start;
+  interval_.aside += seconds_since(start);
+}
+
+void Trainer::publish(bool wait) {
+  if (!writer_->pending()) return;
+  if (!wait && scalars_.any(!writer_->idle())) return;
+  const auto start = Clock::now();
+  const auto folder = writer_->publish(config().checkpoint.keep, saving_best_);
+  if (folder) {
+    if (saving_best_) link_best(*folder);
+    reporter_->checkpoint(
+        {.step = saved_step_, .path = *folder, .seconds = seconds_since(save_start_), .best = saving_best_});
+  }
+  interval_.aside += seconds_since(start);
+}
+
+void Trainer::link_best(const std::string& folder) const {
+  namespace fs = std::filesystem;
+  const std::string& link = config().checkpoint.best_link;
+  if (link.empty() || process_.rank() != 0) return;
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link, error)) {
+    log::warning("{} exists and is not a link, so it was left alone; the best snapshot is {}", link, folder);
+    return;
+  }
+  const std::string temporary = link + ".tmp";
+  fs::remove(temporary, error);
+  fs::create_directory_symlink(fs::absolute(folder), temporary, error);
+  if (!error) fs::rename(temporary, link, error);
+  if (error) log::warning("cannot make the link {} to the best snapshot {}: {}", link, folder, error.message());
+}
+
+int Trainer::finish(bool stopped) {
+  if (writer_) {
+    if (!stopped) evaluate_now();
+    if (progress_.step > 0) begin_save();
+    publish(true);
+  }
+  if (stopped && progress_.step == 0) log::info("stopped before the first step: nothing to save");
+  reporter_->finish(stopped ? "stopped" : "done", progress_.step);
+  return stopped ? exit_code(ErrorKind::stopped) : 0;
+}
+
+int Trainer::run() {
+  if (config().evaluation.only) {
+    evaluate_now();
+    return finish(scalars_.any(stop::requested()));
+  }
+  if (progress_.step == 0 && config().evaluation.every > 0) evaluate_now();
+  improved_ = false;  // what a run starts from is not its best result
+  interval_ = {};
+  bool stopped = scalars_.any(stop::requested());
+  while (!done() && !stopped) {
+    const double rate = learning_rate(schedule_, progress_.step);
+    const StepResult result = train_one_step(rate);
+    if (progress_.step == 1 || due(config().run.hash_every)) check_parameters();
+    if (due(config().log.every) || progress_.step == 1 || done()) report_step(result, rate);
+    reporter_->progress(progress_.step, result.loss);
+    if (due(config().evaluation.every)) evaluate_now();
+    if (due(config().checkpoint.every) || improved_) begin_save();
+    publish(false);
+    stopped = scalars_.any(stop::requested());
+  }
+  if (stopped)
+    log::info("stop requested{}{}: saving after step {}", *stop::reason() ? " by " : "", stop::reason(),
+              progress_.step);
+  return finish(stopped);
+}
+
+}  // namespace
+
+/// This rank's claim on the run folder, and what status.json says when it ends.
+class RunFolder {
+ public:
+  RunFolder(const Config& config, const Process& process) : dir_(config.run.dir), process_(process) {
+    if (process.rank() != 0) return;
+    prepare_run_folder(dir_);
+    lock_.emplace(dir_, this_owner(), config.run.take_over);
+    write("running", 0, 0);
+  }
+  void write(const char* state, int code, int64_t step) const {
+    write_status(dir_, {.state = state, .code = code, .step = step, .rank = process_.rank(), .host = process_.host()});
+  }
+
+ private:
+  std::string dir_;
+  const Process& process_;
+  std::optional<RunLock> lock_;
+};
+
+int train(LoadedConfig loaded, Process& process, std::string_view version) {
+  stop::install();
+  Scalars scalars(process.world());
+  const Config config = loaded.config;
+  prove_one_job(scalars, process.host(), to_json(config).dump(1), version);
+  (void)resolve_mesh({.data = config.mesh.data, .tensor = config.mesh.tensor, .pipeline = config.mesh.pipeline},
+                     process.size(), process.launcher().name);
+  const CorePlan cores = take_cores(config, process, scalars);
+  if (config.evaluation.only) return Trainer(make_setup(std::move(loaded), scalars), process, cores).run();
+
+  const RunFolder folder(config, process);
+  scalars.barrier();  // nobody looks into the folder before rank 0 owns it
+  try {
+    Trainer trainer(make_setup(std::move(loaded), scalars), process, cores);
+    const int code = trainer.run();
+    if (process.rank() == 0) folder.write(code == 0 ? "done" : "stopped", code, trainer.steps_done());
+    return code;
+  } catch (const Error& e) {
+    folder.write("failed", exit_code(e.kind()), -1);
+    throw;
+  }
+}
+
+}  // namespace trireme
