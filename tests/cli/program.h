@@ -1,0 +1,116 @@
+#pragma once
+// Runs the program as a user does: in a process of its own, with a time limit, keeping what it prints.
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/file.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+
+struct Outcome {
+  int code = -1;       ///< exit code; 128 + signal for a death by signal
+  std::string output;  ///< standard output and error together
+};
+
+/// A started command. Its output goes to a file, so that it can be read while it runs.
+class Program {
+ public:
+  Program(std::vector<std::string> command, const std::vector<std::string>& environment = {})
+      : log_(folder_ / "output") {
+    const int fd = open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(fd, STDOUT_FILENO);
+      dup2(fd, STDERR_FILENO);
+      const int null = open("/dev/null", O_RDONLY);
+      dup2(null, STDIN_FILENO);
+      for (const std::string& variable : environment) putenv(const_cast<char*>(variable.c_str()));
+      std::vector<char*> words;
+      for (std::string& word : command) words.push_back(word.data());
+      words.push_back(nullptr);
+      execvp(words[0], words.data());
+      _exit(127);
+    }
+    close(fd);
+  }
+  ~Program() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+  }
+  Program(const Program&) = delete;
+
+  pid_t pid() const { return pid_; }
+  std::string output() const { return read_text(log_); }
+
+  /// Whether the process still runs; does not reap it.
+  bool running() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+  }
+
+  /// Waits until the condition on the output holds, the program ends or the limit passes.
+  bool wait_for(const std::function<bool(const std::string&)>& condition, double limit_seconds = 60) {
+    const auto start = std::chrono::steady_clock::now();
+    while (std::chrono::steady_clock::now() - start < std::chrono::duration<double>(limit_seconds)) {
+      if (condition(output())) return true;
+      if (!running()) return condition(output());
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  }
+
+  /// Waits for the end; kills it after the limit, which gives code 137.
+  Outcome finish(double limit_seconds = 120) {
+    const auto start = std::chrono::steady_clock::now();
+    int status = 0;
+    while (waitpid(pid_, &status, WNOHANG) == 0) {
+      if (std::chrono::steady_clock::now() - start > std::chrono::duration<double>(limit_seconds)) kill(pid_, SIGKILL);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    pid_ = -1;
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), output()};
+  }
+
+ private:
+  TemporaryFolder folder_;
+  std::string log_;
+  pid_t pid_ = -1;
+};
+
+inline std::vector<std::string> trireme_command(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), TRIREME_BINARY);
+  return arguments;
+}
+
+inline std::vector<std::string> mpirun_command(int ranks, std::vector<std::string> arguments) {
+  std::vector<std::string> words = {TRIREME_MPIRUN, "-n", std::to_string(ranks), TRIREME_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  return words;
+}
+
+/// Process id of one rank under mpirun: Open MPI's children are the ranks, Hydra's is a proxy whose children are.
+inline pid_t first_rank_of(const Program& mpirun) {
+  const auto children = [](pid_t pid) { return read_text(fmt::format("/proc/{0}/task/{0}/children", pid)); };
+  const pid_t child = std::stoi(children(mpirun.pid()));
+  const bool is_proxy = read_text(fmt::format("/proc/{}/cmdline", child)).find("hydra") != std::string::npos;
+  return is_proxy ? std::stoi(children(child)) : child;
+}
+
+inline Outcome run(std::vector<std::string> command, const std::vector<std::string>& environment = {}) {
+  return Program(std::move(command), environment).finish();
+}
+
+}  // namespace trireme

@@ -1,0 +1,94 @@
+// Several ranks train what one rank trains.
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/training_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Ranks : public TrainingFixture {
+ protected:
+  void SetUp() override {
+    if (std::string(TRIREME_MPIRUN).empty()) GTEST_SKIP() << "this build has no MPI";
+  }
+  Outcome run_ranks(int ranks, const std::string& run_name, const std::vector<std::string>& flags = {},
+                    const std::vector<std::string>& environment = {}) {
+    const Outcome outcome =
+        run(ranks == 1 ? trireme_command(train(run_name, flags)) : mpirun_command(ranks, train(run_name, flags)),
+            environment);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome;
+  }
+};
+
+TEST_F(Ranks, HoldTheBitsOfOneRankThatAccumulatesTheSameMicroBatches) {
+  // 12 sequences: 2, 3 and 4 ranks with one micro-batch each, against one rank with as many.
+  for (const int ranks : {2, 3, 4}) {
+    const std::vector<std::string> flags = {"--batch.micro", std::to_string(12 / ranks)};
+    const std::string one = "one-" + std::to_string(ranks), several = "several-" + std::to_string(ranks);
+    run_ranks(1, one, flags);
+    run_ranks(ranks, several, flags);
+    EXPECT_EQ(weights(one), weights(several)) << ranks << " ranks";
+    EXPECT_EQ(losses(one).size(), 20u);
+  }
+}
+
+TEST_F(Ranks, GiveTheLossOfOneRankAtTheSameGlobalBatch) {
+  run_ranks(1, "one", {"--batch.micro", "12"});
+  const auto expected = losses("one");
+  for (const int ranks : {2, 3, 4}) {
+    const std::string name = "several-" + std::to_string(ranks);
+    run_ranks(ranks, name);
+    const auto got = losses(name);
+    ASSERT_EQ(got.size(), expected.size());
+    for (const auto& [step, loss] : expected)
+      EXPECT_NEAR(got.at(step), loss, 1e-5 * loss) << ranks << " ranks, step " << step;
+  }
+  EXPECT_LT(expected.at(20), expected.at(1) - 0.1) << "nothing was learned, so nothing was tested";
+}
+
+TEST_F(Ranks, StayTogetherWhenOneIsSlow) {
+  run_ranks(1, "one", {"--batch.micro", "4"});
+  Program program(mpirun_command(3, train("slowed", {"--batch.micro", "4"})));
+  ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step  1/20") != std::string::npos; }))
+      << program.output();
+  const pid_t rank = first_rank_of(program);
+  while (program.running()) {  // runs for a third of the time
+    kill(rank, SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    kill(rank, SIGCONT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const Outcome outcome = program.finish();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(weights("one"), weights("slowed"));
+}
+
+TEST_F(Ranks, RoundGradientsToBf16OnTheWireAndStillLearn) {
+  run_ranks(2, "exact");
+  run_ranks(2, "rounded", {"--comm.wire", "bf16"});
+  EXPECT_NE(weights("exact"), weights("rounded"));
+  EXPECT_NEAR(losses("rounded").at(20), losses("exact").at(20), 0.02);
+}
+
+TEST_F(Ranks, ResumeOnAnotherNumberOfRanksWithTheSameSamples) {
+  run_ranks(1, "never");
+  run_ranks(3, "moved", {"--run.steps", "10", "--optim.decay-steps", "20"});
+  const Outcome resumed = run_ranks(2, "moved");
+  EXPECT_THAT(resumed.output, HasSubstr("RESUMING from"));
+  EXPECT_EQ(progress("moved").samples, progress("never").samples);
+  const auto expected = losses("never"), got = losses("moved");
+  for (const auto& [step, loss] : expected) EXPECT_NEAR(got.at(step), loss, 1e-5 * loss) << step;
+}
+
+TEST_F(Ranks, RefuseABatchThatDoesNotDivide) {
+  const Outcome outcome = run(mpirun_command(2, train("run", {"--batch.global", "13", "--batch.micro", "0"})));
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("13"));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,99 @@
+// A run that was stopped goes on as if it had not been.
+
+#include <gmock/gmock.h>
+
+#include "tests/cli/training_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StopResume : public TrainingFixture {};
+
+Outcome expect_done(const Outcome& outcome) {
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  return outcome;
+}
+
+TEST_F(StopResume, ARunThatIsStoppedAndResumedHoldsTheBitsOfOneThatWasNot) {
+  for (const char* dtype : {"f32", "bf16"}) {
+    const std::string never = std::string("never-") + dtype, stopped = std::string("stopped-") + dtype;
+    const std::vector<std::string> flags = {"--precision.dtype", dtype, "--model.dropout", "0.1", "--run.steps", "30"};
+    expect_done(run(trireme_command(train(never, flags))));
+    std::vector<std::string> first = flags;
+    first.back() = "11";
+    first.insert(first.end(), {"--optim.decay-steps", "30"});
+    expect_done(run(trireme_command(train(stopped, first))));
+    const Outcome resumed = expect_done(run(trireme_command(train(stopped, flags))));
+    EXPECT_THAT(resumed.output,
+                HasSubstr("RESUMING from " + path(stopped) + "/step-00000011: 11 steps and 132 samples are done"));
+    EXPECT_EQ(weights(never), weights(stopped)) << dtype;
+  }
+}
+
+TEST_F(StopResume, EverySignalStopsWithASnapshotAndCode75) {
+  for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) {
+    const std::string name = "run-" + std::to_string(signal);
+    Program program(trireme_command(train(name, {"--run.steps", "100000", "--log.every", "1"})));
+    ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step      5/") != std::string::npos; }))
+        << program.output();
+    kill(program.pid(), signal);
+    const Outcome outcome = program.finish();
+    EXPECT_EQ(outcome.code, 75) << outcome.output;
+    const RunProgress at = progress(name);
+    EXPECT_GE(at.step, 5);
+    EXPECT_THAT(outcome.output, HasSubstr("saving after step " + std::to_string(at.step)));
+    EXPECT_THAT(read_text(path(name) + "/status.json"), HasSubstr("\"stopped\""));
+  }
+}
+
+TEST_F(StopResume, ASignalToOneRankStopsAllAtTheSameStep) {
+  if (std::string(TRIREME_MPIRUN).empty()) GTEST_SKIP() << "this build has no MPI";
+  Program program(mpirun_command(3, train("run", {"--run.steps", "100000"})));
+  ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step      5/") != std::string::npos; }))
+      << program.output();
+  const pid_t rank = first_rank_of(program);  // to the rank, not to mpirun
+  kill(rank, SIGTERM);
+  const Outcome outcome = program.finish();
+  EXPECT_THAT(outcome.output, HasSubstr("saving after step " + std::to_string(progress("run").step)));
+  EXPECT_THAT(read_text(path("run") + "/status.json"), HasSubstr("75"));
+}
+
+TEST_F(StopResume, AFolderThatHoldsStepsIsNotStartedAnewByAccident) {
+  expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
+  const Outcome refused = run(trireme_command(train("run", {"--checkpoint.resume", "none"})));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("--run.overwrite"));
+  EXPECT_EQ(progress("run").step, 2);
+  expect_done(
+      run(trireme_command(train("run", {"--checkpoint.resume", "none", "--run.overwrite", "--run.steps", "1"}))));
+  EXPECT_EQ(progress("run").step, 1);
+}
+
+TEST_F(StopResume, AnotherModelInTheFolderIsRefusedWithWhatDiffers) {
+  expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
+  const Outcome outcome = run(trireme_command(train("run", {"--model.width", "64", "--model.layers", "3"})));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("model.layers: 2 in the checkpoint, 3 asked for"));
+  EXPECT_THAT(outcome.output, HasSubstr("model.width: 32 in the checkpoint, 64 asked for"));
+}
+
+TEST_F(StopResume, AnotherGlobalBatchIsRefused) {
+  expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
+  const Outcome outcome = run(trireme_command(train("run", {"--batch.global", "6"})));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("was trained with 12 sequences per step, batch.global is 6 now"));
+}
+
+TEST_F(StopResume, KeepsTheNewestSnapshotsAndTheBest) {
+  expect_done(run(trireme_command(train(
+      "run", {"--run.steps", "12", "--checkpoint.every", "2", "--checkpoint.keep", "2", "--evaluation.every", "4"}))));
+  const std::vector<int64_t> steps = list_steps(path("run"));
+  EXPECT_EQ(steps.back(), 12);
+  EXPECT_LE(steps.size(), 3u);
+  EXPECT_TRUE(std::filesystem::exists(path("run") + "/best"));
+}
+
+}  // namespace
+}  // namespace trireme
