@@ -40,11 +40,15 @@ void check_before_start(const Launcher& launcher) {
 }
 
 void check_size(const Launcher& launcher, int size) {
-  if (launcher.size == 0 || launcher.size == size) return;
+  // A starter that tells no size still tells ranks that a world of one cannot hold.
+  if ((launcher.size == 0 || launcher.size == size) && launcher.rank < size) return;
+  const std::string who = launcher.size > 0 ? started(launcher) + " each see"
+                                            : fmt::format("a process started by {} as rank {} ({}) sees", launcher.name,
+                                                          launcher.rank, launcher.variable);
   fail(ErrorKind::mismatch,
-       "{} each see a world of {}: this build uses {}, which did not connect through that starter; use the mpirun that "
-       "belongs to it, or build trireme for the MPI whose mpirun you use (-DTRIREME_MPI=openmpi or mpich)",
-       started(launcher), size, mpi::library());
+       "{} a world of {}: this build uses {}, which did not connect through that starter; use the mpirun that belongs "
+       "to it, or build trireme for the MPI whose mpirun you use (-DTRIREME_MPI=openmpi or mpich)",
+       who, size, mpi::library());
 }
 
 }  // namespace

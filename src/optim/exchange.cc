@@ -27,7 +27,7 @@ constexpr int kContribution = 1, kSum = 2;  // tags
 constexpr auto kPatience = std::chrono::microseconds(30);
 constexpr auto kPatienceOfLast = std::chrono::milliseconds(2);  // nobody computes any more
 constexpr auto kFirstSleep = std::chrono::microseconds(20);
-constexpr auto kLongestSleep = std::chrono::microseconds(160);
+constexpr auto kLongestSleep = std::chrono::milliseconds(1);
 
 void to_wire(const float* x, View y, int64_t n) {
   if (y.dtype() == DType::bf16) return exchange_kernels::round(x, y.as<bf16_t>(), n);

@@ -11,7 +11,8 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kBlock = 4096;  // elements a thread makes at a time: 16 KiB of f32, half an L1 cache
+constexpr int64_t kBlock = 4096;          // elements a thread makes at a time: 16 KiB of f32, half an L1 cache
+constexpr int64_t kWorthATeam = 1 << 16;  // below, waking threads costs more than they save
 
 /// Takes the arrays from an arena that measures or that holds them.
 struct Arrays {
@@ -117,7 +118,7 @@ void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed
     if (parameter.init == Init::zeros) continue;
     const uint64_t key = mix_key(seed, xxh3(std::as_bytes(std::span(parameter.name))));
     const int64_t n = stored_count(parameter);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n > kWorthATeam)
     for (int64_t begin = 0; begin < n; begin += kBlock) {
       float block[kBlock];
       const int64_t length = std::min(kBlock, n - begin);
@@ -134,7 +135,7 @@ void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed
 uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table) {
   const auto& parameters = table.all();
   std::vector<uint64_t> hashes(2 * parameters.size());
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (table.flat_count() > kWorthATeam)
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto hash_of = [&](View flat) {
       if (flat.empty()) return uint64_t{0};

@@ -26,4 +26,22 @@ TEST(Process, CountsTheRanksOfThisHost) {
   EXPECT_EQ(test_process().local_rank(), test_process().rank());
 }
 
+TEST(MpiErrors, AreCommErrorsThatNameTheCall) {
+  if (test_process().size() == 1) GTEST_SKIP() << "needs several ranks";
+  const auto group = test_process().world().split(0, test_process().rank());
+  std::vector<float> large(8), small(2);
+  if (test_process().rank() == 0) {
+    group->send(View(std::span(large), Shape{8}), 1, 3).wait("test");
+  } else if (test_process().rank() == 1) {
+    try {
+      group->receive(View(std::span(small), Shape{2}), 0, 3).wait("test");
+      ADD_FAILURE() << "expected an error";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::comm);
+      EXPECT_EQ(std::string(e.what()).find("receive failed: "), 0u) << e.what();
+    }
+  }
+  test_process().world().barrier().wait("test");
+}
+
 }  // namespace trireme

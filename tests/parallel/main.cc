@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <cstdio>
+#include <string_view>
 
 #include "base/error.h"
 #include "tests/support/parallel.h"
@@ -34,6 +35,15 @@ int run_tests(Process& process) {
 
 }  // namespace
 
+/// What a fault on one rank does to a job: the others wait for it.
+int fail_on_last_rank(Process& process) {
+  return process.run([&]() -> int {
+    if (process.rank() == process.size() - 1) fail(ErrorKind::config, "the fault of rank {}", process.rank());
+    process.world().barrier().wait("waiting for the rank that failed");
+    return 0;
+  });
+}
+
 Process& test_process() { return *current_process; }
 
 }  // namespace trireme
@@ -42,6 +52,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   try {
     trireme::Process process;
+    if (argc == 2 && argv[1] == std::string_view("fail-on-last-rank")) return trireme::fail_on_last_rank(process);
     return process.run([&] { return trireme::run_tests(process); });
   } catch (const trireme::Error& e) {
     fmt::print(stderr, "error: {}\n", e.what());

@@ -11,7 +11,7 @@ namespace trireme::mpi {
 
 /// Whether this binary was built with MPI.
 bool built();
-/// "Open MPI v4.1.4", "MPICH Version: 4.0.2", "none". Callable before start().
+/// "Open MPI v4.1.4", "MPICH 4.0.2", "none". Callable before start().
 std::string library();
 /// MPI_Init_thread with MPI_THREAD_MULTIPLE. Once per process. Throws Error::comm when the library gives a lower level.
 void start();

@@ -1,6 +1,5 @@
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -37,7 +36,7 @@ std::string library() {
   if (MPI_Get_library_version(text, &length) != MPI_SUCCESS) return "unknown MPI";
   std::string version(text, static_cast<size_t>(length));
   version = version.substr(0, version.find_first_of(",\n"));  // the rest is how and when it was packaged
-  std::replace(version.begin(), version.end(), '\t', ' ');
+  if (version.starts_with("MPICH")) version = "MPICH " + version.substr(version.find_last_of(" \t") + 1);
   return version;
 }
 
