@@ -5,6 +5,8 @@ namespace {
 
 constexpr Command kCommands[] = {
     {nullptr, nullptr, nullptr},
+    {"export", "write a checkpoint as a folder that Hugging Face transformers loads", run_export},
+    {"checkpoint", "list, show, verify or prune the checkpoints of a run", run_checkpoint},
     {"config", "print the configuration that files and flags give, or the list of options", run_config},
 };
 
