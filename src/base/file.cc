@@ -30,7 +30,8 @@ struct Descriptor {
 
 size_t file_size(int fd, const std::string& path) {
   struct stat info {};
-  require(fstat(fd, &info) == 0, ErrorKind::io, "cannot stat {}: {}", path, std::strerror(errno));
+  const bool known = fstat(fd, &info) == 0;  // before strerror(errno): arguments are evaluated in any order
+  require(known, ErrorKind::io, "cannot stat {}: {}", path, std::strerror(errno));
   require(!S_ISDIR(info.st_mode), ErrorKind::io, "{} is a folder, a file was expected", path);
   return static_cast<size_t>(info.st_size);
 }
@@ -95,7 +96,8 @@ void AtomicFile::write_at(size_t offset, std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  require(fsync(fd_) == 0, ErrorKind::io, "cannot flush {} to disk: {}", temporary_, std::strerror(errno));
+  const bool flushed = fsync(fd_) == 0;
+  require(flushed, ErrorKind::io, "cannot flush {} to disk: {}", temporary_, std::strerror(errno));
   const int closed = close(std::exchange(fd_, -1));
   if (closed != 0 || rename(temporary_.c_str(), path_.c_str()) != 0) {
     const int reason = errno;

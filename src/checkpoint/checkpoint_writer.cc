@@ -15,6 +15,7 @@
 #include "checkpoint/run_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/slices.h"
+#include "comm/scalars.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -120,20 +121,8 @@ struct CheckpointWriter::Implementation {
     }
   }
 
-  /// Collective. Every rank's hashes, one row per rank.
-  std::vector<int64_t> gather_hashes(size_t& row) {
-    row = 0;
-    for (int r = 0; r < group.size(); ++r) row = std::max(row, 1 + plan_slices(table, group.size(), r, moments).size());
-    std::vector<int64_t> mine(row), all(row * static_cast<size_t>(group.size()));
-    for (size_t i = 0; i < hashes.size(); ++i) mine[i] = static_cast<int64_t>(hashes[i]);
-    group
-        .all_gather(View(std::span(mine), {static_cast<int64_t>(mine.size())}),
-                    View(std::span(all), {static_cast<int64_t>(all.size())}))
-        .wait("checksums of a checkpoint");
-    return all;
-  }
-
-  Manifest make_manifest(const std::vector<int64_t>& all_hashes, size_t row) const {
+  /// `hashes_of`: the bytes of each rank's hashes.
+  Manifest make_manifest(const std::vector<std::string>& hashes_of) const {
     Manifest manifest;
     manifest.facts = facts;
     manifest.moments = moments;
@@ -143,21 +132,24 @@ struct CheckpointWriter::Implementation {
       manifest.parameters.push_back({p.name, {}});
       for (int d = 0; d < p.stored_shape.dims(); ++d) manifest.parameters.back().shape.push_back(p.stored_shape[d]);
     }
-    for (int r = 0; r < group.size(); ++r) add_shard(manifest, r, &all_hashes[static_cast<size_t>(r) * row]);
+    for (int r = 0; r < group.size(); ++r) add_shard(manifest, r, hashes_of[static_cast<size_t>(r)]);
     return manifest;
   }
 
-  void add_shard(Manifest& manifest, int rank, const int64_t* shard_hashes) const {
+  void add_shard(Manifest& manifest, int rank, const std::string& hash_bytes) const {
     const std::vector<Slice> planned = plan_slices(table, group.size(), rank, moments);
+    std::vector<uint64_t> shard_hashes(planned.size() + 1);
+    assert(hash_bytes.size() == shard_hashes.size() * sizeof(uint64_t));
+    std::memcpy(shard_hashes.data(), hash_bytes.data(), hash_bytes.size());
     std::vector<SafetensorsEntry> entries = entries_of(table, planned);
     const size_t header = plan_safetensors(entries, {{"format", "trireme"}}).size();
     for (size_t i = 0; i < planned.size(); ++i) {
       manifest.slices.push_back({planned[i].parameter, planned[i].part, static_cast<size_t>(rank), planned[i].first_row,
                                  planned[i].rows, header + entries[i].begin, header + entries[i].end,
-                                 static_cast<uint64_t>(shard_hashes[i + 1])});
+                                 shard_hashes[i + 1]});
     }
-    manifest.shards.push_back({shard_name(rank, group.size()), header + (entries.empty() ? 0 : entries.back().end),
-                               header, static_cast<uint64_t>(shard_hashes[0])});
+    manifest.shards.push_back(
+        {shard_name(rank, group.size()), header + (entries.empty() ? 0 : entries.back().end), header, shard_hashes[0]});
   }
 
   /// Rank 0, once every rank has written: from here on the checkpoint exists.
@@ -236,10 +228,11 @@ std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best)
   const bool first = self.group.rank() == 0;
   try {
     agree_on_success(self.group, self.failure);
-    size_t row = 0;
-    const std::vector<int64_t> hashes = self.gather_hashes(row);
+    const std::string_view own(reinterpret_cast<const char*>(self.hashes.data()),
+                               self.hashes.size() * sizeof(uint64_t));
+    const std::vector<std::string> hashes = Scalars(self.group).gather(own);
     agree_on_success(self.group, failure_of([&] {
-                       if (first) self.publish_files(self.make_manifest(hashes, row), is_best);
+                       if (first) self.publish_files(self.make_manifest(hashes), is_best);
                      }));
   } catch (const Error&) {
     if (first) self.drop_files();

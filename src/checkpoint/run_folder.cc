@@ -30,8 +30,8 @@ bool is_temporary(const std::string& name) {
 }
 
 void rename_or_fail(const std::string& from, const std::string& to) {
-  require(rename(from.c_str(), to.c_str()) == 0, ErrorKind::io, "cannot rename {} to {}: {}", from, to,
-          std::strerror(errno));
+  if (rename(from.c_str(), to.c_str()) == 0) return;
+  fail(ErrorKind::io, "cannot rename {} to {}: {}", from, to, std::strerror(errno));
 }
 
 }  // namespace
@@ -70,8 +70,9 @@ void prepare_run_folder(const std::string& run_dir) {
   std::error_code error;
   fs::create_directories(run_dir, error);
   require(!error, ErrorKind::io, "cannot create run folder {}: {}", run_dir, error.message());
-  require(access(run_dir.c_str(), W_OK | X_OK) == 0, ErrorKind::io, "cannot write to run folder {}: {}", run_dir,
-          std::strerror(errno));
+  if (access(run_dir.c_str(), W_OK | X_OK) != 0) {
+    fail(ErrorKind::io, "cannot write to run folder {}: {}", run_dir, std::strerror(errno));
+  }
   std::vector<fs::path> leftovers;
   for (const auto& item : fs::directory_iterator(run_dir, error)) {
     const std::string name = item.path().filename().string();
@@ -140,8 +141,9 @@ uint64_t checkpoint_bytes(const ParameterTable& table, bool moments) {
 
 void check_space(const std::string& folder, uint64_t bytes, uint64_t files) {
   struct statvfs info {};
-  require(statvfs(folder.c_str(), &info) == 0, ErrorKind::io, "cannot ask for the free space of {}: {}", folder,
-          std::strerror(errno));
+  if (statvfs(folder.c_str(), &info) != 0) {
+    fail(ErrorKind::io, "cannot ask for the free space of {}: {}", folder, std::strerror(errno));
+  }
   const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
   require(free >= bytes, ErrorKind::io,
           "a checkpoint in {} needs {:.1f} MB, the file system has {:.1f} MB free; free some space or set --run.dir to "

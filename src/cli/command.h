@@ -19,6 +19,7 @@ std::span<const Command> commands();
 int run_train(std::vector<std::string> arguments);
 int run_sample(std::vector<std::string> arguments);
 int run_export(std::vector<std::string> arguments);
+int run_checkpoint(std::vector<std::string> arguments);
 int run_prepare(std::vector<std::string> arguments);
 int run_tokenizer(std::vector<std::string> arguments);
 int run_config(std::vector<std::string> arguments);

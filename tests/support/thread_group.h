@@ -1,5 +1,5 @@
 #pragma once
-// Ranks as threads of the test: enough of a communicator for code that agrees on host values. Every call is complete
+// Ranks as threads of the test: enough of a communicator for comm/scalars. Every call is complete
 // when it returns.
 
 #include <barrier>
@@ -48,18 +48,6 @@ class ThreadGroup {
     int size() const override { return group_.size_; }
     std::string backend() const override { return "threads"; }
 
-    Handle all_reduce(View x, Reduction reduction) override {
-      std::vector<std::byte> result;
-      exchange(x, [&] {
-        if (x.dtype() == DType::i32) {
-          result = reduced<int32_t>(reduction);
-        } else {
-          result = reduced<int64_t>(reduction);
-        }
-      });
-      std::memcpy(x.data(), result.data(), result.size());
-      return {};
-    }
     Handle all_gather(ConstView x, View y) override {
       exchange(x, [&] {
         for (size_t r = 0; r < group_.buffers_.size(); ++r) {
@@ -78,6 +66,7 @@ class ThreadGroup {
       group_.barrier_.arrive_and_wait();
       return {};
     }
+    Handle all_reduce(View, Reduction) override { absent("all_reduce"); }
     Handle reduce_scatter(ConstView, View) override { absent("reduce_scatter"); }
     Handle all_to_all(ConstView, View) override { absent("all_to_all"); }
     Handle send(ConstView, int, int) override { absent("send"); }
@@ -95,22 +84,6 @@ class ThreadGroup {
       read();
       group_.barrier_.arrive_and_wait();
     }
-    template <class T>
-    std::vector<std::byte> reduced(Reduction reduction) {
-      const auto first = group_.buffers_[0].values<T>();
-      std::vector<T> sum(first.begin(), first.end());
-      for (size_t r = 1; r < group_.buffers_.size(); ++r) {
-        for (size_t i = 0; i < sum.size(); ++i) {
-          const T value = group_.buffers_[r].values<T>()[i];
-          sum[i] = reduction == Reduction::sum   ? static_cast<T>(sum[i] + value)
-                   : reduction == Reduction::min ? std::min(sum[i], value)
-                                                 : std::max(sum[i], value);
-        }
-      }
-      const auto bytes = std::as_bytes(std::span(sum));
-      return {bytes.begin(), bytes.end()};
-    }
-
     ThreadGroup& group_;
     int rank_;
   };

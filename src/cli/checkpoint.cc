@@ -1,0 +1,122 @@
+// trireme checkpoint list|show|verify|prune: what a run folder holds.
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/run_folder.h"
+#include "checkpoint/run_lock.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "-"; }
+
+/// Step folders that a path means: itself, or all of a run.
+std::vector<std::string> step_folders(const std::string& path) {
+  require(fs::is_directory(path), ErrorKind::io, "{}: there is no such folder", path);
+  if (fs::exists(path + "/manifest.json")) return {path};
+  std::vector<std::string> folders;
+  for (const int64_t step : list_steps(path)) folders.push_back(path + "/" + step_name(step));
+  require(!folders.empty(), ErrorKind::io, "{} holds no checkpoint", path);
+  return folders;
+}
+
+int list(const std::string& run) {
+  const auto latest = read_pointer(run, "latest"), best = read_pointer(run, "best");
+  fmt::print("{:<16} {:>14} {:>10} {:>10}  {}\n", "step", "samples", "updates", "best loss", "note");
+  for (const std::string& folder : step_folders(run)) {
+    std::string note;
+    RunProgress p;
+    try {
+      p = open_checkpoint(folder).facts.progress;
+    } catch (const Error& e) {
+      fmt::print("{:<16} bad: {}\n", fs::path(folder).filename().string(), e.what());
+      continue;
+    }
+    if (latest == p.step) note += "latest ";
+    if (best == p.step) note += "best";
+    fmt::print("{:<16} {:>14} {:>10} {:>10}  {}\n", fs::path(folder).filename().string(), p.samples, p.updates,
+               loss_text(p.best_loss), note);
+  }
+  return 0;
+}
+
+int show(const std::string& path) {
+  const CheckpointFolder folder = open_checkpoint(path);
+  const CheckpointFacts& facts = folder.facts;
+  const RunProgress& p = facts.progress;
+  const ParameterTable table(facts.spec);
+  fmt::print("checkpoint  {}\nstep        {}\nsamples     {}\nupdates     {}\nskipped     {}\n", folder.path, p.step,
+             p.samples, p.updates, p.skipped);
+  fmt::print("best loss   {}{}\n", loss_text(p.best_loss),
+             p.best_step >= 0 ? fmt::format(" (step {})", p.best_step) : std::string());
+  fmt::print("model       {} layers, {} heads, width {}, context {}, vocabulary {}: {:.2f} M parameters\n",
+             facts.spec.layers, facts.spec.heads, facts.spec.width, facts.spec.context, facts.spec.vocabulary,
+             static_cast<double>(table.total()) / 1e6);
+  fmt::print("tokenizer   {}\n", facts.tokenizer_json.empty() ? "none" : "tokenizer.json");
+  for (const DataFileFact& file : facts.data_files) {
+    fmt::print("data        {} ({} bytes, XXH3 {})\n", file.path, file.bytes, file.hash);
+  }
+  if (!facts.config_json.empty()) fmt::print("configuration\n{}\n", facts.config_json);
+  return 0;
+}
+
+/// Exit code 1 when one is bad.
+int verify(const std::string& path) {
+  int code = 0;
+  for (const std::string& folder : step_folders(path)) {
+    const std::vector<std::string> faults = verify_checkpoint(folder);
+    fmt::print("{}: {}\n", folder, faults.empty() ? "good" : "bad");
+    for (const std::string& fault : faults) fmt::print("  {}\n", fault);
+    if (!faults.empty()) code = exit_code(ErrorKind::data);
+  }
+  return code;
+}
+
+int prune(const std::string& run, int64_t keep) {
+  require(fs::is_directory(run), ErrorKind::io, "{}: there is no such folder", run);
+  const RunLock lock(run, this_owner(), false);  // a running job prunes by itself
+  const std::vector<int64_t> deleted = prune_checkpoints(run, keep);
+  fmt::print("deleted {} checkpoints of {}{}{}\n", deleted.size(), run, deleted.empty() ? "" : ": steps ",
+             fmt::join(deleted, ", "));
+  return 0;
+}
+
+}  // namespace
+
+int run_checkpoint(std::vector<std::string> arguments) {
+  CLI::App app("Looks after the checkpoints of a run.", "trireme checkpoint");
+  app.require_subcommand(1);
+  std::string path;
+  int64_t keep = 0;
+  const auto action = [&](const char* name, const char* help, const char* what) {
+    CLI::App* command = app.add_subcommand(name, help);
+    command->add_option("DIR", path, what)->required();
+    return command;
+  };
+  const CLI::App* list_command = action("list", "one line per checkpoint of a run", "run folder");
+  const CLI::App* show_command = action("show", "what a checkpoint holds", "run folder (its latest) or step folder");
+  const CLI::App* verify_command = action("verify", "read every byte and check it; exit code 1 if one is wrong",
+                                          "run folder (all its checkpoints) or step folder");
+  action("prune", "delete old checkpoints; the latest and the best always stay", "run folder")
+      ->add_option("--keep", keep, "how many of the newest to keep")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  if (list_command->parsed()) return list(path);
+  if (show_command->parsed()) return show(path);
+  if (verify_command->parsed()) return verify(path);
+  return prune(path, keep);
+}
+
+}  // namespace trireme

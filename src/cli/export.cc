@@ -1,0 +1,77 @@
+// trireme export: a checkpoint as a Hugging Face folder.
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/huggingface.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder that becomes `target` at commit() and vanishes without it.
+class PartialFolder {
+ public:
+  explicit PartialFolder(const std::string& target) : target_(fs::path(target).lexically_normal().string()), path_() {
+    while (target_.size() > 1 && target_.ends_with('/')) target_.pop_back();
+    require(!fs::exists(target_) || (fs::is_directory(target_) && fs::is_empty(target_)), ErrorKind::io,
+            "{} exists and is not an empty folder; export to a new one", target);
+    path_ = fmt::format("{}.partial-{}", target_, getpid());
+  }
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+  ~PartialFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+  void commit() {
+    if (rename(path_.c_str(), target_.c_str()) == 0) return;
+    fail(ErrorKind::io, "cannot rename {} to {}: {}", path_, target_, std::strerror(errno));
+  }
+
+ private:
+  std::string target_, path_;
+};
+
+}  // namespace
+
+int run_export(std::vector<std::string> arguments) {
+  CLI::App app("Writes a checkpoint as a folder that Hugging Face transformers loads.", "trireme export");
+  std::string checkpoint, output, dtype = "f32";
+  app.add_option("--checkpoint", checkpoint, "run folder (its latest checkpoint) or step folder")->required();
+  app.add_option("--output", output, "folder to write; it must not exist or be empty")->required();
+  app.add_option("--dtype", dtype, "type of the written weights")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+
+  const CheckpointFolder folder = open_checkpoint(checkpoint);
+  PartialFolder partial(output);
+  const ParameterTable table(folder.facts.spec);
+  TrainingState state(table, DType::f32, false);
+  load_checkpoint(folder, table, state);
+  if (folder.facts.tokenizer_json.empty()) {
+    log::warning("{} has no tokenizer.json; none is written", folder.path);
+  }
+  export_huggingface(partial.path(), folder.facts.spec, table, state, folder.facts.tokenizer_json,
+                     dtype == "bf16" ? DType::bf16 : DType::f32);
+  partial.commit();
+  fmt::print("exported {} (step {}, {:.2f} M parameters, {}) to {}\n", folder.path, folder.facts.progress.step,
+             static_cast<double>(table.total()) / 1e6, dtype, output);
+  return 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,182 @@
+// Saves that are killed, run out of space or lose their folder.
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/rng.h"
+#include "checkpoint/run_folder.h"
+#include "tests/checkpoint/small_run.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+namespace fs = std::filesystem;
+
+/// Saves steps 1, 2, ... until killed; every value of the state says its step. A byte on `ready` after the first one.
+[[noreturn]] void save_forever(const std::string& run_dir, int64_t first_step, int ready) {
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, true);
+  const auto group = make_single();
+  CheckpointWriter writer(run_dir, table, state, *group);
+  for (int64_t step = first_step;; ++step) {
+    for (const View part : {state.weights(), state.moment1(), state.moment2()}) {
+      for (float& value : part.values<float>()) value = static_cast<float>(step);
+    }
+    writer.begin(facts_of(spec, step));
+    writer.publish(2, step % 5 == 0);
+    if (step == first_step && write(ready, "x", 1) != 1) _exit(3);
+  }
+}
+
+TEST(InterruptedSave, AKilledSaverAlwaysLeavesACompleteCheckpoint) {
+  TemporaryFolder run;
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  RandomStream random(mix_key(2024));
+  int64_t last = 0;
+  for (int kill_number = 0; kill_number < 100; ++kill_number) {
+    int ready[2];
+    ASSERT_EQ(pipe(ready), 0);
+    const pid_t child = fork();
+    if (child == 0) save_forever(run.path(), last + 1, ready[1]);
+    close(ready[1]);
+    char byte;
+    ASSERT_EQ(read(ready[0], &byte, 1), 1) << "the saver died by itself";
+    close(ready[0]);
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(20'000)));  // the random instant
+    kill(child, SIGKILL);
+    int status = 0;
+    waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the saver died by itself";
+
+    const auto found = find_resumable(run.path());
+    ASSERT_TRUE(found.has_value()) << "kill " << kill_number;
+    const int64_t step = found->facts.progress.step;
+    ASSERT_GT(step, last) << "kill " << kill_number << ": a published checkpoint was lost";
+    TrainingState state(table, DType::f32, true);
+    load_checkpoint(*found, table, state);
+    for (const Parameter& p : table.all()) {
+      std::vector<float> values(static_cast<size_t>(p.stored_shape.count()));
+      state.read_master(p, values);
+      for (float value : values) ASSERT_EQ(value, static_cast<float>(step));
+    }
+    last = step;
+  }
+}
+
+TEST(InterruptedSave, ADiskThatFillsUpKeepsTheOldCheckpoint) {
+  TemporaryFolder run;
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, true);
+  fill(state, table, 1);
+  save(run.path(), table, state, facts_of(spec, 1));
+  // A limit on the size of files stands for the full disk: write() fails half-way.
+  struct rlimit before {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  struct rlimit small = before;
+  small.rlim_cur = 10'000;
+  const auto handler = signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  ThreadGroup::run(2, [&](Communicator& group) {
+    CheckpointWriter writer(run.path(), table, state, group);
+    writer.begin(facts_of(spec, 2));
+    EXPECT_ERROR(writer.publish(2, true), ErrorKind::io, "File too large");
+    EXPECT_FALSE(writer.pending());
+  });
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(list_steps(run.path()), (std::vector<int64_t>{1}));
+  EXPECT_FALSE(fs::exists(run / ".saving-00000002")) << "the partial folder is removed";
+  EXPECT_FALSE(fs::exists(run / "best"));
+  save(run.path(), table, state, facts_of(spec, 3));
+  EXPECT_EQ(find_resumable(run.path())->facts.progress.step, 3);
+}
+
+TEST(InterruptedSave, OneFailingRankFailsAllAlike) {
+  TemporaryFolder run;
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, true);
+  ThreadGroup::run(3, [&](Communicator& group) {
+    CheckpointWriter writer(run.path(), table, state, group);
+    // A folder where rank 1's file belongs.
+    if (group.rank() == 1) fs::create_directories(run / (".saving-00000001/" + shard_name(1, 3)));
+    group.barrier();
+    writer.begin(facts_of(spec, 1));
+    EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "rank 1: cannot publish");
+    group.barrier();
+    EXPECT_FALSE(fs::exists(run / ".saving-00000001"));
+    writer.begin(facts_of(spec, 2));
+    EXPECT_EQ(writer.publish(0, false), run / "step-00000002");
+  });
+}
+
+TEST(InterruptedSave, ShardsThatRankZeroCannotSeeAreNamed) {
+  TemporaryFolder run;
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, true);
+  ThreadGroup::run(2, [&](Communicator& group) {
+    CheckpointWriter writer(run.path(), table, state, group);
+    writer.begin(facts_of(spec, 1));
+    while (!writer.idle()) std::this_thread::yield();
+    if (group.rank() == 1) fs::remove(run / (".saving-00000001/" + shard_name(1, 2)));
+    group.barrier();
+    EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "must be on a file system that all hosts share");
+  });
+}
+
+TEST(InterruptedSave, AVanishedRunFolderIsAnErrorOfTheSave) {
+  TemporaryFolder folder;
+  const std::string run = folder / "run";
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, true);
+  const auto group = make_single();
+  CheckpointWriter writer(run, table, state, *group);
+  fs::remove_all(run);
+  writer.begin(facts_of(spec, 1));
+  EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "No such file or directory");
+}
+
+TEST(InterruptedSave, SpaceIsCheckedBeforeTheFirstStep) {
+  TemporaryFolder folder;
+  EXPECT_ERROR(check_space(folder.path(), uint64_t{1} << 60, 1), ErrorKind::io,
+               "needs 1152921504606.8 MB, the file system has");
+  EXPECT_ERROR(check_space(folder / "absent", 1, 1), ErrorKind::io, "cannot ask for the free space");
+  EXPECT_NO_THROW(check_space(folder.path(), 1, 1));
+  Spec huge = preset("gpt2-1558m");
+  huge.layers = 200'000;  // 6 PB of weights and moments, nothing allocated
+  const ParameterTable table(huge);
+  EXPECT_GT(checkpoint_bytes(table, true), uint64_t{12} * static_cast<uint64_t>(table.total()));
+  const Spec small = small_spec();
+  const ParameterTable small_table(small);
+  EXPECT_LT(checkpoint_bytes(small_table, false), checkpoint_bytes(small_table, true));
+}
+
+TEST(InterruptedSave, AFolderThatCannotBeMadeIsAnErrorOnEveryRank) {
+  TemporaryFolder folder;
+  std::ofstream(folder / "file") << "x";
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, true);
+  ThreadGroup::run(2, [&](Communicator& group) {
+    EXPECT_ERROR(CheckpointWriter(folder / "file", table, state, group), ErrorKind::io, "file");
+  });
+}
+
+}  // namespace
+}  // namespace trireme

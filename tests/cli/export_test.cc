@@ -1,0 +1,110 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "checkpoint/huggingface.h"
+#include "checkpoint/run_lock.h"
+#include "checkpoint/safetensors.h"
+#include "cli/command.h"
+#include "tests/checkpoint/small_run.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+namespace fs = std::filesystem;
+
+/// A run with checkpoints of steps 1 (best) to 3.
+struct SavedRun {
+  TemporaryFolder folder;
+  Spec spec = small_spec();
+  ParameterTable table{spec};
+  TrainingState state{table, DType::f32, true};
+  std::string dir = folder / "run";
+  SavedRun() {
+    fill(state, table, 1);
+    for (int64_t step = 1; step <= 3; ++step) save(dir, table, state, facts_of(spec, step), 2, 0, step == 1);
+  }
+  void damage(int64_t step) {
+    const std::string shard = fmt::format("{}/step-{:08}/rank-00001-of-00002.safetensors", dir, step);
+    std::string bytes = read_text(shard);
+    bytes[SafetensorsFile(shard).header_bytes() + 3] ^= 1;  // in the weights, which come first
+    write_text(shard, bytes);
+  }
+};
+
+std::string output_of(int (*command)(std::vector<std::string>), std::vector<std::string> arguments, int code = 0) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(command(std::move(arguments)), code);
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(ExportCommand, WritesAFolderThatImportsAsTheSameModel) {
+  SavedRun run;
+  const std::string out = run.folder / "out";
+  EXPECT_THAT(output_of(run_export, {"--checkpoint", run.dir, "--output", out + "/"}), testing::HasSubstr("(step 3, "));
+  for (const char* name :
+       {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "generation_config.json"}) {
+    EXPECT_TRUE(fs::exists(out + "/" + name)) << name;
+  }
+  TrainingState back(run.table, DType::f32, true);
+  load_huggingface(out, run.spec, run.table, back);
+  EXPECT_TRUE(same_bytes(back.weights(), run.state.weights()));
+  EXPECT_EQ(std::distance(fs::directory_iterator(run.folder.path()), fs::directory_iterator()), 2)
+      << "no partial folder";
+}
+
+TEST(ExportCommand, TakesAStepFolderAndBfloat) {
+  SavedRun run;
+  const std::string out = run.folder / "out", wide = run.folder / "wide", step = run.dir + "/step-00000001";
+  fs::create_directory(out);  // an empty folder is fine
+  output_of(run_export, {"--checkpoint", step, "--output", out, "--dtype", "bf16"});
+  EXPECT_THAT(output_of(run_export, {"--checkpoint", step, "--output", wide}), testing::HasSubstr("(step 1, "));
+  EXPECT_LT(fs::file_size(out + "/model.safetensors"), fs::file_size(wide + "/model.safetensors"));
+  EXPECT_THAT(read_text(out + "/config.json"), testing::HasSubstr("bfloat16"));
+}
+
+TEST(ExportCommand, LeavesNothingWhenItFails) {
+  SavedRun run;
+  run.damage(3);
+  const std::string out = run.folder / "out";
+  EXPECT_ERROR(run_export({"--checkpoint", run.dir, "--output", out}), ErrorKind::data, "the file is damaged");
+  EXPECT_FALSE(fs::exists(out));
+  EXPECT_ERROR(run_export({"--checkpoint", run.dir, "--output", run.dir}), ErrorKind::io, "is not an empty folder");
+  EXPECT_ERROR(run_export({"--checkpoint", run.folder.path(), "--output", out}), ErrorKind::io, "holds no checkpoint");
+  EXPECT_ERROR(run_export({"--output", out}), ErrorKind::usage, "--checkpoint is required");
+  EXPECT_ERROR(run_export({"--checkpoint", run.dir, "--output", out, "--dtype", "f16"}), ErrorKind::usage, "f16");
+}
+
+TEST(CheckpointCommand, ListsShowsAndVerifies) {
+  SavedRun run;
+  EXPECT_THAT(
+      output_of(run_checkpoint, {"list", run.dir}),
+      testing::AllOf(testing::HasSubstr("step-00000002"), testing::HasSubstr("latest"), testing::HasSubstr("best")));
+  EXPECT_THAT(output_of(run_checkpoint, {"show", run.dir}),
+              testing::AllOf(testing::HasSubstr("step        3"), testing::HasSubstr("train.bin (123 bytes")));
+  EXPECT_THAT(output_of(run_checkpoint, {"verify", run.dir}), testing::HasSubstr("step-00000003: good"));
+  run.damage(2);
+  EXPECT_THAT(output_of(run_checkpoint, {"verify", run.dir}, 1),
+              testing::AllOf(testing::HasSubstr("step-00000002: bad"), testing::HasSubstr("the file is damaged"),
+                             testing::HasSubstr("step-00000003: good")));
+  EXPECT_THAT(output_of(run_checkpoint, {"verify", run.dir + "/step-00000001"}), testing::HasSubstr(": good"));
+  EXPECT_ERROR(run_checkpoint({"list", run.folder / "absent"}), ErrorKind::io, "there is no such folder");
+  EXPECT_ERROR(run_checkpoint({}), ErrorKind::usage, "subcommand");
+}
+
+TEST(CheckpointCommand, PrunesButNotUnderARunningJob) {
+  SavedRun run;
+  {
+    const RunLock lock(run.dir, this_owner(), false);
+    EXPECT_ERROR(run_checkpoint({"prune", run.dir, "--keep", "1"}), ErrorKind::locked, "which is running");
+  }
+  EXPECT_THAT(output_of(run_checkpoint, {"prune", run.dir, "--keep", "1"}),
+              testing::HasSubstr("deleted 1 checkpoints"));
+  EXPECT_EQ(list_steps(run.dir), (std::vector<int64_t>{1, 3})) << "the best stays";
+  EXPECT_ERROR(run_checkpoint({"prune", run.dir, "--keep", "0"}), ErrorKind::usage, "--keep");
+}
+
+}  // namespace
+}  // namespace trireme
