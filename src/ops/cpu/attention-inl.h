@@ -26,6 +26,29 @@ constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 HWY_INLINE int64_t whole_vectors(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
+/// Element where the transposed tile of the keys from first_key (a multiple of kKeys) begins: a tile has an even number
+/// of lines of kKeys.
+HWY_INLINE int64_t key_tile(int64_t first_key, int64_t head_dim) { return first_key * (head_dim + head_dim % 2); }
+
+/// Cuts a thread's scratch into arrays; each begins at a float.
+class Cutter {
+ public:
+  explicit Cutter(float* scratch) : next_(scratch) {}
+  template <class E>
+  E* take(int64_t n) {
+    E* taken = reinterpret_cast<E*>(next_);
+    next_ += (n * static_cast<int64_t>(sizeof(E)) + 3) / 4;
+    return taken;
+  }
+
+ private:
+  float* next_;
+};
+
+HWY_INLINE hn::Mask<TagF32> first_lanes(int64_t n) {
+  return hn::RebindMask(TagF32(), hn::Lt(hn::Iota(TagI32(), 0), hn::Set(TagI32(), static_cast<int32_t>(n))));
+}
+
 /// 2^x for x <= 1: relative error below 1.2e-7; 0 below -126; NaN stays NaN.
 HWY_INLINE VecF32 exp2_f32(VecF32 x) {
   const TagF32 d;
@@ -67,16 +90,67 @@ HWY_INLINE auto head_rows(AnyView v, const AttentionShape& s, const AttentionTas
   return Rows<std::remove_pointer_t<decltype(data)>>{data, stride};
 }
 
-/// to [count, ld] = scale * from [count, dim], with zeros behind.
-template <class T>
-HWY_INLINE void copy_rows(Rows<const T> from, int64_t count, int64_t dim, float scale, float* to, int64_t ld) {
-  const VecF32 factor = hn::Set(TagF32(), scale);
+// ---- operands of tile products: E is float, or bf16_t with pairs as steps (tile_gemm-inl.h)
+
+HWY_INLINE void store_fast(VecF32 v, float* p) { hn::StoreU(v, TagF32(), p); }
+HWY_INLINE void store_fast(VecF32 v, bf16_t* p) {
+  hn::StoreU(narrow_fast(v), TagU16(), reinterpret_cast<uint16_t*>(p));
+}
+
+/// Left operand: to [count, ld] = from [count, dim], with zeros behind.
+template <class T, class E>
+HWY_INLINE void copy_rows(Rows<const T> from, int64_t count, int64_t dim, E* to, int64_t ld) {
   for (int64_t row = 0; row < count; ++row) {
-    for (int64_t c = whole_vectors(dim) - kLanes; c < ld; c += kLanes)
-      hn::StoreU(hn::Zero(TagF32()), TagF32(), to + row * ld + c);
-    for_each_vector(dim, [&](int64_t c, auto lanes) HWY_ATTR {
-      store(hn::Mul(load(from[row] + c, lanes), factor), to + row * ld + c, lanes);
-    });
+    for (int64_t c = 0; c < ld; c += kLanes) {
+      const VecF32 v = c + kLanes <= dim ? load(from[row] + c, AllLanes{})
+                       : c < dim         ? load(from[row] + c, dim - c)
+                                         : hn::Zero(TagF32());
+      store(v, to + row * ld + c, AllLanes{});
+    }
+  }
+}
+
+/// Right operand whose rows are steps of k: to [count, dim].
+template <class T>
+HWY_INLINE void copy_steps(Rows<const T> from, int64_t count, int64_t head_dim, float* to, int64_t dim) {
+  copy_rows(from, count, head_dim, to, dim);
+}
+/// Pairs of rows: to [count / 2 rounded up, dim, 2]. Elements of bf16 are kept exactly.
+HWY_INLINE void copy_steps(Rows<const bf16_t> from, int64_t count, int64_t head_dim, bf16_t* to, int64_t dim) {
+  for (int64_t row = 0; row < count; row += 2)
+    for (int64_t c = 0; c < dim; c += kLanes) {
+      const auto bits = [&](int64_t r) HWY_ATTR {
+        const VecF32 v = r >= count || c >= head_dim ? hn::Zero(TagF32())
+                         : c + kLanes <= head_dim    ? load(from[r] + c, AllLanes{})
+                                                     : load(from[r] + c, head_dim - c);
+        return hn::BitCast(TagU32(), v);
+      };
+      hn::StoreU(hn::Or(hn::ShiftRight<16>(bits(row)), bits(row + 1)), TagU32(),
+                 reinterpret_cast<uint32_t*>(to + row * dim + 2 * c));
+    }
+}
+
+HWY_INLINE float widened(float x) { return x; }
+HWY_INLINE float widened(bf16_t x) { return to_float(x); }
+
+/// Right operand whose columns are rows of the tensor: to [dim, kKeys] = from [count, dim] transposed, with zeros
+/// behind.
+template <class T>
+HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, float* to) {
+  for (int64_t c = 0; c < dim; ++c) {
+    for (int64_t row = 0; row < count; ++row) to[c * kKeys + row] = widened(from[row][c]);
+    for (int64_t row = count; row < kKeys; ++row) to[c * kKeys + row] = 0;
+  }
+}
+/// Pairs along the tensor's rows: to [dim / 2 rounded up, kKeys, 2].
+HWY_INLINE void transpose_rows(Rows<const bf16_t> from, int64_t count, int64_t dim, bf16_t* to) {
+  for (int64_t c = 0; c < dim; c += 2) {
+    bf16_t* line = to + c * kKeys;
+    for (int64_t row = 0; row < count; ++row) {
+      line[2 * row] = from[row][c];
+      line[2 * row + 1] = c + 1 < dim ? from[row][c + 1] : bf16_t{0};
+    }
+    for (int64_t row = count; row < kKeys; ++row) line[2 * row] = line[2 * row + 1] = bf16_t{0};
   }
 }
 
@@ -88,18 +162,6 @@ HWY_INLINE void store_rows(const float* from, int64_t ld, int64_t count, int64_t
     for_each_vector(dim, [&](int64_t c, auto lanes) HWY_ATTR {
       store(hn::Mul(hn::LoadU(TagF32(), from + row * ld + c), factor), to[row] + c, lanes);
     });
-}
-
-HWY_INLINE float widened(float x) { return x; }
-HWY_INLINE float widened(bf16_t x) { return to_float(x); }
-
-/// to [dim, kKeys] = from [count, dim] transposed, with zeros behind each row.
-template <class T>
-HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, float* to) {
-  for (int64_t c = 0; c < dim; ++c) {
-    for (int64_t row = 0; row < count; ++row) to[c * kKeys + row] = widened(from[row][c]);
-    for (int64_t row = count; row < kKeys; ++row) to[c * kKeys + row] = 0;
-  }
 }
 
 /// The dropout of one task, ready for its rows.

@@ -1,9 +1,7 @@
 // Gradient of attention: for each tile of keys, blocks of queries are visited and their probabilities P made again from
-// the saved log-sum-exp. With M the dropout factors, D = sum_c dO O, and ld = kKeys:
-//   dP = dO v^T;  dS = P (M dP - D);  dV += (M P)^T dO;  dQ += dS k;  dK += dS^T q.
-// q is held times scale * log2(e), so dK is multiplied by ln(2) at the end and dQ by scale. Source: Dao 2023.
-
-#include <utility>
+// the saved log-sum-exp. With M the dropout factors and D = sum_c dO O:
+//   dP = dO v^T;  dS = P (M dP - D);  dV += (M P)^T dO;  dQ += dS k;  dK += dS^T q;  dQ and dK times scale at the end.
+// Source: Dao 2023.
 
 #include "ops/cpu/attention.h"
 #include "ops/cpu/cpu_ops.h"
@@ -21,103 +19,137 @@ namespace trireme::HWY_NAMESPACE {
 
 constexpr int64_t kBlock = 96;  // queries at once: sums of dK and dV stay in registers over all of them
 
-/// The working memory of one task, cut from its thread's scratch. dim: head_dim padded.
+/// The working memory of one task, cut from its thread's scratch. dim: head_dim padded; E: element type of tile
+/// operands. Where E is f32 the left and right operands made of the same rows are one array.
+template <class E>
 struct BackwardTile {
-  float *query, *dout, *dquery;   ///< [length, dim]; query scaled
-  float *shift, *lse;             ///< [length]: D; lse * log2(e)
-  float *keys_t, *values_t;       ///< [head_dim, kKeys]
-  float *keys, *dkeys, *dvalues;  ///< [kKeys, dim]
-  float *p, *ds;                  ///< [kBlock, kKeys]: M P, dS
-  float* factors;                 ///< [kKeys + 16]: M of one query
+  E *query, *dout;                   ///< [length, dim]
+  E *query_steps, *dout_steps;       ///< [length, dim] as steps of k
+  E *keys_t, *values_t, *key_steps;  ///< [dim, kKeys], [dim, kKeys], [kKeys, dim]
+  E *p_t, *ds_t, *ds;                ///< [kBlock, kKeys] M P and dS as steps; dS [kBlock, kKeys]
+  float *dquery, *dkeys, *dvalues;   ///< [length, dim], [kKeys, dim], [kKeys, dim]
+  float *shift, *lse;                ///< [length]: D; lse * log2(e)
+  float *scores, *dp, *factors;      ///< [kTileRows, kKeys], [kTileRows, kKeys], [kKeys + 16]
 };
 
-/// Scores in p and dP in ds become M P and dS, zero behind `valid`.
-HWY_INLINE void gradient_row(const BackwardTile& t, const DropoutRows& dropout, float* p, float* ds, int64_t valid,
-                             int64_t query, int64_t first_key) {
+/// Row `row` of a matrix that is read as the transposed left operand: rows are steps of k.
+HWY_INLINE void store_step(VecF32 v, float* to, int64_t row, int64_t column) {
+  hn::StoreU(v, TagF32(), to + row * kKeys + column);
+}
+/// Rows come in order: an even row writes its pairs with 0 for the odd one.
+HWY_INLINE void store_step(VecF32 v, bf16_t* to, int64_t row, int64_t column) {
+  const TagU32 d;
+  auto* pairs = reinterpret_cast<uint32_t*>(to + (row & ~int64_t{1}) * kKeys + 2 * column);
+  const VecU32 bits = hn::PromoteTo(d, narrow_fast(v));
+  hn::StoreU(row % 2 == 0 ? bits : hn::Or(hn::LoadU(d, pairs), hn::ShiftLeft<16>(bits)), d, pairs);
+}
+
+/// From a query's scores and dP: M P and dS, zero behind `valid`. row: in its block.
+template <class E>
+HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropout, float scale, int64_t row,
+                             int64_t valid, int64_t query, int64_t first_key) {
   const TagF32 d;
-  const VecF32 lse = hn::Set(d, t.lse[query]), shift = hn::Set(d, t.shift[query]);
+  const VecF32 lse = hn::Set(d, t.lse[query]), shift = hn::Set(d, t.shift[query]), factor = hn::Set(d, scale);
+  const float *scores = t.scores + row % kTileRows * kKeys, *dps = t.dp + row % kTileRows * kKeys;
   const int64_t columns = valid > 0 ? whole_vectors(valid) : 0;
-  for (int64_t j = std::max<int64_t>(valid, 0); j < columns; ++j) p[j] = -HUGE_VALF;
   if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
   for (int64_t j = 0; j < columns; j += kLanes) {
-    const VecF32 probability = exp2_f32(hn::Sub(hn::LoadU(d, p + j), lse));
-    VecF32 dp = hn::LoadU(d, ds + j), dropped = probability;
+    VecF32 p = exp2_f32(hn::MulSub(hn::LoadU(d, scores + j), factor, lse)), dp = hn::LoadU(d, dps + j);
+    if (j + kLanes > valid) p = hn::IfThenElseZero(first_lanes(valid - j), p);
+    VecF32 dropped = p;
     if (dropout.on()) {
-      const VecF32 factor = hn::LoadU(d, t.factors + j);
-      dp = hn::Mul(dp, factor);
-      dropped = hn::Mul(probability, factor);
+      const VecF32 kept = hn::LoadU(d, t.factors + j);
+      dp = hn::Mul(dp, kept);
+      dropped = hn::Mul(p, kept);
     }
-    hn::StoreU(dropped, d, p + j);
-    hn::StoreU(hn::Mul(probability, hn::Sub(dp, shift)), d, ds + j);
+    const VecF32 ds = hn::Mul(p, hn::Sub(dp, shift));
+    store_step(dropped, t.p_t, row, j);
+    store_step(ds, t.ds_t, row, j);
+    if (!std::is_same_v<E, float>) store_fast(ds, t.ds + row * kKeys + j);
   }
   for (int64_t j = columns; j < kKeys; j += kLanes) {
-    hn::StoreU(hn::Zero(d), d, p + j);
-    hn::StoreU(hn::Zero(d), d, ds + j);
+    store_step(hn::Zero(d), t.p_t, row, j);
+    store_step(hn::Zero(d), t.ds_t, row, j);
+    if (!std::is_same_v<E, float>) store_fast(hn::Zero(d), t.ds + row * kKeys + j);
   }
 }
 
 /// One block of queries against one tile of keys.
-HWY_INLINE void gradient_tile(const AttentionBackward& call, const BackwardTile& t, const DropoutRows& dropout,
+template <class E>
+HWY_INLINE void gradient_tile(const AttentionBackward& call, const BackwardTile<E>& t, const DropoutRows& dropout,
                               int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim);
   const bool causal = call.shape.causal;
+  const float scale = call.shape.scale * kLog2E;
   for (int64_t r = 0; r < queries; r += kTileRows) {
     const int64_t rows = std::min<int64_t>(kTileRows, queries - r), query = first_query + r;
     const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys, columns = whole_vectors(seen);
-    float *p = t.p + r * kKeys, *ds = t.ds + r * kKeys;
-    multiply<Side::rows>(rows, columns, head_dim, t.query + query * dim, dim, t.keys_t, kKeys, p, kKeys, false);
-    multiply<Side::rows>(rows, columns, head_dim, t.dout + query * dim, dim, t.values_t, kKeys, ds, kKeys, false);
+    multiply<Side::rows>(rows, columns, head_dim, t.query + query * dim, dim, t.keys_t, kKeys, t.scores, kKeys, false);
+    multiply<Side::rows>(rows, columns, head_dim, t.dout + query * dim, dim, t.values_t, kKeys, t.dp, kKeys, false);
     for (int64_t i = 0; i < rows; ++i)
-      gradient_row(t, dropout, p + i * kKeys, ds + i * kKeys, causal ? std::min(seen, query + i + 1 - first_key) : seen,
-                   query + i, first_key);
-    multiply<Side::rows>(rows, dim, seen, ds, kKeys, t.keys, dim, t.dquery + query * dim, dim, true);
+      gradient_row(t, dropout, scale, r + i, causal ? std::min(seen, query + i + 1 - first_key) : seen, query + i,
+                   first_key);
+    multiply<Side::rows>(rows, dim, seen, t.ds + r * kKeys, kKeys, t.key_steps, dim, t.dquery + query * dim, dim, true);
   }
   for (int64_t j = 0; j < keys; j += kTileRows) {
     const int64_t rows = std::min<int64_t>(kTileRows, keys - j);
-    const int64_t skip =
-        causal ? std::clamp<int64_t>(first_key + j - first_query, 0, queries) : 0;  // these do not see it
+    // The first queries of the block do not see these keys. Even, as steps may be pairs.
+    const int64_t skip = causal ? std::clamp<int64_t>(first_key + j - first_query, 0, queries) & ~int64_t{1} : 0;
     const int64_t from = first_query + skip, count = queries - skip;
-    multiply<Side::transposed>(rows, dim, count, t.p + skip * kKeys + j, kKeys, t.dout + from * dim, dim,
-                               t.dvalues + j * dim, dim, true);
-    multiply<Side::transposed>(rows, dim, count, t.ds + skip * kKeys + j, kKeys, t.query + from * dim, dim,
-                               t.dkeys + j * dim, dim, true);
+    multiply<Side::transposed>(rows, dim, count, t.p_t + skip * kKeys + j * kStep<E>, kKeys, t.dout_steps + from * dim,
+                               dim, t.dvalues + j * dim, dim, true);
+    multiply<Side::transposed>(rows, dim, count, t.ds_t + skip * kKeys + j * kStep<E>, kKeys,
+                               t.query_steps + from * dim, dim, t.dkeys + j * dim, dim, true);
   }
 }
 
-template <class T>
-void load_queries(const AttentionBackward& call, const AttentionTask& task, const BackwardTile& t) {
-  const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim);
-  const auto out = head_rows<T>(call.out, call.shape, task);
-  copy_rows(qkv_rows<T>(call.qkv, call.shape, task, 0), task.length, head_dim, call.shape.scale * kLog2E, t.query, dim);
-  copy_rows(head_rows<T>(call.dout, call.shape, task), task.length, head_dim, 1.0f, t.dout, dim);
+template <class T, class E>
+void load_queries(const AttentionBackward& call, const AttentionTask& task, const BackwardTile<E>& t) {
+  const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
+  const auto query = qkv_rows<T>(call.qkv, call.shape, task, 0);
+  const auto out = head_rows<T>(call.out, call.shape, task), dout = head_rows<T>(call.dout, call.shape, task);
+  copy_rows(query, length, head_dim, t.query, dim);
+  copy_rows(dout, length, head_dim, t.dout, dim);
+  if (!std::is_same_v<E, float>) {
+    copy_steps(query, length, head_dim, t.query_steps, dim);
+    copy_steps(dout, length, head_dim, t.dout_steps, dim);
+  }
   const float* lse = call.lse.as<float>() + task.head * call.qkv.rows() + task.begin;
-  for (int64_t i = 0; i < task.length; ++i) {
+  for (int64_t i = 0; i < length; ++i) {
     t.lse[i] = lse[i] * kLog2E;
     VecF32 sum = hn::Zero(TagF32());
     for_each_vector(head_dim, [&](int64_t c, auto lanes) HWY_ATTR {
-      sum = hn::MulAdd(load(out[i] + c, lanes), load(t.dout + i * dim + c, lanes), sum);
+      sum = hn::MulAdd(load(out[i] + c, lanes), load(dout[i] + c, lanes), sum);
     });
     t.shift[i] = sum_lanes(sum);
   }
-  std::fill_n(t.dquery, task.length * dim, 0.0f);
+  std::fill_n(t.dquery, length * dim, 0.0f);
 }
 
-BackwardTile cut_scratch(float* scratch, int64_t length, int64_t dim, float* dquery) {
-  BackwardTile t{};
-  const auto take = [&scratch](int64_t n) { return std::exchange(scratch, scratch + n); };
-  t.query = take(length * dim);
-  t.dout = take(length * dim);
-  t.dquery = dquery ? dquery : take(length * dim);
-  t.keys_t = take(kKeys * dim);
-  t.values_t = take(kKeys * dim);
-  t.keys = take(kKeys * dim);
-  t.dkeys = take(kKeys * dim);
-  t.dvalues = take(kKeys * dim);
-  t.p = take(kBlock * kKeys);
-  t.ds = take(kBlock * kKeys);
-  t.factors = take(kKeys + 16);
-  t.shift = take(length);
-  t.lse = take(length);
+/// dquery: where this task's dQ goes if not to scratch.
+template <class E>
+BackwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t dim, float* dquery) {
+  constexpr bool kApart = !std::is_same_v<E, float>;
+  Cutter cut(scratch);
+  BackwardTile<E> t;
+  t.query = cut.take<E>(length * dim);
+  t.dout = cut.take<E>(length * dim);
+  t.query_steps = kApart ? cut.take<E>((length + 1) * dim) : t.query;
+  t.dout_steps = kApart ? cut.take<E>((length + 1) * dim) : t.dout;
+  t.keys_t = cut.take<E>(kKeys * dim);
+  t.values_t = cut.take<E>(kKeys * dim);
+  t.key_steps = cut.take<E>(kKeys * dim);
+  t.p_t = cut.take<E>(kBlock * kKeys);
+  t.ds_t = cut.take<E>(kBlock * kKeys);
+  t.ds = kApart ? cut.take<E>(kBlock * kKeys) : t.ds_t;
+  t.dquery = dquery ? dquery : cut.take<float>(length * dim);
+  t.dkeys = cut.take<float>(kKeys * dim);
+  t.dvalues = cut.take<float>(kKeys * dim);
+  t.shift = cut.take<float>(length);
+  t.lse = cut.take<float>(length);
+  t.scores = cut.take<float>(kTileRows * kKeys);
+  t.dp = cut.take<float>(kTileRows * kKeys);
+  t.factors = cut.take<float>(kKeys + 16);
   return t;
 }
 
@@ -126,27 +158,26 @@ float* share_of_dquery(const AttentionBackward& call, const AttentionTask& task,
   return call.shares + ((split * call.shape.heads + task.head) * rows + task.begin) * dim;
 }
 
-template <class T>
+template <class T, class E>
 void backward_task(const AttentionBackward& call, const AttentionTask& task, float* scratch) {
   const AttentionShape& shape = call.shape;
   const int64_t head_dim = shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
-  const BackwardTile t =
-      cut_scratch(scratch, length, dim, call.splits > 1 ? share_of_dquery(call, task, task.split) : nullptr);
+  const BackwardTile<E> t =
+      cut_scratch<E>(scratch, length, dim, call.splits > 1 ? share_of_dquery(call, task, task.split) : nullptr);
   load_queries<T>(call, task, t);
   const auto k = qkv_rows<T>(call.qkv, shape, task, 1), v = qkv_rows<T>(call.qkv, shape, task, 2);
   const auto dk = qkv_rows<T>(call.dqkv, shape, task, 1), dv = qkv_rows<T>(call.dqkv, shape, task, 2);
   const DropoutRows dropout(call.dropout, task);
   for (int64_t j = task.split * kKeys; j < length; j += call.splits * kKeys) {
     const int64_t keys = std::min(kKeys, length - j);
-    Rows<const T> key_rows{k[j], k.stride}, value_rows{v[j], v.stride};
-    transpose_rows(key_rows, keys, head_dim, t.keys_t);
-    transpose_rows(value_rows, keys, head_dim, t.values_t);
-    copy_rows(key_rows, keys, head_dim, 1.0f, t.keys, dim);
+    transpose_rows(k.from(j), keys, head_dim, t.keys_t);
+    transpose_rows(v.from(j), keys, head_dim, t.values_t);
+    copy_steps(k.from(j), keys, head_dim, t.key_steps, dim);
     std::fill_n(t.dkeys, keys * dim, 0.0f);
     std::fill_n(t.dvalues, keys * dim, 0.0f);
     for (int64_t i = shape.causal ? j : 0; i < length; i += kBlock)
       gradient_tile(call, t, dropout, i, std::min(kBlock, length - i), j, keys);
-    store_rows(t.dkeys, dim, keys, head_dim, kLn2, dk.from(j));
+    store_rows(t.dkeys, dim, keys, head_dim, shape.scale, dk.from(j));
     store_rows(t.dvalues, dim, keys, head_dim, 1.0f, dv.from(j));
   }
   if (call.splits == 1)
@@ -168,8 +199,10 @@ void sum_shares(const AttentionBackward& call, const AttentionTask& task) {
 }
 
 void backward_task_any(const AttentionBackward& call, const AttentionTask& task, float* scratch) {
-  call.qkv.dtype() == DType::bf16 ? backward_task<bf16_t>(call, task, scratch)
-                                  : backward_task<float>(call, task, scratch);
+  if (call.qkv.dtype() == DType::f32) return backward_task<float, float>(call, task, scratch);
+  if constexpr (kCanHaveDots)
+    if (call.bf16_dots) return backward_task<bf16_t, bf16_t>(call, task, scratch);
+  backward_task<bf16_t, float>(call, task, scratch);
 }
 void sum_shares_any(const AttentionBackward& call, const AttentionTask& task) {
   call.qkv.dtype() == DType::bf16 ? sum_shares<bf16_t>(call, task) : sum_shares<float>(call, task);
@@ -182,15 +215,16 @@ HWY_AFTER_NAMESPACE();
 #include <omp.h>
 
 #include "ops/check.h"
+#include "ops/cpu/gemm.h"
 
 namespace trireme {
 HWY_EXPORT(backward_task_any);
 HWY_EXPORT(sum_shares_any);
 
 int64_t attention_backward_floats(int64_t length, int64_t head_dim) {
-  constexpr int64_t kKeyRows = 64, kQueryRows = 96;
+  constexpr int64_t kKeyRows = 64, kQueryRows = 96, kStripRows = 6;
   const int64_t dim = padded_head_dim(head_dim);
-  return length * (3 * dim + 2) + 5 * kKeyRows * dim + 2 * kQueryRows * kKeyRows + kKeyRows + 32;
+  return (length + 1) * (3 * dim + 2) + 5 * kKeyRows * dim + (2 * kQueryRows + 2 * kStripRows + 1) * kKeyRows + 32;
 }
 
 void CpuOps::do_attention_backward(Context& context, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
@@ -204,7 +238,7 @@ void CpuOps::do_attention_backward(Context& context, ConstView dout, ConstView q
   float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();
   float* shares =
       splits > 1 ? context.scratch->take(DType::f32, {splits, shape.heads, qkv.rows(), dim}).as<float>() : nullptr;
-  const AttentionBackward call{shape, dropout, dout, qkv, out, lse, dqkv, splits, shares};
+  const AttentionBackward call{shape, dropout, dout, qkv, out, lse, dqkv, splits, gemm_has_bf16(), shares};
 #pragma omp parallel num_threads(context.threads)
   {
 #pragma omp for schedule(dynamic, 1)

@@ -110,7 +110,8 @@ void cached_task(const AttentionCached& call, const AttentionTask& task, float* 
   if (call.append_only) return;
   const auto out = head_rows<T>(call.out, shape, task);
   for (int64_t i = 0; i < task.length; ++i) {
-    copy_rows(q.from(i), 1, head_dim, shape.scale * kLog2E, scratch, dim);
+    copy_rows(q.from(i), 1, head_dim, scratch, dim);
+    for (int64_t c = 0; c < dim; ++c) scratch[c] *= shape.scale * kLog2E;
     attend_cache<T>(scratch, keys, values, past + i + 1, head_dim, scratch + dim, out.from(i));
   }
 }

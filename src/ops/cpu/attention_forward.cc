@@ -2,8 +2,6 @@
 // maximum and sum per query. Scores are kept times log2(e), so that 2^x takes the place of e^x.
 // Source: Dao et al. 2022, algorithm 1; Dao 2023 for the order of the loops.
 
-#include <utility>
-
 #include "ops/cpu/attention.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/highway_targets.h"
@@ -20,21 +18,30 @@ namespace trireme::HWY_NAMESPACE {
 
 constexpr int64_t kQueries = 96;  // sixteen register tiles: a tile of keys is loaded once for all of them
 
-/// The working memory of one task, cut from its thread's scratch.
+/// The working memory of one task, cut from its thread's scratch. E: element type of tile operands.
+template <class E>
 struct ForwardTile {
-  float *keys, *values;     ///< [blocks, head_dim, kKeys] transposed; [length, dim]
-  float *query, *out;       ///< [kQueries, dim] scaled; [kQueries, dim]
+  E *keys, *values;         ///< [blocks, head_dim, kKeys] transposed; [length, dim] as steps
+  E *query, *weights;       ///< [kQueries, dim]; [kTileRows, kKeys]
+  float* out;               ///< [kQueries, dim], not yet divided by the sum
   float *maximum, *sum;     ///< [kQueries]; [kQueries, 16] a partial sum per lane
   float *scores, *factors;  ///< [kTileRows, kKeys]; [kKeys + 16]
 };
 
-/// scores -> 2^(scores - running maximum), dropped and scaled where asked; the query's sum and output follow.
-HWY_INLINE void softmax_row(const ForwardTile& t, const DropoutRows& dropout, int64_t row, float* scores, int64_t valid,
-                            int64_t columns, int64_t query, int64_t first_key, int64_t dim) {
+/// weights = 2^(scale * scores - running maximum), dropped where asked; the query's sum and output follow.
+template <class E>
+HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout, int64_t row, float scale,
+                            float* scores, E* weights, int64_t valid, int64_t columns, int64_t query, int64_t first_key,
+                            int64_t dim) {
   const TagF32 d;
-  for (int64_t j = std::max<int64_t>(valid, 0); j < columns; ++j) scores[j] = -HUGE_VALF;
-  VecF32 most = hn::LoadU(d, scores);
-  for (int64_t j = kLanes; j < columns; j += kLanes) most = hn::Max(most, hn::LoadU(d, scores + j));
+  const VecF32 factor = hn::Set(d, scale);
+  VecF32 most = hn::Set(d, -HUGE_VALF);
+  for (int64_t j = 0; j < columns; j += kLanes) {
+    VecF32 s = hn::Mul(hn::LoadU(d, scores + j), factor);
+    if (j + kLanes > valid) s = hn::IfThenElse(first_lanes(valid - j), s, hn::Set(d, -HUGE_VALF));
+    hn::StoreU(s, d, scores + j);
+    most = hn::Max(most, s);
+  }
   const float before = t.maximum[row], now = std::max(before, max_lanes(most));
   VecF32 sum = hn::LoadU(d, t.sum + row * 16);
   if (now > before) {
@@ -50,32 +57,35 @@ HWY_INLINE void softmax_row(const ForwardTile& t, const DropoutRows& dropout, in
     VecF32 p = exp2_f32(hn::Sub(hn::LoadU(d, scores + j), top));
     sum = hn::Add(sum, p);
     if (dropout.on()) p = hn::Mul(p, hn::LoadU(d, t.factors + j));
-    hn::StoreU(p, d, scores + j);
+    store_fast(p, weights + j);
   }
   hn::StoreU(sum, d, t.sum + row * 16);
 }
 
 /// Adds one tile of keys to a block of queries.
-HWY_INLINE void attend_tile(const AttentionForward& call, const ForwardTile& t, const DropoutRows& dropout,
+template <class E>
+HWY_INLINE void attend_tile(const AttentionForward& call, const ForwardTile<E>& t, const DropoutRows& dropout,
                             int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim);
   const bool causal = call.shape.causal;
+  const float scale = call.shape.scale * kLog2E;
   for (int64_t r = 0; r < queries; r += kTileRows) {
     const int64_t rows = std::min<int64_t>(kTileRows, queries - r), query = first_query + r;
     const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys;
     if (seen <= 0) continue;
     const int64_t columns = whole_vectors(seen);
-    multiply<Side::rows>(rows, columns, head_dim, t.query + r * dim, dim, t.keys + first_key * head_dim, kKeys,
+    multiply<Side::rows>(rows, columns, head_dim, t.query + r * dim, dim, t.keys + key_tile(first_key, head_dim), kKeys,
                          t.scores, kKeys, false);
     for (int64_t i = 0; i < rows; ++i)
-      softmax_row(t, dropout, r + i, t.scores + i * kKeys, causal ? std::min(seen, query + i + 1 - first_key) : seen,
-                  columns, query + i, first_key, dim);
-    multiply<Side::rows>(rows, dim, seen, t.scores, kKeys, t.values + first_key * dim, dim, t.out + r * dim, dim, true);
+      softmax_row(t, dropout, r + i, scale, t.scores + i * kKeys, t.weights + i * kKeys,
+                  causal ? std::min(seen, query + i + 1 - first_key) : seen, columns, query + i, first_key, dim);
+    multiply<Side::rows>(rows, dim, seen, t.weights, kKeys, t.values + first_key * dim, dim, t.out + r * dim, dim,
+                         true);
   }
 }
 
-template <class T>
-void finish_queries(const AttentionForward& call, const AttentionTask& task, const ForwardTile& t, int64_t first,
+template <class T, class E>
+void finish_queries(const AttentionForward& call, const AttentionTask& task, const ForwardTile<E>& t, int64_t first,
                     int64_t count) {
   const int64_t dim = padded_head_dim(call.shape.head_dim);
   const auto out = head_rows<T>(call.out, call.shape, task);
@@ -87,30 +97,36 @@ void finish_queries(const AttentionForward& call, const AttentionTask& task, con
   }
 }
 
-template <class T>
+template <class E>
+ForwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t dim) {
+  const int64_t padded_length = (length + kKeys - 1) / kKeys * kKeys;
+  Cutter cut(scratch);
+  ForwardTile<E> t;
+  t.keys = cut.take<E>(padded_length * (dim + 1));
+  t.values = cut.take<E>(padded_length * dim);
+  t.query = cut.take<E>(kQueries * dim);
+  t.weights = cut.take<E>(kTileRows * kKeys);
+  t.out = cut.take<float>(kQueries * dim);
+  t.maximum = cut.take<float>(kQueries);
+  t.sum = cut.take<float>(kQueries * 16);
+  t.scores = cut.take<float>(kTileRows * kKeys);
+  t.factors = cut.take<float>(kKeys + 16);
+  return t;
+}
+
+template <class T, class E>
 void forward_task(const AttentionForward& call, const AttentionTask& task, float* scratch) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
-  const int64_t padded_length = (length + kKeys - 1) / kKeys * kKeys;
-  ForwardTile t{};
-  const auto take = [&scratch](int64_t n) { return std::exchange(scratch, scratch + n); };
-  t.keys = take(padded_length * dim);
-  t.values = take(padded_length * dim);
-  t.query = take(kQueries * dim);
-  t.out = take(kQueries * dim);
-  t.maximum = take(kQueries);
-  t.sum = take(kQueries * 16);
-  t.scores = take(kTileRows * kKeys + 32);
-  t.factors = take(kKeys + 16);
-
+  const ForwardTile<E> t = cut_scratch<E>(scratch, length, dim);
   const auto q = qkv_rows<T>(call.qkv, call.shape, task, 0), k = qkv_rows<T>(call.qkv, call.shape, task, 1);
-  copy_rows(qkv_rows<T>(call.qkv, call.shape, task, 2), length, head_dim, 1.0f, t.values, dim);
+  copy_steps(qkv_rows<T>(call.qkv, call.shape, task, 2), length, head_dim, t.values, dim);
   for (int64_t j = 0; j < length; j += kKeys)
-    transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + j * head_dim);
+    transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + key_tile(j, head_dim));
 
   const DropoutRows dropout(call.dropout, task);
   for (int64_t i = task.split * kQueries; i < length; i += call.splits * kQueries) {
     const int64_t queries = std::min(kQueries, length - i);
-    copy_rows(q.from(i), queries, head_dim, call.shape.scale * kLog2E, t.query, dim);
+    copy_rows(q.from(i), queries, head_dim, t.query, dim);
     std::fill_n(t.out, queries * dim, 0.0f);
     std::fill_n(t.sum, queries * 16, 0.0f);
     std::fill_n(t.maximum, queries, -HUGE_VALF);
@@ -121,8 +137,10 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, float
 }
 
 void forward_task_any(const AttentionForward& call, const AttentionTask& task, float* scratch) {
-  call.qkv.dtype() == DType::bf16 ? forward_task<bf16_t>(call, task, scratch)
-                                  : forward_task<float>(call, task, scratch);
+  if (call.qkv.dtype() == DType::f32) return forward_task<float, float>(call, task, scratch);
+  if constexpr (kCanHaveDots)
+    if (call.bf16_dots) return forward_task<bf16_t, bf16_t>(call, task, scratch);
+  forward_task<bf16_t, float>(call, task, scratch);
 }
 
 }  // namespace trireme::HWY_NAMESPACE
@@ -132,14 +150,15 @@ HWY_AFTER_NAMESPACE();
 #include <omp.h>
 
 #include "ops/check.h"
+#include "ops/cpu/gemm.h"
 
 namespace trireme {
 HWY_EXPORT(forward_task_any);
 
 int64_t attention_forward_floats(int64_t length, int64_t head_dim) {
-  constexpr int64_t kQueryRows = 96, kKeyRows = 64, kScores = 8 * 64 + 64, kFactors = 64 + 64;
+  constexpr int64_t kQueryRows = 96, kKeyRows = 64, kScores = 2 * 6 * 64, kFactors = 64 + 16;
   const int64_t dim = padded_head_dim(head_dim);
-  return 2 * (length + kKeyRows) * dim + kQueryRows * (2 * dim + 1 + 16) + kScores + kFactors;
+  return (length + kKeyRows) * (2 * dim + 1) + kQueryRows * (2 * dim + 1 + 16) + kScores + kFactors;
 }
 
 void CpuOps::do_attention(Context& context, ConstView qkv, const AttentionShape& shape, const Dropout& dropout,
@@ -147,7 +166,7 @@ void CpuOps::do_attention(Context& context, ConstView qkv, const AttentionShape&
   check_offsets("attention", shape.offsets, qkv.rows());
   check_positions("attention", dropout, shape.offsets);
   const AttentionTasks tasks(shape, context.threads);
-  const AttentionForward call{shape, dropout, qkv, out, lse, tasks.splits()};
+  const AttentionForward call{shape, dropout, qkv, out, lse, tasks.splits(), gemm_has_bf16()};
   const ArenaScope scope(*context.scratch);
   const int64_t floats = attention_forward_floats(tasks.longest(), shape.head_dim);
   float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();

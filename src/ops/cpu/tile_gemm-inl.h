@@ -1,5 +1,9 @@
-// Small f32 matrix products for attention, whose operands lie in the caches; compiled once per instruction set.
-// Each element of a is broadcast against vectors of b; sums stay in registers over the whole k loop.
+// Small matrix products for attention, whose operands lie in the caches; compiled once per instruction set. Each
+// element of a is broadcast against vectors of b; sums stay in f32 registers over the whole k loop.
+//
+// With f32 operands the steps of k are elements. With bf16 operands (AVX512-BF16 only) they are pairs of elements,
+// which one instruction multiplies and adds: matrices lie as if a pair were one 32-bit element, an odd k has a zero
+// behind it.
 
 #if defined(TRIREME_TILE_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRIREME_TILE_GEMM_INL_H
@@ -26,33 +30,65 @@ constexpr int kTileVectors = 4;
 constexpr int kTileVectors = 2;
 #endif
 
-/// How a is read: element (m, k) is at a[m * ld + k], or, transposed, at a[k * ld + m].
-enum class Side { rows, transposed };
+#if HWY_TARGET == HWY_AVX3
+constexpr bool kCanHaveDots = true;
+/// sums + even a * even b + odd a * odd b per f32 lane. Written as assembly because the instruction is not part of the
+/// set that this code is compiled for: callers ask cpu_isa() first.
+HWY_INLINE VecF32 dot_pairs(VecF32 a, VecF32 b, VecF32 sums) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sums.raw) : "v"(a.raw), "v"(b.raw));
+  return sums;
+}
+/// narrow() in one instruction.
+HWY_INLINE hn::Vec<TagU16> narrow_fast(VecF32 v) {
+  hn::Vec<TagU16> result;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(result.raw) : "v"(v.raw));
+  return result;
+}
+#else
+constexpr bool kCanHaveDots = false;
+HWY_INLINE VecF32 dot_pairs(VecF32, VecF32, VecF32 sums) { return sums; }  // never called
+HWY_INLINE hn::Vec<TagU16> narrow_fast(VecF32 v) { return narrow(v); }
+#endif
 
-template <Side kSide>
-HWY_INLINE const float* element(const float* a, int64_t ld, int64_t m, int64_t k) {
-  return kSide == Side::rows ? a + m * ld + k : a + k * ld + m;
+/// One step of k, as a float: an f32 element or a pair of bf16 elements.
+HWY_INLINE VecF32 multiply_add(const float*, VecF32 a, VecF32 b, VecF32 sums) { return hn::MulAdd(a, b, sums); }
+HWY_INLINE VecF32 multiply_add(const bf16_t*, VecF32 a, VecF32 b, VecF32 sums) { return dot_pairs(a, b, sums); }
+HWY_INLINE float step_at(const float* p) { return *p; }
+HWY_INLINE float step_at(const bf16_t* p) {
+  float pair;
+  std::memcpy(&pair, p, sizeof pair);
+  return pair;
 }
 
-template <int kRows, int kVectors, Side kSide>
-HWY_NOINLINE void multiply_tile(int64_t k_count, const float* HWY_RESTRICT a, int64_t lda, const float* HWY_RESTRICT b,
+/// Elements of a step.
+template <class E>
+constexpr int64_t kStep = sizeof(float) / sizeof(E);
+
+/// How a is read: step k of row m is at a[m * lda + k], or, transposed, at a[k * lda + m].
+enum class Side { rows, transposed };
+
+/// E: float or bf16_t. k_count, ldb and, for Side::transposed, lda count steps; lda of Side::rows counts elements.
+template <int kRows, int kVectors, Side kSide, class E>
+HWY_NOINLINE void multiply_tile(int64_t k_count, const E* HWY_RESTRICT a, int64_t lda, const E* HWY_RESTRICT b,
                                 int64_t ldb, float* HWY_RESTRICT c, int64_t ldc, bool accumulate) {
+  const int64_t next_row = kSide == Side::rows ? lda : kStep<E>,
+                next_step = kSide == Side::rows ? kStep<E> : lda * kStep<E>;
   const TagF32 d;
   VecF32 sums[kRows][kVectors];
 #pragma GCC unroll 8
   for (int m = 0; m < kRows; ++m)
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v)
-      sums[m][v] = accumulate ? hn::LoadU(d, c + m * ldc + v * kLanes) : hn::Zero(d);
+    for (int v = 0; v < kVectors; ++v) sums[m][v] = accumulate ? hn::LoadU(d, c + m * ldc + v * kLanes) : hn::Zero(d);
   for (int64_t k = 0; k < k_count; ++k) {
     VecF32 row[kVectors];
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + k * ldb + v * kLanes);
+    for (int v = 0; v < kVectors; ++v)
+      row[v] = hn::LoadU(d, reinterpret_cast<const float*>(b + kStep<E> * (k * ldb + v * kLanes)));
 #pragma GCC unroll 8
     for (int m = 0; m < kRows; ++m) {
-      const VecF32 left = hn::Set(d, *element<kSide>(a, lda, m, k));
+      const VecF32 left = hn::Set(d, step_at(a + m * next_row + k * next_step));
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[m][v] = hn::MulAdd(left, row[v], sums[m][v]);
+      for (int v = 0; v < kVectors; ++v) sums[m][v] = multiply_add(a, left, row[v], sums[m][v]);
     }
   }
 #pragma GCC unroll 8
@@ -62,35 +98,36 @@ HWY_NOINLINE void multiply_tile(int64_t k_count, const float* HWY_RESTRICT a, in
 }
 
 /// One strip of kRows rows over all n columns.
-template <int kRows, Side kSide>
-HWY_INLINE void multiply_strip(int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb, float* c,
+template <int kRows, Side kSide, class E>
+HWY_INLINE void multiply_strip(int64_t n, int64_t k, const E* a, int64_t lda, const E* b, int64_t ldb, float* c,
                                int64_t ldc, bool accumulate) {
   int64_t i = 0;
   for (; i + kTileVectors * kLanes <= n; i += kTileVectors * kLanes)
-    multiply_tile<kRows, kTileVectors, kSide>(k, a, lda, b + i, ldb, c + i, ldc, accumulate);
+    multiply_tile<kRows, kTileVectors, kSide>(k, a, lda, b + i * kStep<E>, ldb, c + i, ldc, accumulate);
   if constexpr (kTileVectors > 2)
     for (; i + 2 * kLanes <= n; i += 2 * kLanes)
-      multiply_tile<kRows, 2, kSide>(k, a, lda, b + i, ldb, c + i, ldc, accumulate);
-  for (; i < n; i += kLanes) multiply_tile<kRows, 1, kSide>(k, a, lda, b + i, ldb, c + i, ldc, accumulate);
+      multiply_tile<kRows, 2, kSide>(k, a, lda, b + i * kStep<E>, ldb, c + i, ldc, accumulate);
+  for (; i < n; i += kLanes) multiply_tile<kRows, 1, kSide>(k, a, lda, b + i * kStep<E>, ldb, c + i, ldc, accumulate);
 }
 
-/// c [m x n] = a b, or += a b; m <= kTileRows. n is a multiple of kLanes; b and c are row-major.
-template <Side kSide>
-HWY_INLINE void multiply(int64_t m, int64_t n, int64_t k, const float* a, int64_t lda, const float* b, int64_t ldb,
-                         float* c, int64_t ldc, bool accumulate) {
+/// c [m x n] = a b, or += a b, over k elements; m <= kTileRows. n is a multiple of kLanes; c is row-major.
+template <Side kSide, class E>
+HWY_INLINE void multiply(int64_t m, int64_t n, int64_t k, const E* a, int64_t lda, const E* b, int64_t ldb, float* c,
+                         int64_t ldc, bool accumulate) {
+  const int64_t steps = (k + kStep<E> - 1) / kStep<E>;
   switch (m) {
     case 1:
-      return multiply_strip<1, kSide>(n, k, a, lda, b, ldb, c, ldc, accumulate);
+      return multiply_strip<1, kSide>(n, steps, a, lda, b, ldb, c, ldc, accumulate);
     case 2:
-      return multiply_strip<2, kSide>(n, k, a, lda, b, ldb, c, ldc, accumulate);
+      return multiply_strip<2, kSide>(n, steps, a, lda, b, ldb, c, ldc, accumulate);
     case 3:
-      return multiply_strip<3, kSide>(n, k, a, lda, b, ldb, c, ldc, accumulate);
+      return multiply_strip<3, kSide>(n, steps, a, lda, b, ldb, c, ldc, accumulate);
     case 4:
-      return multiply_strip<4, kSide>(n, k, a, lda, b, ldb, c, ldc, accumulate);
+      return multiply_strip<4, kSide>(n, steps, a, lda, b, ldb, c, ldc, accumulate);
     case 5:
-      return multiply_strip<5, kSide>(n, k, a, lda, b, ldb, c, ldc, accumulate);
+      return multiply_strip<5, kSide>(n, steps, a, lda, b, ldb, c, ldc, accumulate);
     default:
-      return multiply_strip<kTileRows, kSide>(n, k, a, lda, b, ldb, c, ldc, accumulate);
+      return multiply_strip<kTileRows, kSide>(n, steps, a, lda, b, ldb, c, ldc, accumulate);
   }
 }
 
