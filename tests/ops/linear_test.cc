@@ -1,0 +1,165 @@
+#include "ops/cpu/gemm.h"
+#include "tests/ops/op_test.h"
+
+namespace trireme::test {
+namespace {
+
+struct Linear {
+  Tensor x, w, bias, y, pre, dy, dx, dw, db;
+
+  Linear(DType a, int64_t rows, int64_t in, int64_t out) {
+    const DType s = a == DType::f64 ? DType::f64 : DType::f32;
+    x = Tensor::random(a, {rows, in}, 1);
+    w = Tensor::random(a, {out, in}, 2, 1 / std::sqrt(static_cast<double>(in)));
+    bias = Tensor::random(a, {out}, 3);
+    dy = Tensor::random(a, {rows, out}, 4);
+    dw = Tensor::random(s, {out, in}, 5);
+    db = Tensor::random(s, {out}, 6);
+    y = Tensor(a, {rows, out});
+    pre = Tensor(a, {rows, out});
+    dx = Tensor(a, {rows, in});
+  }
+  Linear wide() const {
+    Linear l = *this;
+    for (Tensor* t : {&l.x, &l.w, &l.bias, &l.y, &l.pre, &l.dy, &l.dx, &l.dw, &l.db}) *t = t->wide();
+    return l;
+  }
+  void forward(Device& d, bool with_bias = true) {
+    d.ops->linear(d.context, x.view(), w.view(), with_bias ? bias.view() : View(), y.view());
+  }
+  void backward(Device& d, Write write) {
+    d.ops->linear_backward_input(d.context, dy.view(), w.view(), dx.view());
+    d.ops->linear_backward_weight(d.context, dy.view(), x.view(), dw.view(), write);
+    d.ops->bias_backward(d.context, dy.view(), db.view(), write);
+  }
+};
+
+struct Size {
+  int64_t rows, in, out;
+};
+/// Odd sizes, sizes of one, no rows, and sizes at which operands are packed.
+constexpr Size kSizes[] = {{1, 1, 1},  {1, 48, 144}, {3, 7, 5},     {17, 33, 65},  {0, 8, 4},
+                           {2, 1, 50}, {129, 64, 1}, {513, 40, 70}, {37, 80, 601}, {600, 130, 531}};
+
+class LinearOp : public CpuOp {
+ protected:
+  /// f32 sums of n products of size about 1 / sqrt(n) or 1; bf16 outputs are rounded once on top.
+  Tolerance products(double n, double scale) const {
+    const double absolute = 4e-7 * std::sqrt(n) * scale + 1e-6 * scale;
+    return dtype() == DType::bf16 ? Tolerance{0x1.1p-8, absolute} : Tolerance{1e-6, absolute};
+  }
+  static std::string name(const Size& s) { return fmt::format("rows {} in {} out {}", s.rows, s.in, s.out); }
+};
+INSTANTIATE_TEST_SUITE_P(Cpu, LinearOp, every_case(), case_name);
+
+TEST_P(LinearOp, ForwardEqualsTheReference) {
+  for (const Size& s : kSizes)
+    for (bool bias : {true, false}) {
+      Linear got(dtype(), s.rows, s.in, s.out);
+      Linear want = got.wide();
+      got.forward(*cpu, bias);
+      want.forward(*reference, bias);
+      expect_close(got.y, want.y, products(1, 3), "y, " + name(s));
+    }
+}
+
+TEST_P(LinearOp, BackwardEqualsTheReference) {
+  for (const Size& s : kSizes)
+    for (Write write : {Write::overwrite, Write::add}) {
+      Linear got(dtype(), s.rows, s.in, s.out);
+      Linear want = got.wide();
+      got.backward(*cpu, write);
+      want.backward(*reference, write);
+      const auto rows = static_cast<double>(s.rows);
+      expect_close(got.dx, want.dx, products(static_cast<double>(s.out), 3), "dx, " + name(s));
+      // Weight gradients are f32 sums whatever the operands' type.
+      expect_close(got.dw, want.dw, {1e-6, 2e-6 * (1 + std::sqrt(rows))}, "dw, " + name(s));
+      expect_close(got.db, want.db, {1e-6, 2e-6 * (1 + std::sqrt(rows))}, "db, " + name(s));
+    }
+}
+
+TEST_P(LinearOp, WithActivationEqualsBothSteps) {
+  for (Activation f : {Activation::gelu_tanh, Activation::relu}) {
+    Linear fused(dtype(), 37, 48, 144), steps = fused;
+    fused.y = Tensor(dtype(), {37, 144});
+    cpu->ops->linear_activation(cpu->context, fused.x.view(), fused.w.view(), fused.bias.view(), f, fused.pre.view(),
+                                fused.y.view());
+    cpu->ops->linear(cpu->context, steps.x.view(), steps.w.view(), steps.bias.view(), steps.pre.view());
+    cpu->ops->activation(cpu->context, steps.pre.view(), f, steps.y.view());
+    EXPECT_TRUE(fused.pre == steps.pre && fused.y == steps.y);
+  }
+}
+
+TEST_P(LinearOp, AddIsTheOverwrittenValueAddedOnce) {
+  Linear whole(dtype(), 600, 48, 530), added = whole;
+  const Tensor before = whole.dw;
+  whole.backward(*cpu, Write::overwrite);
+  added.backward(*cpu, Write::add);
+  for (size_t i = 0; i < before.size(); ++i)
+    ASSERT_EQ(added.dw.at(i),
+              static_cast<double>(static_cast<float>(before.at(i)) + static_cast<float>(whole.dw.at(i))));
+}
+
+TEST_P(LinearOp, GivesTheSameBitsTwice) {
+  Linear a(dtype(), 600, 130, 531), b = a;
+  for (Linear* l : {&a, &b}) {
+    l->forward(*cpu);
+    l->backward(*cpu, Write::overwrite);
+  }
+  EXPECT_TRUE(a.y == b.y && a.dx == b.dx && a.dw == b.dw && a.db == b.db);
+}
+
+TEST_P(LinearOp, StaysWithinThePlannedScratch) {
+  for (const Size& s : kSizes) {
+    if (s.rows == 0) continue;
+    Linear l(dtype(), s.rows, s.in, s.out);
+    const AttentionShape attention{1, 1, true, 1, {}};
+    const size_t planned =
+        cpu->ops->scratch_bytes(s.rows, std::max(s.in, s.out), s.in * s.out, attention, GetParam().threads);
+    cpu->scratch = Arena(planned);
+    cpu->context.scratch = &cpu->scratch;
+    l.forward(*cpu);
+    l.backward(*cpu, Write::add);
+    EXPECT_LE(cpu->scratch.peak(), planned) << name(s);
+    EXPECT_EQ(cpu->scratch.used(), 0u);
+  }
+}
+
+TEST(Gemm, MeasuresBothLayouts) {
+  Gemm gemm;
+  Arena scratch(1 << 20);
+  Context context{1, &scratch};
+  Tensor a(DType::f32, {64, 32}), b(DType::f32, {48, 32}), c(DType::f32, {64, 48});
+  const GemmShape shape{GemmKind::forward, 64, 32, 48, DType::f32};
+  for (GemmLayout layout : {GemmLayout::plain, GemmLayout::packed})
+    EXPECT_GT(gemm.measure(context, shape, layout, a.view(), b.view(), c.view(), 3), 0);
+}
+
+TEST(ReferenceLinear, BackwardEqualsFiniteDifferences) {
+  const auto device = Device::reference();
+  Linear l(DType::f64, 5, 4, 3);
+  l.backward(*device, Write::overwrite);
+  const auto loss_of = [&](Tensor Linear::*moved) {
+    return [&, moved](const Tensor& value) {
+      Linear other = l;
+      other.*moved = value;
+      other.forward(*device);
+      return dot(other.y, l.dy);
+    };
+  };
+  expect_gradient(loss_of(&Linear::x), l.x, l.dx, "dx");
+  expect_gradient(loss_of(&Linear::w), l.w, l.dw, "dw");
+  expect_gradient(loss_of(&Linear::bias), l.bias, l.db, "db");
+}
+
+TEST(ReferenceLinear, AddsToWhatIsThere) {
+  const auto device = Device::reference();
+  Linear a(DType::f64, 5, 4, 3), b = a;
+  a.backward(*device, Write::overwrite);
+  const Tensor before = b.dw;
+  b.backward(*device, Write::add);
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_DOUBLE_EQ(b.dw.at(i), before.at(i) + a.dw.at(i));
+}
+
+}  // namespace
+}  // namespace trireme::test
