@@ -55,7 +55,7 @@ struct GeluErf {
     const VecF32 one = hn::Set(d, 1.0f);
     const VecF32 a = hn::Abs(x);
     const VecF32 t = hn::Div(one, hn::MulAdd(a, hn::Set(d, 0.282842712f), one));
-    const VecF32 density = exp_f32(hn::Mul(hn::Mul(a, a), hn::Set(d, -0.5f)));
+    const VecF32 density = exp_to_88(hn::Mul(hn::Mul(a, a), hn::Set(d, -0.5f)));
     VecF32 p = hn::Set(d, 0.0373838358f);
     for (float c : {-0.121834666f, 0.0465339124f, 0.1298884f, 0.0514787249f, 0.205131158f, 0.198966056f, 0.226841092f,
                     0.225611538f})

@@ -53,7 +53,7 @@ MaxAndSum stats_of(const T* z, int64_t n) {
     // Nothing but -infinity so far: -infinity - max would be NaN, and their exponentials are 0.
     const VecF32 max = hn::Set(TagF32(), s.max == kLowest ? 0 : s.max);
     s.sum += sum_over(count, [&](int64_t i, auto lanes)
-                                 HWY_ATTR { return exp_f32(hn::Sub(load(z + first + i, lanes, kLowest), max)); });
+                                 HWY_ATTR { return exp_to_88(hn::Sub(load(z + first + i, lanes, kLowest), max)); });
   }
   return s;
 }
@@ -91,7 +91,7 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
     const bool here = t >= 0 && t < classes;
     const float z_target = here ? as_float(z[t]) : 0.0f;
     for_each_vector(classes, [&](int64_t i, auto lanes) HWY_ATTR {
-      store(hn::Mul(exp_f32(hn::Sub(load(z + i, lanes), row_max)), factor), z + i, lanes);
+      store(hn::Mul(exp_to_88(hn::Sub(load(z + i, lanes), row_max)), factor), z + i, lanes);
     });
     if (here) z[t] = from_float<T>(std::exp(z_target - max.as<float>()[row]) * row_factor - scale);
     std::fill_n(z + classes, columns - classes, T{});

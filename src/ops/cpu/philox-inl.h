@@ -18,7 +18,7 @@ namespace trireme::HWY_NAMESPACE {
 
 /// words[4 i + j] = philox(key, {first + i, c1, c2, c3})[j] for i in [0, blocks). Writes whole vectors: words has room
 /// for blocks rounded up to a multiple of kPhiloxBlocks.
-constexpr int64_t kPhiloxBlocks = 8;
+constexpr int64_t kPhiloxBlocks = 16;
 
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void philox_blocks(uint64_t key, uint32_t first, uint32_t c1, uint32_t c2, uint32_t c3, int64_t blocks,
@@ -36,14 +36,14 @@ struct PhiloxState {
   using Vec = hwy::HWY_NAMESPACE::Vec<Tag>;
   Vec c0, c1, c2, c3;
 
-  HWY_INLINE void round(uint32_t k0, uint32_t k1) {
+  HWY_INLINE void round(Vec k0, Vec k1) {
     namespace hn = hwy::HWY_NAMESPACE;
     const Tag d;
     const hn::Repartition<uint32_t, Tag> d32;
     const Vec p0 = hn::MulEven(hn::BitCast(d32, c0), hn::Set(d32, 0xD2511F53));
     const Vec p1 = hn::MulEven(hn::BitCast(d32, c2), hn::Set(d32, 0xCD9E8D57));
-    c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, hn::Set(d, k0)));
-    c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, hn::Set(d, k1)));
+    c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, k0));
+    c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, k1));
     c1 = p1;
     c3 = p0;
   }
@@ -60,18 +60,24 @@ struct PhiloxState {
 HWY_INLINE void philox_blocks(uint64_t key, uint32_t first, uint32_t c1, uint32_t c2, uint32_t c3, int64_t blocks,
                               uint32_t* words) {
   namespace hn = hwy::HWY_NAMESPACE;
-  const PhiloxState::Tag d;
+  using State = PhiloxState;
+  const State::Tag d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < blocks; i += lanes) {
-    PhiloxState s{hn::Iota(d, uint64_t{first} + static_cast<uint64_t>(i)), hn::Set(d, c1), hn::Set(d, c2),
-                  hn::Set(d, c3)};
+  const State::Vec one = hn::Set(d, c1), two = hn::Set(d, c2), three = hn::Set(d, c3);
+  // Two vectors of counters at a time: the rounds of one fill the wait for the multiplications of the other.
+  for (int64_t i = 0; i < blocks; i += 2 * lanes) {
+    State a{hn::Iota(d, uint64_t{first} + static_cast<uint64_t>(i)), one, two, three};
+    State b{hn::Add(a.c0, hn::Set(d, static_cast<uint64_t>(lanes))), one, two, three};
     uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
     for (int round = 0; round < 10; ++round) {
-      s.round(k0, k1);
+      const State::Vec key0 = hn::Set(d, k0), key1 = hn::Set(d, k1);
+      a.round(key0, key1);
+      b.round(key0, key1);
       k0 += 0x9E3779B9;
       k1 += 0xBB67AE85;
     }
-    s.write(words + 4 * i);
+    a.write(words + 4 * i);
+    b.write(words + 4 * (i + lanes));
   }
 }
 #endif

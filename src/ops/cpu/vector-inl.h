@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "tensor/dtype.h"
@@ -135,14 +136,15 @@ HWY_INLINE VecF32 clamp(VecF32 x, float low, float high) {
   return hn::IfThenElse(hn::Lt(x, lo), lo, hn::IfThenElse(hn::Gt(x, hi), hi, x));
 }
 
-/// e^x: relative error below 1.2e-7 for x in [-87.33, 88.37]; 0 below, infinity above; NaN stays NaN.
-HWY_INLINE VecF32 exp_f32(VecF32 x) {
+/// e^x for x <= 88: relative error below 1.2e-7; 0 below -87.33; NaN stays NaN.
+HWY_INLINE VecF32 exp_to_88(VecF32 x) {
   const TagF32 d;
-  constexpr float kSmallest = -87.33f;  // e^-87.33 is just above the smallest normal f32
-  const VecF32 c = clamp(x, kSmallest, 89.0f);
-  const VecF32 n = hn::Round(hn::Mul(c, hn::Set(d, 1.44269504f)));
+  // Adding 1.5 * 2^23 rounds x / ln 2 to an integer n; 127 more leaves n + 127, the exponent of 2^n, in the low bits.
+  constexpr float kShift = 12582912.0f + 127.0f;
+  const VecF32 shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), hn::Set(d, kShift));
+  const VecF32 n = hn::Sub(shifted, hn::Set(d, kShift));
   // r = x - n ln 2 in two steps: the first constant has few bits, so n times it is exact without a fused multiply-add.
-  VecF32 r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), c);
+  VecF32 r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   // (e^r - 1 - r) / r^2 interpolated at the five Chebyshev nodes of |r| <= ln 2 / 2.
   VecF32 p = hn::MulAdd(hn::Set(d, 0.00139262504f), r, hn::Set(d, 0.00836323295f));
@@ -150,9 +152,16 @@ HWY_INLINE VecF32 exp_f32(VecF32 x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.166665763f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
   p = hn::Add(hn::MulAdd(hn::Mul(p, r), r, r), hn::Set(d, 1.0f));
-  const auto exponent = hn::Add(hn::ConvertTo(TagI32(), n), hn::Set(TagI32(), 127));
-  const VecF32 result = hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
-  return hn::IfThenElse(hn::Lt(x, hn::Set(d, kSmallest)), hn::Zero(d), result);
+  const VecF32 power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(TagU32(), shifted)));
+  const auto vanishes = hn::Lt(x, hn::Set(d, -87.33f));  // e^-87.33 is just above the smallest normal f32
+  return hn::IfThenZeroElse(vanishes, hn::Mul(p, power));
+}
+
+/// The same for any x: infinity above 88.
+HWY_INLINE VecF32 exp_f32(VecF32 x) {
+  const TagF32 d;
+  const VecF32 infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.0f)), infinity, exp_to_88(x));
 }
 
 }  // namespace trireme::HWY_NAMESPACE

@@ -1,0 +1,44 @@
+#pragma once
+// Measures every operator on the shapes of one transformer layer, each against its ceiling in the same run: operators
+// between the GEMMs against the memory bandwidth of a plain copy, products against the fastest linear layer.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ops/ops.h"
+
+namespace trireme {
+
+/// GPT-2 124M, 4 sequences of 1024 tokens.
+struct OpsBenchOptions {
+  int64_t sequences = 4, length = 1024, width = 768, heads = 12, vocabulary = 50257, columns = 50304;
+  int64_t loss_rows = 512;           ///< rows of logits at a time
+  int64_t parameters = 124'439'808;  ///< elements of the flat arrays of the optimizer
+  DType dtype = DType::f32;          ///< of activations and weights
+  int threads = 1;
+  double rotation = 256e6;  ///< bytes of tensors that calls go round through, so that they find nothing in the caches
+  double seconds = 0.3;     ///< spent on each operator, at least three calls
+};
+
+struct OpsBenchRow {
+  std::string op, shape;
+  double seconds = 0;        ///< median of the calls
+  double fastest = 0;        ///< of the calls: what other load on the machine hides from the median
+  bool counts_bytes = true;  ///< rate is bytes per second that must move; else FLOP per second
+  double rate = 0;
+  double share = 0;  ///< rate / ceiling
+};
+
+struct OpsBenchTable {
+  double copy_bytes_per_s = 0;  ///< read + written by a copy of arrays larger than the caches
+  double gemm_flops_per_s = 0;  ///< fastest linear layer below
+  std::vector<OpsBenchRow> rows;
+};
+
+OpsBenchTable bench_ops(Ops& ops, const OpsBenchOptions& options);
+
+/// One aligned line per operator, under a heading with the two ceilings.
+std::string to_text(const OpsBenchTable& table);
+
+}  // namespace trireme
