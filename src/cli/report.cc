@@ -27,7 +27,7 @@ RunFacts status_facts(const fs::path& file) {
   return facts;
 }
 
-/// Lines {"prompt": ..., "text": ...} as `trireme sample` writes them.
+/// Lines {"context": ..., "text": ...} as `trireme sample --jsonl` writes them.
 std::vector<SampleText> read_samples(const std::string& path, int64_t step) {
   std::vector<SampleText> samples;
   const std::string content = read_text(path, size_t{1} << 26);
@@ -40,8 +40,8 @@ std::vector<SampleText> read_samples(const std::string& path, int64_t step) {
     const std::string where = fmt::format("{} line {}", path, line_number);
     const Json record = parse_json(line, where);
     require(record.is_object() && record.contains("text") && record["text"].is_string(), ErrorKind::data,
-            "{}: no sample: expected {{\"prompt\": ..., \"text\": ...}}", where);
-    samples.push_back({step, record.value("prompt", ""), record["text"].get<std::string>()});
+            "{}: no sample: expected {{\"context\": ..., \"text\": ...}} as trireme sample --jsonl writes it", where);
+    samples.push_back({step, record.value("context", ""), record["text"].get<std::string>()});
   }
   return samples;
 }

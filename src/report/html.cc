@@ -113,7 +113,8 @@ Series curve(const RunLog& log, std::string name, double Metrics::*field, double
 std::vector<std::pair<double, std::string>> resume_markers(const RunLog& log) {
   std::vector<std::pair<double, std::string>> markers;
   for (const AttemptLog& attempt : log.attempts) {
-    if (attempt.first_step > 0) markers.emplace_back(static_cast<double>(attempt.first_step), "resumed");
+    const bool went_on = !log.steps.empty() && attempt.first_step < log.steps.back().step;
+    if (attempt.first_step > 0 && went_on) markers.emplace_back(static_cast<double>(attempt.first_step), "resumed");
   }
   return markers;
 }
