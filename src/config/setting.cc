@@ -86,8 +86,9 @@ std::string nearest_name(std::string_view key, const std::vector<std::string>& n
   for (const std::string& name : names) {
     const std::string candidate = canonical(name);
     size_t distance = edit_distance(wanted, candidate);
-    // The right word in the wrong group, or without a group, is nearer than a wrong word.
-    distance = std::min(distance, edit_distance(last_part(wanted), last_part(candidate)) + 1);
+    // The right word without a group or in the wrong one is near, but less so than a slip in the right group.
+    const size_t penalty = wanted.find('.') == std::string::npos ? 1 : 2;
+    distance = std::min(distance, edit_distance(last_part(wanted), last_part(candidate)) + penalty);
     if (distance < best_distance) best = name, best_distance = distance;
   }
   const size_t allowed = std::max<size_t>(2, last_part(wanted).size() / 3);
