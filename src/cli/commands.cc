@@ -5,6 +5,8 @@ namespace {
 
 constexpr Command kCommands[] = {
     {nullptr, nullptr, nullptr},
+    {"tokenizer", "train a tokenizer, encode and decode text", run_tokenizer},
+    {"prepare", "turn text into token files for training", run_prepare},
 };
 
 }  // namespace
