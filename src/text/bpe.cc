@@ -30,6 +30,11 @@ BpeModel::BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options)
 
 std::unique_ptr<ModelScratch> BpeModel::make_scratch() const { return std::make_unique<Scratch>(); }
 
+bool BpeModel::is_per_character() const {
+  return merges_.size() == 0 && !options_.fuse_unknown && !options_.ignore_merges &&
+         options_.continuing_prefix.empty() && options_.word_suffix.empty();
+}
+
 void BpeModel::encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const {
   if (piece.empty()) return;
   auto& own = static_cast<Scratch&>(scratch);

@@ -27,6 +27,7 @@ class BpeModel final : public Model {
   std::unique_ptr<ModelScratch> make_scratch() const override;
   void encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  bool is_per_character() const override;
 
   /// Ids of text cut by GPT-2's pattern: the same as encode() on each piece, without the calls between. Byte mode.
   void encode_gpt2_pattern(std::string_view text, ModelScratch& scratch, std::vector<TokenId>& out) const;

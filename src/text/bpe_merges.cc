@@ -1,7 +1,6 @@
 #include "text/bpe_merges.h"
 
 #include <algorithm>
-#include <bit>
 #include <cassert>
 #include <functional>
 
@@ -77,34 +76,6 @@ void merge_long(const MergeTable& merges, std::vector<TokenId>& symbols, MergeSc
 }
 
 }  // namespace
-
-MergeTable::MergeTable(size_t merges) {
-  const size_t slots = std::bit_ceil(std::max<size_t>(16, merges * 2));
-  slots_.resize(slots);
-  mask_ = slots - 1;
-  shift_ = 64 - std::countr_zero(slots);
-}
-
-bool MergeTable::add(TokenId left, TokenId right, uint32_t rank, TokenId merged) {
-  if (find(left, right) != kNone) return false;
-  if ((count_ + 1) * 2 > slots_.size()) grow();
-  const uint64_t key = uint64_t{left} << 32 | right;
-  size_t slot = home(key);
-  while (slots_[slot].key != kNone) slot = (slot + 1) & mask_;
-  slots_[slot] = {key, uint64_t{rank} << 32 | merged};
-  ++count_;
-  return true;
-}
-
-void MergeTable::grow() {
-  MergeTable larger(slots_.size());
-  for (const Slot& slot : slots_) {
-    if (slot.key == kNone) continue;
-    larger.add(static_cast<TokenId>(slot.key >> 32), static_cast<TokenId>(slot.key), rank_of(slot.value),
-               static_cast<TokenId>(slot.value));
-  }
-  *this = std::move(larger);
-}
 
 void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& scratch) {
   if (symbols.size() < 2 || merges.size() == 0) return;

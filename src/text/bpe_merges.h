@@ -5,37 +5,26 @@
 #include <cstdint>
 #include <vector>
 
-#include "text/tokenizer.h"
+#include "text/pair_map.h"
 
 namespace trireme {
 
-/// (left id, right id) -> rank << 32 | merged id, open addressing.
+/// (left id, right id) -> rank and merged id.
 class MergeTable {
  public:
-  static constexpr uint64_t kNone = UINT64_MAX;
+  static constexpr uint64_t kNone = PairMap::kNone;
 
-  explicit MergeTable(size_t merges = 0);
+  explicit MergeTable(size_t merges = 0) : pairs_(merges) {}
   /// Returns false, and changes nothing, if the pair has a merge already.
-  bool add(TokenId left, TokenId right, uint32_t rank, TokenId merged);
-  uint64_t find(TokenId left, TokenId right) const {
-    const uint64_t key = uint64_t{left} << 32 | right;
-    for (size_t slot = home(key);; slot = (slot + 1) & mask_) {
-      if (slots_[slot].key == key) return slots_[slot].value;
-      if (slots_[slot].key == kNone) return kNone;
-    }
+  bool add(TokenId left, TokenId right, uint32_t rank, TokenId merged) {
+    return pairs_.add(left, right, uint64_t{rank} << 32 | merged);
   }
-  size_t size() const { return count_; }
+  /// rank << 32 | merged id, or kNone.
+  uint64_t find(TokenId left, TokenId right) const { return pairs_.find(left, right); }
+  size_t size() const { return pairs_.size(); }
 
  private:
-  struct Slot {
-    uint64_t key = kNone, value = kNone;
-  };
-  size_t home(uint64_t key) const { return (key * 0x9E3779B97F4A7C15) >> shift_; }
-  void grow();
-
-  std::vector<Slot> slots_;
-  size_t mask_ = 0, count_ = 0;
-  int shift_ = 0;
+  PairMap pairs_;
 };
 
 /// Working memory of merge_symbols().

@@ -22,6 +22,8 @@ class Model {
   /// Appends the ids of a piece. Throws Error::data for text that the model cannot express.
   virtual void encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const = 0;
   virtual const Vocabulary& vocabulary() const = 0;
+  /// True if each character of a piece is encoded by itself.
+  virtual bool is_per_character() const { return false; }
 };
 
 }  // namespace trireme

@@ -80,15 +80,16 @@ PipelineTokenizer::~PipelineTokenizer() = default;
 void PipelineTokenizer::add_tokens(std::string_view where) {
   std::vector<std::string> raw_patterns, normalized_patterns;
   std::vector<AddedToken> raw_tokens, normalized_tokens;
-  may_cut_ = parts_.pre_tokenizer && parts_.pre_tokenizer->cuts_before_space() &&
-             (!parts_.normalizer || parts_.normalizer->cuts_before_space());
+  cuts_before_space_ = parts_.pre_tokenizer && parts_.pre_tokenizer->cuts_before_space() &&
+                       (!parts_.normalizer || parts_.normalizer->cuts_before_space());
   for (const AddedToken& token : parts_.added) {
     tokens_.add(token.content, token.id, where);
     if (special_.size() <= token.id) special_.resize(size_t{token.id} + 1);
     special_[token.id] = token.special;
     // A token that holds a cutting place, or takes the white space after it along, would be cut in two.
-    for (size_t i = 1; i < token.content.size(); ++i) may_cut_ = may_cut_ && !is_cut(token.content, i);
-    may_cut_ = may_cut_ && !token.right_strip;
+    for (size_t i = 1; i < token.content.size(); ++i)
+      cuts_before_space_ = cuts_before_space_ && !is_cut(token.content, i);
+    cuts_before_space_ = cuts_before_space_ && !token.right_strip;
     if (token.normalized) {
       std::string pattern = token.content;
       if (parts_.normalizer) parts_.normalizer->apply(pattern);
@@ -99,6 +100,9 @@ void PipelineTokenizer::add_tokens(std::string_view where) {
       raw_tokens.push_back(token);
     }
   }
+  const bool all_special =
+      std::all_of(parts_.added.begin(), parts_.added.end(), [](const AddedToken& token) { return token.special; });
+  cuts_anywhere_ = !parts_.normalizer && !parts_.pre_tokenizer && all_special && parts_.model->is_per_character();
   raw_ = AddedTokenMatcher(std::move(raw_patterns), std::move(raw_tokens));
   normalized_ = AddedTokenMatcher(std::move(normalized_patterns), std::move(normalized_tokens));
 }
@@ -231,9 +235,10 @@ std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_sp
 }
 
 size_t PipelineTokenizer::cut(std::string_view text, size_t near) const {
-  if (!may_cut_) return text.size();
+  if (!cuts_before_space_ && !cuts_anywhere_) return text.size();
+  const auto continues = [&](size_t i) { return (static_cast<uint8_t>(text[i]) & 0xC0) == 0x80; };
   for (size_t i = std::max<size_t>(near, 1); i < text.size(); ++i) {
-    if (is_cut(text, i)) return i;
+    if (cuts_anywhere_ ? !continues(i) : is_cut(text, i)) return i;
   }
   return text.size();
 }

@@ -70,7 +70,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::vector<bool> special_;
   std::vector<std::string> decoded_;  // by id, where the decoder works token by token
   std::optional<TokenId> end_of_text_;
-  bool may_cut_ = false;
+  bool cuts_before_space_ = false, cuts_anywhere_ = false;
 
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;  // one per thread that ever encoded at the same time

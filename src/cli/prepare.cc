@@ -1,0 +1,61 @@
+#include "data/prepare.h"
+
+#include <map>
+
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/command_line.h"
+#include "cli/stop_signals.h"
+#include "data/progress.h"
+
+namespace trireme {
+namespace {
+
+void print_report(const PrepareOptions& options, const PrepareReport& report) {
+  const double seconds = std::max(report.seconds, 1e-9);
+  log::info("{}: {} documents, {} tokens in train.bin ({} documents), {} in val.bin ({})", options.output,
+            report.documents, report.train_tokens, report.train_documents, report.val_tokens, report.val_documents);
+  log::info("{} of text in {:.2f} s: {}/s, {:.0f} documents/s (tokenizer loaded in {:.2f} s)",
+            human_bytes(report.input_bytes), report.seconds,
+            human_bytes(static_cast<uint64_t>(static_cast<double>(report.input_bytes) / seconds)),
+            static_cast<double>(report.documents) / seconds, report.load_seconds);
+}
+
+}  // namespace
+
+int run_prepare(std::vector<std::string> arguments) {
+  PrepareOptions options;
+  options.threads = default_threads();
+  CLI::App app("Turns text into token files for training: train.bin, val.bin, their sidecars and tokenizer.json.",
+               "trireme prepare");
+  app.add_option("--input", options.inputs,
+                 "text: .txt and .jsonl files, folders, globs, several with commas between; also .gz and .zst")
+      ->required();
+  app.add_option("--tokenizer", options.tokenizer,
+                 "tokenizer.json, a folder with one or with vocabulary and merges, or `char`: one id per character of "
+                 "the input")
+      ->required();
+  app.add_option("--output", options.output, "folder for the results")->required();
+  app.add_option("--json-keys", options.json_key, "field of a jsonl line that holds the text")->capture_default_str();
+  app.add_option("--end-of-text", options.end_of_text,
+                 "token written after each document; default: the tokenizer's own");
+  app.add_option("--val-fraction", options.split.val_fraction, "part of the documents that goes to val.bin; 0: none")
+      ->capture_default_str();
+  app.add_option("--split-seed", options.split.seed, "seed of that choice")->capture_default_str();
+  const std::map<std::string, DocumentOrder> orders{{"input", DocumentOrder::input},
+                                                    {"openwebtext", DocumentOrder::openwebtext}};
+  app.add_option("--order", options.split.order,
+                 "documents in input order, or shuffled as the published OpenWebText files are")
+      ->transform(CLI::CheckedTransformer(orders))
+      ->default_str("input");
+  app.add_option("--train-fraction", options.train_fraction, "part of the characters of a single .txt that is training")
+      ->capture_default_str();
+  app.add_flag("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
+  app.add_option("--threads", options.threads, "worker threads")->check(CLI::Range(1, 1024))->capture_default_str();
+  if (!parse_command_line(app, std::move(arguments))) return 0;
+  options.stop = &watch_stop_signals();
+  print_report(options, prepare(options));
+  return 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,125 @@
+#include "text/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "cli/command.h"
+#include "cli/command_line.h"
+#include "cli/stop_signals.h"
+#include "data/training_text.h"
+#include "text/bpe_trainer.h"
+#include "text/line_codec.h"
+
+namespace trireme {
+namespace {
+
+struct TrainFlags {
+  TrainingTextOptions text;
+  BpeTraining training;
+  std::string output;
+};
+
+struct CodecFlags {
+  std::string tokenizer, file = "-";
+  LineCodecOptions options;
+};
+
+void run_train_tokenizer(TrainFlags& flags) {
+  const auto start = Clock::now();
+  flags.text.stop = &watch_stop_signals();
+  const PieceCounter counts = count_pieces(flags.text);
+  const double counted = seconds_since(start);
+  const BpeDescription tokenizer = train_bpe(counts, flags.training);
+  const double seconds = seconds_since(start);
+  if (tokenizer.vocabulary.size() < flags.training.vocabulary_size)
+    log::warning("the text gave {} tokens, {} were asked for: no pair of tokens is left that stands together {} times",
+                 tokenizer.vocabulary.size(), flags.training.vocabulary_size, flags.training.least_count);
+  std::filesystem::create_directories(flags.output);
+  const std::string path = (std::filesystem::path(flags.output) / "tokenizer.json").string();
+  write_text(path, write_tokenizer_json(tokenizer));
+  log::info("{}: {} tokens from {} words of text in {:.2f} s ({:.2f} s of them for reading and counting)", path,
+            tokenizer.vocabulary.size(), counts.total(), seconds, counted);
+}
+
+/// A file or, for "-", standard input.
+struct InputStream {
+  explicit InputStream(const std::string& path) : file(path == "-" ? stdin : std::fopen(path.c_str(), "rb")) {
+    require(file != nullptr, ErrorKind::io, "cannot open {}", path);
+  }
+  InputStream(const InputStream&) = delete;
+  InputStream& operator=(const InputStream&) = delete;
+  ~InputStream() {
+    if (file != stdin) std::fclose(file);
+  }
+  std::FILE* file;
+};
+
+void add_train(CLI::App& app, TrainFlags& flags) {
+  CLI::App* train = app.add_subcommand("train", "Trains a byte-level BPE tokenizer on text");
+  train->add_option("--input", flags.text.inputs, "text: .txt and .jsonl files, folders, globs; also .gz and .zst")
+      ->required();
+  train->add_option("--vocab-size", flags.training.vocabulary_size, "tokens, <|endoftext|> and the 256 bytes included")
+      ->required();
+  train->add_option("--output", flags.output, "folder for tokenizer.json")->required();
+  train->add_option("--min-frequency", flags.training.least_count, "pairs that are rarer are not merged")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  train->add_option("--json-keys", flags.text.json_key, "field of a jsonl line that holds the text")
+      ->capture_default_str();
+  train->add_option("--threads", flags.text.threads, "worker threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+}
+
+void add_codec(CLI::App* command, CodecFlags& flags) {
+  command
+      ->add_option("--tokenizer", flags.tokenizer, "tokenizer.json, or a folder with one or with vocabulary and merges")
+      ->required();
+  command->add_option("FILE", flags.file, "input; - is standard input")->capture_default_str();
+}
+
+}  // namespace
+
+int run_tokenizer(std::vector<std::string> arguments) {
+  TrainFlags train;
+  CodecFlags encode, decode;
+  train.text.threads = default_threads();
+  CLI::App app("Trains tokenizers, turns text into ids and ids into text.", "trireme tokenizer");
+  app.require_subcommand(1);
+  add_train(app, train);
+  CLI::App* encoder = app.add_subcommand("encode", "One JSON array of ids per line of text");
+  add_codec(encoder, encode);
+  encoder->add_flag("--jsonl", encode.options.json_lines,
+                    "each line is {\"text\": ..., \"text_pair\": ...}; text_pair may be absent");
+  bool no_special = false;
+  encoder->add_flag("--no-special-tokens", no_special, "no template; special tokens in the text are plain text");
+  encoder->add_option("--max-length", encode.options.encode.max_length, "shorten to so many ids, template included");
+  CLI::App* decoder = app.add_subcommand("decode", "Text of each JSON array of ids");
+  add_codec(decoder, decode);
+  decoder->add_flag("--skip-special-tokens", decode.options.skip_special_tokens,
+                    "leave special tokens out of the text");
+  if (!parse_command_line(app, std::move(arguments))) return 0;
+  if (app.got_subcommand("train")) {
+    run_train_tokenizer(train);
+    return 0;
+  }
+  const bool encoding = app.got_subcommand("encode");
+  CodecFlags& flags = encoding ? encode : decode;
+  flags.options.encode.special_tokens = !no_special;
+  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const InputStream input(flags.file);
+  if (encoding)
+    encode_lines(*tokenizer, flags.options, input.file, stdout, flags.file);
+  else
+    decode_lines(*tokenizer, flags.options, input.file, stdout, flags.file);
+  return 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+#pragma once
+// numpy's random numbers, bit for bit: published data splits were made with them.
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace trireme {
+
+/// numpy.random.default_rng(seed): SeedSequence into PCG64 (XSL-RR 128/64).
+/// Sources: O'Neill 2014, section 6.3.3; numpy/random/bit_generator.pyx (SeedSequence) for the constants.
+class NumpyGenerator {
+ public:
+  explicit NumpyGenerator(uint64_t seed);
+
+  uint64_t next64();
+  /// Half of a 64-bit draw, the low one first.
+  uint32_t next32();
+  /// Uniform in [0, largest] as Generator does it: Lemire's method on 32 bits where they are enough, else on 64.
+  uint64_t bounded(uint64_t largest);
+  /// Generator.permutation(n). n * 8 bytes.
+  std::vector<uint64_t> permutation(uint64_t n);
+
+ private:
+  __extension__ using u128 = unsigned __int128;
+  u128 state_ = 0, increment_ = 0;
+  bool has_half_ = false;
+  uint32_t half_ = 0;
+};
+
+}  // namespace trireme

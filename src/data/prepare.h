@@ -1,0 +1,44 @@
+#pragma once
+// Text files to token files: train.bin, val.bin, a sidecar for each, and tokenizer.json.
+//
+// One .txt file is one text: its first 90 % of characters are train.bin, the rest val.bin, and no id separates
+// anything. Otherwise each .txt file and each line of a .jsonl file is a document, encoded as plain text (special
+// tokens written in it are text) and followed by one end-of-text id; documents are split by SplitRule. Memory: fixed
+// buffers, 32 bytes per document, the longest document. Disk: the ids are written twice, the first copy is removed at
+// the end.
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/split.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+struct PrepareOptions {
+  std::vector<std::string> inputs;  ///< see list_inputs()
+  std::string tokenizer;            ///< path, or "char": a vocabulary of the characters in the input
+  std::string output;               ///< folder
+  std::string json_key = "text";
+  std::string end_of_text;  ///< token between documents; empty: the one that the tokenizer names
+  SplitRule split;
+  double train_fraction = 0.9;  ///< of the characters of a single text
+  bool strict = false;          ///< the first malformed line stops
+  int threads = 1;
+  const std::atomic<bool>* stop = nullptr;  ///< set from outside: stop and leave nothing behind
+};
+
+struct PrepareReport {
+  uint64_t documents = 0, train_documents = 0, val_documents = 0;
+  uint64_t train_tokens = 0, val_tokens = 0;
+  uint64_t input_bytes = 0;  ///< text, decompressed and unpacked
+  uint64_t skipped_lines = 0, empty_files = 0;
+  double load_seconds = 0, seconds = 0;  ///< tokenizer load; everything else
+};
+
+/// Throws Error::usage, Error::io, Error::data, Error::stopped; then no file of this run is left in the folder.
+PrepareReport prepare(const PrepareOptions& options);
+
+}  // namespace trireme

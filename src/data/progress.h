@@ -1,0 +1,39 @@
+#pragma once
+// How far a long job over input bytes is: a bar on a terminal, a plain line now and then elsewhere; on stderr.
+
+#include <cstdint>
+#include <string>
+
+#include "base/time.h"
+
+namespace trireme {
+
+class Progress {
+ public:
+  /// total_bytes 0: unknown, no ETA.
+  Progress(std::string task, uint64_t total_bytes);
+  /// Ends the line of a bar that is still there.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Prints when it is time to.
+  void update(uint64_t bytes, uint64_t documents);
+  double seconds() const { return seconds_since(start_); }
+
+ private:
+  std::string line(uint64_t bytes, uint64_t documents) const;
+
+  std::string task_;
+  uint64_t total_;
+  Clock::time_point start_ = Clock::now(), printed_ = start_;
+  bool terminal_;
+  bool bar_open_ = false;
+};
+
+/// "1.5 GB", "12.3 MB", "800 kB": powers of ten.
+std::string human_bytes(uint64_t bytes);
+/// "1 h 05 min", "3 min 20 s", "12 s".
+std::string human_seconds(double seconds);
+
+}  // namespace trireme

@@ -1,0 +1,33 @@
+#pragma once
+// Which documents go to val.bin and in which order both files hold theirs.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+enum class DocumentOrder {
+  input,        ///< as they were read
+  openwebtext,  ///< as the permutation has them, the way the published OpenWebText files were written
+};
+
+struct SplitRule {
+  double val_fraction = 0.0005;
+  uint64_t seed = 2357;
+  DocumentOrder order = DocumentOrder::input;
+};
+
+struct DocumentSplit {
+  std::vector<uint64_t> train, val;  ///< document numbers in the order of the files
+};
+
+/// The first ceil(val_fraction * documents) of numpy's default_rng(seed).permutation(documents) are validation, the
+/// rest is training: what train_test_split of Hugging Face datasets does. Throws Error::data when one side would be
+/// empty (val_fraction 0: all training).
+DocumentSplit split_documents(uint64_t documents, const SplitRule& rule);
+
+/// The rule in words, for the sidecar.
+std::string describe(const SplitRule& rule);
+
+}  // namespace trireme

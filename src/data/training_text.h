@@ -1,0 +1,23 @@
+#pragma once
+// Counts the pieces of input files, in parallel: what tokenizer training starts from.
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "text/piece_counter.h"
+
+namespace trireme {
+
+struct TrainingTextOptions {
+  std::vector<std::string> inputs;  ///< see list_inputs()
+  std::string json_key = "text";
+  int threads = 1;
+  const std::atomic<bool>* stop = nullptr;
+};
+
+/// Malformed jsonl lines are skipped and counted in a warning. Throws Error::io, Error::usage, Error::data (nothing but
+/// malformed lines or empty files), Error::stopped. The result does not depend on the number of threads.
+PieceCounter count_pieces(const TrainingTextOptions& options);
+
+}  // namespace trireme

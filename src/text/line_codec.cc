@@ -1,0 +1,87 @@
+#include "text/line_codec.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+
+#include "base/error.h"
+#include "text/json_node.h"
+
+namespace trireme {
+namespace {
+
+/// Calls line(text, number) for each line. A final \n does not begin another line.
+void for_each_line(std::FILE* in, const std::string& where, const std::function<void(std::string_view, size_t)>& line) {
+  char* buffer = nullptr;
+  size_t capacity = 0;
+  struct Free {
+    char** buffer;
+    ~Free() { std::free(*buffer); }
+  } const free_buffer{&buffer};
+  for (size_t number = 1;; ++number) {
+    errno = 0;
+    const ssize_t size = getline(&buffer, &capacity, in);
+    if (size < 0) {
+      require(std::feof(in) != 0, ErrorKind::io, "cannot read {}: {}", where, std::strerror(errno));
+      return;
+    }
+    std::string_view text(buffer, static_cast<size_t>(size));
+    if (text.ends_with('\n')) text.remove_suffix(1);
+    line(text, number);
+  }
+}
+
+void write_all(std::FILE* out, std::string_view text) {
+  require(std::fwrite(text.data(), 1, text.size(), out) == text.size(), ErrorKind::io, "cannot write the output: {}",
+          std::strerror(errno));
+}
+
+Encoding encode_json_line(const Tokenizer& tokenizer, const EncodeOptions& options, std::string_view line,
+                          const std::string& place) {
+  const JsonNode root = parse_json_node(line, place);
+  const JsonObject object(root, place);
+  const std::string text = object.string("text");
+  if (!object.has("text_pair")) return tokenizer.encode(text, options);
+  return tokenizer.encode_pair(text, object.string("text_pair"), options);
+}
+
+}  // namespace
+
+void encode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
+                  const std::string& where) {
+  fmt::memory_buffer text;
+  for_each_line(in, where, [&](std::string_view line, size_t number) {
+    const Encoding encoding = options.json_lines ? encode_json_line(tokenizer, options.encode, line,
+                                                                    fmt::format("{}, line {}", where, number))
+                                                 : tokenizer.encode(line, options.encode);
+    text.clear();
+    text.push_back('[');
+    for (size_t i = 0; i < encoding.ids.size(); ++i)
+      fmt::format_to(std::back_inserter(text), "{}{}", i == 0 ? "" : ", ", encoding.ids[i]);
+    text.append(std::string_view("]\n"));
+    write_all(out, {text.data(), text.size()});
+  });
+  require(std::fflush(out) == 0, ErrorKind::io, "cannot write the output: {}", std::strerror(errno));
+}
+
+void decode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
+                  const std::string& where) {
+  std::vector<TokenId> ids;
+  for_each_line(in, where, [&](std::string_view line, size_t number) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    const std::string place = fmt::format("{}, line {}", where, number);
+    const JsonNode list = parse_json_node(line, place);
+    require(list.is_array(), ErrorKind::data, "{}: a JSON array of ids was expected", place);
+    ids.clear();
+    for (const JsonNode& id : list.items) {
+      require(id.is_integer() && id.integer >= 0 && id.integer <= UINT32_MAX, ErrorKind::data,
+              "{}: ids must be whole numbers >= 0", place);
+      ids.push_back(static_cast<TokenId>(id.integer));
+    }
+    write_all(out, tokenizer.decode(ids, options.skip_special_tokens) + "\n");
+  });
+  require(std::fflush(out) == 0, ErrorKind::io, "cannot write the output: {}", std::strerror(errno));
+}
+
+}  // namespace trireme

@@ -1,0 +1,26 @@
+#pragma once
+// Encoding and decoding line by line: what `trireme tokenizer encode` and `decode` do.
+
+#include <cstdio>
+#include <string>
+
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+struct LineCodecOptions {
+  bool json_lines = false;  ///< each line is {"text": ..., "text_pair": ...}, the second may be absent
+  bool skip_special_tokens = false;
+  EncodeOptions encode;
+};
+
+/// Writes one JSON array of ids per line. A line ends with \n, which is not part of the text; the last one need not.
+/// Throws Error::data naming `where` and the line, Error::io.
+void encode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
+                  const std::string& where);
+
+/// Reads JSON arrays of ids, one per line, and writes the text of each and \n. Throws as encode_lines().
+void decode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
+                  const std::string& where);
+
+}  // namespace trireme
