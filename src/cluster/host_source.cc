@@ -1,0 +1,68 @@
+#include "cluster/host_source.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+#include <iterator>
+#include <thread>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cluster/hostfile.h"
+#include "cluster/subprocess.h"
+
+namespace trireme {
+namespace {
+
+std::string sinfo_text(const std::string& source) {
+  if (source == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  if (source != "run") return read_text(source, size_t{256} << 20);
+  const ProcessResult result =
+      run_process({.arguments = {"sinfo", "-o", "%P %T %N"}, .input = "", .variables = {}, .user = ""});
+  require(result.exit_code == 0 && !result.timed_out, ErrorKind::config,
+          "sinfo {}: {}; is this a Slurm cluster? Otherwise give --hostfile", describe_end(result),
+          result.err.substr(0, result.err.find('\n')));
+  return result.out;
+}
+
+HostSet from_sinfo(const HostRequest& request) {
+  const std::string name = request.sinfo == "run" ? "sinfo" : request.sinfo == "-" ? "standard input" : request.sinfo;
+  SlurmNodes nodes = parse_sinfo(sinfo_text(request.sinfo), name, request.partition);
+  require(!nodes.usable.empty(), ErrorKind::config, "{}: none of its {} nodes is usable; the first is {} {}", name,
+          nodes.skipped.size(), nodes.skipped.front().name, nodes.skipped.front().state);
+  return {std::move(nodes.usable), std::move(nodes.skipped), name};
+}
+
+HostSet from_source(const HostRequest& request, const EnvironmentReader& environment) {
+  if (!request.hostfile.empty()) return {read_hostfile(request.hostfile), {}, "hostfile " + request.hostfile};
+  if (!request.hosts.empty()) return {parse_host_argument(request.hosts), {}, "--hosts"};
+  if (!request.sinfo.empty()) return from_sinfo(request);
+  if (request.slurm || environment("SLURM_JOB_NODELIST") != nullptr) {
+    return {slurm_job_hosts(environment), {}, "the Slurm job"};
+  }
+  const int cpus = static_cast<int>(std::thread::hardware_concurrency());  // those our affinity allows
+  return {{Host{"localhost", 0, cpus, "no hostfile", ""}}, {}, "this host alone (no hostfile, no Slurm job)"};
+}
+
+}  // namespace
+
+HostSet resolve_hosts(const HostRequest& request, const EnvironmentReader& environment) {
+  const int told =
+      int{!request.hostfile.empty()} + int{!request.hosts.empty()} + int{!request.sinfo.empty()} + int{request.slurm};
+  require(told <= 1, ErrorKind::usage,
+          "--hostfile, --hosts, --sinfo and --slurm each name the hosts; give one of them");
+  require(request.partition.empty() || !request.sinfo.empty(), ErrorKind::usage,
+          "--partition chooses among the rows of sinfo; give --sinfo as well");
+  HostSet set = from_source(request, environment);
+  set.hosts = filter_hosts(std::move(set.hosts), request.include, request.exclude);
+  if (request.num_nodes > 0) {
+    const auto wanted = static_cast<size_t>(request.num_nodes);
+    require(wanted <= set.hosts.size(), ErrorKind::config, "--num-nodes {}: {} gives {} hosts", request.num_nodes,
+            set.source, set.hosts.size());
+    set.hosts.resize(wanted);
+  }
+  set.source += fmt::format(", {} host{}", set.hosts.size(), set.hosts.size() == 1 ? "" : "s");
+  return set;
+}
+
+}  // namespace trireme

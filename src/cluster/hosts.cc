@@ -1,0 +1,191 @@
+#include "cluster/hosts.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "cluster/hostlist.h"
+
+namespace trireme {
+namespace {
+
+std::optional<int> to_count(std::string_view digits) {
+  int value = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, value);
+  if (digits.empty() || stop != end || error != std::errc() || value < 0 || value > 1'000'000) return std::nullopt;
+  return value;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    if (end > begin) parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// One part of a filter: a host, and the slots of it that are meant (none: all).
+struct Selection {
+  std::string host;
+  std::set<int> slots;
+};
+
+std::vector<Selection> parse_filter(std::string_view text, std::string_view flag, std::span<const Host> hosts) {
+  std::vector<std::string> known;
+  for (const Host& host : hosts) known.push_back(host.name);
+  std::vector<Selection> selections;
+  for (std::string_view part : split(text, '@')) {
+    const size_t colon = part.find(':');
+    for (const std::string& name : expand_hostlist(part.substr(0, colon), flag)) {
+      const auto host = std::ranges::find(hosts, name, &Host::name);
+      require(host != hosts.end(), ErrorKind::config, "{}: host \"{}\" is not among the {} hosts; nearest is \"{}\"",
+              flag, name, hosts.size(), nearest(name, known));
+      Selection selection{name, {}};
+      if (colon != std::string_view::npos) {
+        for (std::string_view digits : split(part.substr(colon + 1), ',')) {
+          const auto slot = to_count(digits);
+          require(slot.has_value(), ErrorKind::config, "{}: slot \"{}\" of host \"{}\" is not a number", flag, digits,
+                  name);
+          require(*slot < std::max(host->slots, 1), ErrorKind::config,
+                  "{}: host \"{}\" has no slot {}; it has slots 0 to {} ({})", flag, name, *slot,
+                  std::max(host->slots, 1) - 1, host->origin);
+          selection.slots.insert(*slot);
+        }
+        require(!selection.slots.empty(), ErrorKind::config, "{}: no slot behind \"{}:\"", flag, name);
+      }
+      selections.push_back(std::move(selection));
+    }
+  }
+  return selections;
+}
+
+std::vector<Host> keep(std::vector<Host> hosts, std::span<const Selection> selections) {
+  std::vector<Host> kept;
+  for (Host& host : hosts) {
+    std::set<int> slots;
+    bool named = false, whole = false;
+    for (const Selection& selection : selections) {
+      if (selection.host != host.name) continue;
+      named = true;
+      whole |= selection.slots.empty();
+      slots.insert(selection.slots.begin(), selection.slots.end());
+    }
+    if (!named) continue;
+    if (!whole) host.slots = static_cast<int>(slots.size());
+    kept.push_back(std::move(host));
+  }
+  return kept;
+}
+
+std::vector<Host> drop(std::vector<Host> hosts, std::span<const Selection> selections) {
+  for (Host& host : hosts) {
+    std::set<int> slots;
+    bool whole = false;
+    for (const Selection& selection : selections) {
+      if (selection.host != host.name) continue;
+      whole |= selection.slots.empty();
+      slots.insert(selection.slots.begin(), selection.slots.end());
+    }
+    const int left = std::max(host.slots, 1) - static_cast<int>(slots.size());
+    if (whole || left <= 0) {
+      host.name.clear();
+    } else if (!slots.empty()) {
+      host.slots = left;
+    }
+  }
+  std::erase_if(hosts, [](const Host& host) { return host.name.empty(); });
+  return hosts;
+}
+
+}  // namespace
+
+void require_unique(std::span<const Host> hosts) {
+  std::map<std::string_view, const Host*> seen;
+  for (const Host& host : hosts) {
+    const auto [first, fresh] = seen.emplace(host.name, &host);
+    require(fresh, ErrorKind::config,
+            "{}: host \"{}\" is listed again, first by {}; list it once with the sum of its slots", host.origin,
+            host.name, first->second->origin);
+  }
+}
+
+std::vector<Host> parse_host_argument(std::string_view text) {
+  constexpr std::string_view kFlag = "--hosts";
+  std::vector<Host> hosts;
+  for (std::string_view part : split_outside_brackets(text)) {
+    if (part.front() == '[' && part.find(':') < part.find(']')) {  // an IPv6 address
+      const size_t close = part.find(']');
+      Host host{std::string(part.substr(1, close - 1)), 0, 0, std::string(kFlag), ""};
+      if (close + 1 < part.size()) {
+        const auto slots = to_count(part.substr(std::min(close + 2, part.size())));
+        require(part[close + 1] == ':' && slots && *slots > 0, ErrorKind::config,
+                "{}: expected [address]:slots, found \"{}\"", kFlag, part);
+        host.slots = *slots;
+      }
+      hosts.push_back(std::move(host));
+      continue;
+    }
+    int slots = 0;
+    const size_t colon = part.find(':');
+    if (colon != std::string_view::npos) {
+      const auto count = to_count(part.substr(colon + 1));
+      require(count && *count > 0, ErrorKind::config,
+              "{}: expected host or host:slots with at least 1 slot, found \"{}\"", kFlag, part);
+      slots = *count;
+    }
+    for (std::string& name : expand_hostlist(part.substr(0, colon), kFlag)) {
+      hosts.push_back({std::move(name), slots, 0, std::string(kFlag), ""});
+    }
+  }
+  require(!hosts.empty(), ErrorKind::config, "{}: no host in \"{}\"", kFlag, text);
+  require_unique(hosts);
+  return hosts;
+}
+
+std::vector<Host> filter_hosts(std::vector<Host> hosts, std::string_view include, std::string_view exclude) {
+  require(include.empty() || exclude.empty(), ErrorKind::config,
+          "--include and --exclude were both given; they are two ways to say one thing, keep one");
+  if (include.empty() && exclude.empty()) return hosts;
+  const std::string_view flag = include.empty() ? "--exclude" : "--include";
+  const std::vector<Selection> selections = parse_filter(include.empty() ? exclude : include, flag, hosts);
+  hosts = include.empty() ? drop(std::move(hosts), selections) : keep(std::move(hosts), selections);
+  require(!hosts.empty(), ErrorKind::config, "{}: no host is left", flag);
+  return hosts;
+}
+
+std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest request) {
+  std::vector<Placement> placement;
+  int capacity = 0, left = request.processes;
+  for (const Host& host : hosts) {
+    const int bound = host.slots > 0 ? host.slots : host.max_slots;
+    require(request.per_host == 0 || bound == 0 || request.per_host <= bound, ErrorKind::config,
+            "--ppn {}: host \"{}\" has {} slots ({}); lower --ppn or raise its slots", request.per_host, host.name,
+            bound, host.origin);
+    // A bound alone is not an offer: it counts only when more processes are asked for.
+    const int offered = host.slots > 0 ? host.slots : request.processes > 0 ? std::max(bound, 1) : 1;
+    const int room = request.per_host > 0 ? request.per_host : offered;
+    capacity += room;
+    const int here = request.processes > 0 ? std::min(room, left) : room;
+    left -= here;
+    if (here > 0) placement.push_back({host.name, here});
+  }
+  require(capacity >= request.processes, ErrorKind::config,
+          "--np {}: {} host(s) hold {} processes; add hosts, raise their slots or give --ppn", request.processes,
+          hosts.size(), capacity);
+  return placement;
+}
+
+int total_processes(std::span<const Placement> placement) {
+  int total = 0;
+  for (const Placement& entry : placement) total += entry.processes;
+  return total;
+}
+
+}  // namespace trireme

@@ -1,0 +1,204 @@
+#include "cluster/subprocess.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <poll.h>
+#include <pwd.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "base/error.h"
+#include "base/time.h"
+
+namespace trireme {
+namespace {
+
+struct Pipe {
+  std::array<int, 2> ends{-1, -1};
+  Pipe() { require(pipe2(ends.data(), O_CLOEXEC) == 0, ErrorKind::io, "no pipe: {}", std::strerror(errno)); }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+  ~Pipe() {
+    close_end(0);
+    close_end(1);
+  }
+  void close_end(size_t i) {
+    if (ends[i] >= 0) close(ends[i]);
+    ends[i] = -1;
+  }
+};
+
+bool become_user(const passwd& user) {
+  return initgroups(user.pw_name, user.pw_gid) == 0 && setgid(user.pw_gid) == 0 && setuid(user.pw_uid) == 0;
+}
+
+/// The child's side; everything it needs was made before fork().
+[[noreturn]] void execute(const std::vector<char*>& argv, const std::vector<std::pair<std::string, std::string>>& set,
+                          const passwd* user, int in, int out, int err) {
+  setpgid(0, 0);
+  signal(SIGPIPE, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  dup2(in, 0);
+  dup2(out, 1);
+  dup2(err, 2);
+  for (const auto& [name, value] : set) setenv(name.c_str(), value.c_str(), 1);
+  if (user != nullptr && !become_user(*user)) _exit(126);
+  execvp(argv[0], argv.data());
+  _exit(127);
+}
+
+/// Feeds the input, takes the outputs, waits, and ends the group when time is up.
+class Running {
+ public:
+  Running(const ProcessRequest& request, pid_t pid, Pipe& in, Pipe& out, Pipe& err)
+      : request_(request), pid_(pid), in_(in), out_(out), err_(err) {
+    fcntl(in_.ends[1], F_SETFL, O_NONBLOCK);
+    fcntl(out_.ends[0], F_SETFL, O_NONBLOCK);
+    fcntl(err_.ends[0], F_SETFL, O_NONBLOCK);
+  }
+
+  ProcessResult finish() {
+    while (!status_ || (streams_open() && seconds_since(ended_) < 0.2)) step();
+    // Whatever it left in its group goes with it.
+    kill(-pid_, SIGKILL);
+    result_.seconds = std::chrono::duration<double>(ended_ - start_).count();
+    if (WIFEXITED(*status_)) {
+      result_.exit_code = WEXITSTATUS(*status_);
+    } else {
+      result_.exit_code = 128 + WTERMSIG(*status_);
+    }
+    return std::move(result_);
+  }
+
+ private:
+  bool streams_open() const { return out_.ends[0] >= 0 || err_.ends[0] >= 0; }
+
+  void step() {
+    std::array<pollfd, 3> polled{pollfd{out_.ends[0], POLLIN, 0}, pollfd{err_.ends[0], POLLIN, 0},
+                                 pollfd{in_.ends[1], POLLOUT, 0}};
+    poll(polled.data(), polled.size(), 20);
+    if (polled[0].revents != 0) take(out_, result_.out);
+    if (polled[1].revents != 0) take(err_, result_.err);
+    if (in_.ends[1] >= 0) give();
+    if (!status_) reap();
+    if (!status_) enforce_deadline();
+  }
+
+  void take(Pipe& pipe, std::string& text) const {
+    std::array<char, 16384> buffer;
+    const ssize_t got = read(pipe.ends[0], buffer.data(), buffer.size());
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) pipe.close_end(0);
+    if (got <= 0) return;
+    text.append(buffer.data(), std::min(static_cast<size_t>(got), request_.max_output - text.size()));
+  }
+
+  void give() {
+    const size_t left = request_.input.size() - given_;
+    const ssize_t put = left > 0 ? write(in_.ends[1], request_.input.data() + given_, left) : 0;
+    if (put > 0) given_ += static_cast<size_t>(put);
+    if (given_ == request_.input.size() || (put < 0 && errno != EAGAIN && errno != EINTR)) in_.close_end(1);
+  }
+
+  void reap() {
+    int status = 0;
+    if (waitpid(pid_, &status, WNOHANG) != pid_) return;
+    status_ = status;
+    ended_ = Clock::now();
+  }
+
+  void enforce_deadline() {
+    const double over = seconds_since(start_) - request_.timeout.count();
+    if (over < 0) return;
+    if (!result_.timed_out) kill(-pid_, SIGTERM);
+    result_.timed_out = true;
+    if (over > 1) kill(-pid_, SIGKILL);
+  }
+
+  const ProcessRequest& request_;
+  pid_t pid_;
+  Pipe &in_, &out_, &err_;
+  Clock::time_point start_ = Clock::now(), ended_ = start_;
+  size_t given_ = 0;
+  std::optional<int> status_;
+  ProcessResult result_;
+};
+
+}  // namespace
+
+ProcessResult run_process(const ProcessRequest& request) {
+  require(!request.arguments.empty(), ErrorKind::io, "no program to run");
+  const passwd* user = nullptr;
+  if (!request.user.empty()) {
+    user = getpwnam(request.user.c_str());
+    require(user != nullptr, ErrorKind::io, "no user \"{}\" on this host", request.user);
+  }
+  std::vector<char*> argv;
+  for (const std::string& argument : request.arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a program that does not read its input must not end us
+  Pipe in, out, err;
+  const pid_t pid = fork();
+  require(pid >= 0, ErrorKind::io, "cannot start {}: {}", request.arguments[0], std::strerror(errno));
+  if (pid == 0) execute(argv, request.variables, user, in.ends[0], out.ends[1], err.ends[1]);
+  setpgid(pid, pid);
+  in.close_end(0);
+  out.close_end(1);
+  err.close_end(1);
+  return Running(request, pid, in, out, err).finish();
+}
+
+std::string describe_end(const ProcessResult& result) {
+  if (result.timed_out) return fmt::format("did not end within {:.3g} s", result.seconds);
+  if (result.exit_code == 127) return "does not exist (code 127)";
+  if (result.exit_code > 128 && result.exit_code <= 128 + 64) {
+    const int number = result.exit_code - 128;
+    return fmt::format("ended by signal {} ({})", number, strsignal(number));
+  }
+  return fmt::format("ended with code {}", result.exit_code);
+}
+
+std::string find_program(const std::string& name) {
+  if (name.find('/') != std::string::npos) return access(name.c_str(), X_OK) == 0 ? name : "";
+  const char* path = std::getenv("PATH");
+  std::string_view rest = path != nullptr ? path : "/usr/bin:/bin";
+  while (!rest.empty()) {
+    const size_t end = std::min(rest.find(':'), rest.size());
+    const std::string candidate = fmt::format("{}/{}", rest.substr(0, end), name);
+    if (access(candidate.c_str(), X_OK) == 0) return candidate;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return "";
+}
+
+std::string shell_quote(const std::string& word) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,@%+^";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (char c : word) {
+    if (c == '\'') {
+      quoted += "'\\''";
+    } else {
+      quoted += c;
+    }
+  }
+  return quoted + "'";
+}
+
+std::string shell_join(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_quote(word);
+  return line;
+}
+
+}  // namespace trireme

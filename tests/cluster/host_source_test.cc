@@ -1,0 +1,91 @@
+#include "cluster/host_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class HostSource : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& text) {
+    const std::string path = testing::TempDir() + "/host_source_" + name;
+    write_text(path, text);
+    return path;
+  }
+  HostSet resolve(const HostRequest& request) {
+    return resolve_hosts(
+        request, [this](const char* name) { return variables_.contains(name) ? variables_[name].c_str() : nullptr; });
+  }
+  std::string reason(const HostRequest& request) {
+    try {
+      resolve(request);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+  static std::vector<std::string> names(const std::vector<Host>& hosts) {
+    std::vector<std::string> out;
+    for (const Host& host : hosts) out.push_back(host.name);
+    return out;
+  }
+  std::map<std::string, std::string> variables_;
+};
+
+TEST_F(HostSource, FiltersAndTakesTheFirstNodesOfAHostfile) {
+  HostRequest request;
+  request.hostfile = write("hosts", "n1\nn2\nn3\n");
+  request.exclude = "n1";
+  EXPECT_THAT(names(resolve(request).hosts), ElementsAre("n2", "n3"));
+  request.num_nodes = 1;
+  const HostSet set = resolve(request);
+  EXPECT_THAT(names(set.hosts), ElementsAre("n2"));
+  EXPECT_EQ(set.source, "hostfile " + request.hostfile + ", 1 host");
+  request.num_nodes = 3;
+  EXPECT_THAT(reason(request), HasSubstr("--num-nodes 3: hostfile"));
+}
+
+TEST_F(HostSource, TakesTheSlurmJobAroundItUnlessToldOtherwise) {
+  EXPECT_THAT(resolve({}).source, HasSubstr("this host alone"));
+  variables_["SLURM_JOB_NODELIST"] = "n[1-2]";
+  EXPECT_THAT(names(resolve({}).hosts), ElementsAre("n1", "n2"));
+  HostRequest request;
+  request.hosts = "x";
+  EXPECT_THAT(names(resolve(request).hosts), ElementsAre("x"));
+}
+
+TEST_F(HostSource, ReportsSkippedNodesOfSinfo) {
+  HostRequest request;
+  request.sinfo = write("sinfo", "n1 idle\nn2 drained\n");
+  const HostSet set = resolve(request);
+  EXPECT_THAT(names(set.hosts), ElementsAre("n1"));
+  EXPECT_THAT(names(set.skipped), ElementsAre("n2"));
+  request.sinfo = write("sinfo", "n2 drained\n");
+  EXPECT_THAT(reason(request), HasSubstr("none of its 1 nodes is usable; the first is n2 drained (drained)"));
+}
+
+TEST_F(HostSource, RefusesSeveralSources) {
+  HostRequest request;
+  request.hosts = "a";
+  request.slurm = true;
+  EXPECT_THAT(reason(request), HasSubstr("give one of them"));
+  request = {};
+  request.partition = "p";
+  EXPECT_THAT(reason(request), HasSubstr("give --sinfo as well"));
+  request = {};
+  request.slurm = true;
+  EXPECT_THAT(reason(request), HasSubstr("no Slurm job"));
+}
+
+}  // namespace
+}  // namespace trireme

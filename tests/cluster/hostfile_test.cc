@@ -1,0 +1,107 @@
+#include "cluster/hostfile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/support/test_data.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+std::string reason(std::string_view text) {
+  try {
+    parse_hostfile(text, "hosts");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::config);
+    return e.what();
+  }
+  return "no error";
+}
+
+void expect_host(const Host& host, std::string_view name, int slots, int max_slots, std::string_view origin) {
+  EXPECT_EQ(host.name, name);
+  EXPECT_EQ(host.slots, slots) << name;
+  EXPECT_EQ(host.max_slots, max_slots) << name;
+  EXPECT_EQ(host.origin, origin) << name;
+}
+
+TEST(Hostfile, ReadsEveryStyleInOneFile) {
+  const auto hosts = parse_hostfile(
+      "\xEF\xBB\xBF# head\r\n\nn1\r\nn2:3  # Intel\n  n3 slots=4\nn4\tslots = 2 max_slots=8\nn5 max-slots=6\n"
+      "[fd00::1]:2\nfd00::2\nroot@n6.cluster.local",
+      "hosts");
+  ASSERT_EQ(hosts.size(), 8u);
+  expect_host(hosts[0], "n1", 0, 0, "hosts:3");
+  expect_host(hosts[1], "n2", 3, 0, "hosts:4");
+  expect_host(hosts[2], "n3", 4, 0, "hosts:5");
+  expect_host(hosts[3], "n4", 2, 8, "hosts:6");
+  expect_host(hosts[4], "n5", 0, 6, "hosts:7");
+  expect_host(hosts[5], "fd00::1", 2, 0, "hosts:8");
+  expect_host(hosts[6], "fd00::2", 0, 0, "hosts:9");
+  expect_host(hosts[7], "root@n6.cluster.local", 0, 0, "hosts:10");
+}
+
+TEST(Hostfile, ReadsRealFiles) {
+  TRIREME_NEEDS_TEST_DATA("parsers/hostfiles");
+  const auto read = [](const char* name) { return read_hostfile(test_data_dir() / "parsers/hostfiles" / name); };
+  const auto deepspeed = read("deepspeed_hostfile");
+  ASSERT_EQ(deepspeed.size(), 4u);
+  EXPECT_EQ(deepspeed[2].name, "node3");
+  EXPECT_EQ(deepspeed[2].slots, 4);
+  const auto openmpi = read("openmpi_hostfile_2nodes");
+  ASSERT_EQ(openmpi.size(), 2u);
+  EXPECT_EQ(openmpi[1].slots, 128);
+  const auto plain = read("superbench_hostfile");
+  ASSERT_EQ(plain.size(), 10u);
+  EXPECT_EQ(plain[9].name, "vma414bbc00005R");
+  EXPECT_THROW(read("superbench_mpi_pattern.txt"), Error);
+}
+
+TEST(Hostfile, NamesTheLineAndWhatIsWrong) {
+  EXPECT_EQ(reason("n1\nn2 slots=2\n\nn1 slots=4\n"),
+            "hosts:4: host \"n1\" is listed again, first by hosts:1; list it once with the sum of its slots");
+  EXPECT_EQ(reason("n1\r\nn2 slots=\r\n"), "hosts:2: slots: expected a number from 1 to 1000000, found \"\"");
+  EXPECT_EQ(reason("n2 slots=0"), "hosts:1: slots: expected a number from 1 to 1000000, found \"0\"");
+  EXPECT_THAT(reason("n2 slots=-1"), HasSubstr("found \"-1\""));
+  EXPECT_THAT(reason("n2 slots=4x"), HasSubstr("found \"4x\""));
+  EXPECT_THAT(reason("n2:"), HasSubstr("hosts:1: n2:: expected a number"));
+  EXPECT_THAT(reason("n2:99999999999"), HasSubstr("found \"99999999999\""));
+  EXPECT_EQ(reason("n2 slot=4"), "hosts:1: \"slot\" is not known; expected slots or max_slots, nearest is \"slots\"");
+  EXPECT_EQ(reason("n2 4"), "hosts:1: \"4\" behind the host; expected slots=N or max_slots=M");
+  EXPECT_EQ(reason("n2 slots=4 slots=2"), "hosts:1: slots of \"n2\" are given twice");
+  EXPECT_EQ(reason("n2:4 slots=2"), "hosts:1: slots of \"n2\" are given twice");
+  EXPECT_EQ(reason("n2 slots=4 max_slots=2"), "hosts:1: slots=4 is above max_slots=2");
+  EXPECT_THAT(reason("n[1-2]"), HasSubstr("is not a host name"));
+  EXPECT_THAT(reason("-oProxyCommand=x"), HasSubstr("is not a host name"));
+  EXPECT_THAT(reason("slots=4"), HasSubstr("is not a host name"));
+  EXPECT_EQ(reason("# only\n\n"), "hosts: no host in 2 lines; write one host per line");
+  EXPECT_EQ(reason(""), "hosts: no host in 0 lines; write one host per line");
+}
+
+TEST(Hostfile, MissingFileIsAnErrorAndNeverThisHost) {
+  try {
+    read_hostfile("/nonexistent/hosts");
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::io);
+    EXPECT_THAT(e.what(), HasSubstr("hostfile /nonexistent/hosts does not exist; nothing was started"));
+  }
+}
+
+TEST(Hostfile, WritesEveryFormAndReadsItBack) {
+  const std::vector<Host> hosts = {{"n1", 2, 4, "", ""}, {"n2", 0, 0, "", ""}, {"n3", 1, 0, "", ""}};
+  EXPECT_EQ(format_hostfile(hosts, hostfile_form("list")), "n1\nn2\nn3\n");
+  EXPECT_EQ(format_hostfile(hosts, hostfile_form("intel")), "n1:2\nn2:1\nn3:1\n");
+  EXPECT_EQ(format_hostfile(hosts, hostfile_form("openmpi")), "n1 slots=2 max_slots=4\nn2 slots=1\nn3 slots=1\n");
+  EXPECT_EQ(format_hostfile(hosts, hostfile_form("deepspeed")), "n1 slots=2\nn2 slots=1\nn3 slots=1\n");
+  EXPECT_EQ(format_hostfile(hosts, hostfile_form("slurm")), "n[1-3]\n");
+  const std::vector<Host> v6 = {{"fd00::1", 2, 0, "", ""}};
+  EXPECT_EQ(parse_hostfile(format_hostfile(v6, HostfileForm::intel), "x")[0].name, "fd00::1");
+  EXPECT_THROW(hostfile_form("pdsh"), Error);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,98 @@
+#include "cluster/hosts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class F>
+std::string reason(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::config);
+    return e.what();
+  }
+  return "no error";
+}
+
+std::vector<std::string> text(const std::vector<Host>& hosts) {
+  std::vector<std::string> out;
+  for (const Host& host : hosts) out.push_back(host.name + ":" + std::to_string(host.slots));
+  return out;
+}
+
+std::vector<std::string> text(const std::vector<Placement>& placement) {
+  std::vector<std::string> out;
+  for (const Placement& entry : placement) out.push_back(entry.host + ":" + std::to_string(entry.processes));
+  return out;
+}
+
+const std::vector<Host> kHosts = {{"n1", 4, 0, "f:1", ""}, {"n2", 2, 0, "f:2", ""}, {"n3", 0, 0, "f:3", ""}};
+
+TEST(HostArgument, TakesNamesSlotsAndHostLists) {
+  EXPECT_THAT(text(parse_host_argument("a,b:2,n[1-3]:4,root@c")),
+              ElementsAre("a:0", "b:2", "n1:4", "n2:4", "n3:4", "root@c:0"));
+  EXPECT_THAT(text(parse_host_argument("[fd00::1]:2,[fd00::2]")), ElementsAre("fd00::1:2", "fd00::2:0"));
+}
+
+TEST(HostArgument, RefusesBadCountsDuplicatesAndNothing) {
+  EXPECT_EQ(reason([] { parse_host_argument("a:0"); }),
+            "--hosts: expected host or host:slots with at least 1 slot, found \"a:0\"");
+  EXPECT_THAT(reason([] { parse_host_argument("a:x"); }), HasSubstr("found \"a:x\""));
+  EXPECT_THAT(reason([] { parse_host_argument("[fd00::1]:"); }), HasSubstr("expected [address]:slots"));
+  EXPECT_THAT(reason([] { parse_host_argument("a,b,a"); }), HasSubstr("host \"a\" is listed again"));
+  EXPECT_THAT(reason([] { parse_host_argument(" , "); }), HasSubstr("no host in"));
+}
+
+TEST(HostFilter, KeepsOrDropsHostsAndSlots) {
+  EXPECT_THAT(text(filter_hosts(kHosts, "n3@n1", "")), ElementsAre("n1:4", "n3:0"));
+  EXPECT_THAT(text(filter_hosts(kHosts, "n1:0,2@n2", "")), ElementsAre("n1:2", "n2:2"));
+  EXPECT_THAT(text(filter_hosts(kHosts, "", "n2")), ElementsAre("n1:4", "n3:0"));
+  EXPECT_THAT(text(filter_hosts(kHosts, "", "n1:1,2@n2:0,1")), ElementsAre("n1:2", "n3:0"));
+  EXPECT_THAT(text(filter_hosts(kHosts, "", "n[2-3]")), ElementsAre("n1:4"));
+}
+
+TEST(HostFilter, NamesWhatDoesNotFit) {
+  EXPECT_THAT(reason([] { filter_hosts(kHosts, "n1", "n2"); }), HasSubstr("keep one"));
+  EXPECT_EQ(reason([] { filter_hosts(kHosts, "n11", ""); }),
+            "--include: host \"n11\" is not among the 3 hosts; nearest is \"n1\"");
+  EXPECT_EQ(reason([] { filter_hosts(kHosts, "n2:2", ""); }),
+            "--include: host \"n2\" has no slot 2; it has slots 0 to 1 (f:2)");
+  EXPECT_THAT(reason([] { filter_hosts(kHosts, "n2:a", ""); }), HasSubstr("slot \"a\" of host \"n2\""));
+  EXPECT_THAT(reason([] { filter_hosts(kHosts, "n2:", ""); }), HasSubstr("no slot behind"));
+  EXPECT_EQ(reason([] { filter_hosts(kHosts, "", "n[1-3]"); }), "--exclude: no host is left");
+}
+
+TEST(Place, FillsHostsInOrder) {
+  EXPECT_THAT(text(place(kHosts, {})), ElementsAre("n1:4", "n2:2", "n3:1"));
+  EXPECT_THAT(text(place(kHosts, {5, 0})), ElementsAre("n1:4", "n2:1"));
+  EXPECT_THAT(text(place(kHosts, {0, 2})), ElementsAre("n1:2", "n2:2", "n3:2"));
+  EXPECT_THAT(text(place(kHosts, {3, 1})), ElementsAre("n1:1", "n2:1", "n3:1"));
+  EXPECT_EQ(total_processes(place(kHosts, {})), 7);
+}
+
+TEST(Place, RefusesMoreThanTheHostsHold) {
+  EXPECT_EQ(reason([] {
+              place(kHosts, {8, 0});
+            }),
+            "--np 8: 3 host(s) hold 7 processes; add hosts, raise their slots or give --ppn");
+  EXPECT_EQ(reason([] {
+              place(kHosts, {0, 3});
+            }),
+            "--ppn 3: host \"n2\" has 2 slots (f:2); lower --ppn or raise its slots");
+  const std::vector<Host> bounded = {{"a", 0, 2, "f:1", ""}};
+  EXPECT_THAT(text(place(bounded, {})), ElementsAre("a:1"));
+  EXPECT_THAT(text(place(bounded, {2, 0})), ElementsAre("a:2"));
+  EXPECT_THAT(reason([&] { place(bounded, {3, 0}); }), HasSubstr("1 host(s) hold 2 processes"));
+  EXPECT_THAT(reason([&] { place(bounded, {0, 3}); }), HasSubstr("has 2 slots"));
+}
+
+}  // namespace
+}  // namespace trireme
