@@ -8,7 +8,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "report/run_log.h"
-#include "tests/cli/program.h"
+#include "tests/runs/program.h"
 
 namespace trireme {
 

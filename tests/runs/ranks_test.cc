@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "tests/cli/training_fixture.h"
+#include "tests/runs/training_fixture.h"
 
 namespace trireme {
 namespace {
