@@ -1,4 +1,3 @@
-#include "ops/cpu/gemm.h"
 #include "tests/ops/op_test.h"
 
 namespace trireme::test {
@@ -123,16 +122,6 @@ TEST_P(LinearOp, StaysWithinThePlannedScratch) {
     EXPECT_LE(cpu->scratch.peak(), planned) << name(s);
     EXPECT_EQ(cpu->scratch.used(), 0u);
   }
-}
-
-TEST(Gemm, MeasuresBothLayouts) {
-  Gemm gemm;
-  Arena scratch(1 << 20);
-  Context context{1, &scratch};
-  Tensor a(DType::f32, {64, 32}), b(DType::f32, {48, 32}), c(DType::f32, {64, 48});
-  const GemmShape shape{GemmKind::forward, 64, 32, 48, DType::f32};
-  for (GemmLayout layout : {GemmLayout::plain, GemmLayout::packed})
-    EXPECT_GT(gemm.measure(context, shape, layout, a.view(), b.view(), c.view(), 3), 0);
 }
 
 TEST(ReferenceLinear, BackwardEqualsFiniteDifferences) {

@@ -92,6 +92,14 @@ HWY_INLINE auto head_rows(AnyView v, const AttentionShape& s, const AttentionTas
 
 // ---- operands of tile products: E is float, or bf16_t with pairs as steps (tile_gemm-inl.h)
 
+/// Asks for a later row: heads lie far apart in memory, so that the hardware does not foresee the next one.
+template <class T>
+HWY_INLINE void foresee(Rows<const T> rows, int64_t row, int64_t dim) {
+  constexpr int64_t kAhead = 12;  // rows of one or two lines each: about what a core has in flight
+  const auto* p = reinterpret_cast<const char*>(rows[row + kAhead]);
+  for (int64_t byte = 0; byte < dim * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(p + byte);
+}
+
 HWY_INLINE void store_fast(VecF32 v, float* p) { hn::StoreU(v, TagF32(), p); }
 HWY_INLINE void store_fast(VecF32 v, bf16_t* p) {
   hn::StoreU(narrow_fast(v), TagU16(), reinterpret_cast<uint16_t*>(p));
@@ -101,6 +109,7 @@ HWY_INLINE void store_fast(VecF32 v, bf16_t* p) {
 template <class T, class E>
 HWY_INLINE void copy_rows(Rows<const T> from, int64_t count, int64_t dim, E* to, int64_t ld) {
   for (int64_t row = 0; row < count; ++row) {
+    foresee(from, row, dim);
     for (int64_t c = 0; c < ld; c += kLanes) {
       const VecF32 v = c + kLanes <= dim ? load(from[row] + c, AllLanes{})
                        : c < dim         ? load(from[row] + c, dim - c)
@@ -117,7 +126,9 @@ HWY_INLINE void copy_steps(Rows<const T> from, int64_t count, int64_t head_dim, 
 }
 /// Pairs of rows: to [count / 2 rounded up, dim, 2]. Elements of bf16 are kept exactly.
 HWY_INLINE void copy_steps(Rows<const bf16_t> from, int64_t count, int64_t head_dim, bf16_t* to, int64_t dim) {
-  for (int64_t row = 0; row < count; row += 2)
+  for (int64_t row = 0; row < count; row += 2) {
+    foresee(from, row, head_dim);
+    foresee(from, row + 1, head_dim);
     for (int64_t c = 0; c < dim; c += kLanes) {
       const auto bits = [&](int64_t r) HWY_ATTR {
         const VecF32 v = r >= count || c >= head_dim ? hn::Zero(TagF32())
@@ -128,6 +139,7 @@ HWY_INLINE void copy_steps(Rows<const bf16_t> from, int64_t count, int64_t head_
       hn::StoreU(hn::Or(hn::ShiftRight<16>(bits(row)), bits(row + 1)), TagU32(),
                  reinterpret_cast<uint32_t*>(to + row * dim + 2 * c));
     }
+  }
 }
 
 HWY_INLINE float widened(float x) { return x; }
@@ -144,14 +156,19 @@ HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, f
 }
 /// Pairs along the tensor's rows: to [dim / 2 rounded up, kKeys, 2].
 HWY_INLINE void transpose_rows(Rows<const bf16_t> from, int64_t count, int64_t dim, bf16_t* to) {
-  for (int64_t c = 0; c < dim; c += 2) {
+  const int64_t whole = dim / 2 * 2;
+  for (int64_t c = 0; c < whole; c += 2) {
     bf16_t* line = to + c * kKeys;
-    for (int64_t row = 0; row < count; ++row) {
-      line[2 * row] = from[row][c];
-      line[2 * row + 1] = c + 1 < dim ? from[row][c + 1] : bf16_t{0};
-    }
-    for (int64_t row = count; row < kKeys; ++row) line[2 * row] = line[2 * row + 1] = bf16_t{0};
+    for (int64_t row = 0; row < count; ++row) std::memcpy(line + 2 * row, from[row] + c, 2 * sizeof *line);
   }
+  if (whole < dim)
+    for (int64_t row = 0; row < count; ++row) {
+      bf16_t* pair = to + whole * kKeys + 2 * row;
+      pair[0] = from[row][whole];
+      pair[1] = {0};
+    }
+  for (int64_t c = 0; c < dim; c += 2)
+    std::memset(to + c * kKeys + 2 * count, 0, static_cast<size_t>(kKeys - count) * 2 * sizeof *to);
 }
 
 /// to [count, dim] = scale * from [count, ld].

@@ -117,6 +117,7 @@ void load_queries(const AttentionBackward& call, const AttentionTask& task, cons
   const float* lse = call.lse.as<float>() + task.head * call.qkv.rows() + task.begin;
   for (int64_t i = 0; i < length; ++i) {
     t.lse[i] = lse[i] * kLog2E;
+    foresee(out, i, head_dim);
     VecF32 sum = hn::Zero(TagF32());
     for_each_vector(head_dim, [&](int64_t c, auto lanes) HWY_ATTR {
       sum = hn::MulAdd(load(out[i] + c, lanes), load(dout[i] + c, lanes), sum);

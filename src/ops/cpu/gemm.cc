@@ -9,7 +9,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/error.h"
 #include "base/time.h"
 #include "ops/cpu/isa.h"
 
@@ -201,22 +200,15 @@ void Gemm::multiply(Context& context, GemmKind kind, ConstView a, ConstView b, C
   state_->stream.wait();
 }
 
-double Gemm::measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c,
-                     int repetitions) {
+double Gemm::measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c) {
   const ThreadCount threads(context.threads);
   Plan& p = plan(context, shape, layout, false, false);
   const ArenaScope scope(*context.scratch);
   bind(context, p, a, b, {}, c);
-  std::vector<double> seconds;
-  for (int i = 0; i < repetitions; ++i) {
-    const auto start = Clock::now();
-    p.product.execute(state_->stream, p.arguments);
-    state_->stream.wait();
-    seconds.push_back(seconds_since(start));
-  }
-  const auto middle = seconds.begin() + repetitions / 2;
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
+  const auto start = Clock::now();
+  p.product.execute(state_->stream, p.arguments);
+  state_->stream.wait();
+  return seconds_since(start);
 }
 
 }  // namespace trireme

@@ -44,10 +44,8 @@ class Gemm {
   void multiply(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, View c,
                 bool accumulate = false);
 
-  /// Median seconds of `repetitions` products of the shape with the layout on the given memory; time to pack is not
-  /// counted.
-  double measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c,
-                 int repetitions);
+  /// Seconds of one product with the given layout, for benchmarks. Time to pack is not counted.
+  double measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c);
 
   /// Scratch of a product whose second operand is [n, m] or [m, n], at most.
   static size_t packed_bytes(int64_t n, int64_t m, DType dtype);
