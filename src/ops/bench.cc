@@ -178,9 +178,10 @@ class Bench {
     for (const auto& [f, name] : {std::pair{Activation::gelu_tanh, "gelu_tanh"},
                                   {Activation::gelu_erf, "gelu_erf"},
                                   {Activation::relu, "relu"}}) {
-      measure(name, x[0], t.sets(), 2 * bytes, true, [&](size_t i) { ops_.activation(context_, x[i], f, y[i]); });
+      measure(name, x[0], t.sets(), 2 * bytes, true,
+              [&, f = f](size_t i) { ops_.activation(context_, x[i], f, y[i]); });
       measure(fmt::format("{}_backward", name), x[0], t.sets(), 3 * bytes, true,
-              [&](size_t i) { ops_.activation_backward(context_, x[i], y[i], f, z[i]); });
+              [&, f = f](size_t i) { ops_.activation_backward(context_, x[i], y[i], f, z[i]); });
     }
     const View sample = t.shared(DType::i64, {rows_}, 1 << 20), position = t.shared(DType::i32, {rows_}, o_.length);
     const Dropout dropout{0.1f, 1, sample, position};

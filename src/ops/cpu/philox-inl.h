@@ -38,7 +38,6 @@ struct PhiloxState {
 
   HWY_INLINE void round(Vec k0, Vec k1) {
     namespace hn = hwy::HWY_NAMESPACE;
-    const Tag d;
     const hn::Repartition<uint32_t, Tag> d32;
     const Vec p0 = hn::MulEven(hn::BitCast(d32, c0), hn::Set(d32, 0xD2511F53));
     const Vec p1 = hn::MulEven(hn::BitCast(d32, c2), hn::Set(d32, 0xCD9E8D57));
