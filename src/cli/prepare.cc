@@ -1,6 +1,6 @@
 #include "data/prepare.h"
 
-#include <map>
+#include <algorithm>
 
 #include "base/log.h"
 #include "cli/command.h"
@@ -42,17 +42,16 @@ int run_prepare(std::vector<std::string> arguments) {
   app.add_option("--val-fraction", options.split.val_fraction, "part of the documents that goes to val.bin; 0: none")
       ->capture_default_str();
   app.add_option("--split-seed", options.split.seed, "seed of that choice")->capture_default_str();
-  const std::map<std::string, DocumentOrder> orders{{"input", DocumentOrder::input},
-                                                    {"openwebtext", DocumentOrder::openwebtext}};
-  app.add_option("--order", options.split.order,
-                 "documents in input order, or shuffled as the published OpenWebText files are")
-      ->transform(CLI::CheckedTransformer(orders))
-      ->default_str("input");
+  std::string order = "input";
+  app.add_option("--order", order, "documents in input order, or shuffled as the published OpenWebText files are")
+      ->check(CLI::IsMember({"input", "openwebtext"}))
+      ->capture_default_str();
   app.add_option("--train-fraction", options.train_fraction, "part of the characters of a single .txt that is training")
       ->capture_default_str();
   app.add_flag("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
   app.add_option("--threads", options.threads, "worker threads")->check(CLI::Range(1, 1024))->capture_default_str();
   if (!parse_command_line(app, std::move(arguments))) return 0;
+  options.split.order = order == "input" ? DocumentOrder::input : DocumentOrder::openwebtext;
   options.stop = &watch_stop_signals();
   print_report(options, prepare(options));
   return 0;

@@ -64,32 +64,19 @@ uint32_t NumpyGenerator::next32() {
   return static_cast<uint32_t>(both);
 }
 
-uint64_t NumpyGenerator::bounded(uint64_t largest) {
+uint64_t NumpyGenerator::interval(uint64_t largest) {
   if (largest == 0) return 0;
-  if (largest == UINT64_MAX) return next64();
-  if (largest == UINT32_MAX) return next32();
-  const uint64_t range = largest + 1;
-  if (largest < UINT32_MAX) {
-    const auto range32 = static_cast<uint32_t>(range);
-    uint64_t product = uint64_t{next32()} * range32;
-    if (static_cast<uint32_t>(product) < range32) {
-      const uint32_t threshold = (0 - range32) % range32;
-      while (static_cast<uint32_t>(product) < threshold) product = uint64_t{next32()} * range32;
-    }
-    return product >> 32;
+  const uint64_t mask = UINT64_MAX >> std::countl_zero(largest);
+  while (true) {
+    const uint64_t value = (largest <= UINT32_MAX ? next32() : next64()) & mask;
+    if (value <= largest) return value;
   }
-  u128 product = static_cast<u128>(next64()) * range;
-  if (static_cast<uint64_t>(product) < range) {
-    const uint64_t threshold = (0 - range) % range;
-    while (static_cast<uint64_t>(product) < threshold) product = static_cast<u128>(next64()) * range;
-  }
-  return static_cast<uint64_t>(product >> 64);
 }
 
 std::vector<uint64_t> NumpyGenerator::permutation(uint64_t n) {
   std::vector<uint64_t> order(n);
   std::iota(order.begin(), order.end(), uint64_t{0});
-  for (uint64_t i = n; i-- > 1;) std::swap(order[i], order[bounded(i)]);
+  for (uint64_t i = n; i-- > 1;) std::swap(order[i], order[interval(i)]);
   return order;
 }
 

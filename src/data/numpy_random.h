@@ -16,8 +16,8 @@ class NumpyGenerator {
   uint64_t next64();
   /// Half of a 64-bit draw, the low one first.
   uint32_t next32();
-  /// Uniform in [0, largest] as Generator does it: Lemire's method on 32 bits where they are enough, else on 64.
-  uint64_t bounded(uint64_t largest);
+  /// Uniform in [0, largest], by masking and rejection as numpy's shuffles do it.
+  uint64_t interval(uint64_t largest);
   /// Generator.permutation(n). n * 8 bytes.
   std::vector<uint64_t> permutation(uint64_t n);
 

@@ -1,0 +1,55 @@
+#include "text/piece_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "base/rng.h"
+
+namespace trireme {
+namespace {
+
+TEST(PieceCache, ReturnsWhatWasPutInOrNothing) {
+  PieceCache cache;
+  RandomStream random(5);
+  std::map<std::string, std::vector<TokenId>> known;
+  size_t hits = 0;
+  for (int round = 0; round < 200000; ++round) {
+    // Zero bytes and lengths around 16 are where a padded key could lie.
+    std::string piece(1 + random.below(round % 10 == 0 ? 300 : 20), '\0');
+    for (char& byte : piece) byte = static_cast<char>(random.below(2));
+    std::vector<TokenId> found;
+    if (cache.append(piece, piece.size(), found)) {
+      ++hits;
+      ASSERT_EQ(found, known.at(piece));
+      continue;
+    }
+    std::vector<TokenId> ids(1 + random.below(6));
+    for (TokenId& id : ids) id = static_cast<TokenId>(random.next());
+    cache.insert(piece, ids);
+    known[piece] = ids;
+  }
+  EXPECT_GT(hits, 10000u);
+}
+
+TEST(PieceCache, FindsAPieceInsideALongerText) {
+  PieceCache cache;
+  cache.insert("word", std::vector<TokenId>{7});
+  const std::string text = "word and what follows it";
+  std::vector<TokenId> found;
+  EXPECT_TRUE(cache.append(std::string_view(text).substr(0, 4), text.size(), found));
+  EXPECT_FALSE(cache.append(std::string_view(text).substr(0, 3), text.size(), found));
+  EXPECT_EQ(found, std::vector<TokenId>{7});
+}
+
+TEST(PieceCache, DoesNotKeepVeryLongPieces) {
+  PieceCache cache;
+  const std::string piece(PieceCache::kLongestPiece + 1, 'x');
+  cache.insert(piece, std::vector<TokenId>{1});
+  std::vector<TokenId> found;
+  EXPECT_FALSE(cache.append(piece, piece.size(), found));
+}
+
+}  // namespace
+}  // namespace trireme
