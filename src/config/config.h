@@ -21,7 +21,8 @@ struct ModelOptions {
   template <class V>
   void visit(V& v) {
     v.text("preset", preset,
-           "named sizes: gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m; other model options are then taken from it");
+           "named sizes of a new model: gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m; they give layers, heads, width, "
+           "inner-width, activation, tied-head and bias (empty: none)");
     v.text("init", init,
            "weights to start from: scratch, or the folder of a Hugging Face model, run or checkpoint (empty: scratch, "
            "except where a dialect asks)");

@@ -157,6 +157,8 @@ ConfigWords split_words(const std::vector<std::string>& words) {
     } else if (word.starts_with("--dialect=")) {
       result.dialect = word.substr(word.find('=') + 1);
     } else if (!word.starts_with("--")) {
+      require(!word.starts_with('-'), ErrorKind::usage, "no flag {}; flags are written --key value or --key=value",
+              word);
       const bool bare = word.find('=') != std::string::npos && !std::filesystem::exists(word);
       (bare ? result.flags : result.files).push_back(word);
     } else {

@@ -48,7 +48,14 @@ void check_overruled(const LoadedConfig& loaded) {
 
 void check_model(const LoadedConfig& loaded) {
   const ModelOptions& model = loaded.config.model;
-  if (!model.preset.empty()) return;
+  if (!model.preset.empty()) {
+    require(
+        model.init.empty() || model.init == "scratch", ErrorKind::config,
+        "{} and {} both say what the model is: a preset is for a new model, and {} says its own sizes; remove one of "
+        "them",
+        loaded.where("model.preset"), loaded.where("model.init"), model.init);
+    return;
+  }
   require(model.width % model.heads == 0, ErrorKind::config,
           "{} is {} and does not divide {}, which is {}; heads that do: {}", loaded.where("model.heads"), model.heads,
           loaded.where("model.width"), model.width, near_divisors(model.width, model.heads));

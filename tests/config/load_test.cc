@@ -146,6 +146,7 @@ TEST(SplitWords, TellsFilesFromFlagsAndTheirValues) {
                                 "--bias", "False"}));
   EXPECT_EQ(words.dialect, "nanogpt");
   EXPECT_EQ(split_words({"--dialect=intel-nanogpt"}).dialect, "intel-nanogpt");
+  EXPECT_ERROR(split_words({"-n", "2"}), ErrorKind::usage, "no flag -n; flags are written --key value or --key=value");
   EXPECT_ERROR(split_words({"--dialect"}), ErrorKind::usage, "--dialect needs a name");
 }
 

@@ -38,6 +38,11 @@ TEST(Validate, RefusesAPresetBesideItsSizes) {
   EXPECT_NO_THROW(flags({"--model.preset=gpt2-124m", "--model.context=256", "--model.dropout=0.1"}));
 }
 
+TEST(Validate, RefusesAPresetBesideAFolder) {
+  EXPECT_ERROR(flags({"--model.preset=gpt2-124m", "--model.init=folder"}), ErrorKind::config,
+               "model.preset (flag --model.preset) and model.init (flag --model.init) both say what the model is");
+}
+
 TEST(Validate, RefusesTwoGlobalBatches) {
   EXPECT_ERROR(flags({"--batch.global=8", "--batch.per-rank=4"}), ErrorKind::config,
                "batch.per-rank (flag --batch.per-rank) and batch.global (flag --batch.global) contradict each other");
