@@ -87,7 +87,7 @@ CheckpointFolder open_checkpoint(const std::string& path);
 /// Nothing if the folder holds no checkpoint; Error::data if it holds some and all are bad. Reads every byte; not
 /// collective: one rank asks and tells the others.
 std::optional<CheckpointFolder> find_resumable(const std::string& run_dir);
-/// Steps that the run folder holds, ascending. A step folder without manifest.json is named in a warning.
+/// Steps that the run folder holds, ascending; a step folder without manifest.json is none.
 std::vector<int64_t> list_steps(const std::string& run_dir);
 /// Reads every byte of a step folder; one line per fault: file, offset range, tensor. Empty: it is good.
 std::vector<std::string> verify_checkpoint(const std::string& step_folder);

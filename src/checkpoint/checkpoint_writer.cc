@@ -168,7 +168,12 @@ struct CheckpointWriter::Implementation {
     write_text(folder + "/manifest.json", write_manifest(manifest));
     const int64_t step = facts.progress.step;
     replace_folder(run_dir, saving_name(step), step_name(step));
-    write_pointer(run_dir, "latest", step);
+    try {
+      write_pointer(run_dir, "latest", step);
+    } catch (const Error&) {
+      remove_folder(run_dir, step_name(step));
+      throw;
+    }
     if (is_best) write_pointer(run_dir, "best", step);
   }
 

@@ -29,6 +29,8 @@ bool is_temporary(const std::string& name) {
   return name.starts_with("latest.tmp-") || name.starts_with("best.tmp-") || name.starts_with("status.json.tmp-");
 }
 
+bool is_complete(const fs::path& step_folder) { return fs::exists(step_folder / "manifest.json"); }
+
 void rename_or_fail(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) == 0) return;
   fail(ErrorKind::io, "cannot rename {} to {}: {}", from, to, std::strerror(errno));
@@ -53,12 +55,7 @@ std::vector<int64_t> list_steps(const std::string& run_dir) {
   std::error_code error;
   for (const auto& item : fs::directory_iterator(run_dir, error)) {
     const auto step = parse_step_name(item.path().filename().string());
-    if (!step) continue;
-    if (fs::exists(item.path() / "manifest.json")) {
-      steps.push_back(*step);
-    } else {
-      log::warning("{} has no manifest.json: it is what an interrupted copy left and is ignored", item.path().string());
-    }
+    if (step && is_complete(item.path())) steps.push_back(*step);
   }
   require(!error || error == std::errc::no_such_file_or_directory, ErrorKind::io, "cannot list run folder {}: {}",
           run_dir, error.message());
@@ -77,6 +74,9 @@ void prepare_run_folder(const std::string& run_dir) {
   for (const auto& item : fs::directory_iterator(run_dir, error)) {
     const std::string name = item.path().filename().string();
     if (name.starts_with(kSaving) || name.starts_with(kTrash) || is_temporary(name)) leftovers.push_back(item.path());
+    if (parse_step_name(name) && !is_complete(item.path())) {
+      log::warning("{} has no manifest.json: it is what an interrupted copy left and is ignored", item.path().string());
+    }
   }
   for (const fs::path& path : leftovers) {
     log::info("removing {}, left by an interrupted save", path.string());

@@ -348,7 +348,11 @@ TEST(Checkpoint, LeftoversOfInterruptedSavesAreRemoved) {
   fs::create_directories(run.folder / ".trash-step-00000004");
   write_text(run.folder / "latest.tmp-1", "x");
   write_text(run.folder / "notes.txt", "the user's");
+  fs::create_directories(run.folder / "step-00000007");
+  testing::internal::CaptureStderr();
   prepare_run_folder(run.folder.path());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("step-00000007 has no manifest.json"));
+  EXPECT_EQ(list_steps(run.folder.path()), std::vector<int64_t>{5});
   EXPECT_FALSE(fs::exists(run.folder / ".saving-00000006"));
   EXPECT_FALSE(fs::exists(run.folder / ".trash-step-00000004"));
   EXPECT_FALSE(fs::exists(run.folder / "latest.tmp-1"));
