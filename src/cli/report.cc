@@ -18,13 +18,15 @@ namespace fs = std::filesystem;
 
 std::string plain_text(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-/// Every key of status.json, which says how the run ended.
+/// What status.json says of how the run ended, as one fact.
 RunFacts status_facts(const fs::path& file) {
-  RunFacts facts;
-  if (!fs::exists(file)) return facts;
+  if (!fs::exists(file)) return {};
+  std::string text;
   const Json status = read_json(file.string());
-  for (const auto& [name, value] : status.items()) facts.emplace_back("status: " + name, plain_text(value));
-  return facts;
+  for (const auto& [name, value] : status.items()) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, plain_text(value));
+  }
+  return {{"status", text}};
 }
 
 /// Lines {"context": ..., "text": ...} as `trireme sample --jsonl` writes them.

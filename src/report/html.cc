@@ -37,7 +37,7 @@ svg text { font-size: 12px; fill: var(--soft); } svg .title { font-size: 14px; f
 .line.series-0 { stroke: var(--first); } .line.series-1 { stroke: var(--second); }
 circle.series-0 { fill: var(--first); } circle.series-1 { fill: var(--second); }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: 5px 16px 5px 0; vertical-align: top;
-        border-bottom: 1px solid var(--rule); } th { font-weight: 600; } td { overflow-wrap: anywhere; }
+        border-bottom: 1px solid var(--rule); } th { font-weight: 600; white-space: nowrap; } td { overflow-wrap: anywhere; }
 .sample { padding: 14px 18px; margin: 12px 0; white-space: pre-wrap; font-family: ui-serif, Georgia, "DejaVu Serif", serif; }
 )";
 
@@ -85,7 +85,8 @@ std::string tiles(const RunLog& log) {
   std::string out = "<div class=\"tiles\">\n";
   if (!log.steps.empty()) {
     const Metrics& last = log.steps.back();
-    out += tile(fmt::format("{} / {}", last.step, log.total_steps), "steps");
+    const int64_t done = log.attempts.empty() ? last.step : std::max(last.step, log.attempts.back().last_step);
+    out += tile(fmt::format("{} / {}", done, log.total_steps), "steps");
     out += tile(fmt::format("{:.4f}", last.loss), "training loss at the last step");
   }
   if (!log.evaluations.empty()) {

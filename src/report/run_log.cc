@@ -24,7 +24,7 @@ void drop_after(Records& records, int64_t step) {
 
 void read_start(const Json& record, RunLog& log) {
   AttemptLog attempt;
-  attempt.first_step = record.at("first_step").get<int64_t>();
+  attempt.first_step = attempt.last_step = record.at("first_step").get<int64_t>();
   attempt.started = attempt.ended = number(record, "time");
   RunFacts facts;
   for (const auto& [name, value] : record.at("facts").items()) facts.emplace_back(name, value.get<std::string>());
@@ -79,7 +79,9 @@ void read_record(const Json& record, RunLog& log) {
   } else if (kind == "finish" && !log.attempts.empty()) {
     log.attempts.back().state = record.at("state").get<std::string>();
   }
-  if (!log.attempts.empty()) log.attempts.back().ended = number(record, "time");
+  if (log.attempts.empty()) return;
+  log.attempts.back().last_step = std::max(log.attempts.back().last_step, step);
+  log.attempts.back().ended = number(record, "time");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace trireme {
 /// One attempt: the process started after `first_step` steps and said `state` at the end (empty: it did not get to).
 struct AttemptLog {
   int64_t first_step = 0;
+  int64_t last_step = 0;          ///< newest step that it spoke of
   double started = 0, ended = 0;  ///< Unix seconds of its first and last record
   std::string state;
 };

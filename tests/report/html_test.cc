@@ -26,9 +26,9 @@ HtmlReport example() {
     report.log.steps.push_back(m);
   }
   report.log.evaluations = {{50, std::nullopt, 4.5, 1, true}, {100, std::nullopt, 4.25, 1, true}};
-  report.log.attempts = {{0, 1000, 1060, "stopped"}, {50, 1070, 1130, ""}};
+  report.log.attempts = {{0, 50, 1000, 1060, "stopped"}, {50, 104, 1070, 1130, ""}};
   report.log.facts = {{"model", "4 layers & more"}};
-  report.log.total_steps = 100;
+  report.log.total_steps = 120;
   report.samples = {{100, "In the beginning", " was <the> word"}};
   return report;
 }
@@ -48,6 +48,7 @@ TEST(Html, ShowsCurvesFactsAttemptsAndSamples) {
   EXPECT_THAT(page, HasSubstr("best validation loss, at step 100: perplexity 70.11"));
   EXPECT_THAT(page, HasSubstr("<th>model</th><td>4 layers &amp; more</td>"));
   EXPECT_THAT(page, HasSubstr("<th>tokens seen</th><td>204,800</td>"));
+  EXPECT_THAT(page, HasSubstr("<b>104 / 120</b>"));
   EXPECT_THAT(page, HasSubstr("did not end by itself"));
   EXPECT_THAT(page, HasSubstr(">resumed</text>"));
 }

@@ -57,7 +57,7 @@ TEST(Reporter, WhatItLogsIsReadBack) {
     reporter.checkpoint({10, run / "step-00000010", 0.25, true});
     reporter.sample({10, "In the", " beginning \"\xFF\"\n"});
     reporter.step(metrics_of(20, std::numeric_limits<double>::quiet_NaN()));
-    reporter.finish("stopped", 20);
+    reporter.finish("stopped", 24);
   }
   const RunLog log = read_run_log(run / "metrics.jsonl");
   ASSERT_EQ(log.steps.size(), 2u);
@@ -75,6 +75,7 @@ TEST(Reporter, WhatItLogsIsReadBack) {
   EXPECT_EQ(log.total_steps, 40);
   ASSERT_EQ(log.attempts.size(), 1u);
   EXPECT_EQ(log.attempts[0].state, "stopped");
+  EXPECT_EQ(log.attempts[0].last_step, 24);
   EXPECT_EQ(log.bad_lines, 0u);
 }
 

@@ -1,0 +1,66 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "cli/command.h"
+#include "report/reporter.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+class ReportCommand : public testing::Test {
+ protected:
+  /// A run of one logged step.
+  void make_run() {
+    Reporter reporter({run_.path(), true, false}, 0, 10, {{"model", "tiny"}});
+    Metrics metrics;
+    metrics.step = 10;
+    metrics.loss = 4.5;
+    reporter.step(metrics);
+    reporter.finish("done", 10);
+  }
+  std::string file(const char* name) const { return run_ / name; }
+
+  TemporaryFolder run_;
+};
+
+TEST_F(ReportCommand, WritesThePageIntoTheRunFolder) {
+  make_run();
+  write_text(file("status.json"), R"({"state": "done", "code": 0, "host": "node7"})");
+  write_text(file("samples.jsonl"), R"({"context": "In the", "text": " beginning"})");
+  EXPECT_EQ(run_report({run_.path()}), 0);
+  const std::string page = read_text(file("report.html"));
+  EXPECT_THAT(page, testing::HasSubstr("<th>model</th><td>tiny</td>"));
+  EXPECT_THAT(page, testing::HasSubstr("<th>status</th><td>state done, code 0, host node7</td>"));
+  EXPECT_THAT(page, testing::HasSubstr("<b>In the</b> beginning"));
+}
+
+TEST_F(ReportCommand, WritesWhereOutputSays) {
+  make_run();
+  EXPECT_EQ(run_report({run_.path(), "--output", file("page.html")}), 0);
+  EXPECT_TRUE(std::filesystem::exists(file("page.html")));
+  EXPECT_FALSE(std::filesystem::exists(file("report.html")));
+}
+
+TEST_F(ReportCommand, SaysWhatIsNoRunFolder) {
+  EXPECT_ERROR(run_report({file("absent")}), ErrorKind::io, "is no run folder: there is no such folder");
+  EXPECT_ERROR(run_report({run_.path()}), ErrorKind::io, "holds no metrics.jsonl");
+}
+
+TEST_F(ReportCommand, NamesTheLineThatIsNoSample) {
+  make_run();
+  write_text(file("samples.jsonl"), "{\"context\": \"a\", \"text\": \"b\"}\n{\"context\": \"a\"}\n");
+  EXPECT_ERROR(run_report({run_.path()}), ErrorKind::data, "samples.jsonl line 2: no sample: expected");
+}
+
+TEST_F(ReportCommand, NeedsARun) {
+  EXPECT_ERROR(run_report({}), ErrorKind::usage, "RUN is required");
+  EXPECT_ERROR(run_report({"a", "--bad"}), ErrorKind::usage, "--bad");
+}
+
+}  // namespace
+}  // namespace trireme
