@@ -12,7 +12,8 @@ constexpr Command kCommands[] = {
     {"checkpoint", "list, show, verify or prune the checkpoints of a run", run_checkpoint},
     {"report", "write one HTML page about a run", run_report},
     {"config", "print the configuration that files and flags give, or the list of options", run_config},
-    {"hosts", "show the hosts that a launch would use, or write them as another kind of hostfile", run_hosts},
+    {"bench", "measure this machine", run_bench},
+    {"hosts", "read, convert and filter host lists", run_hosts},
 };
 
 }  // namespace

@@ -1,0 +1,143 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cli/threads.h"
+#include "cli/version.h"
+#include "ops/bench.h"
+#include "ops/cpu/isa.h"
+#include "train/bench_step.h"
+
+namespace trireme {
+namespace {
+
+void print_step(const StepBenchOptions& o, const StepBenchResult& r) {
+  fmt::print("{} (commit {})\n", cpu_brand_text(), commit_text());
+  fmt::print("{} {}, batch {} x {}, {} threads, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
+             o.threads, name_of(cpu_isa()));
+  fmt::print("step               {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", r.seconds, o.steps,
+             r.fastest, r.slowest);
+  fmt::print("tokens             {:.1f} per second\n", r.tokens_per_second);
+  fmt::print(
+      "model FLOPs        {:.1f} MFLOP per token = 6 x matmul parameters (head at logical vocabulary) + 6 x layers x "
+      "width x sequence\n",
+      r.model_flops / static_cast<double>(o.batch * o.sequence) / 1e6);
+  fmt::print("model FLOP rate    {:.1f} GFLOP/s\n", r.model_flops / r.seconds / 1e9);
+  fmt::print("GEMM ceiling       {:.1f} GFLOP/s (this step's forward, dX and dW GEMMs alone, same run)\n",
+             r.ceiling_flops_per_second / 1e9);
+  fmt::print("share              {:.3f} (model FLOP rate / GEMM ceiling)\n", r.share);
+  fmt::print("peak memory        {:.2f} GB\n", static_cast<double>(r.peak_rss) / 1e9);
+  fmt::print("loss               {:.4f} after {} steps\n", r.loss, o.steps + o.warmup);
+}
+
+Json to_json(const StepBenchOptions& o, const StepBenchResult& r) {
+  return {{"preset", o.preset},
+          {"dtype", name_of(o.dtype)},
+          {"batch", o.batch},
+          {"seq", o.sequence},
+          {"steps", o.steps},
+          {"threads", o.threads},
+          {"tokens_per_s", r.tokens_per_second},
+          {"ms_per_step", 1e3 * r.seconds},
+          {"ms_fastest", 1e3 * r.fastest},
+          {"ms_slowest", 1e3 * r.slowest},
+          {"model_flops_per_s", r.model_flops / r.seconds},
+          {"ceiling_flops_per_s", r.ceiling_flops_per_second},
+          {"share", r.share},
+          {"peak_rss_bytes", r.peak_rss},
+          {"cpu", cpu_brand_text()},
+          {"kernels", name_of(cpu_isa())},
+          {"commit", commit_text()}};
+}
+
+int bench_step_command(std::vector<std::string> arguments) {
+  StepBenchOptions options;
+  std::string dtype = "f32", json;
+  int64_t threads = 0;
+  CLI::App app("Measures a whole training step: forward, backward, clip and AdamW, beside the rate of its own GEMMs.",
+               "trireme bench step");
+  app.add_option("--preset", options.preset, "gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m")->capture_default_str();
+  app.add_option("--batch", options.batch, "sequences per step")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seq", options.sequence, "tokens per sequence")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--dtype", dtype, "weights and activations")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--steps", options.steps, "timed steps; the median counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--warmup", options.warmup, "steps before them")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_option("--threads", threads, "compute threads (0: all physical cores)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--data", options.tokens, "token file to train on (default: random tokens)");
+  app.add_option("--json", json, "also write the result to this file");
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
+  options.threads = compute_threads(threads);
+  const StepBenchResult result = bench_step(options);
+  print_step(options, result);
+  if (!json.empty()) write_text(json, to_json(options, result).dump(1) + "\n");
+  return 0;
+}
+
+int bench_ops_command(std::vector<std::string> arguments) {
+  OpsBenchOptions options;
+  std::string dtype = "f32";
+  int64_t threads = 0;
+  CLI::App app("Measures every operator on the shapes of one GPT-2 layer against its ceiling in the same run.",
+               "trireme bench ops");
+  app.add_option("--dtype", dtype, "weights and activations")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--batch", options.sequences, "sequences")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--seq", options.length, "tokens per sequence")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--width", options.width, "width of the layer")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--heads", options.heads, "attention heads")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--threads", threads, "compute threads (0: all physical cores)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  require(options.width % options.heads == 0, ErrorKind::usage, "--heads {} does not divide --width {}", options.heads,
+          options.width);
+  options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
+  options.threads = compute_threads(threads);
+  const auto ops = make_cpu_ops();
+  fmt::print("{} (commit {}), {} threads, kernels {}\n{}", cpu_brand_text(), commit_text(), options.threads,
+             name_of(cpu_isa()), to_text(bench_ops(*ops, options)));
+  return 0;
+}
+
+constexpr Command kBenches[] = {
+    {"step", "a whole training step of a model preset", bench_step_command},
+    {"ops", "every operator of a layer", bench_ops_command},
+};
+
+void print_benches(std::FILE* out) {
+  fmt::print(out, "usage: trireme bench WHAT [flags]\n\n");
+  for (const Command& bench : kBenches) fmt::print(out, "  {:<10} {}\n", bench.name, bench.help);
+}
+
+}  // namespace
+
+int run_bench(std::vector<std::string> arguments) {
+  if (!arguments.empty() && (arguments[0] == "--help" || arguments[0] == "-h")) {
+    print_benches(stdout);
+    return 0;
+  }
+  if (arguments.empty()) {
+    print_benches(stderr);
+    return exit_code(ErrorKind::usage);
+  }
+  for (const Command& bench : kBenches) {
+    if (arguments[0] == bench.name) return bench.run({arguments.begin() + 1, arguments.end()});
+  }
+  fail(ErrorKind::usage, "no benchmark \"{}\"; `trireme bench --help` lists them", arguments[0]);
+}
+
+}  // namespace trireme
