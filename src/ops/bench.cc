@@ -101,12 +101,12 @@ class Bench {
   }
 
  private:
-  /// Twice the rotation or one set of the largest operator (the copy has two tensors), and what calls share: the flat
-  /// arrays, tables, weights and the gradient of qkv.
+  /// The rotation or one set of the largest operator, and what calls share: the flat arrays, tables, weights and the
+  /// gradient of qkv.
   size_t memory_bytes() const {
     const double set = std::max(5 * activations(), static_cast<double>(o_.loss_rows * o_.columns)) * size();
     const double shared = static_cast<double>(o_.parameters + o_.columns * o_.width + 4 * o_.width * o_.width);
-    return static_cast<size_t>(2 * std::max(o_.rotation, set) + 16 * shared + 3 * activations() * size() + 1e6);
+    return static_cast<size_t>(std::max(o_.rotation, set) + 16 * shared + 3 * activations() * size() + 1e6);
   }
   double size() const { return static_cast<double>(size_of(o_.dtype)); }
   double activations() const { return static_cast<double>(rows_ * o_.width); }
@@ -130,9 +130,9 @@ class Bench {
   }
 
   void copy() {
-    Tensors t(memory_, o_.rotation, o_.rotation);
-    const auto x = t.take(o_.dtype, {static_cast<int64_t>(o_.rotation / size())}), y = t.take(o_.dtype, x[0].shape());
-    const auto& row = measure("copy", x[0], t.sets(), 2 * static_cast<double>(x[0].bytes()), true,
+    Tensors t(memory_, o_.rotation, 2 * activations() * size());
+    const auto x = t.take(o_.dtype, {rows_, o_.width}), y = t.take(o_.dtype, {rows_, o_.width});
+    const auto& row = measure("copy", x[0], t.sets(), 2 * activations() * size(), true,
                               [&](size_t i) { ops_.cast(context_, x[i], y[i]); });
     table_.copy_bytes_per_s = row.rate;
   }

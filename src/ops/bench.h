@@ -31,7 +31,7 @@ struct OpsBenchRow {
 };
 
 struct OpsBenchTable {
-  double copy_bytes_per_s = 0;  ///< read + written by a copy of arrays larger than the caches
+  double copy_bytes_per_s = 0;  ///< read + written by copies of activations
   double gemm_flops_per_s = 0;  ///< fastest linear layer below
   std::vector<OpsBenchRow> rows;
 };
