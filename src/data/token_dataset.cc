@@ -84,11 +84,4 @@ TokenDataset::TokenDataset(const std::string& path, uint64_t vocabulary, bool ve
   }
 }
 
-void TokenDataset::require_window(int64_t sequence) const {
-  require(size() > static_cast<uint64_t>(sequence), ErrorKind::data,
-          "{} has {} tokens, fewer than one sample of {} (batch.sequence {} and the token after it); use a longer text "
-          "or a shorter --batch.sequence",
-          path(), size(), sequence + 1, sequence);
-}
-
 }  // namespace trireme

@@ -22,8 +22,6 @@ class TokenDataset {
   uint64_t size() const { return tokens_.size(); }
   std::span<const uint16_t> tokens() const { return tokens_; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
-  /// Throws Error::data naming the file unless it holds at least one sample, sequence + 1 tokens.
-  void require_window(int64_t sequence) const;
   const std::string& path() const { return file_.path(); }
 
  private:

@@ -133,12 +133,5 @@ TEST_F(TokenDatasetTest, SamplesBlocksByDefaultAndReadsAllWithVerify) {
   EXPECT_ERROR(TokenDataset(path_, 100, false), ErrorKind::data, "bytes 159744 to 163840");
 }
 
-TEST_F(TokenDatasetTest, RefusesATextShorterThanOneSample) {
-  write(sequence(64, 10));
-  const TokenDataset data(path_, 10, false);
-  EXPECT_NO_THROW(data.require_window(63));
-  EXPECT_ERROR(data.require_window(64), ErrorKind::data, "has 64 tokens, fewer than one sample of 65");
-}
-
 }  // namespace
 }  // namespace trireme
