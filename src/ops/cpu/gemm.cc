@@ -137,14 +137,13 @@ Gemm::Plan& Gemm::plan(Context& context, const GemmShape& s, GemmLayout layout, 
   const memory::desc a = forward  ? row_major(s.rows, s.in, s.dtype)
                          : weight ? transposed(s.out, s.rows, s.dtype)
                                   : row_major(s.rows, s.out, s.dtype);
-  const memory::desc b = forward  ? transposed(s.in, s.out, s.dtype)
-                         : weight ? row_major(s.rows, s.in, s.dtype)
-                                  : row_major(s.out, s.in, s.dtype);
+  const int64_t inner = forward ? s.in : weight ? s.rows : s.out, columns = forward ? s.out : s.in;
+  const memory::desc b = forward ? transposed(inner, columns, s.dtype) : row_major(inner, columns, s.dtype);
   const memory::desc c = forward  ? row_major(s.rows, s.out, s.dtype)
                          : weight ? row_major(s.out, s.in, DType::f32)
                                   : row_major(s.rows, s.in, s.dtype);
   const memory::desc bias_desc = row_major(1, s.out, s.dtype);
-  const memory::desc any(b.dims(), type_of(s.dtype), memory::format_tag::any);
+  const memory::desc any({inner, columns}, type_of(s.dtype), memory::format_tag::any);
 
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
