@@ -119,7 +119,8 @@ const std::vector<JsonNode>& JsonObject::array(std::string_view key) const {
 }
 
 std::string JsonObject::place_of(std::string_view key) const {
-  return fmt::format("{}{}{}", place_, place_.ends_with(": ") ? "" : ".", key);
+  const bool is_file = place_.find(": ") == std::string::npos;
+  return fmt::format("{}{}{}", place_, is_file ? ": " : ".", key);
 }
 
 std::string JsonObject::place_of(std::string_view key, size_t index) const {

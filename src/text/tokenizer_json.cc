@@ -128,11 +128,11 @@ std::vector<AddedToken> read_added(const JsonObject& file) {
 
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::string_view where) {
   const JsonNode root = parse_json_node(json_text, where);
-  const JsonObject file(root, fmt::format("{}: ", where));
+  const JsonObject file(root, std::string(where));
   file.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                    "decoder", "model"});
-  require(file.string("version", "1.0") == "1.0", ErrorKind::data, "{}: version \"{}\", \"1.0\" was expected", where,
-          file.string("version"));
+  const std::string version = file.string("version", "1.0");
+  require(version == "1.0", ErrorKind::data, "{}: version \"{}\", \"1.0\" was expected", where, version);
   const JsonObject model = file.object("model");
   PipelineParts parts;
   parts.json = json_text;
