@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <thread>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "base/time.h"
 #include "comm/scalars.h"
 #include "tests/support/parallel.h"
@@ -19,10 +20,13 @@ namespace {
 
 /// Gradients as one rank would make them: many magnitudes, so that the order of additions shows.
 std::vector<float> gradients_of(int rank, size_t n, uint32_t step = 0) {
-  std::mt19937 random(static_cast<uint32_t>(rank) * 1000 + step);
+  uint64_t state = mix_key(rank, step);
   std::vector<float> values(n);
   for (float& v : values) {
-    v = std::ldexp(static_cast<float>(random()) * 0x1p-31f - 1.0f, static_cast<int>(random() % 24) - 12);
+    state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
+    const auto random = static_cast<uint32_t>(state >> 32);
+    const uint32_t exponent = 115 + random % 24;
+    v = std::bit_cast<float>((random & 0x807FFFFF) | exponent << 23);
   }
   return values;
 }
