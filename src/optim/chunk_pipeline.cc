@@ -158,7 +158,6 @@ void ChunkPipeline::abandon() {
       for (Handle& handle : *handles) handle.abandon();
     }
   }
-  new Arena(std::move(buffers_));
 }
 
 }  // namespace trireme

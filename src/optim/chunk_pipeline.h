@@ -23,8 +23,8 @@ class ChunkPipeline {
   void start(const ExchangeChunk& chunk);
   /// Does what has become possible. True: something has.
   bool advance();
-  /// After a failure: the operations are given up, the buffers stay until the process ends, because MPI may still write
-  /// into them.
+  /// After a failure: gives the operations up. This object must stay until the process ends, because MPI may still
+  /// write into its buffers.
   void abandon();
 
   uint64_t bytes_sent() const { return bytes_sent_; }  ///< since construction

@@ -41,13 +41,19 @@ class Exchange::Worker {
         peer_maps_(own_map_.size() * static_cast<size_t>(group.size())),
         thread_([this] { run(); }) {}
 
-  ~Worker() {
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  ~Worker() { assert(!thread_.joinable()); }
+
+  /// Ends the thread, in the middle of a step by failing. False: it has failed, now or before.
+  bool stop() {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
     }
     wake_.notify_all();
     thread_.join();
+    return !error_;
   }
 
   void begin() {
@@ -229,7 +235,10 @@ Exchange::Exchange(std::span<float> gradients, Communicator& group, ExchangeOpti
   }
 }
 
-Exchange::~Exchange() = default;
+Exchange::~Exchange() {
+  // After a failure MPI may still write into buffers that it was given: they stay until the process ends.
+  if (worker_ && !worker_->stop()) static_cast<void>(worker_.release());
+}
 
 void Exchange::begin() {
   if (worker_) worker_->begin();

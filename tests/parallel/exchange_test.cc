@@ -190,6 +190,19 @@ TEST_P(ExchangeBehaviour, ReadyWithoutBeginStartsNothing) {
   EXPECT_EQ(gradients, before);
 }
 
+TEST_P(ExchangeBehaviour, DroppedInTheMiddleOfAStepItEndsItsThread) {
+  const auto [count, wire, bucket_bytes] = GetParam();
+  auto gradients = gradients_of(rank(), count);
+  const auto own_group = test_process().world().split(0, rank());
+  {
+    Exchange exchange(gradients, *own_group, {wire, bucket_bytes, {}, {}});
+    exchange.begin();
+    if (rank() == 0) exchange.ready(static_cast<int64_t>(count) / 2);  // the others never answer
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  test_process().world().barrier().wait("test");
+}
+
 TEST(ExchangeAlone, RoundsNothing) {
   const auto group = make_single();
   auto gradients = gradients_of(0, 1000);
