@@ -71,6 +71,9 @@ Cpus siblings_of(const std::vector<Cpus>& cores) {
   return cpus;
 }
 
+/// "1 core", "2 cores"
+std::string counted(size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+
 /// Threads that the quota pays for; a fraction of a core pays for none, but one must run.
 size_t within_quota(size_t threads, const CoreRequest& request, std::vector<std::string>& warnings) {
   if (request.quota <= 0) return threads;
@@ -85,11 +88,10 @@ size_t within_quota(size_t threads, const CoreRequest& request, std::vector<std:
 
 std::string describe(const CorePlan& plan, const CoreRequest& request, const Cpus& compute, bool reserved,
                      bool siblings) {
-  std::string text = request.inherit
-                         ? fmt::format("processors {} as the launcher bound them, {} {}", format_cpu_list(plan.cpus),
-                                       plan.threads, plan.threads == 1 ? "thread" : "threads")
-                         : fmt::format("cores {}, {} {}", format_cpu_list(compute), plan.threads,
-                                       plan.threads == 1 ? "thread" : "threads");
+  const std::string where =
+      request.inherit ? fmt::format("processors {} as the launcher bound them", format_cpu_list(plan.cpus))
+                      : fmt::format("{} {}", compute.size() == 1 ? "core" : "cores", format_cpu_list(compute));
+  const std::string text = fmt::format("{}, {}", where, counted(static_cast<size_t>(plan.threads), "thread"));
   if (!request.communicates) return text;
   if (reserved) return text + fmt::format(", progress thread on core {}", format_cpu_list(plan.progress_cpus));
   if (siblings)
@@ -113,17 +115,17 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
   CorePlan plan;
   plan.cpus = united(share.cores);
   if (share.crowded) {
-    plan.warnings.push_back(
-        fmt::format("{} ranks on this host share {} physical cores: each computes slower than alone",
-                    request.offered.size(), cores_in(cores, united(request.offered)).size()));
+    plan.warnings.push_back(fmt::format("{} ranks on this host share {}: each computes slower than alone",
+                                        request.offered.size(),
+                                        counted(cores_in(cores, united(request.offered)).size(), "physical core")));
   }
   const std::vector<Cpus> kept(share.cores.end() - static_cast<std::ptrdiff_t>(reserved), share.cores.end());
   share.cores.resize(share.cores.size() - reserved);
   size_t threads = within_quota(share.threads - reserved, request, plan.warnings);
   if (request.threads > 0) threads = static_cast<size_t>(request.threads);
   if (threads > share.cores.size()) {
-    plan.warnings.push_back(fmt::format("launch.threads {} on {} physical cores: threads wait for each other", threads,
-                                        share.cores.size()));
+    plan.warnings.push_back(fmt::format("launch.threads {} on {}: threads wait for each other", threads,
+                                        counted(share.cores.size(), "physical core")));
   }
   plan.threads = static_cast<int>(threads);
 

@@ -22,12 +22,19 @@ struct ExchangeTimes {
   uint64_t wire_bytes = 0;     ///< sent by this rank
 };
 
+/// The array's last part as [count, width], of which most rows are zero on every rank: an embedding's gradient. Only
+/// rows that some rank has touched travel, which leaves the bits of the sum as they are.
+struct SparseRows {
+  int64_t begin = 0;  ///< its first element
+  int64_t count = 0;  ///< 0: there is no such part
+  int64_t width = 0;
+};
+
 struct ExchangeOptions {
   DType wire = DType::bf16;          ///< bf16 or f32
   size_t bucket_bytes = 25'000'000;  ///< of the wire type
   std::vector<int> cpus;             ///< the thread runs on these; empty: where its creator does
-  /// Places where a bucket must end, ascending: what becomes ready together lies between two of them.
-  std::vector<int64_t> boundaries;
+  SparseRows rows;                   ///< behind it only zeros
 };
 
 class Exchange {

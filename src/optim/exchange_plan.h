@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/parameter_table.h"
+
 namespace trireme {
 
 /// One chunk: part `index` of every rank's slice of one bucket. Owner r's piece is [begin(r), begin(r) + length(r)).
@@ -17,8 +19,7 @@ struct ExchangeChunk {
   int64_t length(int owner) const;
 };
 
-/// Chunks of [0, count) in the order in which they start. Buckets have `bucket` elements and also end at `boundaries`.
-std::vector<ExchangeChunk> plan_exchange(int64_t count, const std::vector<int64_t>& boundaries, int64_t bucket,
-                                         int64_t chunk_limit, int ranks);
+/// Chunks of the range in the order in which they start. Buckets have `bucket` elements, the last one fewer.
+std::vector<ExchangeChunk> plan_exchange(ParameterRange range, int64_t bucket, int64_t chunk_limit, int ranks);
 
 }  // namespace trireme

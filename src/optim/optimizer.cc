@@ -9,9 +9,14 @@
 namespace trireme {
 namespace {
 
+/// The embedding's gradient comes last, and few of its rows are touched.
+SparseRows embedding_rows(const ParameterTable& table) {
+  const Parameter& matrix = table.find("embedding.token.weight");
+  return {table.tied() ? table.flat_count() : matrix.offset, matrix.shape[0], matrix.shape[1]};
+}
+
 ExchangeOptions exchange_options(const ParameterTable& table, const OptimizerOptions& options) {
-  // The second sum of a tied matrix becomes ready last; a bucket that began before it would wait for it.
-  return {options.wire, options.bucket_bytes, options.progress_cpus, {table.flat_count()}};
+  return {options.wire, options.bucket_bytes, options.progress_cpus, embedding_rows(table)};
 }
 
 std::span<float> f32_gradients(const TrainingState& state, const Communicator& group) {

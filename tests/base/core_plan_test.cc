@@ -108,7 +108,7 @@ TEST(CorePlan, DisjointOffersAreKept) {
 TEST(CorePlan, MoreRanksThanCoresIsAWarningWithTheNumbers) {
   const CorePlan plan = plan_cores(machine(2), request(2, 3, range(0, 1)));
   EXPECT_EQ(plan.threads, 1);
-  EXPECT_EQ(plan.text, "cores 0, 1 thread, progress thread shares them");
+  EXPECT_EQ(plan.text, "core 0, 1 thread, progress thread shares them");
   ASSERT_EQ(plan.warnings.size(), 1u);
   EXPECT_EQ(plan.warnings[0], "3 ranks on this host share 2 physical cores: each computes slower than alone");
 }

@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <thread>
 
 #include "base/error.h"
+#include "base/rng.h"
 #include "base/time.h"
 #include "comm/scalars.h"
 #include "tests/support/parallel.h"
@@ -19,10 +20,13 @@ namespace {
 
 /// Gradients as one rank would make them: many magnitudes, so that the order of additions shows.
 std::vector<float> gradients_of(int rank, size_t n, uint32_t step = 0) {
-  std::mt19937 random(static_cast<uint32_t>(rank) * 1000 + step);
+  uint64_t state = mix_key(rank, step);
   std::vector<float> values(n);
   for (float& v : values) {
-    v = std::ldexp(static_cast<float>(random()) * 0x1p-31f - 1.0f, static_cast<int>(random() % 24) - 12);
+    state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX generator
+    const auto random = static_cast<uint32_t>(state >> 32);
+    const uint32_t exponent = 115 + random % 24;
+    v = std::bit_cast<float>((random & 0x807FFFFF) | exponent << 23);
   }
   return values;
 }
@@ -116,13 +120,49 @@ TEST_P(ExchangeBehaviour, ASlowRankIsWaitedForAndChangesNothingButTime) {
   EXPECT_LE(exchange.times().exposed_seconds, finished - last_ready);
 }
 
-TEST_P(ExchangeBehaviour, BoundariesCutBucketsAndKeepTheSum) {
-  const auto [count, wire, bucket_bytes] = GetParam();
-  auto gradients = gradients_of(rank(), count);
-  Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {1, 77'777, 77'778}});
-  exchange.begin();
-  exchange.finish();
-  EXPECT_EQ(first_difference(gradients, expected_sum(count, wire, size())), count);
+/// Dense values, then `rows` rows of which each rank touches a few, some of them the same on all ranks, and a negative
+/// zero.
+std::vector<float> with_sparse_rows(int rank, int64_t dense, int64_t rows, int64_t width, double touched) {
+  auto values = gradients_of(rank, static_cast<size_t>(dense + rows * width));
+  std::mt19937 random(static_cast<uint32_t>(rank) + 17);
+  for (int64_t row = 0; row < rows; ++row) {
+    const bool keep = std::bernoulli_distribution(touched)(random) || (touched > 0 && row % 10 == 3);
+    if (!keep) std::fill_n(values.begin() + dense + row * width, width, 0.0f);
+  }
+  if (touched > 0) values[static_cast<size_t>(dense)] = -0.0f;
+  return values;
+}
+
+TEST_P(ExchangeBehaviour, UntouchedRowsStayAtHomeAndTheSumKeepsItsBits) {
+  const DType wire = GetParam().wire;
+  const int64_t dense = 1000, rows = 301, width = 48;
+  for (const double touched : {0.0, 0.1, 1.0}) {
+    auto gradients = with_sparse_rows(rank(), dense, rows, width, touched);
+    const size_t n = gradients.size();
+    std::vector<float> expected(n);
+    for (int r = 0; r < size(); ++r) {
+      const auto x = with_sparse_rows(r, dense, rows, width, touched);
+      for (size_t i = 0; i < n; ++i) expected[i] = r == 0 ? rounded(x[i], wire) : expected[i] + rounded(x[i], wire);
+    }
+    for (float& v : expected) v = rounded(v, wire);
+    const auto own_group = test_process().world().split(0, rank());
+    Exchange exchange(gradients, *own_group, {wire, 5000, {}, {dense, rows, width}});
+    exchange.begin();
+    exchange.ready(dense);
+    exchange.finish();
+    const size_t at = first_difference(gradients, expected);
+    ASSERT_EQ(at, n) << "element " << at << ": " << gradients[at] << " expected " << expected[at];
+    Scalars scalars(test_process().world());
+    const auto sent = scalars.sum(static_cast<int64_t>(exchange.times().wire_bytes));
+    const auto all = static_cast<int64_t>(n * size_of(wire)) * 2 * (size() - 1);
+    if (touched == 0.0) {
+      EXPECT_EQ(sent, dense * static_cast<int64_t>(size_of(wire)) * 2 * (size() - 1));
+    } else if (touched < 1) {
+      EXPECT_LT(sent, all * 7 / 10);
+    } else {
+      EXPECT_EQ(sent, all);
+    }
+  }
 }
 
 TEST_P(ExchangeBehaviour, CountsTheBytesThatItSends) {
@@ -148,6 +188,19 @@ TEST_P(ExchangeBehaviour, ReadyWithoutBeginStartsNothing) {
     test_process().world().barrier().wait("test");
   }
   EXPECT_EQ(gradients, before);
+}
+
+TEST_P(ExchangeBehaviour, DroppedInTheMiddleOfAStepItEndsItsThread) {
+  const auto [count, wire, bucket_bytes] = GetParam();
+  auto gradients = gradients_of(rank(), count);
+  const auto own_group = test_process().world().split(0, rank());
+  {
+    Exchange exchange(gradients, *own_group, {wire, bucket_bytes, {}, {}});
+    exchange.begin();
+    if (rank() == 0) exchange.ready(static_cast<int64_t>(count) / 2);  // the others never answer
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  test_process().world().barrier().wait("test");
 }
 
 TEST(ExchangeAlone, RoundsNothing) {

@@ -1,0 +1,64 @@
+#pragma once
+// Chunks of an array on their way between ranks, a few at a time: round, send to owners, add in rank order, round, send
+// to everyone (optim/exchange.h). Never blocks; the caller keeps calling advance().
+
+#include <array>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "optim/exchange_plan.h"
+#include "tensor/arena.h"
+
+namespace trireme {
+
+class ChunkPipeline {
+ public:
+  /// Borrows array and group; the calling thread of all other functions is the group's issuing thread. `longest`: most
+  /// elements that a chunk has per rank.
+  ChunkPipeline(std::span<float> array, Communicator& group, DType wire, int64_t longest);
+
+  bool full() const { return started_ - ended_ == kSlots; }
+  bool empty() const { return started_ == ended_; }
+  /// Not while full(). Every rank starts the same chunks in the same order.
+  void start(const ExchangeChunk& chunk);
+  /// Does what has become possible. True: something has.
+  bool advance();
+  /// After a failure: gives the operations up. This object must stay until the process ends, because MPI may still
+  /// write into its buffers.
+  void abandon();
+
+  uint64_t bytes_sent() const { return bytes_sent_; }  ///< since construction
+  size_t buffer_bytes() const { return buffers_.capacity(); }
+
+ private:
+  static constexpr int kSlots = 4;  // enough to hide one message's round trip behind others
+
+  /// Buffers and operations of one chunk. Vectors and matrix rows are by peer; this rank's own are unused.
+  struct Slot {
+    enum class Phase { idle, summing, gathering } phase = Phase::idle;
+    ExchangeChunk chunk;
+    View own, reduced;                       ///< [longest] wire
+    View outgoing, contributions, gathered;  ///< [ranks, longest] wire
+    std::vector<Handle> sends, arrivals;     ///< of contributions
+    std::vector<Handle> sum_sends, sum_arrivals;
+    std::vector<char> awaited;  ///< the peer's sum has not been taken over yet
+
+    auto all_handles() { return std::array{&sends, &arrivals, &sum_sends, &sum_arrivals}; }
+  };
+
+  void take_buffers(Arena& arena, DType wire, int64_t longest);
+  template <class Do>
+  void for_peers(Do action);
+  void send(Handle& handle, View x, int peer, int tag);
+  void sum(Slot& slot);
+  bool gather(Slot& slot);
+
+  std::span<float> array_;
+  Communicator& group_;
+  Arena buffers_;
+  std::array<Slot, kSlots> slots_;
+  size_t started_ = 0, ended_ = 0;  ///< chunk i lives in slot i mod kSlots
+  uint64_t bytes_sent_ = 0;
+};
+
+}  // namespace trireme
