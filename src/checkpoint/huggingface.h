@@ -2,6 +2,7 @@
 // Exchange with Hugging Face folders: config.json <-> Spec, tensor names and transforms <-> the parameter table. A
 // family is a name map and the fields of its config.json (checkpoint/family.h); no code elsewhere knows it.
 
+#include <functional>
 #include <string>
 
 #include "model/parameter_table.h"
@@ -22,8 +23,10 @@ void load_huggingface(const std::string& folder, const Spec& spec, const Paramet
 
 /// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), generation_config.json and, if given,
 /// tokenizer.json with tokenizer_config.json. Biases that the spec lacks and the family always has are written as
-/// zeros. The folder is created; it must not hold a model. Throws Error::io, Error::config.
+/// zeros. The folder is created; it must not hold a model. `stop` is asked between tensors: true ends
+/// the export with Error::stopped, the folder then holds part of a model. Throws Error::io, Error::config.
 void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
-                        const TrainingState& state, const std::string& tokenizer_json, DType dtype);
+                        const TrainingState& state, const std::string& tokenizer_json, DType dtype,
+                        const std::function<bool()>& stop = {});
 
 }  // namespace trireme

@@ -54,13 +54,14 @@ std::vector<Exported> plan_export(const Family& family, const Spec& spec, const 
 }
 
 void write_weights(const std::string& path, const std::vector<Exported>& tensors, const Spec& spec,
-                   const TrainingState& state, DType dtype) {
+                   const TrainingState& state, DType dtype, const std::function<bool()>& stop) {
   std::vector<SafetensorsEntry> entries;
   for (const Exported& tensor : tensors) entries.push_back(tensor.entry);
   SafetensorsWriter writer(path, std::move(entries), {{"format", "pt"}});
   std::vector<float> ours, theirs;
   std::vector<bf16_t> rounded;
   for (size_t i = 0; i < tensors.size(); ++i) {
+    if (stop && stop()) fail(ErrorKind::stopped, "the export was stopped after {} of {} tensors", i, tensors.size());
     const Shape& shape = tensors[i].shape;
     const auto count = static_cast<size_t>(shape.count());
     ours.assign(count, 0.0f);
@@ -96,7 +97,8 @@ void write_json(const std::string& path, const Json& json) { write_text(path, js
 }  // namespace
 
 void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
-                        const TrainingState& state, const std::string& tokenizer_json, DType dtype) {
+                        const TrainingState& state, const std::string& tokenizer_json, DType dtype,
+                        const std::function<bool()>& stop) {
   require(dtype == DType::f32 || dtype == DType::bf16, ErrorKind::config,
           "cannot export weights as {}; use f32 or bf16", name_of(dtype));
   const Family& family = gpt2_family();  // the only one that a Spec can be so far
@@ -110,7 +112,7 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
   const auto end = end_of_text(tokenizer_json);
   const Json end_id = end ? Json(end->first) : Json(nullptr);
 
-  write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype);
+  write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype, stop);
   if (!tokenizer_json.empty()) {
     write_text(folder + "/tokenizer.json", tokenizer_json);
     Json tokenizer{{"tokenizer_class", "PreTrainedTokenizerFast"},

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -134,6 +135,9 @@ LockOwner this_owner() {
 }
 
 RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over) : path_(run_dir + "/lock") {
+  std::error_code error;
+  std::filesystem::create_directories(run_dir, error);
+  require(!error, ErrorKind::io, "cannot create run folder {}: {}", run_dir, error.message());
   int fd = open_lock(path_);
   try {
     const Held held = try_lock(fd, path_);

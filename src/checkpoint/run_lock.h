@@ -22,9 +22,9 @@ LockOwner this_owner();
 
 class RunLock {
  public:
-  /// Takes the lock of an existing run folder: when nobody holds it on this host, when the last owner let go of it, or
-  /// when `owner` is a later attempt of the same job; else only with take_over. Throws Error::locked naming the holder
-  /// and --run.take-over, Error::io.
+  /// Creates the run folder if needed and takes its lock: when nobody holds it on this host, when the last owner let go
+  /// of it, or when `owner` is a later attempt of the same job; else only with take_over. Throws Error::locked naming
+  /// the holder and --run.take-over, Error::io.
   RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over);
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;

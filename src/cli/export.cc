@@ -15,6 +15,7 @@
 #include "checkpoint/huggingface.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "train/stop.h"
 
 namespace trireme {
 namespace {
@@ -58,6 +59,7 @@ int run_export(std::vector<std::string> arguments) {
       ->capture_default_str();
   if (const auto code = parse_flags(app, std::move(arguments))) return *code;
 
+  stop::install();
   const CheckpointFolder folder = open_checkpoint(checkpoint);
   PartialFolder partial(output);
   const ParameterTable table(folder.facts.spec);
@@ -67,7 +69,7 @@ int run_export(std::vector<std::string> arguments) {
     log::warning("{} has no tokenizer.json; none is written", folder.path);
   }
   export_huggingface(partial.path(), folder.facts.spec, table, state, folder.facts.tokenizer_json,
-                     dtype == "bf16" ? DType::bf16 : DType::f32);
+                     dtype == "bf16" ? DType::bf16 : DType::f32, stop::requested);
   partial.commit();
   fmt::print("exported {} (step {}, {:.2f} M parameters, {}) to {}\n", folder.path, folder.facts.progress.step,
              static_cast<double>(table.total()) / 1e6, dtype, output);

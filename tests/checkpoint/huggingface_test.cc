@@ -409,6 +409,17 @@ TEST(HuggingFace, ExportedConfigSaysWhatTheModelIs) {
                "cannot export weights as f16");
 }
 
+TEST(HuggingFace, AStopEndsTheExport) {
+  TemporaryFolder out;
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  const TrainingState state(table, DType::f32, false);
+  int asked = 0;
+  EXPECT_ERROR(export_huggingface(out / "m", spec, table, state, "", DType::f32, [&] { return ++asked == 4; }),
+               ErrorKind::stopped, "the export was stopped after 3 of 28 tensors");
+  EXPECT_TRUE(fs::is_empty(out / "m"));
+}
+
 TEST(HuggingFace, AbsentBiasesAreExportedAsZeros) {
   TemporaryFolder out;
   Spec spec = small_spec();

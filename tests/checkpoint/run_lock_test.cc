@@ -147,9 +147,12 @@ TEST(RunLock, JobAndAttemptComeFromTheLauncherOrSlurm) {
   EXPECT_EQ(this_owner().pid, getpid());
 }
 
-TEST(RunLock, AnAbsentRunFolderIsAnError) {
-  TemporaryFolder run;
-  EXPECT_ERROR(RunLock(run / "absent", kHere, false), ErrorKind::io, "cannot open");
+TEST(RunLock, MakesTheRunFolder) {
+  TemporaryFolder folder;
+  { const RunLock lock(folder / "new/run", kHere, false); }
+  EXPECT_TRUE(std::filesystem::exists(folder / "new/run/lock"));
+  write_text(folder / "file", "x");
+  EXPECT_ERROR(RunLock(folder / "file/run", kHere, false), ErrorKind::io, "cannot create run folder");
 }
 
 TEST(RunStatus, ComesBack) {
