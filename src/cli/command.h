@@ -26,5 +26,6 @@ int run_config(std::vector<std::string> arguments);
 int run_bench(std::vector<std::string> arguments);
 int run_report(std::vector<std::string> arguments);
 int run_hosts(std::vector<std::string> arguments);
+int run_health(std::vector<std::string> arguments);
 
 }  // namespace trireme

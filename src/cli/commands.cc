@@ -14,6 +14,7 @@ constexpr Command kCommands[] = {
     {"config", "print the configuration that files and flags give, or the list of options", run_config},
     {"bench", "measure this machine", run_bench},
     {"hosts", "read, convert and filter host lists", run_hosts},
+    {"health", "check this node, or the nodes of a hostfile, by a configuration file of NHC", run_health},
 };
 
 }  // namespace

@@ -1,0 +1,220 @@
+// trireme health: checks this node, or every node of a hostfile, by a configuration file of NHC.
+
+#include "cli/health.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cluster/health/detached.h"
+#include "cluster/health/generate.h"
+#include "cluster/health/slurm_state.h"
+
+extern char** environ;
+
+namespace trireme {
+namespace {
+
+using namespace health;
+
+constexpr const char* kDefaultConfig = "/etc/nhc/nhc.conf";
+
+std::string config_text(const HealthOptions& options) {
+  if (!options.check.empty()) return "* || " + options.check + "\n";
+  if (options.config == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::error_code ignored;
+  require(std::filesystem::exists(options.config, ignored), ErrorKind::config,
+          "no configuration file {}; give --config FILE, or write one from a good node with `trireme health gen`",
+          options.config);
+  return read_text(options.config, size_t{16} << 20);
+}
+
+std::string config_name(const HealthOptions& options) {
+  if (!options.check.empty()) return "-e";
+  return options.config == "-" ? "standard input" : options.config;
+}
+
+Plan read_plan(const HealthOptions& options, const Machine& machine) {
+  Variables environment, fixed;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    environment[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
+  }
+  for (const std::string& assignment : options.variables) {
+    const size_t equals = assignment.find('=');
+    require(equals != std::string::npos && equals > 0, ErrorKind::usage,
+            "\"{}\" is neither a flag nor NAME=VALUE nor gen", assignment);
+    fixed[assignment.substr(0, equals)] = assignment.substr(equals + 1);
+  }
+  environment["HOSTNAME"] = machine.host;
+  const std::string name = config_name(options);
+  return make_plan(parse_nhc_config(config_text(options), name), name, machine.host, environment, fixed);
+}
+
+bool is_set(const Plan& plan, const char* name) {
+  const auto found = plan.variables.find(name);
+  return found != plan.variables.end() && !found->second.empty() && found->second != "0";
+}
+
+const char* kind_name(const Step& step) {
+  switch (step.kind) {
+    case StepKind::variables:
+      return "variables";
+    case StepKind::native:
+      return "native";
+    case StepKind::not_implemented:
+      return "not implemented";
+    default:
+      return "command";
+  }
+}
+
+int list_plan(const Plan& plan, bool json) {
+  Json document = Json::array();
+  for (const Step& step : plan.steps) {
+    const std::string arguments = step.kind == StepKind::command ? step.text : shell_join(step.words);
+    if (json) {
+      document.push_back(
+          {{"line", step.number},
+           {"target", step.target},
+           {"applies", step.applies},
+           {"kind", kind_name(step)},
+           {"check", step.name},
+           {"arguments", step.kind == StepKind::command ? std::vector<std::string>{step.text} : step.words}});
+    } else {
+      fmt::print("{:>4}  {:<12} {:<15} {}{}{}{}\n", step.number, step.target, kind_name(step), step.name,
+                 step.name.empty() ? "" : " ", arguments, step.applies ? "" : "   (not for this host)");
+    }
+  }
+  if (json) fmt::print("{}\n", document.dump(2));
+  return 0;
+}
+
+/// The last numeric word: the flag, else the file's TIMEOUT, else NHC's 30 s.
+double watchdog_seconds(const HealthOptions& options, const Plan& plan) {
+  if (options.seconds >= 0) return options.seconds;
+  const auto timeout = plan.variables.find("TIMEOUT");
+  return timeout == plan.variables.end() ? 30 : parse_number(timeout->second, "TIMEOUT");
+}
+
+void print_report(const Report& report, const HealthOptions& options) {
+  if (options.json) {
+    fmt::print("{}\n", to_json(report).dump(options.json_indent));
+    return;
+  }
+  if (options.verbose) {
+    for (const Result& result : report.results) {
+      if (result.outcome.kind == Outcome::Kind::fail) continue;
+      const std::string remark = result.outcome.text.empty() ? "" : ": " + result.outcome.text;
+      fmt::print("line {}: {}{}{}\n", result.line, result.check,
+                 result.outcome.kind == Outcome::Kind::skipped ? ": skipped" : ": ok", remark);
+    }
+  }
+  if (!options.quiet || !report.healthy()) fmt::print("{}", one_line_per_node(report));
+  size_t skipped_count = 0;
+  for (const Result& result : report.results) skipped_count += result.outcome.kind == Outcome::Kind::skipped ? 1 : 0;
+  if (skipped_count > 0 && !options.quiet) {
+    log::info("{}: {} GPU checks skipped, this node has no GPU", report.host, skipped_count);
+  }
+  if (options.verbose && report.healthy()) {
+    log::info("Node Health Check completed successfully ({:.0f}s).", report.seconds);
+  }
+}
+
+void append_log(const HealthOptions& options, const Report& report) {
+  if (options.log_file.empty() || options.log_file == "-") return;
+  std::ofstream file(options.log_file, std::ios::app);
+  file << one_line_per_node(report);
+  require(file.good(), ErrorKind::io, "cannot write {}", options.log_file);
+}
+
+/// Runs the checks, marks the node in Slurm where asked, and gives the report.
+Report look(const HealthOptions& options, const Plan& plan, const Machine& machine, bool background) {
+  RunOptions run;
+  run.all = options.all || is_set(plan, "NHC_CHECK_ALL");
+  run.seconds = watchdog_seconds(options, plan);
+  if (options.verbose && !background) {
+    run.announce = [](const Step& step) { log::info("Running check:  \"{}\"", step.text); };
+  }
+  Report report = run_plan(plan, machine, run);
+  if (options.drain || is_set(plan, "MARK_OFFLINE")) {
+    const auto failures = report.failures();
+    const std::string done =
+        mark_in_slurm(machine, machine.host, failures.empty(), failures.empty() ? "" : failures.front()->outcome.text);
+    log::info("{} in Slurm: {}", machine.host, done);
+  }
+  append_log(options, report);
+  return report;
+}
+
+int run_detached(const HealthOptions& options, const Plan& plan, const Machine& machine) {
+  const std::string boot = this_boot_id();
+  const auto last = last_report(options.result_file, boot);
+  std::filesystem::create_directories(std::filesystem::path(options.result_file).parent_path());
+  const bool started = run_in_background(
+      options.result_file, [&] { save_report(options.result_file, boot, look(options, plan, machine, true)); });
+  if (!started) log::warning("the last background run has not ended; no new one was started");
+  if (!last) {
+    log::info("{}: no result since boot; the first run started in the background", machine.host);
+    return 0;
+  }
+  print_report(*last, options);
+  return exit_code(*last, options.all || is_set(plan, "NHC_CHECK_ALL"));
+}
+
+}  // namespace
+
+int check_this_node(const HealthOptions& options) {
+  Machine machine = Machine::local();
+  if (!options.name.empty()) machine.host = options.name;
+  machine.repair = !options.no_repair;
+  const Plan plan = read_plan(options, machine);
+  if (options.list) return list_plan(plan, options.json);
+  if (options.detached || is_set(plan, "DETACHED_MODE")) return run_detached(options, plan, machine);
+  const Report report = look(options, plan, machine, false);
+  print_report(report, options);
+  return exit_code(report, options.all || is_set(plan, "NHC_CHECK_ALL"));
+}
+
+int run_health(std::vector<std::string> arguments) {
+  CLI::App app("Checks a node by a configuration file of NHC.", "trireme health");
+  app.footer("`trireme health gen` writes a configuration file from this node, which it then passes.");
+  HealthOptions options;
+  options.config = kDefaultConfig;
+  app.add_option("-c,--config", options.config, "configuration file of NHC, - for standard input")
+      ->capture_default_str();
+  app.add_option("-e,--check", options.check, "run this one check and end");
+  app.add_flag("--list", options.list, "print the parsed checks and run none");
+  app.add_flag("-a,--all", options.all, "run all checks; the exit code is the number of failures");
+  app.add_option("-t,--timeout", options.seconds,
+                 "watchdog for the whole run in seconds (0: none); default the file's TIMEOUT, else 30");
+  app.add_option("-n,--name", options.name, "host name that targets are held against, and Slurm's name of this node");
+  app.add_flag("-v,--verbose", options.verbose, "say each check before and after it runs");
+  app.add_flag("-q,--quiet", options.quiet, "print failures only");
+  app.add_flag("--json", options.json, "print the report as JSON");
+  app.add_option("-l,--log", options.log_file, "append the result to this file (- : standard output, the default)");
+  app.add_flag("--no-repair", options.no_repair,
+               "never run a repair that the file asks for (service start, remount, ...)");
+  app.add_flag("--detached", options.detached, "give the last result at once and check again in the background");
+  app.add_option("--result-file", options.result_file, "where detached mode keeps its result")->capture_default_str();
+  app.add_flag("--drain", options.drain, "drain this node in Slurm when it is sick, resume it when only we drained it");
+  app.add_option("variables", options.variables, "NAME=VALUE for the file's lines (wins over the file), or gen");
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  if (options.variables == std::vector<std::string>{"gen"}) {
+    fmt::print("{}", generate_config(Machine::local()));
+    return 0;
+  }
+  return check_this_node(options);
+}
+
+}  // namespace trireme

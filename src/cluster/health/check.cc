@@ -1,0 +1,137 @@
+#include "cluster/health/check.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+
+#include "base/error.h"
+
+namespace trireme::health {
+namespace {
+
+// Of NHC and of the Azure set; their measurements need programs or hardware that Trireme does not drive.
+constexpr KnownCheck kWithoutNativeForm[] = {
+    {"check_cuda_bw", nullptr, true},
+    {"check_file_stat", nullptr},
+    {"check_gpu_bw", nullptr, true},
+    {"check_hw_mcelog", nullptr},
+    {"check_hw_topology", nullptr},
+    {"check_ib_bw_gdr", nullptr, true},
+    {"check_ib_bw_loop_gdr", nullptr, true},
+    {"check_moab_queues", nullptr},
+    {"check_moab_rm", nullptr},
+    {"check_moab_sched", nullptr},
+    {"check_nccl_allreduce", nullptr, true},
+    {"check_nccl_allreduce_ib_loopback", nullptr, true},
+    {"check_net_socket", nullptr},
+    {"check_ps_cpu", nullptr},
+    {"check_ps_kswapd", nullptr},
+    {"check_ps_mem", nullptr},
+    {"check_ps_physmem", nullptr},
+    {"check_ps_time", nullptr},
+    {"check_ps_unauth_users", nullptr},
+    {"check_ps_userproc_lineage", nullptr},
+    {"check_rccl_allreduce", nullptr, true},
+};
+
+std::vector<KnownCheck> collect() {
+  std::vector<KnownCheck> all(std::begin(kWithoutNativeForm), std::end(kWithoutNativeForm));
+  for (const auto part : {filesystem_checks(), hardware_checks(), network_checks(), process_checks(), command_checks(),
+                          gpu_checks(), cluster_checks()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  std::ranges::sort(all, {}, &KnownCheck::name);
+  return all;
+}
+
+}  // namespace
+
+std::span<const KnownCheck> known_checks() {
+  static const std::vector<KnownCheck> all = collect();
+  return all;
+}
+
+Options::Options(Words words, std::string_view spec) {
+  size_t at = 0;
+  for (; at < words.size() && words[at].size() > 1 && words[at][0] == '-'; ++at) {
+    const std::string& word = words[at];
+    if (word == "--") {
+      ++at;
+      break;
+    }
+    for (size_t i = 1; i < word.size(); ++i) {
+      const size_t known = word[i] == ':' ? std::string_view::npos : spec.find(word[i]);
+      require(known != std::string_view::npos, ErrorKind::config, "option -{} is not known here", word[i]);
+      std::string value;
+      const bool takes_value = known + 1 < spec.size() && spec[known + 1] == ':';
+      if (takes_value) {
+        value = word.substr(i + 1);
+        if (value.empty()) {
+          require(at + 1 < words.size(), ErrorKind::config, "option -{} needs a value", word[i]);
+          value = words[++at];
+        }
+      }
+      values[word[i]].push_back(value);
+      if (takes_value) break;
+    }
+  }
+  positional.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
+}
+
+std::string Options::value(char option, std::string absent) const {
+  const auto found = values.find(option);
+  return found == values.end() ? std::move(absent) : found->second.back();
+}
+
+double parse_number(const std::string& text, std::string_view what) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  require(!text.empty() && stop == end && error == std::errc() && value == value && value < 1e300 && value > -1e300,
+          ErrorKind::config, "{}: expected a number, found \"{}\"", what, text);
+  return value;
+}
+
+double parse_size_kb(const std::string& text) {
+  size_t digits = 0;
+  while (digits < text.size() && (std::isdigit(static_cast<unsigned char>(text[digits])) != 0 || text[digits] == '.')) {
+    ++digits;
+  }
+  std::string unit = text.substr(digits);
+  std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (unit.size() > 1 && unit.ends_with('b')) unit.pop_back();
+  if (unit.size() > 1 && unit.ends_with('i')) unit.pop_back();
+  double factor = 1.0 / 1024;
+  if (unit != "b") {
+    const size_t step = unit.empty() ? 0 : std::string_view("kmgtpe").find(unit);
+    require(digits > 0 && step != std::string_view::npos && unit.size() <= 1, ErrorKind::config,
+            "expected a size such as 32GB or 1024kB, found \"{}\"", text);
+    factor = 1;
+    for (size_t i = 0; i < step; ++i) factor *= 1024;
+  }
+  return parse_number(text.substr(0, digits), "size") * factor;
+}
+
+void require_words(Words words, size_t least, size_t most, std::string_view usage) {
+  require(words.size() >= least && words.size() <= most, ErrorKind::config, "expected {}", usage);
+}
+
+std::vector<std::string_view> split_lines(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.push_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+std::string_view trim_blanks(std::string_view text) {
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t' || text.back() == '\r')) text.remove_suffix(1);
+  return text;
+}
+
+}  // namespace trireme::health

@@ -1,0 +1,146 @@
+// Output and status of commands, content and kind of files.
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cluster/health/check.h"
+#include "cluster/health/match.h"
+
+namespace trireme::health {
+namespace {
+
+/// The first match string that the lines do not satisfy: one line must match each, and none a negated one.
+std::optional<std::string> unsatisfied(std::string_view text, const std::vector<std::string>& matches) {
+  const auto lines = split_lines(text);
+  for (const std::string& wanted : matches) {
+    const Match match(wanted);
+    const bool found = std::ranges::any_of(lines, [&](std::string_view line) { return match.positive(line); });
+    if (found == match.negated()) {
+      return fmt::format("{} line matches {}", found ? "a" : "no", wanted);
+    }
+  }
+  return std::nullopt;
+}
+
+class CommandCheck {
+ public:
+  CommandCheck(Words words, bool output) {
+    const Options options(words, output ? "t:r:m:e:" : "t:r:e:");
+    require(options.has('e') || !options.positional.empty(), ErrorKind::config, "no command; give -e 'COMMAND'");
+    if (options.has('e')) {
+      command_ = options.value('e');
+      for (const std::string& word : options.positional) command_ += " " + shell_quote(word);
+    } else {
+      command_ = shell_join(options.positional);
+    }
+    code_ = static_cast<int>(parse_number(options.value('r', "0"), "-r"));
+    seconds_ = parse_number(options.value('t', "20"), "-t");
+    if (options.has('m')) matches_ = options.values.at('m');
+    for (const std::string& match : matches_) Match{match};
+  }
+
+  Outcome operator()(const Machine& machine) const {
+    const ProcessResult result = machine.command({"/bin/sh", "-c", command_}, seconds_);
+    if (result.timed_out || result.exit_code != code_) {
+      return failed("`{}` {}, expected code {}", command_, describe_end(result), code_);
+    }
+    if (const auto problem = unsatisfied(result.out + result.err, matches_)) {
+      return failed("output of `{}`: {}", command_, *problem);
+    }
+    return passed();
+  }
+
+ private:
+  std::string command_;
+  std::vector<std::string> matches_;
+  int code_ = 0;
+  double seconds_ = 20;
+};
+
+struct FileTest {
+  char option;
+  const char* expected;
+  bool (*holds)(const char* path, const struct stat& followed, const struct stat& own);
+};
+
+// The operators of test(1).
+constexpr FileTest kFileTests[] = {
+    {'a', "exist", [](const char*, const struct stat& s, const struct stat&) { return s.st_mode != 0; }},
+    {'e', "exist", [](const char*, const struct stat& s, const struct stat&) { return s.st_mode != 0; }},
+    {'b', "be a block device",
+     [](const char*, const struct stat& s, const struct stat&) { return S_ISBLK(s.st_mode); }},
+    {'c', "be a character device",
+     [](const char*, const struct stat& s, const struct stat&) { return S_ISCHR(s.st_mode); }},
+    {'d', "be a folder", [](const char*, const struct stat& s, const struct stat&) { return S_ISDIR(s.st_mode); }},
+    {'f', "be a plain file", [](const char*, const struct stat& s, const struct stat&) { return S_ISREG(s.st_mode); }},
+    {'g', "be set-group-id",
+     [](const char*, const struct stat& s, const struct stat&) { return (s.st_mode & S_ISGID) != 0; }},
+    {'h', "be a link", [](const char*, const struct stat&, const struct stat& l) { return S_ISLNK(l.st_mode); }},
+    {'L', "be a link", [](const char*, const struct stat&, const struct stat& l) { return S_ISLNK(l.st_mode); }},
+    {'k', "be sticky",
+     [](const char*, const struct stat& s, const struct stat&) { return (s.st_mode & S_ISVTX) != 0; }},
+    {'p', "be a pipe", [](const char*, const struct stat& s, const struct stat&) { return S_ISFIFO(s.st_mode); }},
+    {'r', "be readable", [](const char* p, const struct stat&, const struct stat&) { return access(p, R_OK) == 0; }},
+    {'s', "not be empty", [](const char*, const struct stat& s, const struct stat&) { return s.st_size > 0; }},
+    {'S', "be a socket", [](const char*, const struct stat& s, const struct stat&) { return S_ISSOCK(s.st_mode); }},
+    {'u', "be set-user-id",
+     [](const char*, const struct stat& s, const struct stat&) { return (s.st_mode & S_ISUID) != 0; }},
+    {'w', "be writable", [](const char* p, const struct stat&, const struct stat&) { return access(p, W_OK) == 0; }},
+    {'x', "be executable", [](const char* p, const struct stat&, const struct stat&) { return access(p, X_OK) == 0; }},
+    {'O', "be ours",
+     [](const char*, const struct stat& s, const struct stat&) { return s.st_mode != 0 && s.st_uid == geteuid(); }},
+    {'G', "be our group's",
+     [](const char*, const struct stat& s, const struct stat&) { return s.st_mode != 0 && s.st_gid == getegid(); }},
+};
+
+/// -OPERATOR... FILE...: every operator of test(1) holds for every file.
+Check make_file_test(Words words) {
+  const Options options(words, "abcdefghLkprsSuwxOG");
+  require(!options.values.empty() && !options.positional.empty(), ErrorKind::config,
+          "expected -OPERATOR FILE..., operators as of test(1)");
+  return [options](const Machine& machine) {
+    for (const std::string& file : options.positional) {
+      const std::string path = machine.root + file;
+      struct stat followed {
+      }, own{};
+      if (stat(path.c_str(), &followed) != 0) followed = {};
+      if (lstat(path.c_str(), &own) != 0) own = {};
+      for (const FileTest& test : kFileTests) {
+        if (options.has(test.option) && !test.holds(path.c_str(), followed, own)) {
+          return failed("{} should {}", file, test.expected);
+        }
+      }
+    }
+    return passed();
+  };
+}
+
+/// FILE MATCH...: a line of the file matches each string.
+Check make_file_contents(Words words) {
+  require_words(words, 2, 64, "FILE MATCH...");
+  const std::string file = words[0];
+  const std::vector<std::string> matches(words.begin() + 1, words.end());
+  for (const std::string& match : matches) Match{match};
+  return [=](const Machine& machine) {
+    const auto text = machine.read(file);
+    if (!text) return failed("{} cannot be read", file);
+    if (const auto problem = unsatisfied(*text, matches)) return failed("{}: {}", file, *problem);
+    return passed();
+  };
+}
+
+constexpr KnownCheck kChecks[] = {
+    {"check_cmd_output", [](Words w) -> Check { return CommandCheck(w, true); }},
+    {"check_cmd_status", [](Words w) -> Check { return CommandCheck(w, false); }},
+    {"check_file_test", make_file_test},
+    {"check_file_contents", make_file_contents},
+};
+
+}  // namespace
+
+std::span<const KnownCheck> command_checks() { return kChecks; }
+
+}  // namespace trireme::health

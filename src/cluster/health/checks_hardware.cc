@@ -1,0 +1,185 @@
+// Processors, memory, swap, load and what dmidecode knows.
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "cluster/health/check.h"
+#include "cluster/health/match.h"
+
+namespace trireme::health {
+namespace {
+
+struct CpuCount {
+  size_t sockets = 0, cores = 0, threads = 0;
+};
+
+/// From /proc/cpuinfo; where it does not tell packages (arm64, some guests) every thread is a core of one socket.
+CpuCount count_cpus(const Machine& machine) {
+  std::set<std::string> sockets;
+  std::set<std::pair<std::string, std::string>> cores;
+  std::string socket;
+  CpuCount count;
+  const std::string text = machine.read("/proc/cpuinfo").value_or("");
+  for (std::string_view line : split_lines(text)) {
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    const std::string_view key = trim_blanks(line.substr(0, colon)), value = trim_blanks(line.substr(colon + 1));
+    if (key == "processor") ++count.threads;
+    if (key == "physical id") sockets.insert(socket = value);
+    if (key == "core id") cores.emplace(socket, value);
+  }
+  count.sockets = sockets.empty() ? 1 : sockets.size();
+  count.cores = cores.empty() ? count.threads : cores.size();
+  return count;
+}
+
+Check make_cpuinfo(Words words) {
+  require_words(words, 1, 3, "SOCKETS [CORES [THREADS]]");
+  std::vector<double> wanted;
+  for (const std::string& word : words) wanted.push_back(parse_number(word, "count"));
+  return [wanted](const Machine& machine) {
+    const CpuCount count = count_cpus(machine);
+    const std::pair<const char*, size_t> found[] = {
+        {"sockets", count.sockets}, {"cores", count.cores}, {"threads", count.threads}};
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (static_cast<double>(found[i].second) != wanted[i]) {
+        return failed("{} {}, expected {:.0f}", found[i].second, found[i].first, wanted[i]);
+      }
+    }
+    return passed();
+  };
+}
+
+double meminfo_kb(const Machine& machine, std::string_view key) {
+  const std::string text = machine.read("/proc/meminfo").value_or("");
+  for (std::string_view line : split_lines(text)) {
+    if (!line.starts_with(key) || line.size() <= key.size() || line[key.size()] != ':') continue;
+    std::istringstream rest{std::string(line.substr(key.size() + 1))};
+    double value = 0;
+    if (rest >> value) return value;
+  }
+  return -1;
+}
+
+double sum_kb(const Machine& machine, const std::vector<std::string>& keys) {
+  double total = 0;
+  for (const std::string& key : keys) {
+    const double value = meminfo_kb(machine, key);
+    if (value < 0) return -1;
+    total += value;
+  }
+  return total;
+}
+
+/// LEAST [MOST [FUDGE%]] on the sum of lines of /proc/meminfo.
+template <size_t N>
+Check make_memory(Words words, const char* what, const char* const (&keys)[N], bool range) {
+  require_words(words, 1, range ? 3 : 1,
+                range ? "LEAST [MOST [FUDGE%]], sizes such as 32GB" : "LEAST, a size such as 2GB");
+  double least = parse_size_kb(words[0]), most = words.size() > 1 ? parse_size_kb(words[1]) : -1;
+  if (words.size() > 2) {
+    std::string fudge = words[2];
+    if (fudge.ends_with('%')) {
+      fudge.pop_back();
+      const double share = parse_number(fudge, "fudge") / 100;
+      least -= least * share;
+      most += most * share;
+    } else {
+      const double kb = parse_size_kb(fudge);
+      least -= kb;
+      most += kb;
+    }
+  }
+  const std::vector<std::string> lines(std::begin(keys), std::end(keys));
+  return [=](const Machine& machine) {
+    const double found = sum_kb(machine, lines);
+    if (found < 0) return failed("/proc/meminfo does not tell {}", lines[0]);
+    if (found < least) return failed("{} is {:.0f} kB, below {:.0f} kB", what, found, least);
+    if (most >= 0 && found > most) return failed("{} is {:.0f} kB, above {:.0f} kB", what, found, most);
+    return passed();
+  };
+}
+
+Check make_loadavg(Words words) {
+  require_words(words, 1, 3, "MOST-1-MINUTE [MOST-5 [MOST-15]]");
+  std::vector<double> most;
+  for (const std::string& word : words) most.push_back(parse_number(word, "load"));
+  return [most](const Machine& machine) {
+    std::istringstream text(machine.read("/proc/loadavg").value_or(""));
+    constexpr const char* kMinutes[] = {"1", "5", "15"};
+    for (size_t i = 0; i < most.size(); ++i) {
+      double load = 0;
+      if (!(text >> load)) return failed("/proc/loadavg cannot be read");
+      if (load > most[i]) return failed("{}-minute load {:.2f}, above {}", kMinutes[i], load, most[i]);
+    }
+    return passed();
+  };
+}
+
+/// dmidecode's text as "Handle type: key: value" lines, which the match strings are held against.
+std::vector<std::string> dmi_lines(std::string_view text, const std::string& handle, const std::string& type) {
+  std::vector<std::string> out;
+  std::string section, key;
+  bool wanted = true, title_next = false;
+  for (std::string_view line : split_lines(text)) {
+    if (line.starts_with("Handle ")) {
+      wanted = (handle.empty() || line.find("Handle " + handle + ",") != std::string_view::npos) &&
+               (type.empty() || line.find("DMI type " + type + ",") != std::string_view::npos);
+      title_next = true;
+    } else if (title_next) {
+      section = line;
+      title_next = false;
+    } else if (wanted && line.starts_with("\t\t")) {
+      out.push_back(fmt::format("{}: {} {}", section, key, trim_blanks(line)));
+    } else if (wanted && line.starts_with("\t")) {
+      key = trim_blanks(line);
+      out.push_back(fmt::format("{}: {}", section, key));
+    }
+  }
+  return out;
+}
+
+Check make_dmi(Words words) {
+  const Options options(words, "h:t:");
+  require_words(options.positional, 1, 16, "[-h HANDLE] [-t TYPE] MATCH...");
+  for (const std::string& text : options.positional) Match{text};
+  return [options](const Machine& machine) {
+    const ProcessResult result = machine.command({"dmidecode"});
+    if (result.exit_code != 0) return failed("dmidecode {}", describe_end(result));
+    const auto lines = dmi_lines(result.out, options.value('h'), options.value('t'));
+    for (const std::string& text : options.positional) {
+      const Match match(text);
+      const bool found = std::ranges::any_of(lines, [&](const std::string& line) { return match.positive(line); });
+      if (found == match.negated()) {
+        return failed("{} DMI line matches {}", found ? "a" : "no", text);
+      }
+    }
+    return passed();
+  };
+}
+
+constexpr KnownCheck kChecks[] = {
+    {"check_hw_cpuinfo", make_cpuinfo},
+    {"check_hw_physmem", [](Words w) { return make_memory(w, "memory", {"MemTotal"}, true); }},
+    {"check_hw_physmem_free", [](Words w) { return make_memory(w, "free memory", {"MemAvailable"}, false); }},
+    {"check_hw_swap", [](Words w) { return make_memory(w, "swap", {"SwapTotal"}, true); }},
+    {"check_hw_swap_free", [](Words w) { return make_memory(w, "free swap", {"SwapFree"}, false); }},
+    {"check_hw_mem",
+     [](Words w) {
+       return make_memory(w, "memory and swap", {"MemTotal", "SwapTotal"}, true);
+     }},
+    {"check_hw_mem_free",
+     [](Words w) {
+       return make_memory(w, "free memory and swap", {"MemAvailable", "SwapFree"}, false);
+     }},
+    {"check_ps_loadavg", make_loadavg},
+    {"check_dmi_data_match", make_dmi},
+};
+
+}  // namespace
+
+std::span<const KnownCheck> hardware_checks() { return kChecks; }
+
+}  // namespace trireme::health

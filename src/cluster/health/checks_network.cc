@@ -1,0 +1,194 @@
+// Network interfaces, InfiniBand ports, link flaps and reachability.
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <map>
+#include <sstream>
+
+#include "base/error.h"
+#include "cluster/health/check.h"
+
+namespace trireme::health {
+namespace {
+
+Check make_eth(Words words) {
+  require_words(words, 1, 1, "DEVICE");
+  return [device = words[0]](const Machine& machine) {
+    if (!machine.exists("/sys/class/net/" + device)) return failed("no network interface {}", device);
+    return passed();
+  };
+}
+
+struct IbPort {
+  std::string name;  ///< device:port
+  std::string state, physical, rate;
+  double gbit = 0;
+};
+
+std::vector<IbPort> ib_ports(const Machine& machine) {
+  std::vector<IbPort> ports;
+  const std::string folder = "/sys/class/infiniband";
+  for (const std::string& device : machine.list(folder)) {
+    for (const std::string& number : machine.list(folder + "/" + device + "/ports")) {
+      const std::string path = folder + "/" + device + "/ports/" + number + "/";
+      const auto value = [&](const char* file) {
+        const std::string text = machine.read(path + file).value_or("");
+        return std::string(trim_blanks(text.substr(0, text.find('\n'))));
+      };
+      IbPort port{device + ":" + number, value("state"), value("phys_state"), value("rate")};
+      std::istringstream(port.rate) >> port.gbit;
+      ports.push_back(std::move(port));
+    }
+  }
+  return ports;
+}
+
+/// RATE [DEVICE[:PORT]]: a port that is up at exactly that rate.
+Check make_ib(Words words) {
+  require_words(words, 1, 2, "RATE [DEVICE[:PORT]]");
+  const double rate = parse_number(words[0], "rate in Gb/s");
+  const std::string wanted = words.size() > 1 ? words[1] : "";
+  return [=](const Machine& machine) {
+    std::string reason = wanted.empty() ? "no InfiniBand port" : fmt::format("no InfiniBand port {}", wanted);
+    for (const IbPort& port : ib_ports(machine)) {
+      const bool named = wanted.empty() || port.name == wanted || port.name.substr(0, port.name.find(':')) == wanted;
+      if (!named) continue;
+      const bool up = port.state.ends_with("ACTIVE") && port.physical.ends_with("LinkUp");
+      if (up && port.gbit == rate) return passed();
+      reason = up ? fmt::format("InfiniBand port {} runs at {}, expected {} Gb/s", port.name, port.rate, rate)
+                  : fmt::format("InfiniBand port {} is {} and {}, expected ACTIVE and LinkUp", port.name, port.state,
+                                port.physical);
+    }
+    return Outcome{Outcome::Kind::fail, reason};
+  };
+}
+
+/// Seconds since the epoch of a syslog line; 0 when it has no time. "Aug 17 06:18:01" has no year: the latest one that
+/// is not in the future is meant.
+std::time_t line_time(const std::string& line, std::time_t now) {
+  std::tm fields{};
+  if (strptime(line.c_str(), "%Y-%m-%dT%H:%M:%S", &fields) != nullptr) {
+    fields.tm_isdst = -1;
+    return std::mktime(&fields);
+  }
+  std::tm today{};
+  localtime_r(&now, &today);
+  fields = {};
+  if (strptime(line.c_str(), "%b %d %H:%M:%S", &fields) == nullptr) return 0;
+  fields.tm_year = today.tm_year;
+  fields.tm_isdst = -1;
+  std::tm copy = fields;
+  std::time_t time = std::mktime(&copy);
+  if (time > now + 86400) {
+    --fields.tm_year;
+    time = std::mktime(&fields);
+  }
+  return time;
+}
+
+/// "ib6" of a line that says that ib6 lost its carrier; else empty.
+std::string flapped_device(const std::string& line) {
+  std::string lower = line;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const size_t at = lower.find(": lost carrier");
+  if (at == std::string::npos) return "";
+  const size_t begin = lower.find_last_of(" \t", at) + 1;
+  const std::string device = lower.substr(begin, at - begin);
+  return device.starts_with("ib") ? device : "";
+}
+
+/// [HOURS [FLAPS]]: fewer than FLAPS (2) lost carriers of an InfiniBand link within the last HOURS (6).
+Check make_flapping(Words words) {
+  require_words(words, 0, 2, "[HOURS [FLAPS]]");
+  const double hours = words.empty() ? 6 : parse_number(words[0], "hours");
+  const double most = words.size() > 1 ? parse_number(words[1], "flaps") : 2;
+  require(hours > 0 && most >= 1, ErrorKind::config, "expected hours above 0 and at least 1 flap");
+  return [=](const Machine& machine) {
+    auto text = machine.read("/var/log/syslog");
+    if (!text) text = machine.read("/var/log/messages");
+    if (!text) {
+      const ProcessResult journal =
+          machine.command({"journalctl", "--no-pager", "-o", "short-iso", "--since", fmt::format("-{}h", hours)});
+      if (journal.exit_code != 0) return failed("no system log: neither /var/log/syslog nor the journal can be read");
+      text = journal.out;
+    }
+    const std::time_t now = machine.now();
+    std::map<std::string, int> flaps;
+    for (std::string_view view : split_lines(*text)) {
+      const std::string line(view), device = flapped_device(line);
+      if (device.empty()) continue;
+      const std::time_t time = line_time(line, now);
+      if (time != 0 && static_cast<double>(now - time) <= hours * 3600) ++flaps[device];
+    }
+    for (const auto& [device, count] : flaps) {
+      if (count >= most) return failed("{} lost its carrier {} times within {} h", device, count, hours);
+    }
+    return passed();
+  };
+}
+
+Check make_ping(Words words) {
+  const Options options(words, "c:W:t:");
+  require_words(options.positional, 1, 16, "[-c COUNT] [-W SECONDS] HOST...");
+  return [options](const Machine& machine) {
+    for (const std::string& host : options.positional) {
+      const ProcessResult result =
+          machine.command({"ping", "-q", "-c", options.value('c', "1"), "-W", options.value('W', "5"), host});
+      if (result.exit_code != 0) return failed("{} does not answer ping ({})", host, describe_end(result));
+    }
+    return passed();
+  };
+}
+
+/// The average of ib_write_bw's table, in Gb/s; below 0 when there is none.
+double write_bandwidth(std::string_view text) {
+  double average = -1;
+  for (std::string_view line : split_lines(text)) {
+    std::istringstream fields{std::string(line)};
+    double bytes = 0, iterations = 0, peak = 0, mean = 0;
+    if (fields >> bytes >> iterations >> peak >> mean) average = mean;
+  }
+  return average;
+}
+
+/// LEAST-GBIT [BYTES]: RDMA writes of every port to itself, without a GPU.
+Check make_ib_loopback(Words words) {
+  require_words(words, 1, 2, "LEAST-GBIT [BYTES]");
+  const double least = parse_number(words[0], "Gb/s");
+  const std::string bytes = words.size() > 1 ? words[1] : "1048576";
+  parse_number(bytes, "bytes");
+  return [=](const Machine& machine) {
+    const std::vector<IbPort> ports = ib_ports(machine);
+    if (ports.empty()) return failed("no InfiniBand port");
+    for (const IbPort& port : ports) {
+      const size_t colon = port.name.find(':');
+      const std::string common =
+          fmt::format("ib_write_bw -d {} -i {} -s {} -D 5 -F --report_gbits", shell_quote(port.name.substr(0, colon)),
+                      port.name.substr(colon + 1), bytes);
+      const ProcessResult result = machine.command(
+          {"/bin/sh", "-c", common + " >/dev/null & sleep 1; " + common + " localhost; code=$?; wait; exit $code"}, 30);
+      const double found = write_bandwidth(result.out);
+      if (result.exit_code != 0 || found < 0) {
+        return failed("ib_write_bw on {} {}: {}", port.name, describe_end(result),
+                      result.err.substr(0, result.err.find('\n')));
+      }
+      if (found < least) return failed("{} writes {:.1f} Gb/s to itself, below {}", port.name, found, least);
+    }
+    return passed();
+  };
+}
+
+constexpr KnownCheck kChecks[] = {
+    {"check_hw_eth", make_eth},
+    {"check_hw_ib", make_ib},
+    {"check_ib_link_flapping", make_flapping},
+    {"check_ib_bw_non_gdr", make_ib_loopback},
+    {"check_net_ping", make_ping},
+};
+
+}  // namespace
+
+std::span<const KnownCheck> network_checks() { return kChecks; }
+
+}  // namespace trireme::health

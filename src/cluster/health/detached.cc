@@ -1,0 +1,63 @@
+#include "cluster/health/detached.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace trireme::health {
+
+std::optional<Report> last_report(const std::string& path, const std::string& boot_id) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  const Json document = read_json(path);
+  if (document.value("boot_id", "") != boot_id) return std::nullopt;
+  return report_from_json(document.value("report", Json::object()), path);
+}
+
+void save_report(const std::string& path, const std::string& boot_id, const Report& report) {
+  write_text(path, Json{{"boot_id", boot_id}, {"report", to_json(report)}}.dump(2) + "\n");
+}
+
+std::string this_boot_id() {
+  std::string text = read_text("/proc/sys/kernel/random/boot_id");
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+bool run_in_background(const std::string& path, const std::function<void()>& body) {
+  const std::string lock = path + ".lock";
+  const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  require(fd >= 0, ErrorKind::io, "cannot open {}: {}", lock, std::strerror(errno));
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    close(fd);
+    return false;
+  }
+  const pid_t child = fork();
+  require(child >= 0, ErrorKind::io, "cannot start the background run: {}", std::strerror(errno));
+  if (child == 0) {
+    setsid();
+    if (fork() != 0) _exit(0);  // the grandchild has no parent to wait for it
+    const int null = open("/dev/null", O_RDWR);
+    for (int stream = 0; stream < 3; ++stream) dup2(null, stream);
+    try {
+      body();
+    } catch (...) {
+      _exit(1);
+    }
+    _exit(0);
+  }
+  close(fd);  // the grandchild's copy keeps the lock
+  waitpid(child, nullptr, 0);
+  return true;
+}
+
+}  // namespace trireme::health

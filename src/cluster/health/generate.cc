@@ -1,0 +1,148 @@
+#include "cluster/health/generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <set>
+#include <sstream>
+
+#include "cluster/health/check.h"
+#include "cluster/health/nvidia_smi.h"
+#include "cluster/health/run.h"
+
+namespace trireme::health {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(std::string target) : target_(std::move(target)) {}
+  void section(std::string_view title) { text_ += fmt::format("\n# {}\n", title); }
+  template <class... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    text_ += fmt::format("{} || {}\n", target_, fmt::format(format, std::forward<Args>(args)...));
+  }
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string target_;
+  std::string text_ = "# Written by `trireme health gen` from a live node. Lines are TARGET || CHECK.\n";
+};
+
+/// node07 -> node*
+std::string target_of(const std::string& host) {
+  std::string target;
+  for (char c : host) {
+    if (std::isdigit(static_cast<unsigned char>(c)) == 0) {
+      target += c;
+    } else if (!target.ends_with('*')) {
+      target += '*';
+    }
+  }
+  return target.empty() ? "*" : target;
+}
+
+void write_mounts(Writer& out, const Machine& machine) {
+  static const std::set<std::string> kKernelTypes = {"overlay", "squashfs", "autofs", "nsfs", "cgroup",
+                                                     "cgroup2", "bpf",      "ramfs",  "fuse", "tracefs"};
+  static const std::set<std::string> kStorage = {"ext2", "ext3", "ext4",   "xfs",  "btrfs", "zfs",
+                                                 "nfs",  "nfs4", "lustre", "vfat", "gpfs",  "beegfs"};
+  out.section("File systems");
+  std::set<std::string> seen;
+  std::vector<std::string> storage;
+  const std::string text = machine.read("/proc/mounts").value_or("");
+  for (std::string_view line : split_lines(text)) {
+    std::istringstream fields{std::string(line)};
+    std::string source, point, type, options;
+    if (!(fields >> source >> point >> type >> options) || point.find('\\') != std::string::npos) continue;
+    const bool transient =
+        point.starts_with("/run/user") || point.starts_with("/var/lib") || point.starts_with("/snap");
+    if (kKernelTypes.contains(type) || transient || !seen.insert(point).second) continue;
+    const char* mode = ("," + options + ",").find(",ro,") != std::string::npos ? "ro" : "rw";
+    out.line("check_fs_mount_{} -t \"{}\" -s \"{}\" -f \"{}\"", mode, type, source, point);
+    if (kStorage.contains(type) || point == "/") storage.push_back(point);
+  }
+  for (const std::string& point : storage) {
+    const auto space = machine.space(machine.root + point);
+    if (!space || space->used_percent() > 90) continue;
+    out.line("check_fs_used {} 90%", shell_quote(point));
+    if (space->inodes > 0 && space->inodes_used_percent() < 98) out.line("check_fs_iused {} 98%", shell_quote(point));
+  }
+}
+
+void write_hardware(Writer& out, const Machine& machine) {
+  out.section("Hardware");
+  std::set<std::string> sockets;
+  std::set<std::string> cores;
+  size_t threads = 0;
+  std::string socket;
+  const std::string info = machine.read("/proc/cpuinfo").value_or("");
+  for (std::string_view line : split_lines(info)) {
+    const size_t colon = line.find(':');
+    if (colon == std::string_view::npos) continue;
+    const std::string_view key = trim_blanks(line.substr(0, colon));
+    const std::string value(trim_blanks(line.substr(colon + 1)));
+    if (key == "processor") ++threads;
+    if (key == "physical id") sockets.insert(socket = value);
+    if (key == "core id") cores.insert(socket + "/" + value);
+  }
+  out.line("check_hw_cpuinfo {} {} {}", std::max<size_t>(sockets.size(), 1), cores.empty() ? threads : cores.size(),
+           threads);
+  const std::string memory = machine.read("/proc/meminfo").value_or("");
+  for (std::string_view line : split_lines(memory)) {
+    std::istringstream fields{std::string(line)};
+    std::string key, kb;
+    fields >> key >> kb;
+    if (key == "MemTotal:") out.line("check_hw_physmem {0}kB {0}kB 3%", kb);
+    if (key == "SwapTotal:") out.line("check_hw_swap {0}kB {0}kB 3%", kb);
+  }
+  double load = 0;
+  std::istringstream(machine.read("/proc/loadavg").value_or("0")) >> load;
+  out.line("check_ps_loadavg {:.0f}", std::max(2.0 * static_cast<double>(threads), std::ceil(load) + 1));
+}
+
+void write_network(Writer& out, const Machine& machine) {
+  out.section("Network");
+  for (const std::string& device : machine.list("/sys/class/net")) {
+    const bool transient = device.starts_with("veth") || device.starts_with("docker") || device.starts_with("br-") ||
+                           device == "bonding_masters";
+    if (!transient) out.line("check_hw_eth {}", shell_quote(device));
+  }
+  for (const std::string& device : machine.list("/sys/class/infiniband")) {
+    const std::string ports = "/sys/class/infiniband/" + device + "/ports";
+    for (const std::string& port : machine.list(ports)) {
+      std::istringstream rate(machine.read(ports + "/" + port + "/rate").value_or(""));
+      const std::string state = machine.read(ports + "/" + port + "/state").value_or("");
+      double gbit = 0;
+      if (rate >> gbit && state.find("ACTIVE") != std::string::npos) {
+        out.line("check_hw_ib {} {}:{}", gbit, device, port);
+      }
+    }
+  }
+}
+
+void write_gpus(Writer& out, const Machine& machine) {
+  out.section("GPUs");
+  if (!has_gpu(machine)) return;
+  const ProcessResult listed = machine.command({"nvidia-smi", "-L"}, 60);
+  if (listed.exit_code != 0) return;
+  out.line("check_gpu_count {}", count_listed_gpus(listed.out));
+  for (const char* check : {"check_nvsmi_healthmon", "check_gpu_persistence", "check_gpu_ecc", "check_gpu_pcie",
+                            "check_gpu_clock_throttling", "check_gpu_xid", "check_nvlink_status"}) {
+    out.line("{}", check);
+  }
+}
+
+}  // namespace
+
+std::string generate_config(const Machine& machine) {
+  Writer out(target_of(machine.host));
+  write_mounts(out, machine);
+  write_hardware(out, machine);
+  write_network(out, machine);
+  write_gpus(out, machine);
+  return std::move(out).text();
+}
+
+}  // namespace trireme::health

@@ -1,0 +1,114 @@
+#include "cluster/health/machine.h"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+namespace trireme::health {
+namespace {
+
+std::optional<Space> space_of(const std::string& path) {
+  struct statvfs info {};
+  if (statvfs(path.c_str(), &info) != 0) return std::nullopt;
+  const uint64_t unit = info.f_frsize;
+  Space space;
+  space.total_kb = info.f_blocks * unit / 1024;
+  space.free_kb = info.f_bavail * unit / 1024;
+  space.used_kb = (info.f_blocks - info.f_bfree) * unit / 1024;
+  space.inodes = info.f_files;
+  space.inodes_free = info.f_ffree;
+  return space;
+}
+
+std::string first_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(size_t{1} << 16, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+std::vector<ProcessEntry> running_processes() {
+  std::vector<ProcessEntry> entries;
+  std::error_code error;
+  for (const auto& folder : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = folder.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    struct stat info {};
+    if (stat(folder.path().c_str(), &info) != 0) continue;  // ended meanwhile
+    ProcessEntry entry{std::stoi(name), "", first_bytes(folder.path() / "comm"),
+                       first_bytes(folder.path() / "cmdline")};
+    if (!entry.name.empty()) entry.name.pop_back();  // line end
+    std::ranges::replace(entry.command_line, '\0', ' ');
+    while (entry.command_line.ends_with(' ')) entry.command_line.pop_back();
+    const passwd* user = getpwuid(info.st_uid);
+    entry.user = user != nullptr ? user->pw_name : std::to_string(info.st_uid);
+    if (entry.pid != getpid()) entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+}  // namespace
+
+double Space::used_percent() const {
+  const uint64_t usable = used_kb + free_kb;
+  return usable == 0 ? 0 : 100.0 * static_cast<double>(used_kb) / static_cast<double>(usable);
+}
+
+double Space::inodes_used_percent() const {
+  return inodes == 0 ? 0 : 100.0 * static_cast<double>(inodes - inodes_free) / static_cast<double>(inodes);
+}
+
+Machine Machine::local() {
+  Machine machine;
+  machine.host = short_host_name();
+  machine.space = space_of;
+  machine.processes = running_processes;
+  return machine;
+}
+
+std::optional<std::string> Machine::read(const std::string& path) const {
+  std::ifstream file(root + path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string text(size_t{4} << 20, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad()) return std::nullopt;
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+std::vector<std::string> Machine::list(const std::string& folder) const {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(root + folder, error)) {
+    names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+bool Machine::exists(const std::string& path) const {
+  std::error_code error;
+  return std::filesystem::exists(root + path, error);
+}
+
+ProcessResult Machine::command(std::vector<std::string> arguments, double seconds) const {
+  ProcessRequest request;
+  request.arguments = std::move(arguments);
+  request.timeout = std::chrono::duration<double>(seconds);
+  return run(request);
+}
+
+std::string short_host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof name - 1);
+  const std::string full(name);
+  return full.substr(0, full.find('.'));
+}
+
+}  // namespace trireme::health

@@ -1,0 +1,29 @@
+#pragma once
+// NHC's match strings, used for targets, mount sources, output lines and command names.
+
+#include <string>
+#include <string_view>
+
+namespace trireme::health {
+
+/// A glob ("n*.viz"), "/extended regular expression/" (found anywhere), or "{n00[00-99].phys,n05}" (node ranges); a
+/// leading "!" turns it round.
+class Match {
+ public:
+  /// Throws Error::config naming the string for an expression that does not compile, a brace or bracket that does not
+  /// close, a range that falls, and NHC's external matches "(...)".
+  explicit Match(std::string text);
+  bool operator()(std::string_view candidate) const;
+  bool negated() const { return negated_; }
+  /// The same without the "!".
+  bool positive(std::string_view candidate) const;
+  const std::string& text() const { return text_; }
+
+ private:
+  enum class Kind { glob, regex, ranges };
+  std::string text_, pattern_;
+  bool negated_ = false;
+  Kind kind_ = Kind::glob;
+};
+
+}  // namespace trireme::health

@@ -1,0 +1,234 @@
+#include "cluster/health/run.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/time.h"
+
+namespace trireme::health {
+namespace {
+
+constexpr const char* kKinds[] = {"pass", "fail", "skipped"};
+
+Outcome run_command(const Step& step, const Plan& plan, const Machine& machine) {
+  ProcessRequest request;
+  request.arguments = {"/bin/bash", "-c", step.text};
+  request.timeout = std::chrono::hours(24);  // the watchdog is the bound
+  request.variables.assign(plan.variables.begin(), plan.variables.end());
+  const ProcessResult result = machine.run(request);
+  if (result.exit_code == 0) return passed();
+  const std::string said = result.err.empty() ? result.out : result.err;
+  return failed("`{}` {}{}{}", step.text, describe_end(result), said.empty() ? "" : ": ",
+                said.substr(0, said.find('\n')));
+}
+
+Outcome run_step(const Step& step, const Plan& plan, const Machine& machine, bool gpu) {
+  if (step.gpu && !gpu) return skipped("no GPU on this node");
+  if (step.kind == StepKind::not_implemented) return failed("{}: not implemented in trireme", step.name);
+  if (step.kind == StepKind::command) return run_command(step, plan, machine);
+  Outcome outcome = step.check(machine);
+  if (outcome.kind == Outcome::Kind::fail) outcome.text = step.name + ": " + outcome.text;
+  return outcome;
+}
+
+/// A line {"step": i} before each check and {"kind", "text"} after it.
+void send(int fd, const Json& message) {
+  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (size_t sent = 0; sent < line.size();) {
+    const ssize_t put = write(fd, line.data() + sent, line.size() - sent);
+    if (put < 0 && errno != EINTR) _exit(1);
+    if (put > 0) sent += static_cast<size_t>(put);
+  }
+}
+
+[[noreturn]] void run_in_child(const Plan& plan, const Machine& machine, bool all, int fd) {
+  setpgid(0, 0);
+  const bool gpu = has_gpu(machine);
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    if (!step.applies || step.kind == StepKind::variables) continue;
+    send(fd, {{"step", i}});
+    Outcome outcome;
+    try {
+      outcome = run_step(step, plan, machine, gpu);
+    } catch (const std::exception& e) {
+      outcome = failed("{}: {}", step.name, e.what());
+    }
+    send(fd, {{"kind", kKinds[static_cast<int>(outcome.kind)]}, {"text", outcome.text}});
+    if (outcome.kind == Outcome::Kind::fail && !all) break;
+  }
+  _exit(0);
+}
+
+Outcome::Kind kind_of(const std::string& name, const std::string& where) {
+  const auto found = std::ranges::find(kKinds, name);
+  require(found != std::end(kKinds), ErrorKind::data, "{}: \"{}\" is not an outcome", where, name);
+  return static_cast<Outcome::Kind>(found - std::begin(kKinds));
+}
+
+/// The parent's side of the pipe.
+class Watch {
+ public:
+  Watch(const Plan& plan, const RunOptions& options, int fd, pid_t child, std::string host)
+      : plan_(plan), options_(options), fd_(fd), child_(child) {
+    report_.host = std::move(host);
+  }
+
+  Report finish() {
+    while (receive()) {
+    }
+    report_.seconds = seconds_since(start_);
+    if (step_ != nullptr) close_open_step();
+    kill(-child_, SIGKILL);
+    // A child stuck in the kernel cannot be waited for; init inherits it.
+    waitpid(child_, nullptr, report_.timed_out ? WNOHANG : 0);
+    return std::move(report_);
+  }
+
+ private:
+  bool receive() {
+    const double left = options_.seconds > 0 ? options_.seconds - seconds_since(start_) : 3600;
+    pollfd polled{fd_, POLLIN, 0};
+    const int ready = poll(&polled, 1, static_cast<int>(std::clamp(left, 0.0, 3600.0) * 1000));
+    if (ready < 0 && errno == EINTR) return true;
+    if (ready == 0 && options_.seconds > 0) {
+      report_.timed_out = true;
+      return false;
+    }
+    std::array<char, 65536> buffer;
+    const ssize_t got = read(fd_, buffer.data(), buffer.size());
+    if (got <= 0) return got < 0 && errno == EINTR;
+    text_.append(buffer.data(), static_cast<size_t>(got));
+    for (size_t end; (end = text_.find('\n')) != std::string::npos; text_.erase(0, end + 1)) {
+      take(Json::parse(text_.substr(0, end)));
+    }
+    return true;
+  }
+
+  void take(const Json& message) {
+    if (message.contains("step")) {
+      step_ = &plan_.steps[message["step"].get<size_t>()];
+      if (options_.announce) options_.announce(*step_);
+      return;
+    }
+    report_.results.push_back(
+        {step_->number,
+         step_->text,
+         {kind_of(message["kind"].get<std::string>(), "check"), message["text"].get<std::string>()}});
+    step_ = nullptr;
+  }
+
+  void close_open_step() {
+    const Outcome outcome = report_.timed_out ? failed("watchdog: `{}` (line {}) did not end within {} s of the run",
+                                                       step_->text, step_->number, options_.seconds)
+                                              : failed("`{}` (line {}) crashed", step_->text, step_->number);
+    report_.results.push_back({step_->number, step_->text, outcome});
+  }
+
+  const Plan& plan_;
+  const RunOptions& options_;
+  int fd_;
+  pid_t child_;
+  Clock::time_point start_ = Clock::now();
+  const Step* step_ = nullptr;
+  std::string text_;
+  Report report_;
+};
+
+}  // namespace
+
+std::vector<const Result*> Report::failures() const {
+  std::vector<const Result*> failed;
+  for (const Result& result : results) {
+    if (result.outcome.kind == Outcome::Kind::fail) failed.push_back(&result);
+  }
+  return failed;
+}
+
+bool has_gpu(const Machine& machine) {
+  const std::string folder = "/sys/bus/pci/devices";
+  for (const std::string& device : machine.list(folder)) {
+    const std::string vendor = machine.read(folder + "/" + device + "/vendor").value_or("");
+    const std::string kind = machine.read(folder + "/" + device + "/class").value_or("");
+    const bool maker = vendor.starts_with("0x10de") || vendor.starts_with("0x1002");
+    // 0x0300 VGA, 0x0302 3D controller, 0x0380 display, 0x1200 accelerator (AMD Instinct)
+    if (maker && (kind.starts_with("0x03") || kind.starts_with("0x12"))) return true;
+  }
+  return machine.root.empty() && (!find_program("nvidia-smi").empty() || !find_program("rocm-smi").empty());
+}
+
+Report run_plan(const Plan& plan, const Machine& machine, const RunOptions& options) {
+  std::array<int, 2> ends{};
+  // Close on exec: a daemon that a repair starts must not hold the pipe open.
+  require(pipe2(ends.data(), O_CLOEXEC) == 0, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+  const pid_t child = fork();
+  require(child >= 0, ErrorKind::io, "cannot start the checks: {}", std::strerror(errno));
+  if (child == 0) {
+    close(ends[0]);
+    run_in_child(plan, machine, options.all, ends[1]);
+  }
+  setpgid(child, child);
+  close(ends[1]);
+  Report report = Watch(plan, options, ends[0], child, machine.host).finish();
+  close(ends[0]);
+  return report;
+}
+
+int exit_code(const Report& report, bool all) {
+  if (report.timed_out) return 142;
+  const auto failures = static_cast<int>(report.failures().size());
+  return all ? std::min(failures, 125) : std::min(failures, 1);
+}
+
+std::string one_line_per_node(const Report& report) {
+  std::string text;
+  for (const Result* result : report.failures()) {
+    text += fmt::format("{} | ERROR: nhc: Health check failed: {}\n", report.host, result->outcome.text);
+  }
+  return text.empty() ? report.host + " | Healthy\n" : text;
+}
+
+Json to_json(const Report& report) {
+  Json document{{"host", report.host},
+                {"healthy", report.healthy()},
+                {"timed_out", report.timed_out},
+                {"seconds", report.seconds},
+                {"results", Json::array()}};
+  for (const Result& result : report.results) {
+    document["results"].push_back({{"line", result.line},
+                                   {"check", result.check},
+                                   {"outcome", kKinds[static_cast<int>(result.outcome.kind)]},
+                                   {"text", result.outcome.text}});
+  }
+  return document;
+}
+
+Report report_from_json(const Json& document, const std::string& where) {
+  try {
+    Report report{document.at("host").get<std::string>(),
+                  {},
+                  document.at("timed_out").get<bool>(),
+                  document.at("seconds").get<double>()};
+    for (const Json& entry : document.at("results")) {
+      report.results.push_back(
+          {entry.at("line").get<int>(),
+           entry.at("check").get<std::string>(),
+           {kind_of(entry.at("outcome").get<std::string>(), where), entry.at("text").get<std::string>()}});
+    }
+    return report;
+  } catch (const Json::exception& e) {
+    fail(ErrorKind::data, "{}: not a health report: {}", where, e.what());
+  }
+}
+
+}  // namespace trireme::health

@@ -1,0 +1,53 @@
+#pragma once
+// Runs a plan under a watchdog and says how the node is.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cluster/health/nhc_config.h"
+
+namespace trireme::health {
+
+struct Result {
+  int line = 0;
+  std::string check;  ///< the text of its line
+  Outcome outcome;
+};
+
+struct Report {
+  std::string host;
+  std::vector<Result> results;
+  bool timed_out = false;  ///< the watchdog ended the run; the last result names the check that hung
+  double seconds = 0;
+
+  std::vector<const Result*> failures() const;
+  bool healthy() const { return failures().empty(); }
+};
+
+struct RunOptions {
+  bool all = false;                           ///< go on after a failure
+  double seconds = 30;                        ///< watchdog for the whole run; 0: none
+  std::function<void(const Step&)> announce;  ///< before each check
+};
+
+/// Whether this node has a GPU or the tools of one: a display or 3D controller of NVIDIA or AMD on the PCI bus, or
+/// nvidia-smi or rocm-smi in PATH. A node that has neither is CPU only, and GPU checks are skipped on it.
+bool has_gpu(const Machine& machine);
+
+/// Checks run in a child process, so that one that hangs in the kernel (a dead NFS server) ends as a failure of this
+/// run and not as a hang: after `seconds` its group gets SIGKILL and is not waited for.
+Report run_plan(const Plan& plan, const Machine& machine, const RunOptions& options);
+
+/// 0 healthy; 142 after a watchdog; else the number of failures (at most 125) with `all`, 1 without.
+int exit_code(const Report& report, bool all);
+
+/// "host | Healthy", or one line "host | ERROR: nhc: Health check failed: ..." per failure.
+std::string one_line_per_node(const Report& report);
+
+Json to_json(const Report& report);
+/// Throws Error::data when the document is not one of to_json().
+Report report_from_json(const Json& document, const std::string& where);
+
+}  // namespace trireme::health

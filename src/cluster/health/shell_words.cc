@@ -1,0 +1,120 @@
+#include "cluster/health/shell_words.h"
+
+#include <cctype>
+
+#include "base/error.h"
+
+namespace trireme::health {
+namespace {
+
+class Splitter {
+ public:
+  Splitter(std::string_view line, const Variables& variables) : line_(line), variables_(variables) {}
+
+  ShellWords split() {
+    while (at_ < line_.size()) {
+      const char c = line_[at_];
+      if (c == ' ' || c == '\t' || c == '\r') {
+        end_word();
+        ++at_;
+      } else if (c == '#' && !in_word_) {
+        break;
+      } else {
+        take(c);
+      }
+    }
+    end_word();
+    return std::move(result_);
+  }
+
+ private:
+  void take(char c) {
+    if (c == '\'') {
+      const size_t close = line_.find('\'', at_ + 1);
+      require(close != std::string_view::npos, ErrorKind::config, "the quote ' is never closed");
+      word_ += line_.substr(at_ + 1, close - at_ - 1);
+      in_word_ = true;
+      at_ = close + 1;
+    } else if (c == '"') {
+      take_double_quoted();
+    } else if (c == '\\' && at_ + 1 < line_.size()) {
+      add(line_[at_ + 1]);
+      at_ += 2;
+    } else if (c == '$') {
+      take_variable();
+    } else {
+      if (std::string_view("|&;<>()`").find(c) != std::string_view::npos) result_.has_operator = true;
+      add(c);
+      ++at_;
+    }
+  }
+
+  void take_double_quoted() {
+    in_word_ = true;
+    for (++at_; at_ < line_.size() && line_[at_] != '"';) {
+      if (line_[at_] == '\\' && at_ + 1 < line_.size() &&
+          std::string_view("\"\\$`").find(line_[at_ + 1]) != std::string_view::npos) {
+        word_ += line_[at_ + 1];
+        at_ += 2;
+      } else if (line_[at_] == '$') {
+        take_variable();
+      } else {
+        if (line_[at_] == '`') result_.has_operator = true;
+        word_ += line_[at_++];
+      }
+    }
+    require(at_ < line_.size(), ErrorKind::config, "the quote \" is never closed");
+    ++at_;
+  }
+
+  /// At "$". An unquoted variable that is empty makes no word, as in a shell.
+  void take_variable() {
+    size_t begin = at_ + 1, end = begin;
+    const bool braced = begin < line_.size() && line_[begin] == '{';
+    if (begin < line_.size() && line_[begin] == '(') result_.has_operator = true;
+    if (braced) {
+      ++begin;
+      end = line_.find('}', begin);
+      require(end != std::string_view::npos, ErrorKind::config, "the brace of ${{ is never closed");
+    } else {
+      while (end < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[end])) != 0 || line_[end] == '_')) {
+        ++end;
+      }
+    }
+    if (end == begin) {  // a lone dollar
+      add('$');
+      at_ = begin;
+      return;
+    }
+    const auto value = variables_.find(std::string(line_.substr(begin, end - begin)));
+    if (value != variables_.end() && !value->second.empty()) {
+      word_ += value->second;
+      in_word_ = true;
+    }
+    at_ = braced ? end + 1 : end;
+  }
+
+  void add(char c) {
+    word_ += c;
+    in_word_ = true;
+  }
+
+  void end_word() {
+    if (in_word_) result_.words.push_back(std::move(word_));
+    word_.clear();
+    in_word_ = false;
+  }
+
+  std::string_view line_;
+  const Variables& variables_;
+  size_t at_ = 0;
+  bool in_word_ = false;
+  std::string word_;
+  ShellWords result_;
+};
+
+}  // namespace
+
+ShellWords split_words(std::string_view line, const Variables& variables) { return Splitter(line, variables).split(); }
+
+}  // namespace trireme::health

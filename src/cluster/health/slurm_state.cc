@@ -1,0 +1,79 @@
+#include "cluster/health/slurm_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/error.h"
+#include "cluster/health/check.h"
+
+namespace trireme::health {
+namespace {
+
+constexpr std::string_view kMark = "NHC:";
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> starts) {
+  return std::ranges::any_of(starts, [&](std::string_view start) { return text.starts_with(start); });
+}
+
+}  // namespace
+
+SlurmAction decide(bool healthy, std::string_view problem, std::string_view state_text, std::string_view reason) {
+  using Kind = SlurmAction::Kind;
+  const std::string state = lower(state_text);
+  if (state.find_first_of("@#^~%!") != std::string::npos || starts_with_any(state, {"boot", "plan", "pow", "reboot"})) {
+    return {Kind::none, fmt::format("the node is {}, it is about to restart or to change its power", state_text), ""};
+  }
+  const bool ours = reason.starts_with(kMark);
+  const bool no_reason = reason.empty() || lower(reason) == "none";
+  const bool out = starts_with_any(state, {"drain", "drng", "down", "fail", "maint"});
+  if (healthy) {
+    if (!out) return {Kind::none, "the node is in service", ""};
+    if (!ours)
+      return {Kind::none, fmt::format("the node is {} for somebody else's reason: {}", state_text, reason), ""};
+    return {Kind::resume, "", ""};
+  }
+  if (starts_with_any(state, {"down"})) return {Kind::none, "the node is down already", ""};
+  if (out && !ours) {
+    return {Kind::none,
+            no_reason ? std::string("the node is drained without a reason; that is somebody's decision")
+                      : fmt::format("the node is {} for somebody else's reason: {}", state_text, reason),
+            ""};
+  }
+  std::string text = fmt::format("{} {}", kMark, problem);
+  std::ranges::replace(text, '\n', ' ');
+  if (out && text == reason) return {Kind::none, "the node is drained for this already", ""};
+  return {Kind::drain, "", std::move(text)};
+}
+
+std::string mark_in_slurm(const Machine& machine, const std::string& node, bool healthy, std::string_view problem) {
+  const ProcessResult asked = machine.command({"sinfo", "-h", "-n", node, "-o", "%t|%E"});
+  require(asked.exit_code == 0, ErrorKind::io, "sinfo {}: {}", describe_end(asked),
+          asked.err.substr(0, asked.err.find('\n')));
+  const auto lines = split_lines(asked.out);
+  require(!lines.empty() && lines[0].find('|') != std::string_view::npos, ErrorKind::io,
+          "Slurm does not know the node \"{}\"; give its name with --name", node);
+  const size_t bar = lines[0].find('|');
+  const std::string_view state = trim_blanks(lines[0].substr(0, bar)), reason = trim_blanks(lines[0].substr(bar + 1));
+  const SlurmAction action = decide(healthy, problem, state, reason);
+  if (action.kind == SlurmAction::Kind::none) return "left as it is: " + action.why;
+  std::vector<std::string> command = {"scontrol", "update", "NodeName=" + node};
+  if (action.kind == SlurmAction::Kind::drain) {
+    command.insert(command.end(), {"State=DRAIN", "Reason=" + action.reason});
+  } else {
+    command.push_back("State=RESUME");
+  }
+  const ProcessResult done = machine.command(command);
+  require(done.exit_code == 0, ErrorKind::io, "`{}` {}: {}", shell_join(command), describe_end(done),
+          done.err.substr(0, done.err.find('\n')));
+  return action.kind == SlurmAction::Kind::drain ? "drained: " + action.reason : "resumed";
+}
+
+}  // namespace trireme::health

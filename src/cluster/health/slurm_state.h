@@ -1,0 +1,27 @@
+#pragma once
+// Takes a sick node out of Slurm and brings it back: only ever with our own reason.
+
+#include <string>
+#include <string_view>
+
+#include "cluster/health/machine.h"
+
+namespace trireme::health {
+
+struct SlurmAction {
+  enum class Kind { none, drain, resume } kind = Kind::none;
+  std::string why;     ///< of none: what keeps us from acting
+  std::string reason;  ///< of drain: "NHC: ..."
+};
+
+/// `state` and `reason` as `sinfo -o '%t|%E'` prints them ("none": no reason).
+/// Sick: drained with "NHC: <problem>"; a node that is down, rebooting or powered off is left alone; one that is
+/// already out of service keeps a reason of somebody else, and no reason counts as somebody's. Healthy: resumed when it
+/// is out of service and the reason starts with "NHC:".
+SlurmAction decide(bool healthy, std::string_view problem, std::string_view state, std::string_view reason);
+
+/// Asks sinfo for the node, decides, and calls scontrol. Returns what was done, for the log. Throws Error::io when
+/// sinfo or scontrol fail.
+std::string mark_in_slurm(const Machine& machine, const std::string& node, bool healthy, std::string_view problem);
+
+}  // namespace trireme::health

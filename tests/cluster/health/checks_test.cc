@@ -1,0 +1,269 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "tests/cluster/health/fake_node.h"
+#include "tests/support/test_data.h"
+
+namespace trireme::health {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+class Checks : public testing::Test {
+ protected:
+  std::string run(const std::string& line) { return node.run(line); }
+  FakeNode node;
+};
+
+TEST_F(Checks, MountsCompareTypeSourceAndMode) {
+  node.file("/proc/mounts",
+            "proc /proc proc rw,nosuid 0 0\n"
+            "10.0.0.4:/sched /sched nfs4 rw,relatime 0 0\n"
+            "tmpfs /sys/fs/cgroup tmpfs ro,nosuid 0 0\n"
+            "/dev/sdb1 /mnt/my\\040disk ext4 rw 0 0\n");
+  EXPECT_EQ(run("check_fs_mount_rw -t \"nfs4\" -s \"*:/sched\" -f \"/sched\""), "");
+  EXPECT_EQ(run("check_fs_mount_rw -t nfs* -s *:/* -f /sched"), "");
+  EXPECT_EQ(run("check_fs_mount_ro -t tmpfs -f /sys/fs/cgroup"), "");
+  EXPECT_EQ(run("check_fs_mount /proc"), "");
+  EXPECT_EQ(run("check_fs_mount_rw -f \"/mnt/my disk\""), "");
+  EXPECT_EQ(run("check_fs_mount_rw -f /shared"), "/shared not mounted");
+  EXPECT_EQ(run("check_fs_mount_rw -f /sys/fs/cgroup"), "/sys/fs/cgroup is mounted read-only, expected read-write");
+  EXPECT_EQ(run("check_fs_mount_rw -t ext4 -f /sched"), "/sched has type nfs4, expected ext4");
+  EXPECT_EQ(run("check_fs_mount_rw -s *:/home -f /sched"), "/sched is mounted from 10.0.0.4:/sched, expected *:/home");
+  EXPECT_TRUE(node.commands.empty()) << "no repair was asked for";
+}
+
+TEST_F(Checks, AMountCanBeRepairedAndIsLookedAtAgain) {
+  node.file("/proc/mounts", "x /data ext4 ro 0 0\n");
+  node.on_command = [&](const std::string& line) {
+    if (line == "mount -o remount,rw /data") node.file("/proc/mounts", "x /data ext4 rw 0 0\n");
+  };
+  EXPECT_EQ(run("check_fs_mount_rw -r -f /data"), "remark: /data mounted again");
+  node.file("/proc/mounts", "x /data ext4 ro 0 0\n");
+  node.machine.repair = false;
+  EXPECT_THAT(run("check_fs_mount_rw -r -f /data"), HasSubstr("read-only"));
+}
+
+TEST_F(Checks, SpaceComparesAsNumbers) {
+  node.space = Space{1000, 95, 905, 200, 4};
+  EXPECT_THAT(run("check_fs_used / 90%"), HasSubstr("/: 90.5% used (905 kB), above 90%"));
+  EXPECT_EQ(run("check_fs_used / 91%"), "");
+  EXPECT_EQ(run("check_fs_used / 100%"), "");
+  EXPECT_EQ(run("check_fs_used / 905kB"), "");
+  EXPECT_THAT(run("check_fs_used / 904"), HasSubstr("above 904"));
+  EXPECT_THAT(run("check_fs_free / 10%"), HasSubstr("/: 9.5% free"));
+  EXPECT_EQ(run("check_fs_free / 9%"), "");
+  EXPECT_EQ(run("check_fs_size / 1000 2MB"), "");
+  EXPECT_THAT(run("check_fs_size / 1MB"), HasSubstr("below 1MB"));
+  EXPECT_THAT(run("check_fs_size / 1 999"), HasSubstr("above 999"));
+  EXPECT_EQ(run("check_fs_iused / 98%"), "");
+  EXPECT_THAT(run("check_fs_iused / 97%"), HasSubstr("98.0% used (196 inodes), above 97%"));
+  EXPECT_THAT(run("check_fs_ifree / 5"), HasSubstr("below 5"));
+  EXPECT_EQ(run("check_fs_inodes / 200 200"), "");
+  node.space.reset();
+  EXPECT_EQ(run("check_fs_used /gone 90%"), "/gone does not exist");
+}
+
+TEST_F(Checks, CpusAreCountedBySocketCoreAndThread) {
+  std::string text;
+  for (int thread = 0; thread < 8; ++thread) {
+    text += "processor\t: " + std::to_string(thread) + "\nphysical id\t: " + std::to_string(thread % 2) +
+            "\ncore id\t\t: " + std::to_string(thread % 4 / 2) + "\n\n";
+  }
+  node.file("/proc/cpuinfo", text);
+  EXPECT_EQ(run("check_hw_cpuinfo 2 4 8"), "");
+  EXPECT_EQ(run("check_hw_cpuinfo 2"), "");
+  EXPECT_EQ(run("check_hw_cpuinfo 1 4 8"), "2 sockets, expected 1");
+  EXPECT_EQ(run("check_hw_cpuinfo 2 8 8"), "4 cores, expected 8");
+  EXPECT_EQ(run("check_hw_cpuinfo 2 4 16"), "8 threads, expected 16");
+}
+
+TEST_F(Checks, MemoryHasFudge) {
+  node.file("/proc/meminfo",
+            "MemTotal: 970 kB\nMemAvailable: 100 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\nCached: 50 kB\n");
+  EXPECT_EQ(run("check_hw_physmem 1000kB 1000kB 3%"), "");
+  EXPECT_EQ(run("check_hw_physmem 1000kB 1000kB 2%"), "memory is 970 kB, below 980 kB");
+  EXPECT_EQ(run("check_hw_physmem 900kB 950kB"), "memory is 970 kB, above 950 kB");
+  EXPECT_EQ(run("check_hw_physmem 900kB 950kB 20kB"), "");
+  EXPECT_EQ(run("check_hw_swap 0kB 0kB 3%"), "");
+  EXPECT_EQ(run("check_hw_swap 1kB"), "swap is 0 kB, below 1 kB");
+  EXPECT_EQ(run("check_hw_mem 970 970"), "");
+  EXPECT_EQ(run("check_hw_physmem_free 101"), "free memory is 100 kB, below 101 kB");
+  EXPECT_EQ(run("check_hw_mem_free 100"), "");
+  EXPECT_EQ(run("check_hw_swap_free 0"), "");
+}
+
+TEST_F(Checks, LoadComparesAsNumbers) {
+  node.file("/proc/loadavg", "9.50 100.25 3.00 1/200 4242\n");
+  EXPECT_EQ(run("check_ps_loadavg 23.0"), "") << "as text \"9.5\" is above \"23.0\"";
+  EXPECT_EQ(run("check_ps_loadavg 192 192"), "");
+  EXPECT_EQ(run("check_ps_loadavg 10 23.0"), "5-minute load 100.25, above 23");
+}
+
+TEST_F(Checks, InfinibandNeedsAnActivePortAtTheRate) {
+  const auto port = [&](const char* device, const char* state, const char* physical, const char* rate) {
+    const std::string folder = std::string("/sys/class/infiniband/") + device + "/ports/1/";
+    node.file(folder + "state", state);
+    node.file(folder + "phys_state", physical);
+    node.file(folder + "rate", rate);
+  };
+  port("mlx5_ib0", "4: ACTIVE\n", "5: LinkUp\n", "200 Gb/sec (4X HDR)\n");
+  port("mlx5_ib1", "1: DOWN\n", "3: Disabled\n", "200 Gb/sec (4X HDR)\n");
+  EXPECT_EQ(run("check_hw_ib 200 mlx5_ib0:1"), "");
+  EXPECT_EQ(run("check_hw_ib 200 mlx5_ib0"), "");
+  EXPECT_EQ(run("check_hw_ib 200"), "");
+  EXPECT_EQ(run("check_hw_ib 400 mlx5_ib0:1"),
+            "InfiniBand port mlx5_ib0:1 runs at 200 Gb/sec (4X HDR), expected 400 Gb/s");
+  EXPECT_EQ(run("check_hw_ib 200 mlx5_ib1:1"),
+            "InfiniBand port mlx5_ib1:1 is 1: DOWN and 3: Disabled, expected ACTIVE and LinkUp");
+  EXPECT_EQ(run("check_hw_ib 200 mlx5_ib7:1"), "no InfiniBand port mlx5_ib7:1");
+}
+
+TEST_F(Checks, InfinibandLoopbackMeasuresEveryPort) {
+  EXPECT_EQ(run("check_ib_bw_non_gdr 390"), "no InfiniBand port");
+  node.file("/sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+  node.on_command = [&](const std::string& line) {
+    node.answer(line,
+                " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n"
+                " 1048576  110000  0.00  95.5  0.046\n");
+  };
+  EXPECT_EQ(run("check_ib_bw_non_gdr 95"), "");
+  EXPECT_EQ(run("check_ib_bw_non_gdr 390"), "mlx5_0:1 writes 95.5 Gb/s to itself, below 390");
+  EXPECT_THAT(node.commands.back(), HasSubstr("ib_write_bw -d mlx5_0 -i 1"));
+}
+
+TEST_F(Checks, InterfacesExist) {
+  node.file("/sys/class/net/eth0/mtu", "1500\n");
+  EXPECT_EQ(run("check_hw_eth eth0"), "");
+  EXPECT_EQ(run("check_hw_eth ib0"), "no network interface ib0");
+}
+
+std::time_t at(const char* text) {
+  std::tm fields{};
+  strptime(text, "%Y-%m-%d %H:%M:%S", &fields);
+  fields.tm_isdst = -1;
+  return std::mktime(&fields);
+}
+
+TEST_F(Checks, LinkFlapsCountWithinTheWindow) {
+  node.file("/var/log/syslog",
+            "Aug 17 02:00:00 n1 systemd-networkd[1]: ib6: Lost carrier\n"
+            "Aug 17 06:18:01 n1 systemd-networkd[1]: ib6: lost carrier\n"
+            "Aug 17 06:18:02 n1 systemd-networkd[1]: eth0: lost carrier\n"
+            "Aug 17 06:18:06 n1 systemd-networkd[1]: ib6: Gained carrier\n");
+  node.machine.now = [] { return at("2024-08-17 09:00:00"); };
+  EXPECT_EQ(run("check_ib_link_flapping 6"), "");
+  EXPECT_EQ(run("check_ib_link_flapping 8"), "ib6 lost its carrier 2 times within 8 h");
+  EXPECT_EQ(run("check_ib_link_flapping 8 3"), "");
+  node.machine.now = [] { return at("2024-01-01 09:00:00"); };
+  EXPECT_EQ(run("check_ib_link_flapping"), "") << "an August line in January is last year's";
+}
+
+TEST_F(Checks, RealSystemLogsOfFlappingLinks) {
+  TRIREME_NEEDS_TEST_DATA("parsers/nhc/azure_1dev_6flap_syslog");
+  node.machine.now = [] { return at("2024-08-17 09:00:00"); };
+  node.file("/var/log/syslog", read_text(test_data_dir() / "parsers/nhc/azure_1dev_6flap_syslog"));
+  EXPECT_EQ(run("check_ib_link_flapping 6"), "ib6 lost its carrier 6 times within 6 h");
+  node.file("/var/log/syslog", read_text(test_data_dir() / "parsers/nhc/azure_0flap_syslog"));
+  EXPECT_EQ(run("check_ib_link_flapping 6"), "");
+}
+
+TEST_F(Checks, NoSystemLogIsAFailureNotAPass) {
+  EXPECT_THAT(run("check_ib_link_flapping"), HasSubstr("no system log"));
+}
+
+TEST_F(Checks, ServicesAreFoundByNameUserAndMatch) {
+  node.processes = {{10, "root", "sshd", "sshd: /usr/sbin/sshd -D [listener]"},
+                    {11, "rpcuser", "rpc.statd", "/sbin/rpc.statd"}};
+  EXPECT_EQ(run("check_ps_service -S -u root -m 'sshd:' sshd"), "");
+  EXPECT_EQ(run("check_ps_service -r -d rpc.statd nfslock"), "");
+  EXPECT_EQ(run("check_ps_daemon sshd root"), "");
+  EXPECT_EQ(run("check_ps_daemon crond"), "process crond does not run");
+  EXPECT_EQ(run("check_ps_service -u nobody sshd"), "service sshd (process sshd of user nobody) does not run");
+  EXPECT_EQ(run("check_ps_blacklist mprime"), "");
+  EXPECT_EQ(run("check_ps_blacklist sshd !root"), "");
+  EXPECT_EQ(run("check_ps_blacklist rpc.* !root"), "process 11 (rpc.statd) of user rpcuser must not run");
+  EXPECT_TRUE(node.commands.empty());
+}
+
+TEST_F(Checks, AServiceIsStartedAndLookedAtAgain) {
+  node.on_command = [&](const std::string& line) {
+    if (line.find("service sshd start") != std::string::npos) {
+      node.processes = {{10, "root", "sshd", "sshd: x"}};
+      node.answer(line, "");
+    }
+  };
+  EXPECT_EQ(run("check_ps_service -S sshd"), "remark: sshd: `service sshd start` repaired it");
+  EXPECT_THAT(run("check_ps_service -S other"), HasSubstr("does not run; `service other start` does not exist"));
+  node.machine.repair = false;
+  EXPECT_EQ(run("check_ps_service -S other"), "service other (process other) does not run");
+}
+
+TEST_F(Checks, CommandsAreJudgedByCodeAndLines) {
+  node.answer("/bin/sh -c 'cat /etc/x'", "alpha 1\nbeta 2\n");
+  EXPECT_EQ(run("check_cmd_output -m 'alpha*' -m '/beta [0-9]/' -m '!gamma*' cat /etc/x"), "");
+  EXPECT_EQ(run("check_cmd_output -m 'gamma*' -e 'cat /etc/x'"), "output of `cat /etc/x`: no line matches gamma*");
+  EXPECT_EQ(run("check_cmd_output -m '!/beta/' cat /etc/x"), "output of `cat /etc/x`: a line matches !/beta/");
+  EXPECT_EQ(run("check_cmd_status -r 0 cat /etc/x"), "");
+  EXPECT_EQ(run("check_cmd_status -r 1 cat /etc/x"), "`cat /etc/x` ended with code 0, expected code 1");
+  EXPECT_THAT(run("check_cmd_status nothing-here"), HasSubstr("does not exist"));
+}
+
+TEST_F(Checks, FilesAreTestedLikeTest) {
+  node.file("/etc/limits.conf", "* soft memlock unlimited\n");
+  node.file("/etc/empty", "");
+  EXPECT_EQ(run("check_file_test -r -s -f /etc/limits.conf"), "");
+  EXPECT_EQ(run("check_file_test -d /etc"), "");
+  EXPECT_EQ(run("check_file_test -f /etc/limits.conf /etc/none"), "/etc/none should be a plain file");
+  EXPECT_EQ(run("check_file_test -s /etc/empty"), "/etc/empty should not be empty");
+  EXPECT_EQ(run("check_file_test -x /etc/limits.conf"), "/etc/limits.conf should be executable");
+  EXPECT_EQ(run("check_file_contents /etc/limits.conf '*memlock*'"), "");
+  EXPECT_EQ(run("check_file_contents /etc/limits.conf '*nofile*'"), "/etc/limits.conf: no line matches *nofile*");
+  EXPECT_EQ(run("check_file_contents /etc/none x"), "/etc/none cannot be read");
+}
+
+TEST_F(Checks, DmiLinesCarryTheirSection) {
+  node.answer("dmidecode",
+              "# dmidecode 3.4\n\nHandle 0x0000, DMI type 0, 26 bytes\nBIOS Information\n\tVendor: ACME\n"
+              "\tCharacteristics:\n\t\tPCI is supported\n\nHandle 0x0001, DMI type 1, 27 bytes\nSystem Information\n"
+              "\tProduct Name: X1\n");
+  EXPECT_EQ(run("check_dmi_data_match \"BIOS Information: Vendor: ACME\""), "");
+  EXPECT_EQ(run("check_dmi_data_match -t 1 '*Product Name: X1'"), "");
+  EXPECT_EQ(run("check_dmi_data_match '*Characteristics: PCI*'"), "");
+  EXPECT_EQ(run("check_dmi_data_match -t 1 '*Vendor: ACME'"), "no DMI line matches *Vendor: ACME");
+  EXPECT_EQ(run("check_dmi_data_match '!*ACME'"), "a DMI line matches !*ACME");
+}
+
+TEST_F(Checks, ClusterChecksLookAtCacheDisksAndArrays) {
+  node.file("/proc/meminfo", "Cached: 2000000 kB\n");
+  EXPECT_EQ(run("check_cpu_drop_mem_cache 3000000"), "");
+  EXPECT_THAT(run("check_cpu_drop_mem_cache 1000000"), HasSubstr("cannot be dropped"));
+  node.on_command = [&](const std::string& line) { node.answer(line, ""); };
+  EXPECT_EQ(run("check_cpu_drop_mem_cache 1000000"), "remark: dropped a page cache of 2000000 kB");
+  node.file("/sys/class/nvme/nvme0/model", "x");
+  EXPECT_EQ(run("check_nvme_count 1"), "");
+  EXPECT_EQ(run("check_nvme_count 8"), "1 NVMe devices, expected 8");
+  node.file("/proc/mounts", "/dev/md10 /mnt/resource_nvme xfs rw 0 0\n");
+  node.file("/proc/mdstat", "Personalities : [raid0]\nmd10 : active raid0 nvme1n1[1] nvme0n1[0]\n");
+  EXPECT_EQ(run("check_raid /mnt/resource_nvme 2"), "");
+  EXPECT_EQ(run("check_raid /mnt/resource_nvme 8"), "md10 has 2 devices, expected 8");
+  node.file("/proc/mdstat", "md10 : active raid0 nvme1n1[1](F) nvme0n1[0]\n");
+  EXPECT_THAT(run("check_raid /mnt/resource_nvme 2"), HasSubstr("has a failed device"));
+  EXPECT_EQ(run("check_raid /data 2"), "/data is not mounted");
+}
+
+TEST_F(Checks, MemoryBandwidthIsMeasured) {
+  EXPECT_THAT(run("check_cpu_stream 1"), HasSubstr("remark: memory triad"));
+  EXPECT_THAT(run("check_cpu_stream 100000000"), HasSubstr("below 100000000"));
+}
+
+TEST_F(Checks, PingFailsWithTheHost) {
+  node.answer("ping -q -c 1 -W 5 gw", "");
+  EXPECT_EQ(run("check_net_ping gw"), "");
+  EXPECT_THAT(run("check_net_ping gw other"), HasSubstr("other does not answer ping"));
+}
+
+}  // namespace
+}  // namespace trireme::health

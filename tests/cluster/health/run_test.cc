@@ -1,0 +1,195 @@
+#include "cluster/health/run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/error.h"
+#include "cluster/health/detached.h"
+#include "cluster/health/generate.h"
+#include "cluster/health/slurm_state.h"
+#include "tests/cluster/health/fake_node.h"
+
+namespace trireme::health {
+namespace {
+
+using testing::HasSubstr;
+
+Plan plan_of(const std::string& text) { return make_plan(parse_nhc_config(text, "t"), "t", "n1", {}, {}); }
+
+class Run : public testing::Test {
+ protected:
+  Run() {
+    node.file("/sys/class/net/lo/mtu", "1\n");
+    node.machine.run = run_process;
+  }
+  Report run(const std::string& text, bool all = false, double seconds = 20) {
+    RunOptions options;
+    options.all = all;
+    options.seconds = seconds;
+    return run_plan(plan_of(text), node.machine, options);
+  }
+  FakeNode node;
+};
+
+TEST_F(Run, StopsAtTheFirstFailureUnlessAllAreAskedFor) {
+  const std::string text = "* || check_hw_eth lo\n* || check_hw_eth a\n* || check_hw_eth b\nm || check_hw_eth c\n";
+  const Report first = run(text);
+  EXPECT_EQ(first.results.size(), 2u);
+  EXPECT_EQ(exit_code(first, false), 1);
+  EXPECT_EQ(one_line_per_node(first), "n1 | ERROR: nhc: Health check failed: check_hw_eth: no network interface a\n");
+  const Report all = run(text, true);
+  EXPECT_EQ(all.results.size(), 3u);
+  EXPECT_EQ(exit_code(all, true), 2);
+  const Report healthy = run("* || check_hw_eth lo\n");
+  EXPECT_EQ(exit_code(healthy, true), 0);
+  EXPECT_EQ(one_line_per_node(healthy), "n1 | Healthy\n");
+}
+
+TEST_F(Run, CommandsSeeTheVariablesAndTheirFailureIsTold) {
+  EXPECT_TRUE(run("* || export WORD=value\n* || test \"$WORD\" = value\n").healthy());
+  const Report failed = run("* || echo broken >&2; exit 3\n");
+  EXPECT_EQ(failed.results[0].outcome.text, "`echo broken >&2; exit 3` ended with code 3: broken");
+}
+
+TEST_F(Run, AHungCheckIsAFailureNotAHang) {
+  const Report report = run("* || check_hw_eth lo\n* || sleep 60\n* || check_hw_eth a\n", true, 0.5);
+  EXPECT_TRUE(report.timed_out);
+  EXPECT_LT(report.seconds, 5);
+  EXPECT_EQ(exit_code(report, true), 142);
+  ASSERT_EQ(report.results.size(), 2u);
+  EXPECT_EQ(report.results[1].outcome.text, "watchdog: `sleep 60` (line 2) did not end within 0.5 s of the run");
+}
+
+TEST_F(Run, ACrashedCheckIsAFailure) {
+  node.machine.processes = []() -> std::vector<ProcessEntry> { std::abort(); };
+  const Report report = run("* || check_ps_daemon x\n");
+  EXPECT_THAT(report.results[0].outcome.text, HasSubstr("crashed"));
+}
+
+TEST_F(Run, KnownChecksWithoutANativeFormFailWhenTheyRun) {
+  const Report report = run("* || check_hw_topology\n");
+  EXPECT_EQ(report.results[0].outcome.text, "check_hw_topology: not implemented in trireme");
+}
+
+TEST_F(Run, GpuChecksAreSkippedOnACpuOnlyNodeOnly) {
+  const std::string text = "* || check_gpu_count 8\n* || check_cuda_bw 23\n";
+  const Report cpu = run(text, true);
+  EXPECT_TRUE(cpu.healthy());
+  EXPECT_EQ(cpu.results[0].outcome.kind, Outcome::Kind::skipped);
+  EXPECT_EQ(cpu.results[0].outcome.text, "no GPU on this node");
+  node.file("/sys/bus/pci/devices/0000:3b:00.0/vendor", "0x10de\n");
+  node.file("/sys/bus/pci/devices/0000:3b:00.0/class", "0x030200\n");
+  EXPECT_EQ(run(text, true).failures().size(), 2u);
+}
+
+TEST_F(Run, ReportsSurviveJson) {
+  const Report report = run("* || check_hw_eth a\n");
+  const Report back = report_from_json(to_json(report), "x");
+  EXPECT_EQ(one_line_per_node(back), one_line_per_node(report));
+  EXPECT_THROW(report_from_json(Json::parse("{\"host\":1}"), "x"), Error);
+}
+
+TEST_F(Run, DetachedModeGivesTheLastResultOfThisBoot) {
+  node.file("/state/x", "");
+  const std::string path = node.machine.root + "/state/result.json";
+  EXPECT_FALSE(last_report(path, "boot-1"));
+  save_report(path, "boot-1", run("* || check_hw_eth a\n"));
+  EXPECT_EQ(last_report(path, "boot-1")->failures().size(), 1u);
+  EXPECT_FALSE(last_report(path, "boot-2")) << "a result from before the reboot says nothing";
+}
+
+TEST_F(Run, BackgroundRunsDoNotPileUp) {
+  node.file("/state/x", "");
+  const std::string path = node.machine.root + "/state/result.json", done = path + ".done";
+  ASSERT_TRUE(run_in_background(path, [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    std::ofstream(done) << "x";
+  }));
+  EXPECT_FALSE(run_in_background(path, [] {}));
+  for (int i = 0; i < 500 && !std::filesystem::exists(done); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_TRUE(std::filesystem::exists(done));
+}
+
+TEST_F(Run, AGeneratedFileIsPassedByItsNode) {
+  node.file("/proc/mounts", "proc /proc proc rw 0 0\n/dev/sda1 / ext4 rw 0 0\n/dev/sdb /mnt/a\\040b ext4 rw 0 0\n");
+  node.file("/proc/cpuinfo",
+            "processor : 0\nphysical id : 0\ncore id : 0\nprocessor : 1\nphysical id : 0\ncore id : 0\n");
+  node.file("/proc/meminfo", "MemTotal: 1000 kB\nSwapTotal: 0 kB\n");
+  node.file("/proc/loadavg", "9.00 0.10 0.10 1/1 1\n");
+  node.file("/sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n");
+  node.file("/sys/class/infiniband/mlx5_0/ports/1/phys_state", "5: LinkUp\n");
+  node.file("/sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)\n");
+  node.space = Space{1000, 500, 500, 100, 50};
+  node.machine.host = "node07";
+  const std::string text = generate_config(node.machine);
+  EXPECT_THAT(text, HasSubstr("node* || check_fs_mount_rw -t \"ext4\" -s \"/dev/sda1\" -f \"/\"\n"));
+  EXPECT_THAT(text, HasSubstr("node* || check_hw_cpuinfo 1 1 2\n"));
+  EXPECT_THAT(text, HasSubstr("node* || check_hw_ib 100 mlx5_0:1\n"));
+  EXPECT_THAT(text, HasSubstr("node* || check_hw_physmem 1000kB 1000kB 3%\n"));
+  const Plan plan = make_plan(parse_nhc_config(text, "gen"), "gen", "node12", {}, {});
+  for (const Step& step : plan.steps) {
+    EXPECT_TRUE(step.applies);
+    EXPECT_EQ(step.kind, StepKind::native) << step.text;
+  }
+  RunOptions all;
+  all.all = true;
+  EXPECT_EQ(one_line_per_node(run_plan(plan, node.machine, all)), "node07 | Healthy\n");
+}
+
+TEST(SlurmState, DrainsASickNodeWithOurReason) {
+  for (const char* state : {"idle", "mix", "alloc", "comp", "resv"}) {
+    const SlurmAction action = decide(false, "no ib0\nx", state, "none");
+    EXPECT_EQ(action.kind, SlurmAction::Kind::drain) << state;
+    EXPECT_EQ(action.reason, "NHC: no ib0 x");
+  }
+  EXPECT_EQ(decide(false, "new", "drain", "NHC: old").kind, SlurmAction::Kind::drain)
+      << "our own reason is brought up to date";
+  EXPECT_EQ(decide(false, "old", "drain", "NHC: old").kind, SlurmAction::Kind::none);
+}
+
+TEST(SlurmState, NeverTouchesAHumansReason) {
+  for (const char* state : {"drain", "drng", "drained*", "fail", "maint", "DRAINING"}) {
+    for (const char* reason : {"bad DIMM, ticket 12", "none", "", "nhc: lower case", "see NHC: x"}) {
+      EXPECT_EQ(decide(false, "p", state, reason).kind, SlurmAction::Kind::none) << state << reason;
+      EXPECT_EQ(decide(true, "", state, reason).kind, SlurmAction::Kind::none) << state << reason;
+    }
+  }
+}
+
+TEST(SlurmState, LeavesDownAndRestartingNodesAlone) {
+  EXPECT_EQ(decide(false, "p", "down", "none").kind, SlurmAction::Kind::none);
+  for (const char* state : {"idle@", "drain@", "alloc#", "boot", "planned", "idle~", "reboot^"}) {
+    EXPECT_EQ(decide(false, "p", state, "none").kind, SlurmAction::Kind::none) << state;
+    EXPECT_EQ(decide(true, "", state, "NHC: x").kind, SlurmAction::Kind::none) << state;
+  }
+}
+
+TEST(SlurmState, ResumesOnlyWhatItDrained) {
+  for (const char* state : {"drain", "drng", "down*", "fail", "maint"}) {
+    EXPECT_EQ(decide(true, "", state, "NHC: x").kind, SlurmAction::Kind::resume) << state;
+  }
+  EXPECT_EQ(decide(true, "", "idle", "none").kind, SlurmAction::Kind::none);
+}
+
+TEST(SlurmState, CallsScontrolWithTheReason) {
+  FakeNode node;
+  node.answer("sinfo -h -n n1 -o '%t|%E'", "idle|none\nidle|none\n");
+  node.answer("scontrol update NodeName=n1 State=DRAIN 'Reason=NHC: no ib0'", "");
+  EXPECT_EQ(mark_in_slurm(node.machine, "n1", false, "no ib0"), "drained: NHC: no ib0");
+  node.answer("sinfo -h -n n1 -o '%t|%E'", "drain|NHC: no ib0\n");
+  node.answer("scontrol update NodeName=n1 State=RESUME", "");
+  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, ""), "resumed");
+  node.answer("sinfo -h -n n1 -o '%t|%E'", "drain|bad fan\n");
+  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, ""),
+            "left as it is: the node is drain for somebody else's reason: bad fan");
+  node.answer("sinfo -h -n n1 -o '%t|%E'", "");
+  EXPECT_THROW(mark_in_slurm(node.machine, "n1", true, ""), Error);
+}
+
+}  // namespace
+}  // namespace trireme::health
