@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "cli/command.h"
-#include "cli/command_line.h"
+#include "cli/flags.h"
 #include "cli/stop_signals.h"
 #include "data/progress.h"
 
@@ -50,7 +50,7 @@ int run_prepare(std::vector<std::string> arguments) {
       ->capture_default_str();
   app.add_flag("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
   app.add_option("--threads", options.threads, "worker threads")->check(CLI::Range(1, 1024))->capture_default_str();
-  if (!parse_command_line(app, std::move(arguments))) return 0;
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
   options.split.order = order == "input" ? DocumentOrder::input : DocumentOrder::openwebtext;
   options.stop = &watch_stop_signals();
   print_report(options, prepare(options));

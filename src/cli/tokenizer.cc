@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -11,7 +12,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "cli/command.h"
-#include "cli/command_line.h"
+#include "cli/flags.h"
 #include "cli/stop_signals.h"
 #include "data/training_text.h"
 #include "text/bpe_trainer.h"
@@ -105,7 +106,7 @@ int run_tokenizer(std::vector<std::string> arguments) {
   add_codec(decoder, decode);
   decoder->add_flag("--skip-special-tokens", decode.options.skip_special_tokens,
                     "leave special tokens out of the text");
-  if (!parse_command_line(app, std::move(arguments))) return 0;
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
   if (app.got_subcommand("train")) {
     run_train_tokenizer(train);
     return 0;

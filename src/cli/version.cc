@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "comm/mpi/mpi.h"
-#include "ops/cpu/onednn_version.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/onednn_version.h"
 #include "version_stamp.h"
 
 namespace trireme {

@@ -19,7 +19,6 @@ size_t memory_bytes(const Spec& spec, DType dtype) {
 
 Generator::Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads)
     : spec_(spec),
-      ops_(ops),
       stage_(spec, views, dtype, {.rows = spec.context, .training = false, .head_rows = 1}, ops, threads),
       memory_(memory_bytes(spec, dtype)) {
   cache_.sequences = 1;

@@ -32,7 +32,6 @@ class Generator {
   std::span<const float> next_logits(std::span<const TokenId> tokens, int64_t past);
 
   Spec spec_;
-  Ops& ops_;
   Stage stage_;
   Arena memory_;
   KeyValueCache cache_;

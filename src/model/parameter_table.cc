@@ -102,6 +102,7 @@ const Parameter& ParameterTable::find(const std::string& name) const {
     if (p.name == name) return p;
   }
   std::vector<std::string> names;
+  names.reserve(parameters_.size());
   for (const Parameter& p : parameters_) names.push_back(p.name);
   fail(ErrorKind::data, "the model has no parameter \"{}\"; the nearest is \"{}\"", name, nearest(name, names));
 }

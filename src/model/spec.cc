@@ -81,6 +81,7 @@ Spec preset(const std::string& name) {
     return spec;
   }
   std::vector<std::string> names;
+  names.reserve(kPresets.size());
   for (const Preset& p : kPresets) names.push_back(fmt::format("{} (= {})", p.name, p.alias));
   fail(ErrorKind::config, "no model preset \"{}\"; there are {}", name, fmt::join(names, ", "));
 }

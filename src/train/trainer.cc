@@ -127,7 +127,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores)
   peak_flops_ = scalars_.sum(peak_flops_);
   if (!config().evaluation.only) writer_.emplace(config().run.dir, table_, state_, process_.world());
   reporter_ =
-      std::make_unique<Reporter>(ReporterOptions{.run_dir = config().run.dir,
+      std::make_unique<Reporter>(ReporterOptions{.run_dir = config().evaluation.only ? std::string() : config().run.dir,
                                                  .jsonl = config().log.jsonl,
                                                  .tensorboard = config().log.tensorboard,
                                                  .is_rank0 = process.rank() == 0},
