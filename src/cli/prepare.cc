@@ -1,5 +1,6 @@
 #include "data/prepare.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/log.h"

@@ -58,9 +58,32 @@ struct Interval {
   int64_t steps = 0;
 };
 
+/// This rank's claim on the run folder, and what status.json says when it ends.
+class RunFolder {
+ public:
+  RunFolder(const Config& config, const Process& process) : dir_(config.run.dir), process_(process) {
+    if (process.rank() != 0) return;
+    lock_.emplace(dir_, this_owner(), config.run.take_over);
+    write("running", 0, 0);
+  }
+  /// Throws Error::locked when another job took the folder over meanwhile.
+  void check() const {
+    if (lock_) lock_->check();
+  }
+  void write(const char* state, int code, int64_t step) const {
+    write_status(dir_, {.state = state, .code = code, .step = step, .rank = process_.rank(), .host = process_.host()});
+  }
+
+ private:
+  std::string dir_;
+  const Process& process_;
+  std::optional<RunLock> lock_;
+};
+
 class Trainer {
  public:
-  Trainer(Setup setup, Process& process, const CorePlan& cores);
+  /// folder: none when only evaluating.
+  Trainer(Setup setup, Process& process, const CorePlan& cores, const RunFolder* folder);
   /// Exit code.
   int run();
   int64_t steps_done() const { return progress_.step; }
@@ -82,6 +105,7 @@ class Trainer {
 
   Setup setup_;
   Process& process_;
+  const RunFolder* folder_;
   Scalars scalars_;
   int threads_;
   ParameterTable table_;
@@ -104,9 +128,10 @@ class Trainer {
   std::unique_ptr<Reporter> reporter_;
 };
 
-Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores)
+Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const RunFolder* folder)
     : setup_(std::move(setup)),
       process_(process),
+      folder_(folder),
       scalars_(process.world()),
       threads_(cores.threads),
       table_(setup_.spec),
@@ -125,7 +150,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores)
   peak_flops_ =
       config().log.peak_tflops > 0 ? config().log.peak_tflops * 1e12 : measure_gemm_rate(*ops_, threads_, setup_.dtype);
   peak_flops_ = scalars_.sum(peak_flops_);
-  if (!config().evaluation.only) writer_.emplace(config().run.dir, table_, state_, process_.world());
+  if (folder_) writer_.emplace(config().run.dir, table_, state_, process_.world());
   reporter_ =
       std::make_unique<Reporter>(ReporterOptions{.run_dir = config().evaluation.only ? std::string() : config().run.dir,
                                                  .jsonl = config().log.jsonl,
@@ -234,6 +259,7 @@ void Trainer::evaluate_now() {
 void Trainer::begin_save() {
   if (saved_step_ == progress_.step && !improved_) return;
   publish(true);  // one save at a time
+  folder_->check();
   const auto start = Clock::now();
   CheckpointFacts facts{.spec = setup_.spec,
                         .progress = progress_,
@@ -316,25 +342,6 @@ int Trainer::run() {
 
 }  // namespace
 
-/// This rank's claim on the run folder, and what status.json says when it ends.
-class RunFolder {
- public:
-  RunFolder(const Config& config, const Process& process) : dir_(config.run.dir), process_(process) {
-    if (process.rank() != 0) return;
-    prepare_run_folder(dir_);
-    lock_.emplace(dir_, this_owner(), config.run.take_over);
-    write("running", 0, 0);
-  }
-  void write(const char* state, int code, int64_t step) const {
-    write_status(dir_, {.state = state, .code = code, .step = step, .rank = process_.rank(), .host = process_.host()});
-  }
-
- private:
-  std::string dir_;
-  const Process& process_;
-  std::optional<RunLock> lock_;
-};
-
 int train(LoadedConfig loaded, Process& process, std::string_view version) {
   stop::install();
   Scalars scalars(process.world());
@@ -343,12 +350,12 @@ int train(LoadedConfig loaded, Process& process, std::string_view version) {
   (void)resolve_mesh({.data = config.mesh.data, .tensor = config.mesh.tensor, .pipeline = config.mesh.pipeline},
                      process.size(), process.launcher().name);
   const CorePlan cores = take_cores(config, process, scalars);
-  if (config.evaluation.only) return Trainer(make_setup(std::move(loaded), scalars), process, cores).run();
+  if (config.evaluation.only) return Trainer(make_setup(std::move(loaded), scalars), process, cores, nullptr).run();
 
   const RunFolder folder(config, process);
   scalars.barrier();  // nobody looks into the folder before rank 0 owns it
   try {
-    Trainer trainer(make_setup(std::move(loaded), scalars), process, cores);
+    Trainer trainer(make_setup(std::move(loaded), scalars), process, cores, &folder);
     const int code = trainer.run();
     if (process.rank() == 0) folder.write(code == 0 ? "done" : "stopped", code, trainer.steps_done());
     return code;
