@@ -39,6 +39,7 @@ void print_step(const StepBenchOptions& o, const StepBenchResult& r) {
 Json to_json(const StepBenchOptions& o, const StepBenchResult& r) {
   return {{"preset", o.preset},
           {"dtype", name_of(o.dtype)},
+          {"recompute", o.recompute},
           {"batch", o.batch},
           {"seq", o.sequence},
           {"steps", o.steps},
@@ -75,6 +76,7 @@ int bench_step_command(std::vector<std::string> arguments) {
   app.add_option("--threads", threads, "compute threads (0: all physical cores)")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_flag("--recompute", options.recompute, "keep only block inputs for backward: less memory, more time");
   app.add_option("--data", options.tokens, "token file to train on (default: random tokens)");
   app.add_option("--json", json, "also write the result to this file");
   if (const auto code = parse_flags(app, std::move(arguments))) return *code;

@@ -15,7 +15,7 @@ struct ModelOptions {
   int64_t layers = 12, heads = 12, width = 768, inner_width = 0, context = 1024, vocabulary = 0,
           vocabulary_multiple = 64;
   std::string activation = "gelu-tanh";
-  bool tied_head = true, bias = true;
+  bool tied_head = true, bias = true, recompute = false;
   double dropout = 0;
 
   template <class V>
@@ -37,6 +37,9 @@ struct ModelOptions {
     v.choice("activation", activation, "MLP activation", {"gelu-tanh", "gelu-erf"});
     v.flag("tied-head", tied_head, "the output head shares the token embedding's matrix");
     v.flag("bias", bias, "biases in linears and norms");
+    v.flag(
+        "recompute", recompute,
+        "keep only each block's input for backward and run its forward again: less memory, about a quarter more time");
     v.number("dropout", dropout, "dropout of embeddings, attention and residual branches", 0, 0.999);
   }
 };

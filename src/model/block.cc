@@ -77,6 +77,14 @@ void Block::forward(const Pass& pass, const BlockSaved& saved, const Workspace& 
   feed_forward(pass, saved, work, y);
 }
 
+void Block::recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
+  const int64_t rows = pass.batch.rows();
+  attend(pass, saved, work, nullptr);
+  const View norm = first_rows(work.norm, rows);
+  norm2_.forward(pass, first_rows(saved.middle, rows), norm, first_rows(work.mean, rows), first_rows(work.rstd, rows));
+  mlp_in_.forward(pass, norm, first_rows(saved.inner, rows));
+}
+
 void Block::decode(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache& cache,
                    View y) const {
   attend(pass, saved, work, &cache);

@@ -19,6 +19,8 @@ class Block {
 
   /// saved.x -> y, [rows, width]; y may be saved.x.
   void forward(const Pass& pass, const BlockSaved& saved, const Workspace& work, View y) const;
+  /// Fills what saved keeps beside x again, from x: forward() without its last product.
+  void recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// work.gradient: gradient of y in, gradient of saved.x out. Weight gradients by pass.write.
   void backward(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// forward() for generation: attends to the cache and appends to it.

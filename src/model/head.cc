@@ -25,9 +25,9 @@ void Head::chunk_backward(const Pass& pass, ConstView norm, ConstView targets, c
                                   work.head_sum.rows_slice(0, n), scale);
   // A later micro-batch's sum is completed apart and added once, so that it does not depend on what the accumulator
   // held.
-  const bool apart = pass.write == Write::add && !work.head_gradient.empty();
-  const Write write = work.head_gradient.empty() ? pass.write : first_chunk ? Write::overwrite : Write::add;
-  pass.ops.linear_backward_weight(pass.context, logits, norm, apart ? work.head_gradient : weight_.gradient, write);
+  const View gradient = pass.write == Write::overwrite ? weight_.gradient : work.head_gradient;
+  pass.ops.linear_backward_weight(pass.context, logits, norm, gradient,
+                                  first_chunk ? Write::overwrite : Write::accumulate);
   pass.ops.linear_backward_input(pass.context, logits, weight_.value, dnorm);
 }
 
@@ -58,8 +58,7 @@ double Head::loss_and_backward(const Pass& pass, ConstView x, const Workspace& w
     total += chunk_loss(pass, chunk_norm, targets, work, logits);
     chunk_backward(pass, chunk_norm, targets, work, logits, dnorm.rows_slice(first, n), scale, first == 0);
   }
-  if (pass.write == Write::add && !work.head_gradient.empty())
-    pass.ops.add(pass.context, work.head_gradient, weight_.gradient);
+  if (pass.write == Write::add) pass.ops.add(pass.context, work.head_gradient, weight_.gradient);
   pass.ops.zero(pass.context, gradient);
   norm_.backward(pass, dnorm, x, mean, rstd, gradient);
   return total;

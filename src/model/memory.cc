@@ -31,8 +31,13 @@ ModelMemory::ModelMemory(const Spec& spec, DType dtype, const ModelShape& shape,
   const int64_t rows = shape.rows, width = spec.width;
   const DType stat = stat_type(dtype);
   if (shape.training) {
-    for (int64_t i = 0; i < spec.layers; ++i)
-      blocks.push_back(take_block(spec, dtype, rows, arena.take(dtype, {rows, width}), arena));
+    BlockSaved shared;
+    for (int64_t i = 0; i < spec.layers; ++i) {
+      const View x = arena.take(dtype, {rows, width});
+      if (i == 0 || !shape.recompute) shared = take_block(spec, dtype, rows, x, arena);
+      shared.x = x;
+      blocks.push_back(shared);
+    }
     output = arena.take(dtype, {rows, width});
   } else {
     output = arena.take(dtype, {rows, width});  // each block works in place
@@ -50,7 +55,7 @@ ModelMemory::ModelMemory(const Spec& spec, DType dtype, const ModelShape& shape,
   if (!shape.training) return;
   work.wide = arena.take(dtype, {rows, std::max(spec.inner_width, 3 * width)});
   work.gradient = arena.take(dtype, {rows, width});
-  if (head_rows < rows) work.head_gradient = arena.take(stat, {spec.vocabulary_rows, width});
+  if (shape.accumulates) work.head_gradient = arena.take(stat, {spec.vocabulary_rows, width});
 }
 
 }  // namespace trireme

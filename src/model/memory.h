@@ -30,16 +30,18 @@ struct Workspace {
   View mean, rstd;                       ///< [R]
   View logits;                           ///< [head_rows, V]
   View head_max, head_sum, head_target;  ///< [head_rows]
-  View head_gradient;  ///< [V, C] sum over the head's row chunks of one micro-batch; empty where one chunk does
+  View head_gradient;  ///< [V, C] a later micro-batch's sum over the head's row chunks; empty where nothing accumulates
 };
 
 struct ModelShape {
-  int64_t rows = 0;       ///< largest micro-batch
-  bool training = true;   ///< keep every block's activations; else all blocks share one set
-  int64_t head_rows = 0;  ///< rows whose logits exist at a time; 0: head_rows_for()
+  int64_t rows = 0;         ///< largest micro-batch
+  bool training = true;     ///< keep every block's activations; else all blocks share one set
+  int64_t head_rows = 0;    ///< rows whose logits exist at a time; 0: head_rows_for()
+  bool accumulates = true;  ///< several micro-batches add to one gradient
+  bool recompute = false;   ///< keep only each block's input and run its forward again in backward
 };
 
-/// Rows whose logits exist at a time: as many as fit in 256 MB, at most all.
+/// Rows whose logits exist at a time: as many as fit in 128 MB, at most all.
 int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows);
 
 struct ModelMemory {

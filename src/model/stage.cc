@@ -7,17 +7,23 @@ namespace {
 
 constexpr uint32_t kEmbeddingSite = 0;
 
-/// Scratch for the largest call of a step: the head's weight gradient is the largest matrix, the vocabulary the widest
-/// row.
-size_t scratch_bytes(const Spec& spec, const ModelShape& shape, const Ops& ops, int threads) {
-  const int64_t widest = std::max({spec.vocabulary_rows, spec.inner_width, 3 * spec.width});
-  const int64_t largest = spec.width * std::max(spec.vocabulary_rows, std::max(spec.inner_width, 3 * spec.width));
-  const AttentionShape attention{.heads = static_cast<int>(spec.heads),
-                                 .head_dim = static_cast<int>(spec.head_dim()),
-                                 .causal = true,
-                                 .scale = 1,
-                                 .offsets = {}};
-  return ops.scratch_bytes(shape.rows, widest, largest, attention, threads);
+/// Scratch for the largest call of a step: the head's matrix is the largest, the vocabulary the widest row. The head's
+/// gradient is never written with Write::add: its chunks meet in the workspace.
+size_t scratch_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads) {
+  const int64_t widest_block = std::max(spec.inner_width, 3 * spec.width);
+  CallSizes sizes;
+  sizes.dtype = dtype;
+  sizes.rows = shape.rows;
+  sizes.width = std::max(spec.vocabulary_rows, widest_block);
+  sizes.weight_count = spec.width * sizes.width;
+  sizes.added_count = shape.training && shape.accumulates ? spec.width * widest_block : 0;
+  sizes.attention = {.heads = static_cast<int>(spec.heads),
+                     .head_dim = static_cast<int>(spec.head_dim()),
+                     .causal = true,
+                     .scale = 1,
+                     .offsets = {}};
+  sizes.threads = threads;
+  return ops.scratch_bytes(sizes);
 }
 
 size_t activation_bytes(const Spec& spec, DType dtype, const ModelShape& shape) {
@@ -53,7 +59,7 @@ void Embedding::backward(const Pass& pass, View dy) const {
 }
 
 StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads) {
-  return {activation_bytes(spec, dtype, shape), scratch_bytes(spec, shape, ops, threads)};
+  return {activation_bytes(spec, dtype, shape), scratch_bytes(spec, dtype, shape, ops, threads)};
 }
 
 Stage::Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads)
@@ -61,9 +67,10 @@ Stage::Stage(const Spec& spec, const ParameterViews& views, DType dtype, const M
       views_(views),
       ops_(ops),
       activations_(activation_bytes(spec, dtype, shape)),
-      scratch_(scratch_bytes(spec, shape, ops, threads)),
+      scratch_(scratch_bytes(spec, dtype, shape, ops, threads)),
       context_{threads, &scratch_},
       memory_(spec, dtype, shape, activations_),
+      recompute_(shape.recompute),
       embedding_(spec_, views),
       head_(spec_, views) {
   blocks_.reserve(static_cast<size_t>(spec.layers));
@@ -105,6 +112,7 @@ double Stage::loss_and_backward(const Batch& batch, const Step& step, float scal
   const double loss = head_.loss_and_backward(pass, memory_.output.rows_slice(0, batch.rows()), memory_.work, scale);
   finished();
   for (size_t i = blocks_.size(); i-- > 0;) {
+    if (recompute_) blocks_[i].recompute(pass, memory_.blocks[i], memory_.work);
     blocks_[i].backward(pass, memory_.blocks[i], memory_.work);
     finished();
   }

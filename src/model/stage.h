@@ -69,6 +69,7 @@ class Stage {
   Arena activations_, scratch_;
   Context context_;
   ModelMemory memory_;
+  bool recompute_;
   Embedding embedding_;
   std::vector<Block> blocks_;
   Head head_;

@@ -82,7 +82,12 @@ class Bench {
     shape_.scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
     shape_.offsets = ConstView(offsets_.data(), DType::i32, {o_.sequences + 1});
     const int64_t widest = std::max(4 * o_.width, o_.columns);
-    scratch_ = Arena(ops_.scratch_bytes(rows_, widest, 4 * o_.width * o_.width, shape_, o_.threads));
+    scratch_ = Arena(ops_.scratch_bytes({.dtype = o_.dtype,
+                                         .rows = rows_,
+                                         .width = widest,
+                                         .weight_count = 4 * o_.width * o_.width,
+                                         .attention = shape_,
+                                         .threads = o_.threads}));
     context_ = {o_.threads, &scratch_};
   }
 

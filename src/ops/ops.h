@@ -33,6 +33,7 @@ enum class Write : uint8_t {
   overwrite,  ///< out = value: first micro-batch
   add,  ///< out += value, with value computed completely in scratch first, so the sum does not depend on blocking:
         ///< later micro-batches
+  accumulate,  ///< out += value in place: further parts of one micro-batch's sum, in a fixed order
 };
 
 /// Which random numbers a dropout uses. Element (row, channel) of a layer keeps iff philox(key(seed, step, layer,
@@ -63,14 +64,23 @@ struct AdamW {
   float gradient_scale = 1;  ///< multiplies every gradient first: clip factor
 };
 
+/// The largest operator calls of a plan, for its scratch memory.
+struct CallSizes {
+  DType dtype = DType::f32;  ///< A
+  int64_t rows = 0;
+  int64_t width = 0;           ///< most inputs or outputs of a linear
+  int64_t weight_count = 0;    ///< elements of the largest [out, in] matrix
+  int64_t added_count = 0;     ///< elements of the largest gradient that is written with Write::add
+  AttentionShape attention{};  ///< offsets are not read
+  int threads = 1;
+};
+
 class Ops {
  public:
   virtual ~Ops() = default;
   virtual std::string_view name() const = 0;  ///< "cpu", "reference"
-  /// Scratch that any call on at most `rows` rows, linears of at most `width` inputs or outputs, can ask for,
-  /// Write::add of a [out, in] gradient with at most `weight_count` elements included.
-  virtual size_t scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, const AttentionShape& shape,
-                               int threads) const = 0;
+  /// Scratch that any call within these sizes can ask for.
+  virtual size_t scratch_bytes(const CallSizes& sizes) const = 0;
 
   // ---- linear
   // -------------------------------------------------------------------------------------------------------------------------

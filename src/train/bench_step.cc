@@ -87,7 +87,8 @@ std::vector<double> time_steps(const StepBenchOptions& options, const Spec& spec
   const auto single = make_single();
   Optimizer optimizer(table, state, *ops, *single, {});
   Stage stage(spec, {&table, state.weights(), state.gradients()}, options.dtype,
-              {.rows = options.batch * options.sequence}, *ops, options.threads);
+              {.rows = options.batch * options.sequence, .accumulates = false, .recompute = options.recompute}, *ops,
+              options.threads);
   Batcher batcher(options.batch, options.sequence);
   const std::vector<uint16_t> tokens = bench_tokens(options, spec);
   const double scale = 1.0 / static_cast<double>(options.batch * options.sequence);

@@ -15,6 +15,7 @@ struct StepBenchOptions {
   DType dtype = DType::f32;
   int64_t steps = 5, warmup = 1;
   int threads = 1;
+  bool recompute = false;
   std::string tokens;  ///< token file; empty: random ids
 };
 

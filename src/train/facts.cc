@@ -14,7 +14,9 @@ std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cas
 ModelShape model_shape(const Setup& setup) {
   return {.rows = setup.batch.largest_micro() * setup.batch.sequence,
           .training = !setup.config().evaluation.only,
-          .head_rows = 0};
+          .head_rows = 0,
+          .accumulates = setup.batch.micro_batches > 1,
+          .recompute = setup.config().model.recompute};
 }
 
 MemoryPlan plan_memory(const Setup& setup, const ParameterTable& table, const Ops& ops, int ranks, int threads) {

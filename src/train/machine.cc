@@ -29,7 +29,8 @@ uint64_t available_memory(int local_ranks) {
 double measure_gemm_rate(Ops& ops, int threads, DType dtype) {
   constexpr int64_t kRows = 1024, kIn = 768, kOut = 3072;  // large enough for full speed, small enough for any machine
   Arena arena(static_cast<size_t>(kRows * (kIn + kOut) + kOut * kIn) * size_of(dtype) + 1024);
-  Arena scratch(ops.scratch_bytes(kRows, kOut, kOut * kIn, {}, threads));
+  Arena scratch(ops.scratch_bytes(
+      {.dtype = dtype, .rows = kRows, .width = kOut, .weight_count = kOut * kIn, .threads = threads}));
   Context context{threads, &scratch};
   const View x = arena.take(dtype, {kRows, kIn}), w = arena.take(dtype, {kOut, kIn}),
              y = arena.take(dtype, {kRows, kOut});

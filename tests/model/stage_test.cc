@@ -101,6 +101,19 @@ TEST(Stage, LogitsInChunksGiveTheSameLossAndGradients) {
   for (size_t i = 0; i < whole.gradients.size(); ++i) ASSERT_NEAR(chunked.gradients[i], whole.gradients[i], 1e-12);
 }
 
+TEST(Stage, RecomputedActivationsGiveTheSameBits) {
+  Spec spec = small_spec();
+  spec.attention_dropout = spec.residual_dropout = 0.2f;
+  TestModel<float> kept(spec), recomputed(spec);
+  TestBatch data(spec, {6, 5}, 2);
+  const auto ops = make_cpu_ops();
+  Stage kept_stage(spec, kept.views, DType::f32, {.rows = 11}, *ops, 1);
+  Stage recomputed_stage(spec, recomputed.views, DType::f32, {.rows = 11, .recompute = true}, *ops, 1);
+  EXPECT_EQ(recomputed_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr),
+            kept_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr));
+  EXPECT_EQ(recomputed.gradients, kept.gradients);
+}
+
 /// What two micro-batches leave, against each one's own gradients added: equal to the bit, or ranks and accumulation
 /// would differ.
 void expect_accumulation_is_one_addition(int64_t head_rows) {

@@ -131,11 +131,15 @@ TEST_P(AttentionOp, GivesTheSameBitsTwice) {
 TEST_P(AttentionOp, StaysWithinThePlannedScratch) {
   Attention a(dtype(), {150}, 3, 20, true);
   a.bind();
-  cpu->scratch = Arena(cpu->ops->scratch_bytes(150, 60, 0, a.shape, GetParam().threads));
+  cpu->scratch = Arena(cpu->ops->scratch_bytes(
+      {.dtype = GetParam().dtype, .rows = 150, .width = 60, .attention = a.shape, .threads = GetParam().threads}));
   cpu->context.scratch = &cpu->scratch;
   a.forward(*cpu);
   a.backward(*cpu);
-  EXPECT_LE(cpu->scratch.peak(), cpu->ops->scratch_bytes(150, 60, 0, a.shape, GetParam().threads));
+  EXPECT_LE(
+      cpu->scratch.peak(),
+      cpu->ops->scratch_bytes(
+          {.dtype = GetParam().dtype, .rows = 150, .width = 60, .attention = a.shape, .threads = GetParam().threads}));
   EXPECT_EQ(cpu->scratch.used(), 0u);
 }
 

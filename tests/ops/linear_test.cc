@@ -113,8 +113,13 @@ TEST_P(LinearOp, StaysWithinThePlannedScratch) {
     if (s.rows == 0) continue;
     Linear l(dtype(), s.rows, s.in, s.out);
     const AttentionShape attention{1, 1, true, 1, {}};
-    const size_t planned =
-        cpu->ops->scratch_bytes(s.rows, std::max(s.in, s.out), s.in * s.out, attention, GetParam().threads);
+    const size_t planned = cpu->ops->scratch_bytes({.dtype = GetParam().dtype,
+                                                    .rows = s.rows,
+                                                    .width = std::max(s.in, s.out),
+                                                    .weight_count = s.in * s.out,
+                                                    .added_count = s.in * s.out,
+                                                    .attention = attention,
+                                                    .threads = GetParam().threads});
     cpu->scratch = Arena(planned);
     cpu->context.scratch = &cpu->scratch;
     l.forward(*cpu);

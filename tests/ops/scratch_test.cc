@@ -10,7 +10,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, Scratch, every_case(), case_name);
 TEST_P(Scratch, OperatorsBetweenTheGemmsKeepToTheirPlanAndGiveItBack) {
   for (int64_t rows : {1, 70})
     for (int64_t width : kWidths) {
-      const size_t planned = small_ops_scratch_bytes(rows, width, 0, GetParam().threads);
+      const size_t planned = small_ops_scratch_bytes(rows, width, GetParam().threads);
       cpu->scratch = Arena(planned);
       const Tensor x = Tensor::random(dtype(), {rows, width}, 1), w = Tensor::random(dtype(), {width}, 2);
       const Tensor mean = Tensor::random(DType::f32, {rows}, 3), ids(DType::i32, {rows});

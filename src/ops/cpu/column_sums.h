@@ -27,7 +27,7 @@ class ColumnSums {
       for (int64_t i = columns.begin; i < columns.end; ++i) total[i] += more[i];
     }
     for (int64_t i = columns.begin; i < columns.end; ++i)
-      result[i] = write == Write::add ? result[i] + total[i] : total[i];
+      result[i] = write != Write::overwrite ? result[i] + total[i] : total[i];
   }
 
  private:

@@ -15,11 +15,9 @@ CpuOps::CpuOps() {
 }
 CpuOps::~CpuOps() = default;
 
-size_t CpuOps::scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, const AttentionShape& shape,
-                             int threads) const {
-  return std::max({linear_scratch_bytes(rows, width, weight_count, threads),
-                   attention_scratch_bytes(rows, shape, threads),
-                   small_ops_scratch_bytes(rows, width, weight_count, threads)});
+size_t CpuOps::scratch_bytes(const CallSizes& sizes) const {
+  return std::max({linear_scratch_bytes(sizes), attention_scratch_bytes(sizes.rows, sizes.attention, sizes.threads),
+                   small_ops_scratch_bytes(sizes.rows, sizes.width, sizes.threads)});
 }
 
 std::unique_ptr<Ops> make_cpu_ops() { return std::make_unique<CpuOps>(); }

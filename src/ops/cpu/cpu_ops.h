@@ -17,8 +17,7 @@ class CpuOps final : public Ops {
   CpuOps();
   ~CpuOps() override;
   std::string_view name() const override { return "cpu"; }
-  size_t scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, const AttentionShape& shape,
-                       int threads) const override;
+  size_t scratch_bytes(const CallSizes& sizes) const override;
 
  private:
   bool takes(DType activation) const override { return activation == DType::f32 || activation == DType::bf16; }
@@ -61,6 +60,6 @@ class CpuOps final : public Ops {
 
 /// Scratch that norms, activations, dropout, embeddings, losses and the operators on flat parameter arrays can ask for;
 /// arguments as in Ops::scratch_bytes().
-size_t small_ops_scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, int threads);
+size_t small_ops_scratch_bytes(int64_t rows, int64_t width, int threads);
 
 }  // namespace trireme

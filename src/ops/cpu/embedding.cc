@@ -40,7 +40,7 @@ void sum_group(const T* dy, const int32_t* rows, int64_t n, int64_t width, float
   for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
     VecF32 sum = load(dy + rows[0] * width + i, lanes);
     for (int64_t k = 1; k < n; ++k) sum = hn::Add(sum, load(dy + rows[k] * width + i, lanes));
-    if (write == Write::add) sum = hn::Add(load(out + i, lanes), sum);
+    if (write != Write::overwrite) sum = hn::Add(load(out + i, lanes), sum);
     store(sum, out + i, lanes);
   });
 }

@@ -64,17 +64,20 @@ int64_t rows_at_once(int64_t floats) { return std::max(kLeastRows, kWidenedFloat
 
 }  // namespace
 
-size_t linear_scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, int threads) {
+size_t linear_scratch_bytes(const CallSizes& sizes) {
   const auto floats = [](int64_t n) { return static_cast<size_t>(n) * sizeof(float); };
   // A weight has at most `width` outputs, so padding either of its sides to a block adds less than this.
-  const int64_t padded_weight = weight_count + 2 * 64 * width + 64 * 64;
-  const size_t forward = floats(padded_weight);
-  const size_t backward = floats(weight_count) + Gemm::packed_bytes(rows, width, DType::bf16);
-  const size_t bias = ColumnSums::scratch_bytes(threads, width);
-  size_t most = std::max({forward, backward, bias});
-  if (!gemm_has_bf16()) {
-    const int64_t wide_rows = std::min(rows * 2 * width, std::max(kWidenedFloats, kLeastRows * 2 * width));
-    most = std::max(most, floats(weight_count) + forward + floats(wide_rows + width));
+  const int64_t padded_weight = sizes.weight_count + 2 * 64 * sizes.width + 64 * 64;
+  const bool widens = sizes.dtype == DType::bf16 && !gemm_has_bf16();
+  const size_t forward = static_cast<size_t>(padded_weight) * (widens ? sizeof(float) : size_of(sizes.dtype));
+  const size_t backward = floats(sizes.added_count) + Gemm::packed_bytes(sizes.rows, sizes.width, DType::bf16);
+  size_t most = std::max({forward, backward, ColumnSums::scratch_bytes(sizes.threads, sizes.width)});
+  if (widens) {
+    const int64_t wide_rows =
+        std::min(sizes.rows * 2 * sizes.width, std::max(kWidenedFloats, kLeastRows * 2 * sizes.width));
+    // The widened weight and its packed copy beside the rows.
+    most = std::max(
+        most, floats(std::max(sizes.weight_count, sizes.added_count)) + forward + floats(wide_rows + sizes.width));
   }
   return most + 8 * 64;  // each tensor starts on a cache line
 }
@@ -107,14 +110,16 @@ void CpuOps::do_linear_backward_weight(Context& context, ConstView dy, ConstView
     do_linear_backward_weight(context, dy, x, apart, Write::overwrite);
     return do_add(context, apart, dw);
   }
-  if (dy.rows() == 0) return do_zero(context, dw);
-  if (!needs_widening(dy)) return gemm_->multiply(context, GemmKind::weight, dy, x, {}, dw);
+  const bool adds = write == Write::accumulate;
+  if (dy.rows() == 0) return adds ? void() : do_zero(context, dw);
+  if (!needs_widening(dy)) return gemm_->multiply(context, GemmKind::weight, dy, x, {}, dw, adds);
   const int64_t step = rows_at_once(dy.shape()[1] + x.shape()[1]);
   for (int64_t first = 0; first < dy.rows(); first += step) {
     const ArenaScope scope(*context.scratch);
     const int64_t n = std::min(step, dy.rows() - first);
     const View wide_dy = widen(context, dy.rows_slice(first, n));
-    gemm_->multiply(context, GemmKind::weight, wide_dy, widen(context, x.rows_slice(first, n)), {}, dw, first > 0);
+    gemm_->multiply(context, GemmKind::weight, wide_dy, widen(context, x.rows_slice(first, n)), {}, dw,
+                    adds || first > 0);
   }
 }
 

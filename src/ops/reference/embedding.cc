@@ -25,7 +25,7 @@ void ReferenceOps::do_embedding_backward(Context&, ConstView ids, ConstView dy, 
       sums[static_cast<size_t>(ids.as<int32_t>()[row] * width + i)] += dy.as<double>()[row * width + i];
   for (size_t i = 0; i < sums.size(); ++i) {
     double& out = dtable.as<double>()[i];
-    out = write == Write::add ? out + sums[i] : sums[i];
+    out = write != Write::overwrite ? out + sums[i] : sums[i];
   }
 }
 

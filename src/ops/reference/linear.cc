@@ -43,7 +43,7 @@ void ReferenceOps::do_linear_backward_weight(Context&, ConstView dy, ConstView x
       double sum = 0;
       for (int64_t r = 0; r < rows; ++r) sum += pdy[r * out + o] * px[r * in + i];
       double& target = pdw[o * in + i];
-      target = write == Write::add ? target + sum : sum;
+      target = write != Write::overwrite ? target + sum : sum;
     }
 }
 
@@ -54,7 +54,7 @@ void ReferenceOps::do_bias_backward(Context&, ConstView dy, View db, Write write
   for (int64_t o = 0; o < out; ++o) {
     double sum = 0;
     for (int64_t r = 0; r < rows; ++r) sum += pdy[r * out + o];
-    pdb[o] = write == Write::add ? pdb[o] + sum : sum;
+    pdb[o] = write != Write::overwrite ? pdb[o] + sum : sum;
   }
 }
 

@@ -3,7 +3,7 @@
 namespace trireme {
 
 // The reference keeps what little it needs in vectors of its own: it is never timed.
-size_t ReferenceOps::scratch_bytes(int64_t, int64_t, int64_t, const AttentionShape&, int) const { return 0; }
+size_t ReferenceOps::scratch_bytes(const CallSizes&) const { return 0; }
 
 std::unique_ptr<Ops> make_reference_ops() { return std::make_unique<ReferenceOps>(); }
 

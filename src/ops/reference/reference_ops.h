@@ -9,8 +9,7 @@ namespace trireme {
 class ReferenceOps final : public Ops {
  public:
   std::string_view name() const override { return "reference"; }
-  size_t scratch_bytes(int64_t rows, int64_t width, int64_t weight_count, const AttentionShape& shape,
-                       int threads) const override;
+  size_t scratch_bytes(const CallSizes& sizes) const override;
 
  private:
   bool takes(DType activation) const override { return activation == DType::f64; }
