@@ -9,6 +9,7 @@
 #include "config/dialect.h"
 #include "config/schema.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 
 namespace trireme {
@@ -81,7 +82,7 @@ TEST(ConfigYaml, SaysWhereValuesCameFrom) {
 }
 
 TEST(OptionsDocument, IsUpToDate) {
-  const std::string path = std::string(TRIREME_SOURCE_DIR) + "/docs/options.md";
+  const std::string path = source_dir() + "/docs/options.md";
   EXPECT_EQ(read_text(path), options_markdown()) << "write it again: trireme config options > docs/options.md";
 }
 

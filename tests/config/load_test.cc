@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 
 namespace trireme {
@@ -129,7 +130,7 @@ TEST_F(Load, RefusesFilesOfTwoDialects) {
 
 TEST(Presets, Load) {
   int count = 0;
-  for (const auto& file : std::filesystem::directory_iterator(std::string(TRIREME_SOURCE_DIR) + "/configs")) {
+  for (const auto& file : std::filesystem::directory_iterator(source_dir() + "/configs")) {
     EXPECT_TRUE(read_text(file.path()).starts_with("# ")) << file.path() << " begins with a line that says what it is";
     EXPECT_NO_THROW(load_config({file.path()}, {"--model.init=scratch"})) << file.path();
     ++count;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 
 namespace trireme {
@@ -91,12 +92,12 @@ class Program {
 };
 
 inline std::vector<std::string> trireme_command(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), TRIREME_BINARY);
+  arguments.insert(arguments.begin(), trireme_path());
   return arguments;
 }
 
 inline std::vector<std::string> mpirun_command(int ranks, std::vector<std::string> arguments) {
-  std::vector<std::string> words = {TRIREME_MPIRUN, "-n", std::to_string(ranks), TRIREME_BINARY};
+  std::vector<std::string> words = {mpirun_path(), "-n", std::to_string(ranks), trireme_path()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   return words;
 }

@@ -49,7 +49,7 @@ TEST_F(StopResume, EverySignalStopsWithASnapshotAndCode75) {
 }
 
 TEST_F(StopResume, ASignalToOneRankStopsAllAtTheSameStep) {
-  if (std::string(TRIREME_MPIRUN).empty()) GTEST_SKIP() << "this build has no MPI";
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   Program program(mpirun_command(3, train("run", {"--run.steps", "100000"})));
   ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step      5/") != std::string::npos; }))
       << program.output();

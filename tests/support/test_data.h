@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/support/paths.h"
+
 namespace trireme {
 
 /// Folder of real test data: TRIREME_TEST_DATA, else ../shared/data beside the source root.
 inline std::filesystem::path test_data_dir() {
   if (const char* dir = std::getenv("TRIREME_TEST_DATA")) return dir;
-  return std::filesystem::path(TRIREME_SOURCE_DIR) / ".." / "shared" / "data";
+  return std::filesystem::path(source_dir()) / ".." / "shared" / "data";
 }
 
 }  // namespace trireme
