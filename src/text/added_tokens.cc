@@ -20,6 +20,8 @@ char32_t code_at(std::string_view text, size_t at) {
   return decode_utf8(text.data() + at, text.data() + text.size()).code;
 }
 
+bool is_word_char(char32_t code) { return (char_table()[code] & kWord) != 0; }
+
 bool stands_alone(std::string_view text, size_t begin, size_t end) {
   if (begin > 0 && is_word_char(code_at(text, code_point_before(text, begin)))) return false;
   return end == text.size() || !is_word_char(code_at(text, end));

@@ -195,8 +195,9 @@ Encoding PipelineTokenizer::finish(std::vector<TokenId>& first, std::vector<Toke
                                    const EncodeOptions& options) const {
   std::optional<Truncation> truncation = parts_.truncation;
   if (options.max_length > 0) {
-    if (!truncation) truncation.emplace();
+    truncation.emplace();
     truncation->length = options.max_length;
+    truncation->strategy = Truncation::Strategy::longest_one_by_one;
   }
   const size_t added = options.special_tokens ? parts_.post_processor.added(second != nullptr) : 0;
   if (truncation) truncation->apply(added, first, second);

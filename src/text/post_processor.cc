@@ -136,8 +136,14 @@ void Truncation::apply(size_t added, std::vector<TokenId>& first, std::vector<To
     else
       ids.resize(to);
   };
+  const bool longest = strategy == Strategy::longest_first || strategy == Strategy::longest_one_by_one;
+  if (longest && !second) return shorten(first, room);
+  if (strategy == Strategy::longest_one_by_one) {
+    while (n1 + n2 > room) --(n1 > n2 ? n1 : n2);
+    shorten(first, n1);
+    return shorten(*second, n2);
+  }
   if (strategy == Strategy::longest_first) {
-    if (!second) return shorten(first, room);
     // The longer one gives way until both are equal; then they share the room, the odd id going to the longer one.
     const bool swapped = n1 > n2;
     if (swapped) std::swap(n1, n2);

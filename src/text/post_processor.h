@@ -27,7 +27,12 @@ struct PostProcessor {
 };
 
 struct Truncation {
-  enum class Strategy { longest_first, only_first, only_second };
+  enum class Strategy {
+    longest_first,  ///< of tokenizer.json: texts that both must give way share the room, an odd id goes to the longer
+    longest_one_by_one,  ///< the longer text loses an id until both fit; of equal ones the second
+    only_first,
+    only_second
+  };
   size_t length = 0;  ///< of the whole, special ids included
   Strategy strategy = Strategy::longest_first;
   bool left = false;  ///< drops ids at the beginning

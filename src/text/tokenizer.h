@@ -17,7 +17,8 @@ struct EncodeOptions {
   /// Template (e.g. [CLS] ... [SEP]) is applied and special tokens written in the text are recognised. Off: they are
   /// plain text; added tokens that are not special still match.
   bool special_tokens = true;
-  /// Longest result, template included; the longer text of a pair gives way first. 0: what the tokenizer's file says.
+  /// Longest result, template included; 0: what the tokenizer's file says. Of a pair the longer text gives way one id
+  /// at a time, of equal ones the second: BERT's own rule, which differs from that of tokenizer.json by an odd id.
   size_t max_length = 0;
 };
 
@@ -52,9 +53,20 @@ class Tokenizer {
   uint64_t hash() const;  ///< XXH3 of json()
 };
 
-/// `path`: tokenizer.json, or a folder that holds one or encoder.json + vocab.bpe or vocab.json + merges.txt. Throws
-/// Error::io, Error::data.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path);
+/// What some file formats leave open.
+struct TokenizerLoadOptions {
+  enum class LowerCase { automatic, on, off };
+  /// vocab.txt: automatic is do_lower_case of a tokenizer_config.json beside it, else on exactly when the vocabulary
+  /// has no upper-case letter outside of [brackets]; the choice is logged.
+  LowerCase lower_case = LowerCase::automatic;
+  /// tiktoken rank files: a preset (gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3) or a regular
+  /// expression; empty: by the file's name.
+  std::string pattern;
+};
+
+/// `path`: tokenizer.json, vocab.txt (BERT), a tiktoken rank file, or a folder that holds tokenizer.json, encoder.json
+/// + vocab.bpe, vocab.json + merges.txt or vocab.txt. Throws Error::io, Error::data, Error::usage.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerLoadOptions& options = {});
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::string_view where);
 
 }  // namespace trireme

@@ -5,9 +5,12 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "text/json_node.h"
+#include "text/tiktoken.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_writer.h"
+#include "text/unicode.h"
 #include "text/vocabulary.h"
 
 namespace trireme {
@@ -104,14 +107,68 @@ std::optional<fs::path> merges_in(const fs::path& folder) {
   return std::nullopt;
 }
 
-std::unique_ptr<Tokenizer> load_folder(const fs::path& folder) {
+std::vector<std::string> read_lines(const std::string& path) {
+  const std::string text = read_text(path);
+  std::vector<std::string> lines;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    lines.push_back(text.substr(at, end - at));
+    if (lines.back().ends_with('\r')) lines.back().pop_back();
+    at = end + 1;
+  }
+  return lines;
+}
+
+bool has_upper_case(const std::vector<std::string>& tokens) {
+  return std::any_of(tokens.begin(), tokens.end(), [](const std::string& token) {
+    if (token.starts_with('[') && token.ends_with(']')) return false;
+    const char* const end = token.data() + token.size();
+    for (const char* p = token.data(); p < end;) {
+      const Decoded next = decode_utf8(p, end);
+      if (is_upper_case(next.code)) return true;
+      p += next.length;
+    }
+    return false;
+  });
+}
+
+/// vocab.txt does not say whether it is cased.
+bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tokens,
+                       TokenizerLoadOptions::LowerCase choice) {
+  using LowerCase = TokenizerLoadOptions::LowerCase;
+  if (choice != LowerCase::automatic) return choice == LowerCase::on;
+  const fs::path config_path = path.parent_path() / "tokenizer_config.json";
+  if (fs::exists(config_path)) {
+    const JsonNode root = parse_json_node(read_text(config_path.string()), config_path.string());
+    const JsonObject config(root, config_path.string());
+    if (config.has("do_lower_case")) {
+      const bool lower = config.boolean("do_lower_case");
+      log::info("{}: lower case {}, as {} says", path.string(), lower ? "on" : "off", config_path.string());
+      return lower;
+    }
+  }
+  const bool lower = !has_upper_case(tokens);
+  log::info("{}: lower case {}, because the vocabulary has {} upper-case letter; --lower-case on|off decides otherwise",
+            path.string(), lower ? "on" : "off", lower ? "no" : "an");
+  return lower;
+}
+
+std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& path, const TokenizerLoadOptions& options) {
+  const std::vector<std::string> tokens = read_lines(path.string());
+  const bool lower = choose_lower_case(path, tokens, options.lower_case);
+  return tokenizer_from_json(bert_tokenizer_json(tokens, lower, path.string()), path.string());
+}
+
+std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLoadOptions& options) {
   if (fs::exists(folder / "tokenizer.json")) return load_tokenizer((folder / "tokenizer.json").string());
   const std::optional<fs::path> merges = merges_in(folder);
   for (const char* name : {"vocab.json", "encoder.json"}) {
     if (merges && fs::exists(folder / name)) return load_vocab_and_merges(folder / name, *merges);
   }
+  if (fs::exists(folder / "vocab.txt")) return load_vocab_txt(folder / "vocab.txt", options);
   fail(ErrorKind::io,
-       "{} has no tokenizer: neither tokenizer.json nor vocab.json or encoder.json with merges.txt or vocab.bpe",
+       "{} has no tokenizer: neither tokenizer.json, nor vocab.json or encoder.json with merges.txt or vocab.bpe, nor "
+       "vocab.txt",
        folder.string());
 }
 
@@ -123,16 +180,20 @@ bool is_vocab_json(const fs::path& path) {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path) {
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerLoadOptions& options) {
   const fs::path file(path);
   require(fs::exists(file), ErrorKind::io, "tokenizer {} does not exist", path);
-  if (fs::is_directory(file)) return load_folder(file);
+  if (fs::is_directory(file)) return load_folder(file, options);
   if (is_vocab_json(file)) {
     const std::optional<fs::path> merges = merges_in(file.parent_path());
     require(merges.has_value(), ErrorKind::io, "{} needs merges.txt or vocab.bpe beside it", path);
     return load_vocab_and_merges(file, *merges);
   }
-  return tokenizer_from_json(read_text(path), path);
+  if (file.extension() == ".txt") return load_vocab_txt(file, options);
+  const std::string text = read_text(path);
+  if (file.extension() == ".tiktoken" || is_tiktoken(text))
+    return tokenizer_from_json(tiktoken_to_json(text, path, options.pattern), path);
+  return tokenizer_from_json(text, path);
 }
 
 }  // namespace trireme

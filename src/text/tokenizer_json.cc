@@ -5,6 +5,9 @@
 #include "base/error.h"
 #include "text/bpe.h"
 #include "text/pipeline.h"
+#include "text/unigram.h"
+#include "text/word_level.h"
+#include "text/wordpiece.h"
 
 namespace trireme {
 namespace {
@@ -33,18 +36,24 @@ std::optional<TokenId> read_unknown(const JsonObject& model, const Vocabulary& v
   return id;
 }
 
-/// "a b" of older files, ["a", "b"] of newer ones.
-std::pair<std::string, std::string> read_merge(const JsonNode& node, const std::string& place) {
-  if (node.is_string()) {
-    const size_t space = node.text.find(' ');
-    require(space != std::string::npos && space > 0 && space + 1 < node.text.size() &&
-                node.text.find(' ', space + 1) == std::string::npos,
-            ErrorKind::data, "{}: \"{}\", two tokens with one space between were expected", place, node.text);
-    return {node.text.substr(0, space), node.text.substr(space + 1)};
+struct Merge {
+  std::string left, right;
+};
+
+/// "a b" of older files. Tokens may hold spaces themselves: then the one cut counts whose three tokens exist.
+Merge cut_merge(const std::string& text, const Vocabulary& vocabulary, size_t prefix_bytes, const std::string& place) {
+  std::vector<Merge> cuts, possible;
+  for (size_t at = text.find(' ', 1); at != std::string::npos && at + 1 < text.size(); at = text.find(' ', at + 1))
+    cuts.push_back({text.substr(0, at), text.substr(at + 1)});
+  if (cuts.size() == 1) return cuts[0];
+  for (const Merge& cut : cuts) {
+    const bool known = vocabulary.find(cut.left) && vocabulary.find(cut.right) &&
+                       vocabulary.find(cut.left + cut.right.substr(std::min(cut.right.size(), prefix_bytes)));
+    if (known) possible.push_back(cut);
   }
-  require(node.is_array() && node.items.size() == 2 && node.items[0].is_string() && node.items[1].is_string(),
-          ErrorKind::data, "{}: a merge must be \"a b\" or [\"a\", \"b\"]", place);
-  return {node.items[0].text, node.items[1].text};
+  require(possible.size() == 1, ErrorKind::data, "{}: \"{}\", two tokens with one space between were expected", place,
+          text);
+  return possible[0];
 }
 
 MergeTable read_merges(const JsonObject& model, const Vocabulary& vocabulary, size_t prefix_bytes) {
@@ -54,13 +63,18 @@ MergeTable read_merges(const JsonObject& model, const Vocabulary& vocabulary, si
   const auto& items = model.array("merges");
   MergeTable merges(items.size());
   for (size_t i = 0; i < items.size(); ++i) {
+    const JsonNode& item = items[i];
     const std::string place = model.place_of("merges", i);
-    const auto [left, right] = read_merge(items[i], place);
+    const bool pair =
+        item.is_array() && item.items.size() == 2 && item.items[0].is_string() && item.items[1].is_string();
+    require(pair || item.is_string(), ErrorKind::data, "{}: a merge must be \"a b\" or [\"a\", \"b\"]", place);
+    const auto [left, right] =
+        pair ? Merge{item.items[0].text, item.items[1].text} : cut_merge(item.text, vocabulary, prefix_bytes, place);
     const std::string merged = left + right.substr(std::min(right.size(), prefix_bytes));
-    const auto id = [&](const std::string& token) {
+    const auto id = [&, &l = left, &r = right](const std::string& token) {
       const std::optional<TokenId> found = vocabulary.find(token);
-      require(found.has_value(), ErrorKind::data, "{}: merge \"{} {}\": \"{}\" is not in the vocabulary", place, left,
-              right, token);
+      require(found.has_value(), ErrorKind::data, "{}: merge \"{} {}\": \"{}\" is not in the vocabulary", place, l, r,
+              token);
       return *found;
     };
     require(merges.add(id(left), id(right), static_cast<uint32_t>(i), id(merged)), ErrorKind::data,
@@ -88,6 +102,51 @@ std::unique_ptr<Model> read_bpe(const JsonObject& model, bool raw_bytes) {
   return std::make_unique<BpeModel>(std::move(vocabulary), std::move(merges), std::move(options));
 }
 
+std::unique_ptr<Model> read_wordpiece(const JsonObject& model) {
+  model.allow_only({"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});
+  Vocabulary vocabulary = read_vocabulary(model);
+  WordPieceOptions options;
+  const std::optional<TokenId> unknown = read_unknown(model, vocabulary);
+  require(unknown.has_value(), ErrorKind::data, "{}: \"unk_token\" is missing", model.place());
+  options.unknown = *unknown;
+  options.prefix = model.string("continuing_subword_prefix", "##");
+  options.longest_word = model.count("max_input_chars_per_word", 100);
+  return std::make_unique<WordPieceModel>(std::move(vocabulary), std::move(options));
+}
+
+std::unique_ptr<Model> read_word_level(const JsonObject& model) {
+  model.allow_only({"type", "unk_token", "vocab"});
+  Vocabulary vocabulary = read_vocabulary(model);
+  // Files that have no unknown token name one all the same.
+  const std::optional<TokenId> unknown = vocabulary.find(model.string("unk_token", ""));
+  return std::make_unique<WordLevelModel>(std::move(vocabulary), unknown);
+}
+
+/// The vocabulary is a list of [token, score]; the id is the place in it.
+std::unique_ptr<Model> read_unigram(const JsonObject& model) {
+  model.allow_only({"type", "unk_id", "byte_fallback", "vocab"});
+  const auto& items = model.array("vocab");
+  Vocabulary vocabulary;
+  vocabulary.reserve(items.size());
+  std::vector<double> scores;
+  for (size_t i = 0; i < items.size(); ++i) {
+    const auto& entry = items[i].items;
+    require(entry.size() == 2 && entry[0].is_string() && entry[1].is_number(), ErrorKind::data,
+            "{}: [token, score] was expected", model.place_of("vocab", i));
+    vocabulary.add(entry[0].text, static_cast<TokenId>(i), model.place());
+    scores.push_back(entry[1].number);
+  }
+  UnigramOptions options;
+  options.byte_fallback = model.boolean("byte_fallback", false);
+  if (model.has("unk_id")) {
+    const uint64_t unknown = model.count("unk_id");
+    require(unknown < items.size(), ErrorKind::data, "{}: \"unk_id\" is {}, the vocabulary has {} tokens",
+            model.place(), unknown, items.size());
+    options.unknown = static_cast<TokenId>(unknown);
+  }
+  return std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), options);
+}
+
 /// Older files do not name their model; its options do.
 std::string model_type(const JsonObject& model) {
   if (model.has("type")) return model.string("type");
@@ -100,6 +159,9 @@ std::string model_type(const JsonObject& model) {
 std::unique_ptr<Model> read_model(const JsonObject& model, bool raw_bytes) {
   const std::string type = model_type(model);
   if (type == "BPE") return read_bpe(model, raw_bytes);
+  if (type == "WordPiece") return read_wordpiece(model);
+  if (type == "Unigram") return read_unigram(model);
+  if (type == "WordLevel") return read_word_level(model);
   fail(ErrorKind::data, "{}: the model \"{}\" is not implemented", model.place(), type);
 }
 

@@ -11,7 +11,13 @@ namespace trireme {
 namespace {
 
 /// A JSON string. Vocabularies are written by hand: they are larger than an ordered JSON object can be built quickly.
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string quoted(const std::string& text) {
+  try {
+    return nlohmann::json(text).dump();
+  } catch (const nlohmann::json::type_error&) {
+    fail(ErrorKind::data, "a token is no valid UTF-8, so tokenizer.json cannot hold it");
+  }
+}
 
 template <class List, class Write>
 void write_list(std::string& out, const List& list, Write write) {
@@ -38,6 +44,15 @@ Json byte_level_json() {
   return Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
 }
 
+/// Pieces by a pattern of their own, then bytes.
+Json pattern_json(const std::string& pattern) {
+  Json bytes = byte_level_json();
+  bytes["use_regex"] = false;
+  const Json split = {
+      {"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", "Isolated"}, {"invert", false}};
+  return Json{{"type", "Sequence"}, {"pretokenizers", {split, std::move(bytes)}}};
+}
+
 Json begin_template(const AddedToken& begin) {
   const Json special = {{"SpecialToken", {{"id", begin.content}, {"type_id", 0}}}};
   const auto sequence = [](const char* name, int type) {
@@ -56,6 +71,7 @@ std::string write_tokenizer_json(const BpeDescription& tokenizer) {
   Json added = Json::array();
   for (const AddedToken& token : tokenizer.added) added.push_back(added_token_json(token));
   const Json byte_level = tokenizer.byte_level ? byte_level_json() : Json();
+  const Json pieces = tokenizer.pattern.empty() ? byte_level : pattern_json(tokenizer.pattern);
   const Json decoder = tokenizer.byte_level ? byte_level_json() : Json{{"type", "Fuse"}};
   const Json post = tokenizer.begin ? begin_template(*tokenizer.begin) : byte_level;
   std::string out = "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n";
@@ -64,19 +80,58 @@ std::string write_tokenizer_json(const BpeDescription& tokenizer) {
   };
   member("added_tokens", added);
   member("normalizer", nullptr);
-  member("pre_tokenizer", byte_level);
+  member("pre_tokenizer", pieces);
   member("post_processor", post);
   member("decoder", decoder);
   out +=
       "  \"model\": {\n    \"type\": \"BPE\",\n    \"dropout\": null,\n    \"unk_token\": null,\n"
       "    \"continuing_subword_prefix\": null,\n    \"end_of_word_suffix\": null,\n    \"fuse_unk\": false,\n"
-      "    \"byte_fallback\": false,\n    \"vocab\": {";
+      "    \"byte_fallback\": false,\n";
+  out += fmt::format("    \"ignore_merges\": {},\n    \"vocab\": {{", tokenizer.ignore_merges);
   write_list(out, tokenizer.vocabulary,
              [&](const auto& entry) { out += fmt::format("{}: {}", quoted(entry.first), entry.second); });
   out += "},\n    \"merges\": [";
   write_list(out, tokenizer.merges, [&](const auto& merge) { out += quoted(merge.first + " " + merge.second); });
   out += "]\n  }\n}\n";
   return out;
+}
+
+std::string bert_tokenizer_json(const std::vector<std::string>& tokens, bool lower_case, const std::string& where) {
+  Json added = Json::array();
+  std::optional<TokenId> separator, begin;
+  bool has_unknown = false;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    const std::string& text = tokens[i];
+    if (text != "[PAD]" && text != "[UNK]" && text != "[CLS]" && text != "[SEP]" && text != "[MASK]") continue;
+    AddedToken token;
+    token.id = static_cast<TokenId>(i);
+    token.content = text;
+    token.normalized = false;
+    token.special = true;
+    added.push_back(added_token_json(token));
+    has_unknown = has_unknown || text == "[UNK]";
+    if (text == "[SEP]") separator = token.id;
+    if (text == "[CLS]") begin = token.id;
+  }
+  require(has_unknown, ErrorKind::data, "{}: the unknown token [UNK] is missing", where);
+  Json post;
+  if (begin && separator)
+    post = Json{{"type", "BertProcessing"}, {"sep", {"[SEP]", *separator}}, {"cls", {"[CLS]", *begin}}};
+  const Json normalizer = {{"type", "BertNormalizer"},
+                           {"clean_text", true},
+                           {"handle_chinese_chars", true},
+                           {"strip_accents", nullptr},
+                           {"lowercase", lower_case}};
+  std::string out = fmt::format(
+      "{{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": {},\n"
+      "  \"normalizer\": {},\n  \"pre_tokenizer\": {{\"type\":\"BertPreTokenizer\"}},\n  \"post_processor\": {},\n"
+      "  \"decoder\": {{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}},\n  \"model\": {{\n"
+      "    \"type\": \"WordPiece\",\n    \"unk_token\": \"[UNK]\",\n    \"continuing_subword_prefix\": \"##\",\n"
+      "    \"max_input_chars_per_word\": 100,\n    \"vocab\": {{",
+      added.dump(), normalizer.dump(), post.dump());
+  size_t id = 0;
+  write_list(out, tokens, [&](const std::string& token) { out += fmt::format("{}: {}", quoted(token), id++); });
+  return out + "}\n  }\n}\n";
 }
 
 std::string character_tokenizer_json(const std::vector<char32_t>& characters, bool end_of_text) {

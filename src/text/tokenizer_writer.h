@@ -13,11 +13,17 @@ struct BpeDescription {
   std::vector<std::pair<std::string, TokenId>> vocabulary;  ///< in the order in which they are written
   std::vector<std::pair<std::string, std::string>> merges;  ///< lowest rank first; no token holds a space
   std::vector<AddedToken> added;
-  bool byte_level = true;           ///< GPT-2's pre-tokenizer and byte alphabet; off: the text is one piece
+  bool byte_level = true;      ///< GPT-2's byte alphabet, and its pattern if there is no other; off: text is one piece
+  std::string pattern;         ///< regular expression of the pieces
+  bool ignore_merges = false;  ///< a piece that is a token is that token
   std::optional<AddedToken> begin;  ///< put before every text
 };
 
 std::string write_tokenizer_json(const BpeDescription& tokenizer);
+
+/// BERT's tokenizer over the tokens of vocab.txt, in the order of their ids. Throws Error::data if [UNK] is missing;
+/// [CLS] and [SEP] make the template if both are there.
+std::string bert_tokenizer_json(const std::vector<std::string>& tokens, bool lower_case, const std::string& where);
 
 /// A tokenizer of single characters: ids in code point order, then, if `end_of_text`, <|endoftext|> as the last id.
 /// Throws Error::data for bytes that are no UTF-8.

@@ -12,6 +12,12 @@ bool is_white_space(char32_t c) {
          c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
+/// The joiners, and the circled letters, which are symbols by category but alphabetic.
+bool is_extra_word_char(char32_t c) {
+  return c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+         (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+}
+
 uint8_t category_bits(utf8proc_category_t category) {
   switch (category) {
     case UTF8PROC_CATEGORY_LU:
@@ -19,17 +25,19 @@ uint8_t category_bits(utf8proc_category_t category) {
     case UTF8PROC_CATEGORY_LT:
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_LO:
-      return kLetter;
+      return kLetter | kWord;
     case UTF8PROC_CATEGORY_MN:
-      return kMark | kNonspacing;
+      return kMark | kNonspacing | kWord;
     case UTF8PROC_CATEGORY_MC:
     case UTF8PROC_CATEGORY_ME:
-      return kMark;
+      return kMark | kWord;
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
+      return kNumber | kWord;
     case UTF8PROC_CATEGORY_NO:
       return kNumber;
     case UTF8PROC_CATEGORY_PC:
+      return kPunctuation | kWord;
     case UTF8PROC_CATEGORY_PD:
     case UTF8PROC_CATEGORY_PS:
     case UTF8PROC_CATEGORY_PE:
@@ -37,18 +45,12 @@ uint8_t category_bits(utf8proc_category_t category) {
     case UTF8PROC_CATEGORY_PF:
     case UTF8PROC_CATEGORY_PO:
       return kPunctuation;
-    case UTF8PROC_CATEGORY_SM:
-    case UTF8PROC_CATEGORY_SC:
-    case UTF8PROC_CATEGORY_SK:
-    case UTF8PROC_CATEGORY_SO:
-      return kSymbol;
-    case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_CS:
     case UTF8PROC_CATEGORY_CO:
       return kOther;
-    default:  // separators: their only class is kSpace
+    default:  // symbols, unassigned code points, and separators, whose only class is kSpace
       return 0;
   }
 }
@@ -88,10 +90,16 @@ size_t code_point_offset(std::string_view text, size_t index) {
   return static_cast<size_t>(p - text.data());
 }
 
+bool is_upper_case(char32_t code) {
+  const auto c = static_cast<utf8proc_int32_t>(code);
+  return code < kInvalidCode && utf8proc_tolower(c) != c;
+}
+
 CharTable::CharTable() : bits_() {
   for (char32_t c = 0; c < kInvalidCode; ++c) {
     bits_[c] = category_bits(utf8proc_category(static_cast<utf8proc_int32_t>(c)));
     if (is_white_space(c)) bits_[c] |= kSpace;
+    if (is_extra_word_char(c)) bits_[c] |= kWord;
   }
 }
 

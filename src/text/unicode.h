@@ -45,16 +45,33 @@ size_t count_code_points(std::string_view text);
 /// Byte offset of code point number `index` (text.size() when there are fewer).
 size_t code_point_offset(std::string_view text, size_t index);
 
+/// Calls part(text, valid) for the longest runs of valid UTF-8 and for each invalid byte between them.
+template <class Part>
+void for_each_valid_run(std::string_view text, Part part) {
+  const char* const end = text.data() + text.size();
+  for (const char* p = text.data(); p < end;) {
+    const char* stop = p;
+    while (stop < end) {
+      const Decoded next = decode_utf8(stop, end);
+      if (next.code == kInvalidCode) break;
+      stop += next.length;
+    }
+    if (stop > p) part(std::string_view(p, static_cast<size_t>(stop - p)), true);
+    if (stop < end) part(std::string_view(stop++, 1), false);
+    p = stop;
+  }
+}
+
 /// Bits of a character's class.
 enum CharClass : uint8_t {
   kLetter = 1,       ///< general category L*
   kNumber = 2,       ///< N*
   kSpace = 4,        ///< property White_Space, what \s is in the patterns of tokenizers
   kPunctuation = 8,  ///< P*
-  kSymbol = 16,      ///< S*
+  kWord = 16,        ///< what \w is: letters, marks, decimal and letter numbers, connectors, joiners
   kMark = 32,        ///< M*
   kNonspacing = 64,  ///< Mn
-  kOther = 128,      ///< C*, unassigned code points included
+  kOther = 128,      ///< C*, but for unassigned code points
 };
 
 /// Class bits of all code points, kInvalidCode included (no bits).
@@ -70,9 +87,15 @@ class CharTable {
 /// The table, made on first use (about 10 ms) and immutable.
 const CharTable& char_table();
 
-/// [\p{L}\p{M}\p{N}_]: what "a single word" of an added token means.
-inline bool is_word_char(char32_t code) {
-  return code == '_' || (char_table()[code] & (kLetter | kNumber | kMark)) != 0;
+/// True for a letter that has a lower-case form. (The double-struck R of mathematics has none.)
+bool is_upper_case(char32_t code);
+
+/// ASCII punctuation, symbols such as $ included, and category P*.
+inline bool is_punctuation(char32_t code) {
+  if (code < 0x80)
+    return (code >= 33 && code <= 47) || (code >= 58 && code <= 64) || (code >= 91 && code <= 96) ||
+           (code >= 123 && code <= 126);
+  return (char_table()[code] & kPunctuation) != 0;
 }
 
 }  // namespace trireme

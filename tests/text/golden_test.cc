@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -99,6 +100,116 @@ TEST(GoldenGpt2, PublishedFrenchTextMatches) {
                                        "gpt2_encoded_tokens");
   const auto tokenizer = load_tokenizer(data_path("gpt2"));
   EXPECT_EQ(plain_ids(*tokenizer, row.find("text")->text), ids_of(*row.find("token_ids")));
+}
+
+struct Published {
+  const char* file;
+  const char* tokenizer;
+};
+
+void PrintTo(const Published& published, std::ostream* out) { *out << published.file; }
+
+class GoldenPublished : public testing::TestWithParam<Published> {};
+
+TEST_P(GoldenPublished, TokensAndIdsMatch) {
+  const std::string file = std::string("golden/swift-transformers/") + GetParam().file;
+  TRIREME_NEEDS_TEST_DATA(file);
+  const JsonNode row = parse_json_node(read_text(data_path(file)), file);
+  const auto tokenizer = load_tokenizer(data_path(GetParam().tokenizer));
+  const std::vector<TokenId> plain = plain_ids(*tokenizer, row.find("text")->text);
+  std::vector<std::string> tokens, expected;
+  for (const TokenId id : plain) tokens.push_back(tokenizer->id_to_token(id));
+  for (const JsonNode& token : row.find("bpe_tokens")->items) expected.push_back(token.text);
+  EXPECT_EQ(tokens, expected);
+  EXPECT_EQ(tokenizer->encode(row.find("text")->text).ids, ids_of(*row.find("token_ids")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Swift, GoldenPublished,
+                         testing::Values(Published{"bert_uncased_encoded.json", "bert/bert-base-uncased-vocab.txt"},
+                                         Published{"llama_encoded.json", "tokenizers/llama2.tokenizer.json"},
+                                         Published{"t5_base_encoded.json", "tokenizers/t5-small.tokenizer.json"}));
+
+TEST(GoldenBert, MrpcPairsMatch) {
+  TRIREME_NEEDS_TEST_DATA("golden/mrpc_pairs_bert_uncased.jsonl");
+  const auto tokenizer = load_tokenizer(data_path("bert/bert-base-uncased-vocab.txt"));
+  size_t cases = 0;
+  for (const std::string& line : split(read_text(data_path("golden/mrpc_pairs_bert_uncased.jsonl")), "\n")) {
+    if (line.empty()) continue;
+    const JsonNode row = parse_json_node(line, "mrpc_pairs");
+    EncodeOptions options;
+    options.max_length = static_cast<size_t>(row.find("max_len")->integer);
+    const Encoding encoding = tokenizer->encode_pair(row.find("a")->text, row.find("b")->text, options);
+    EXPECT_EQ(encoding.ids, ids_of(*row.find("ids"))) << line;
+    std::vector<TokenId> types(encoding.types.begin(), encoding.types.end());
+    EXPECT_EQ(types, ids_of(*row.find("types"))) << line;
+    ++cases;
+  }
+  EXPECT_GE(cases, 150u);
+}
+
+/// mt-dnn's tables: uid, label, then one or two texts.
+void check_mt_dnn(const std::string& family, const std::string& task, const Tokenizer& tokenizer) {
+  const auto rows = split(read_text(data_path("golden/mt-dnn/" + task + "_train.tsv")), "\n");
+  const auto expected = split(read_text(data_path("golden/mt-dnn/" + family + "." + task + "_train.json")), "\n");
+  size_t cases = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i].empty()) continue;
+    const JsonNode row = parse_json_node(expected[i], family + " " + task);
+    const auto columns = split(rows.at(i).substr(0, rows[i].find_last_not_of(' ') + 1), "\t");  // it strips its lines
+    ASSERT_EQ(columns.at(0), row.find("uid")->text);
+    const Encoding encoding =
+        columns.size() > 3 ? tokenizer.encode_pair(columns[2], columns[3]) : tokenizer.encode(columns.at(2));
+    EXPECT_EQ(encoding.ids, ids_of(*row.find("token_id"))) << rows[i];
+    std::vector<TokenId> types(encoding.types.begin(), encoding.types.end());
+    types.resize(encoding.ids.size());
+    EXPECT_EQ(types, ids_of(*row.find("type_id"))) << rows[i];
+    ++cases;
+  }
+  EXPECT_GT(cases, 0u);
+}
+
+TEST(GoldenMtDnn, BertAndRobertaRowsMatch) {
+  TRIREME_NEEDS_TEST_DATA("golden/mt-dnn/cola_train.tsv");
+  const auto bert = load_tokenizer(data_path("bert/bert-base-uncased-vocab.txt"));
+  const auto roberta = load_tokenizer(data_path("tokenizers/roberta-base.tokenizer.json"));
+  for (const char* task : {"cola", "mnli", "stsb"}) {
+    check_mt_dnn("bert_base_uncased_lower", task, *bert);
+    check_mt_dnn("roberta_base_cased", task, *roberta);
+  }
+}
+
+TEST(GoldenFiles, EveryTokenizerLoadsAndRoundTrips) {
+  TRIREME_NEEDS_TEST_DATA("tokenizers");
+  const std::string text = "Hello, world 42 times. It is fine";
+  for (const auto& entry : std::filesystem::directory_iterator(data_path("tokenizers"))) {
+    const std::string path = entry.path().string();
+    SCOPED_TRACE(path);
+    const auto tokenizer = load_tokenizer(path);
+    EXPECT_GT(tokenizer->vocabulary_size(), 3u);
+    const auto again = tokenizer_from_json(tokenizer->json(), path);
+    EXPECT_EQ(again->hash(), tokenizer->hash());
+    if (path.find("torchtitan") != std::string::npos || path.find("added-tokens") != std::string::npos) continue;
+    const std::vector<TokenId> ids = plain_ids(*tokenizer, text);
+    const std::string decoded = tokenizer->decode(ids);
+    if (path.find("bert-base-uncased") == std::string::npos) {
+      EXPECT_EQ(decoded, text);
+    } else {
+      EXPECT_EQ(decoded, "hello, world 42 times. it is fine");
+    }
+  }
+}
+
+TEST(GoldenLlamaSpm, LlamaCppVectorsMatch) {
+  TRIREME_NEEDS_TEST_DATA("golden/llama.cpp/ggml-vocab-llama-spm.gguf.inp");
+  const auto texts =
+      split(read_text(data_path("golden/llama.cpp/ggml-vocab-llama-spm.gguf.inp")), "\n__ggml_vocab_test__\n");
+  const auto lines = split(read_text(data_path("golden/llama.cpp/ggml-vocab-llama-spm.gguf.out")), "\n");
+  const auto tokenizer = load_tokenizer(data_path("tokenizers/llama2.tokenizer.json"));
+  for (size_t i = 0; i < texts.size(); ++i) {
+    std::string ids;
+    for (const TokenId id : plain_ids(*tokenizer, texts[i])) ids += " " + std::to_string(id);
+    EXPECT_EQ(ids, lines[i]) << "text: " << texts[i];
+  }
 }
 
 TEST(GoldenGpt2, LlamaCppVectorsMatch) {

@@ -210,7 +210,7 @@ TEST_F(TokenizerFiles, PutsTheBeginningTokenThatTheConfigAsksFor) {
 }
 
 TEST_F(TokenizerFiles, NamesWhatIsMissing) {
-  EXPECT_THAT(error(), HasSubstr("has no tokenizer: neither tokenizer.json nor vocab.json"));
+  EXPECT_THAT(error(), HasSubstr("has no tokenizer: neither tokenizer.json, nor vocab.json"));
   write("vocab.json", R"({"a": 0})");
   write("merges.txt", "#version: 0.2\na\n");
   EXPECT_THAT(error(), HasSubstr("merges.txt, line 2: \"a\", two tokens with one space between were expected"));

@@ -32,8 +32,8 @@ TEST(Unicode, TakesInvalidBytesOneByOne) {
 
 TEST(Unicode, ClassesHoldTheCharactersOfThePatterns) {
   const CharTable& table = char_table();
-  EXPECT_EQ(table[U'a'], kLetter);
-  EXPECT_EQ(table[0x4E2D], kLetter);
+  EXPECT_EQ(table[U'a'], kLetter | kWord);
+  EXPECT_EQ(table[0x4E2D], kLetter | kWord);
   EXPECT_EQ(table[0xBD], kNumber);
   EXPECT_TRUE(table[0x3000] & kSpace);
   EXPECT_FALSE(table[0x180E] & kSpace);

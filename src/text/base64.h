@@ -1,0 +1,11 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// Bytes of standard base64 with padding; nothing if the text is not that.
+std::optional<std::string> decode_base64(std::string_view text);
+
+}  // namespace trireme

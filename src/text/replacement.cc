@@ -1,0 +1,64 @@
+#include "text/replacement.h"
+
+#include "base/error.h"
+#include "text/unicode.h"
+
+namespace trireme {
+namespace {
+
+/// Appends a run of valid UTF-8 with its matches replaced.
+void replace_in_run(const Regex& regex, std::string_view run, const std::string& content, std::string& out) {
+  size_t at = 0;
+  Regex::Match match{};
+  while (at < run.size() && regex.find(run, at, match)) {
+    out.append(run, at, match.begin - at).append(content);
+    at = match.end;
+    if (match.end == match.begin && at < run.size()) {  // an empty match: go on behind the next character
+      const size_t length = decode_utf8(run.data() + at, run.data() + run.size()).length;
+      out.append(run, at, length);
+      at += length;
+    }
+  }
+  out.append(run, at, std::string_view::npos);
+}
+
+}  // namespace
+
+TextPattern read_pattern(const JsonObject& element) {
+  const JsonObject body = element.object("pattern");
+  body.allow_only({"String", "Regex"});
+  TextPattern pattern;
+  if (body.has("Regex"))
+    pattern.regex.emplace(body.string("Regex"), body.place());
+  else
+    pattern.literal = body.string("String");
+  require(pattern.regex || !pattern.literal.empty(), ErrorKind::data, "{}: the pattern is empty", body.place());
+  return pattern;
+}
+
+Replacement::Replacement(const JsonObject& element)
+    : pattern_(read_pattern(element)), content_(element.string("content")) {
+  element.allow_only({"type", "pattern", "content"});
+}
+
+void Replacement::apply(std::string& text) const {
+  std::string out;
+  out.reserve(text.size());
+  if (pattern_.regex) {
+    for_each_valid_run(text, [&](std::string_view run, bool valid) {
+      if (valid)
+        replace_in_run(*pattern_.regex, run, content_, out);
+      else
+        out += run;
+    });
+  } else {
+    size_t at = 0;
+    for (size_t found; (found = text.find(pattern_.literal, at)) != std::string::npos;
+         at = found + pattern_.literal.size())
+      out.append(text, at, found - at).append(content_);
+    out.append(text, at);
+  }
+  text = std::move(out);
+}
+
+}  // namespace trireme

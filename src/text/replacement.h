@@ -1,0 +1,31 @@
+#pragma once
+// {"pattern": {"String": ...} or {"Regex": ...}, "content": ...}: shared by a normalizer and a decoder.
+
+#include <optional>
+#include <string>
+
+#include "text/json_node.h"
+#include "text/regex.h"
+
+namespace trireme {
+
+/// Pattern of an element: a string as it stands, or a regular expression. Throws Error::data.
+struct TextPattern {
+  std::string literal;
+  std::optional<Regex> regex;  ///< set: the literal is not used
+};
+TextPattern read_pattern(const JsonObject& element);
+
+class Replacement {
+ public:
+  /// Reads "pattern" and "content" of the element and allows nothing else.
+  explicit Replacement(const JsonObject& element);
+  /// Replaces every match.
+  void apply(std::string& text) const;
+
+ private:
+  TextPattern pattern_;
+  std::string content_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,167 @@
+#include "text/tiktoken.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "text/base64.h"
+#include "text/byte_alphabet.h"
+#include "text/tokenizer_writer.h"
+#include "text/vocabulary.h"
+
+namespace trireme {
+namespace {
+
+struct Special {
+  const char* content;
+  TokenId id;
+};
+
+struct Preset {
+  const char* name;
+  const char* pattern;  // empty: GPT-2's, which has its own scanner
+  std::vector<Special> specials;
+};
+
+constexpr const char* kCl100kPattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kO200kPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> list{
+      {"gpt2", "", {{"<|endoftext|>", 50256}}},
+      {"r50k_base", "", {{"<|endoftext|>", 50256}}},
+      {"p50k_base", "", {{"<|endoftext|>", 50256}}},
+      {"cl100k_base",
+       kCl100kPattern,
+       {{"<|endoftext|>", 100257},
+        {"<|fim_prefix|>", 100258},
+        {"<|fim_middle|>", 100259},
+        {"<|fim_suffix|>", 100260},
+        {"<|endofprompt|>", 100276}}},
+      {"o200k_base", kO200kPattern, {{"<|endoftext|>", 199999}, {"<|endofprompt|>", 200018}}},
+      {"llama3", kCl100kPattern, {}},
+  };
+  return list;
+}
+
+const Preset* find_preset(std::string_view name) {
+  const auto it = std::find_if(presets().begin(), presets().end(), [&](const Preset& p) { return p.name == name; });
+  return it == presets().end() ? nullptr : &*it;
+}
+
+/// The preset that the option or the file's name names; nullptr: the option is a pattern of its own.
+const Preset* choose_preset(const std::string& path, const std::string& pattern) {
+  if (!pattern.empty()) return find_preset(pattern);
+  const std::filesystem::path file(path);
+  const Preset* preset = find_preset(file.stem().string());
+  if (!preset && file.extension() == ".model") preset = find_preset("llama3");  // Llama 3 writes its ranks so
+  require(preset != nullptr, ErrorKind::usage,
+          "{} does not say how text is cut; name it with --pattern: gpt2, r50k_base, p50k_base, cl100k_base, "
+          "o200k_base, llama3 or a regular expression",
+          path);
+  log::info("{}: text is cut by the pattern of {}", path, preset->name);
+  return preset;
+}
+
+using Ranks = std::vector<std::pair<std::string, TokenId>>;  // token's bytes and rank, by rank
+
+Ranks read_ranks(const std::string& text, const std::string& path) {
+  Ranks ranks;
+  size_t number = 0;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string_view line = std::string_view(text).substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty()) continue;
+    const size_t space = line.find(' ');
+    TokenId rank = 0;
+    std::optional<std::string> token;
+    bool good = space != std::string_view::npos;
+    if (good) {
+      token = decode_base64(line.substr(0, space));
+      const auto [stop, error] = std::from_chars(line.data() + space + 1, line.data() + line.size(), rank);
+      good = token && !token->empty() && error == std::errc() && stop == line.data() + line.size() &&
+             rank <= Vocabulary::kLargestId;
+    }
+    require(good, ErrorKind::data, "{}, line {}: a token in base64, a space and its rank were expected", path, number);
+    ranks.emplace_back(std::move(*token), rank);
+  }
+  std::stable_sort(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return ranks;
+}
+
+/// Every way to put a token together from two others, in the order of the tokens' ranks.
+void add_merges(const Ranks& ranks, BpeDescription& tokenizer) {
+  std::unordered_map<std::string_view, TokenId> known;
+  known.reserve(ranks.size());
+  for (const auto& [token, rank] : ranks) known.emplace(token, rank);
+  for (const auto& [token, rank] : ranks) {
+    std::vector<std::pair<std::pair<TokenId, TokenId>, size_t>> cuts;
+    for (size_t cut = 1; cut < token.size(); ++cut) {
+      const auto left = known.find(std::string_view(token).substr(0, cut));
+      const auto right = known.find(std::string_view(token).substr(cut));
+      if (left != known.end() && right != known.end()) cuts.push_back({{left->second, right->second}, cut});
+    }
+    std::sort(cuts.begin(), cuts.end());
+    for (const auto& [pair, cut] : cuts)
+      tokenizer.merges.emplace_back(spell_bytes(token.substr(0, cut)), spell_bytes(token.substr(cut)));
+  }
+}
+
+void add_special(BpeDescription& tokenizer, std::string content, TokenId id) {
+  AddedToken token;
+  token.id = id;
+  token.content = std::move(content);
+  token.normalized = false;
+  token.special = true;
+  tokenizer.added.push_back(std::move(token));
+}
+
+/// Llama 3's 256 special tokens follow the ranks.
+void add_llama3_specials(BpeDescription& tokenizer, TokenId first) {
+  std::vector<std::string> names{"<|begin_of_text|>", "<|end_of_text|>"};
+  const auto reserved = [&](int from, int to) {
+    for (int i = from; i <= to; ++i) names.push_back(fmt::format("<|reserved_special_token_{}|>", i));
+  };
+  reserved(0, 3);
+  names.insert(names.end(), {"<|start_header_id|>", "<|end_header_id|>"});
+  reserved(4, 4);
+  names.emplace_back("<|eot_id|>");
+  reserved(5, 250);
+  for (const std::string& name : names) add_special(tokenizer, name, first++);
+}
+
+}  // namespace
+
+bool is_tiktoken(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const size_t space = line.find(' ');
+  return space != std::string_view::npos && space > 0 && decode_base64(line.substr(0, space)).has_value();
+}
+
+std::string tiktoken_to_json(const std::string& text, const std::string& path, const std::string& pattern) {
+  const Preset* preset = choose_preset(path, pattern);
+  const Ranks ranks = read_ranks(text, path);
+  require(!ranks.empty(), ErrorKind::data, "{} has no tokens", path);
+  BpeDescription tokenizer;
+  tokenizer.pattern = preset ? preset->pattern : pattern;
+  tokenizer.ignore_merges = true;
+  for (const auto& [token, rank] : ranks) tokenizer.vocabulary.emplace_back(spell_bytes(token), rank);
+  add_merges(ranks, tokenizer);
+  if (preset && preset->name == std::string_view("llama3"))
+    add_llama3_specials(tokenizer, ranks.back().second + 1);
+  else if (preset)
+    for (const Special& special : preset->specials) add_special(tokenizer, special.content, special.id);
+  return write_tokenizer_json(tokenizer);
+}
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+#pragma once
+// WordPiece: a word is cut greedily into the longest tokens, those after the first one written with a prefix; a word
+// that cannot be cut is the unknown token. Source: Wu et al. 2016, section 4.1, as BERT uses it.
+
+#include <string>
+
+#include "text/model.h"
+
+namespace trireme {
+
+struct WordPieceOptions {
+  TokenId unknown = 0;
+  std::string prefix = "##";
+  size_t longest_word = 100;  ///< characters; longer words are unknown
+};
+
+class WordPieceModel final : public Model {
+ public:
+  WordPieceModel(Vocabulary vocabulary, WordPieceOptions options);
+
+  std::unique_ptr<ModelScratch> make_scratch() const override;
+  void encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const override;
+  const Vocabulary& vocabulary() const override { return vocabulary_; }
+
+ private:
+  struct Scratch;
+  void encode_uncached(std::string_view piece, Scratch& scratch) const;
+
+  Vocabulary vocabulary_;
+  WordPieceOptions options_;
+  size_t longest_token_ = 0;  // bytes, prefix not counted
+};
+
+}  // namespace trireme
