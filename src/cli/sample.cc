@@ -177,6 +177,8 @@ int run_sample(std::vector<std::string> arguments) {
   options.generate.sampling.validate();
   require(options.prompt.empty() || options.prompt_file.empty(), ErrorKind::usage,
           "--prompt and --prompt-file were both given; use one");
+  require(!options.interactive || (options.prompt.empty() && options.prompt_file.empty()), ErrorKind::usage,
+          "--interactive reads its prompts from standard input; remove --prompt and --prompt-file");
   if (!options.prompt_file.empty()) options.prompt = read_text(options.prompt_file);
 
   Sampler sampler(open_with_tokenizer(options.model), options.dtype == "bf16" ? DType::bf16 : DType::f32,

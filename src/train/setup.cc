@@ -55,6 +55,14 @@ std::string data_path(const DataOptions& data, const std::string& name) {
   return fs::path(name).is_absolute() || data.dir.empty() ? name : (fs::path(data.dir) / name).string();
 }
 
+/// Said before anything is looked up beside the file, whose absence would be blamed otherwise.
+void require_training_data(const DataOptions& data) {
+  const std::string path = data_path(data, data.train);
+  require(fs::exists(path), ErrorKind::io,
+          "no token file {}: make it with `trireme prepare`, or name its folder with --data.dir (now \"{}\")", path,
+          data.dir);
+}
+
 /// The tokenizer that made the data, if the user or the data folder has it.
 std::string find_tokenizer(const DataOptions& data) {
   if (!data.tokenizer.empty()) return load_tokenizer(data.tokenizer)->json();
@@ -216,6 +224,7 @@ Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
   for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   const Config& config = setup.config();
   setup.dtype = config.precision.dtype == "bf16" ? DType::bf16 : DType::f32;
+  require_training_data(config.data);
   setup.tokenizer_json = find_tokenizer(config.data);
   setup.resume = find_resume(setup.loaded, scalars);
   if (setup.resume) announce_resume(*setup.resume);

@@ -340,6 +340,14 @@ int Trainer::run() {
   return finish(stopped);
 }
 
+/// make_setup(), refused when the run would not fit in memory: before anything large is allocated.
+Setup make_fitting_setup(LoadedConfig loaded, const Process& process, const CorePlan& cores, Scalars& scalars) {
+  Setup setup = make_setup(std::move(loaded), scalars);
+  const ParameterTable table(setup.spec);
+  require_memory(plan_memory(setup, table, *make_cpu_ops(), process.size(), cores.threads), setup, process);
+  return setup;
+}
+
 }  // namespace
 
 int train(LoadedConfig loaded, Process& process, std::string_view version) {
@@ -350,12 +358,13 @@ int train(LoadedConfig loaded, Process& process, std::string_view version) {
   (void)resolve_mesh({.data = config.mesh.data, .tensor = config.mesh.tensor, .pipeline = config.mesh.pipeline},
                      process.size(), process.launcher().name);
   const CorePlan cores = take_cores(config, process, scalars);
-  if (config.evaluation.only) return Trainer(make_setup(std::move(loaded), scalars), process, cores, nullptr).run();
+  const auto setup = [&] { return make_fitting_setup(std::move(loaded), process, cores, scalars); };
+  if (config.evaluation.only) return Trainer(setup(), process, cores, nullptr).run();
 
   const RunFolder folder(config, process);
   scalars.barrier();  // nobody looks into the folder before rank 0 owns it
   try {
-    Trainer trainer(make_setup(std::move(loaded), scalars), process, cores, &folder);
+    Trainer trainer(setup(), process, cores, &folder);
     const int code = trainer.run();
     if (process.rank() == 0) folder.write(code == 0 ? "done" : "stopped", code, trainer.steps_done());
     return code;

@@ -1,0 +1,141 @@
+#include "generate/generator.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/rng.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/tiny_model.h"
+
+namespace trireme {
+namespace {
+
+/// Weights large enough that the most probable token is no matter of rounding.
+template <class T>
+std::vector<T> random_weights(const ParameterTable& table) {
+  std::vector<T> weights(static_cast<size_t>(table.flat_count()));
+  for (const Parameter& p : table.all()) {
+    for (int64_t i = 0; i < p.stored_shape.count(); ++i) {
+      const double noise = 0.4 * normal_at(mix_key(11, static_cast<uint64_t>(p.offset)), static_cast<uint64_t>(i));
+      const auto value = static_cast<float>(noise + (p.init == Init::ones ? 1.0 : 0.0));
+      if constexpr (std::is_same_v<T, float>) {
+        weights[static_cast<size_t>(p.offset + i)] = value;
+      } else {
+        weights[static_cast<size_t>(p.offset + i)] = to_bf16(value);
+      }
+    }
+  }
+  return weights;
+}
+
+double as_double(float x) { return static_cast<double>(x); }
+double as_double(bf16_t x) { return static_cast<double>(to_float(x)); }
+
+template <class T>
+struct Model {
+  static constexpr DType kType = DTypeOf<T>::value;
+  Spec spec = tiny_spec();
+  ParameterTable table{spec};
+  std::vector<T> weights = random_weights<T>(table);
+  std::unique_ptr<Ops> ops = make_cpu_ops();
+  ParameterViews views{&table, View(std::span(weights), {table.flat_count()}), {}};
+  Generator generator{spec, views, kType, *ops, 1};
+  Stage stage{spec, views, kType, {.rows = spec.context, .training = false, .head_rows = spec.context}, *ops, 1};
+
+  std::vector<TokenId> generate(const std::vector<TokenId>& prompt, const GenerateOptions& options,
+                                uint64_t sample = 0) {
+    std::vector<TokenId> out;
+    generator.run(prompt, options, sample, [&](TokenId id) {
+      out.push_back(id);
+      return true;
+    });
+    return out;
+  }
+
+  /// Logits after `tokens`, of which the last `context` are seen, without any cache.
+  std::vector<double> uncached(const std::vector<TokenId>& tokens) {
+    const size_t rows = std::min(tokens.size(), static_cast<size_t>(spec.context));
+    std::vector<int32_t> ids(tokens.end() - static_cast<std::ptrdiff_t>(rows), tokens.end()), positions(rows),
+        offsets = {0, static_cast<int32_t>(rows)};
+    for (size_t i = 0; i < rows; ++i) positions[i] = static_cast<int32_t>(i);
+    const auto n = static_cast<int64_t>(rows);
+    std::vector<T> logits(rows * static_cast<size_t>(spec.vocabulary_rows));
+    Batch batch;
+    batch.tokens = View(std::span(ids), {n});
+    batch.positions = View(std::span(positions), {n});
+    batch.offsets = View(std::span(offsets), {2});
+    stage.logits(batch, View(std::span(logits), {n, spec.vocabulary_rows}));
+    std::vector<double> last;
+    for (int64_t v = 0; v < spec.vocabulary; ++v)
+      last.push_back(
+          as_double(logits[(rows - 1) * static_cast<size_t>(spec.vocabulary_rows) + static_cast<size_t>(v)]));
+    return last;
+  }
+};
+
+std::vector<TokenId> prompt_of(size_t length) {
+  std::vector<TokenId> prompt;
+  for (size_t i = 0; i < length; ++i) prompt.push_back(static_cast<TokenId>((7 * i + 3) % 13));
+  return prompt;
+}
+
+// The context is 8: prompts below, at and above it, and continuations that slide past it.
+constexpr size_t kPromptLengths[] = {1, 3, 7, 8, 9, 21};
+const GenerateOptions kGreedy = {.sampling = {.greedy = true}, .max_new_tokens = 20, .seed = 1, .stop_at = {}};
+
+TEST(Generator, GreedyWithTheCacheEqualsTheUncachedReference) {
+  Model<float> model;
+  for (const size_t length : kPromptLengths) {
+    std::vector<TokenId> text = prompt_of(length);
+    for (const TokenId id : model.generate(text, kGreedy)) {
+      const std::vector<double> logits = model.uncached(text);
+      ASSERT_EQ(id, std::ranges::max_element(logits) - logits.begin())
+          << "prompt of " << length << ", then " << text.size();
+      text.push_back(id);
+    }
+    EXPECT_EQ(text.size(), length + 20);
+  }
+}
+
+TEST(Generator, GreedyInBf16TakesALargestLogitOfTheUncachedReferenceWithinItsRounding) {
+  Model<bf16_t> model;
+  for (const size_t length : kPromptLengths) {
+    std::vector<TokenId> text = prompt_of(length);
+    for (const TokenId id : model.generate(text, kGreedy)) {
+      const std::vector<double> logits = model.uncached(text);
+      const double largest = *std::ranges::max_element(logits);
+      ASSERT_GE(logits[id], largest - 0.03 * std::abs(largest)) << "prompt of " << length << ", then " << text.size();
+      text.push_back(id);
+    }
+  }
+}
+
+TEST(Generator, DrawsArePureFunctionsOfSeedAndSample) {
+  Model<float> model;
+  GenerateOptions options = {.sampling = {.temperature = 2.0}, .max_new_tokens = 30, .seed = 5, .stop_at = {}};
+  const auto first = model.generate(prompt_of(3), options);
+  EXPECT_EQ(model.generate(prompt_of(3), options), first) << "the generator remembers something";
+  EXPECT_NE(model.generate(prompt_of(3), options, 1), first);
+  options.seed = 6;
+  EXPECT_NE(model.generate(prompt_of(3), options), first);
+}
+
+TEST(Generator, EndsAtTheStopTokenWithoutReportingIt) {
+  Model<float> model;
+  const auto all = model.generate(prompt_of(3), kGreedy);
+  GenerateOptions options = kGreedy;
+  options.stop_at = all[4];
+  const auto end = std::ranges::find(all, all[4]);
+  EXPECT_EQ(model.generate(prompt_of(3), options), std::vector<TokenId>(all.begin(), end));
+}
+
+TEST(Generator, RefusesAnEmptyPromptAndForeignTokens) {
+  Model<float> model;
+  EXPECT_ERROR(model.generate({}, kGreedy), ErrorKind::usage, "the prompt has no tokens");
+  EXPECT_ERROR(model.generate({2, 13}, kGreedy), ErrorKind::data,
+               "the prompt has token 13, the model's vocabulary ends at 12: its tokenizer is another one");
+}
+
+}  // namespace
+}  // namespace trireme

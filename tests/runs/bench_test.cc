@@ -1,0 +1,62 @@
+// `trireme bench step` and `trireme bench ops`.
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "tests/runs/program.h"
+#include "tests/support/paths.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(Bench, StepWritesEveryKeyThatScriptsRead) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "step.json";
+  const Outcome outcome = run(trireme_command({"bench", "step", "--preset", "gpt2-124m", "--seq", "32", "--batch", "1",
+                                               "--steps", "1", "--warmup", "0", "--threads", "1", "--json", file}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const Json result = read_json(file);
+  for (const char* key : {"tokens_per_s", "ms_per_step", "model_flops_per_s", "ceiling_flops_per_s", "share"})
+    EXPECT_GT(result.at(key).get<double>(), 0) << key;
+  EXPECT_GT(result.at("peak_rss_bytes").get<int64_t>(), 124'000'000 * 16) << "weights, gradients and two moments";
+  EXPECT_FALSE(result.at("cpu").get<std::string>().empty());
+  EXPECT_FALSE(result.at("commit").get<std::string>().empty());
+
+  const double seconds = result.at("ms_per_step").get<double>() / 1e3;
+  EXPECT_NEAR(result.at("tokens_per_s").get<double>() * seconds, 32, 1e-6);
+  // 6 x 123.5M matmul parameters (head at 50257 rows) + 6 x 12 x 768 x 32 per token
+  EXPECT_NEAR(result.at("model_flops_per_s").get<double>() * seconds / 32, 743.1e6, 1e6);
+  EXPECT_NEAR(result.at("share").get<double>(),
+              result.at("model_flops_per_s").get<double>() / result.at("ceiling_flops_per_s").get<double>(), 1e-9);
+  for (const char* text : {"tokens ", "6 x matmul parameters", "GEMM ceiling", "share ", "peak memory"})
+    EXPECT_THAT(outcome.output, HasSubstr(text));
+}
+
+TEST(Bench, OpsMeasuresTheOperatorsOfALayer) {
+  const Outcome outcome = run(trireme_command(
+      {"bench", "ops", "--batch", "1", "--seq", "16", "--width", "32", "--heads", "2", "--threads", "1"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const char* text : {"attention", "norm", "linear"}) EXPECT_THAT(outcome.output, HasSubstr(text));
+}
+
+TEST(Bench, RefusesWhatItCannotMeasure) {
+  const auto expect_refused = [](const std::vector<std::string>& arguments, const std::string& message) {
+    const Outcome outcome = run(trireme_command(arguments));
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  };
+  expect_refused({"bench"}, "usage: trireme bench WHAT");
+  expect_refused({"bench", "stpe"}, "no benchmark \"stpe\"; `trireme bench --help` lists them");
+  expect_refused({"bench", "step", "--preset", "gpt9"}, "gpt2-124m");
+  expect_refused({"bench", "step", "--seq", "2048"}, "--seq 2048 is longer than the 1024 positions of gpt2-124m");
+  expect_refused({"bench", "step", "--dtype", "f16"}, "--dtype");
+  expect_refused({"bench", "step", "--steps", "0"}, "--steps");
+  expect_refused({"bench", "ops", "--width", "30", "--heads", "4"}, "--heads 4 does not divide --width 30");
+}
+
+}  // namespace
+}  // namespace trireme

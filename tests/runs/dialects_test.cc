@@ -1,0 +1,194 @@
+// Runs from the files and flags of other programs.
+
+#include <gmock/gmock.h>
+
+#include "tests/runs/training_fixture.h"
+#include "tests/support/paths.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Dialects : public TrainingFixture {
+ protected:
+  Dialects() {
+    std::filesystem::create_directory(path("data"));
+    std::filesystem::create_directory_symlink(path("."), path("data/tokens"));
+  }
+  /// A Hugging Face folder of the fixture's model after one step.
+  void make_pretrained(const std::string& name) {
+    done(run(trireme_command(train("scratch", {"--run.steps", "1"}))));
+    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
+    done(run(trireme_command({"export", "--checkpoint", path("scratch"), "--output", path(name)})));
+  }
+  Outcome done(const Outcome& outcome) const {
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome;
+  }
+  /// The program in the fixture's folder: dialects name their files relative to where they are started.
+  Outcome here(int ranks, const std::string& arguments) const {
+    const std::string launch = ranks > 1 ? fmt::format("{} -n {} ", mpirun_path(), ranks) : "";
+    return run({"sh", "-c", fmt::format("cd {} && exec {}{} {}", path("."), launch, trireme_path(), arguments)});
+  }
+  int64_t global_batch(const std::string& run) const {
+    return static_cast<int64_t>(progress(run).samples) / progress(run).step;
+  }
+};
+
+class IntelNanogpt : public Dialects {
+ protected:
+  IntelNanogpt() {
+    make_pretrained("models/gpt2");
+    write_text(path("intel.yaml"), yaml("bf16"));
+  }
+  /// Every key of the guide's file, with the sizes of the fixture's model.
+  static std::string yaml(const std::string& precision) {
+    return R"(data_dir: .
+block_size: 16
+optimizer_config:
+  learning_rate: 6e-4
+  weight_decay: 0.1
+  beta1: 0.9
+  beta2: 0.95
+trainer_config:
+  device: cpu
+  mixed_precision: )" +
+           precision + R"( # fp32 or bf16 or fp16
+  eval_interval: 2
+  log_interval: 1
+  eval_iters: 2
+  eval_only: False
+  batch_size: 2
+  max_iters: 4
+  model_path: ckpt.pt
+  snapshot_path: snapshot.pt
+  gradient_accumulation_steps: 3
+  grad_clip: 1.0
+  decay_lr: True
+  warmup_iters: 2
+  lr_decay_iters: 10
+  max_lr: 6e-4
+  min_lr: 6e-5
+)";
+  }
+};
+
+TEST_F(IntelNanogpt, MakesMaxItersStepsAndLeavesTorchFilesAlone) {
+  write_text(path("snapshot.pt"), "torch");
+  write_text(path("ckpt.pt"), "torch too");
+  const Outcome outcome = done(here(1, "train intel.yaml --model.init models/gpt2"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("snapshot.pt is a torch file: it is neither read nor overwritten; snapshot is used instead"));
+  EXPECT_THAT(outcome.output, HasSubstr("starting from the weights of models/gpt2"));
+  EXPECT_THAT(outcome.output, HasSubstr("bf16"));
+  EXPECT_EQ(progress("snapshot").step, 4);
+  EXPECT_EQ(global_batch("snapshot"), 2 * 3);
+  EXPECT_EQ(read_text(path("snapshot.pt")), "torch");
+  EXPECT_EQ(read_text(path("ckpt.pt")), "torch too");
+  EXPECT_EQ(open_checkpoint(path("ckpt")).facts.progress.step, progress("snapshot").best_step) << "ckpt links the best";
+}
+
+TEST_F(IntelNanogpt, KeepsTheGlobalBatchOfTheFirstStartOnAnotherNumberOfRanks) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  done(here(2, "train intel.yaml --model.init models/gpt2"));
+  EXPECT_EQ(global_batch("snapshot"), 2 * 3 * 2);
+  const Outcome resumed = done(here(1, "train intel.yaml --model.init models/gpt2 trainer_config.max_iters=6"));
+  EXPECT_THAT(resumed.output, HasSubstr("RESUMING from snapshot/step-00000004"));
+  EXPECT_EQ(progress("snapshot").step, 6);
+  EXPECT_EQ(global_batch("snapshot"), 2 * 3 * 2);
+}
+
+TEST_F(IntelNanogpt, AsksForTheWeightsAndRefusesFp16) {
+  const Outcome mute = here(1, "train intel.yaml");
+  EXPECT_EQ(mute.code, 2);
+  EXPECT_THAT(mute.output, HasSubstr("does not say which weights to fine-tune: add --model.init DIR"));
+  write_text(path("fp16.yaml"), yaml("fp16"));
+  const Outcome fp16 = here(1, "train fp16.yaml --model.init models/gpt2");
+  EXPECT_EQ(fp16.code, 2);
+  EXPECT_THAT(fp16.output, HasSubstr("fp16.yaml:10"));
+  EXPECT_THAT(fp16.output, HasSubstr("set bf16 or fp32"));
+}
+
+class Nanogpt : public Dialects {
+ protected:
+  Nanogpt() {
+    write_text(path("small.py"), R"(# a small character model
+out_dir = 'out'
+eval_interval = 2 # keep frequent
+eval_iters = 2
+log_interval = 1
+always_save_checkpoint = False
+wandb_log = False
+dataset = 'tokens'
+gradient_accumulation_steps = 1
+batch_size = 2 * 6
+block_size = 16
+n_layer = 2
+n_head = 2
+n_embd = 32
+dropout = 0.2
+learning_rate = 1e-3
+max_iters = 4
+lr_decay_iters = max_iters
+min_lr = 1e-4
+beta2 = 0.99
+warmup_iters = 1
+device = 'cpu'
+compile = False
+)");
+  }
+  static constexpr const char* kVocabulary = " --model.vocabulary 31";
+};
+
+TEST_F(Nanogpt, TrainsFromAPythonFileAndFlagsAndResumes) {
+  const Outcome first = done(here(1, std::string("train --dialect nanogpt small.py --max_iters=3") + kVocabulary));
+  EXPECT_THAT(first.output, HasSubstr("starting from scratch"));
+  const Spec spec = open_checkpoint(path("out")).facts.spec;
+  EXPECT_FALSE(spec.biases.qkv || spec.biases.norm || spec.biases.mlp_out) << "nanoGPT's default is bias False";
+  EXPECT_EQ(spec.activation, Activation::gelu_erf);
+  EXPECT_FLOAT_EQ(spec.residual_dropout, 0.2f);
+  EXPECT_EQ(progress("out").step, 3);
+  EXPECT_EQ(global_batch("out"), 12);
+
+  const Outcome again = here(1, std::string("train small.py") + kVocabulary);
+  EXPECT_EQ(again.code, 2) << "scratch must not go on silently\n" << again.output;
+  const Outcome resumed = done(here(1, "train small.py --init_from=resume"));
+  EXPECT_THAT(resumed.output, HasSubstr("RESUMING from out/step-00000003"));
+  EXPECT_EQ(progress("out").step, 4);
+}
+
+TEST_F(Nanogpt, FineTunesALocalGpt2CroppedToTheBlockSize) {
+  make_pretrained("models/gpt2-medium");
+  const Outcome outcome = done(here(1, "train small.py --init_from=gpt2-medium --block_size=8 --dropout=0.0"));
+  EXPECT_THAT(outcome.output, HasSubstr("starting from the weights of models/gpt2-medium"));
+  const Spec spec = open_checkpoint(path("out")).facts.spec;
+  EXPECT_EQ(spec.context, 8);
+  EXPECT_TRUE(spec.biases.qkv) << "GPT-2 has biases whatever bias says";
+  EXPECT_EQ(spec.activation, Activation::gelu_tanh) << "the folder's config.json says gelu_new";
+  const Outcome absent = here(1, "train small.py --init_from=gpt2-xl --out_dir=other");
+  EXPECT_EQ(absent.code, 2);
+  EXPECT_THAT(absent.output, HasSubstr("models/gpt2-xl/config.json does not exist"));
+}
+
+TEST_F(Nanogpt, EvaluatesOnlyAndWritesNothing) {
+  make_pretrained("models/gpt2");
+  const Outcome outcome = done(here(1, "train small.py --init_from=gpt2 --eval_only=True"));
+  EXPECT_THAT(outcome.output, HasSubstr("evaluation at step 0: validation loss"));
+  EXPECT_THAT(outcome.output, HasSubstr("train loss"));
+  EXPECT_FALSE(std::filesystem::exists(path("out")));
+}
+
+TEST_F(Nanogpt, NamesUnknownKeysAndWrongTypes) {
+  const Outcome unknown = here(1, "train small.py --bloc_size=8");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.output, HasSubstr("did you mean \"block_size\"?"));
+  write_text(path("wrong.py"), "batch_size = 4\nblock_size = 'long'\n");
+  const Outcome wrong = here(1, "train wrong.py");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.output, HasSubstr("wrong.py:2"));
+  EXPECT_THAT(wrong.output, HasSubstr("expected a whole number"));
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,157 @@
+// `trireme sample` on a model that has learned one sentence by heart.
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "tests/runs/training_fixture.h"
+#include "tests/support/paths.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Sample : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryFolder>();
+    std::string documents;
+    for (int i = 0; i < 300; ++i) documents += "{\"text\": \"the cat sat on the mat\"}\n";
+    write_text(path("text.jsonl"), documents);
+    write_text(path("words.txt"), "the cat sat on the mat\n");
+    done({"tokenizer", "train", "--input", path("words.txt"), "--vocab-size", "270", "--output", path("tokenizer")});
+    done({"prepare", "--input", path("text.jsonl"), "--tokenizer", path("tokenizer"), "--output", path("data"),
+          "--val-fraction", "0.1"});
+    done({"train",     "--data.dir",         path("data"), "--run.dir",
+          path("run"), "--model.layers",     "2",          "--model.heads",
+          "2",         "--model.width",      "32",         "--model.context",
+          "32",        "--batch.global",     "8",          "--optim.learning-rate",
+          "1e-2",      "--run.steps",        "80",         "--evaluation.every",
+          "0",         "--checkpoint.every", "40",         "--launch.threads",
+          "1"});
+    done({"export", "--checkpoint", path("run"), "--output", path("exported")});
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  static std::string path(const std::string& name) { return *folder_ / name; }
+  static void done(const std::vector<std::string>& arguments) {
+    const Outcome outcome = run(trireme_command(arguments));
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+  }
+  static Outcome sample(std::vector<std::string> flags, const std::string& model = "run") {
+    flags.insert(flags.begin(), {"sample", "--threads", "1", "--model", path(model)});
+    return run(trireme_command(flags));
+  }
+  /// The JSON lines of what was printed, other lines left out.
+  static std::vector<Json> lines(const std::string& output) {
+    std::vector<Json> out;
+    std::istringstream in(output);
+    for (std::string line; std::getline(in, line);) {
+      if (line.starts_with("{")) out.push_back(parse_json(line, "sample"));
+    }
+    return out;
+  }
+  static void expect_refused(const std::vector<std::string>& flags, int code, const std::string& message,
+                             const std::string& model = "run") {
+    const Outcome outcome = sample(flags, model);
+    EXPECT_EQ(outcome.code, code) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  }
+
+  static std::unique_ptr<TemporaryFolder> folder_;
+};
+std::unique_ptr<TemporaryFolder> Sample::folder_;
+
+TEST_F(Sample, ContinuesAndStopsAtTheEndOfTextFromARunAStepAndAHuggingFaceFolder) {
+  for (const std::string model : {"run", "run/step-00000080", "exported"}) {
+    for (const std::string dtype : {"f32", "bf16"}) {
+      const Outcome outcome = sample({"--prompt", "the cat", "--greedy", "--jsonl", "--dtype", dtype}, model);
+      const auto records = lines(outcome.output);
+      ASSERT_EQ(records.size(), 1u) << outcome.output;
+      EXPECT_EQ(records[0].at("context"), "the cat");
+      EXPECT_EQ(records[0].at("text"), " sat on the mat") << model << " " << dtype;
+      EXPECT_EQ(records[0].at("finished"), true);
+    }
+  }
+}
+
+TEST_F(Sample, GoesOnPastTheEndOfTextWhenAsked) {
+  const auto records = lines(
+      sample({"--prompt", "the cat", "--greedy", "--jsonl", "--no-stop-at-end", "--max-new-tokens", "60"}).output);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].at("length"), 60);
+  EXPECT_EQ(records[0].at("finished"), false);
+  EXPECT_THAT(records[0].at("text").get<std::string>(), HasSubstr("the cat sat on the mat"));
+}
+
+TEST_F(Sample, StreamsPromptAndContinuationAsText) {
+  EXPECT_THAT(sample({"--prompt", "the cat", "--greedy"}).output, HasSubstr("the cat sat on the mat\n"));
+}
+
+TEST_F(Sample, TakesThePromptFromAFile) {
+  write_text(path("prompt.txt"), "the cat sat");
+  EXPECT_THAT(sample({"--prompt-file", path("prompt.txt"), "--greedy"}).output, HasSubstr("the cat sat on the mat\n"));
+}
+
+TEST_F(Sample, TakesAPromptFromEachLineOfStandardInput) {
+  const std::string command = fmt::format(
+      "printf 'the\\nthe cat sat' | {} sample --threads 1 --model {} --interactive "
+      "--greedy --jsonl",
+      trireme_path(), path("run"));
+  const Outcome outcome = run({"sh", "-c", command});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  const auto records = lines(outcome.output);
+  ASSERT_EQ(records.size(), 2u) << outcome.output;
+  EXPECT_EQ(records[0].at("context"), "the");
+  EXPECT_EQ(records[1].at("text"), " on the mat");
+}
+
+TEST_F(Sample, TheSameSeedGivesTheSameTextsAndAnotherSeedOthers) {
+  const auto texts = [](const std::string& seed) {
+    std::vector<std::string> out;
+    for (const Json& record : lines(sample({"--prompt", "the", "--temperature", "4", "--seed", seed, "--num-samples",
+                                            "2", "--jsonl", "--no-stop-at-end", "--max-new-tokens", "20"})
+                                        .output))
+      out.push_back(record.at("text").get<std::string>());
+    return out;
+  };
+  const auto first = texts("1");
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_NE(first[0], first[1]);
+  EXPECT_EQ(texts("1"), first);
+  EXPECT_NE(texts("2"), first);
+}
+
+TEST_F(Sample, OneCandidateIsGreedy) {
+  for (const char* flag : {"--top-k", "--top-p"}) {
+    const std::string value = std::string(flag) == "--top-k" ? "1" : "0.000001";
+    const auto records = lines(sample({"--prompt", "the cat", "--jsonl", "--temperature", "5", flag, value}).output);
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_EQ(records[0].at("text"), " sat on the mat") << flag;
+  }
+}
+
+TEST_F(Sample, RefusesWhatItCannotDo) {
+  expect_refused({"--temperature", "0"}, 2, "--temperature is 0, it must be above 0; for the most probable token use");
+  expect_refused({"--top-p", "1.5"}, 2, "--top-p is 1.5, it must be above 0 and at most 1");
+  expect_refused({"--top-k", "-1"}, 2, "--top-k is -1, it must be at least 1, or 0 for all tokens");
+  expect_refused({"--num-samples", "0"}, 2, "--num-samples");
+  expect_refused({"--unknown", "1"}, 2, "--unknown");
+  expect_refused({"--prompt", "a", "--prompt-file", "b"}, 2, "--prompt and --prompt-file were both given; use one");
+  expect_refused({"--prompt", "a", "--interactive"}, 2, "--interactive reads its prompts from standard input");
+  expect_refused({"--prompt-file", path("absent")}, 1, "cannot open " + path("absent"));
+  expect_refused({"--prompt", "a"}, 1, "no model folder " + path("absent"), "absent");
+  expect_refused({"--prompt", "a"}, 1, path("data"), "data");
+}
+
+TEST_F(Sample, SaysThatAFolderHasNoTokenizer) {
+  std::filesystem::copy(path("exported"), path("mute"));
+  std::filesystem::remove(path("mute") + "/tokenizer.json");
+  expect_refused({"--prompt", "a"}, 1, "has no tokenizer.json, so text cannot become tokens", "mute");
+}
+
+}  // namespace
+}  // namespace trireme

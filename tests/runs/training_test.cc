@@ -1,0 +1,219 @@
+// What a training run computes, prints, writes and refuses.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/affinity.h"
+#include "base/json.h"
+#include "tests/runs/training_fixture.h"
+#include "tests/support/paths.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+class Training : public TrainingFixture {
+ protected:
+  Outcome done(const std::string& run_name, const std::vector<std::string>& flags = {}) {
+    const Outcome outcome = run(trireme_command(train(run_name, flags)));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome;
+  }
+  void expect_refused(int code, const std::string& message, const std::vector<std::string>& flags) {
+    const Outcome outcome = run(trireme_command(train("refused", flags)));
+    EXPECT_EQ(outcome.code, code) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  }
+  static std::string line_with(const std::string& output, const std::string& text) {
+    std::istringstream in(output);
+    for (std::string line; std::getline(in, line);) {
+      if (line.find(text) != std::string::npos) return line;
+    }
+    return "no line has " + text + " in:\n" + output;
+  }
+};
+
+TEST_F(Training, AccumulationEqualsTheFullBatch) {
+  done("whole", {"--batch.micro", "12", "--run.steps", "10"});
+  done("parts", {"--batch.micro", "2", "--run.steps", "10"});
+  const auto whole = losses("whole"), parts = losses("parts");
+  ASSERT_EQ(whole.size(), 10u);
+  for (const auto& [step, loss] : whole) EXPECT_NEAR(parts.at(step), loss, 1e-5 * loss) << step;
+  const auto a = weights("whole"), b = weights("parts");
+  ASSERT_EQ(a.size(), b.size());
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(a[i] - b[i])));
+  EXPECT_LT(worst, 1e-5);
+}
+
+TEST_F(Training, WarmsUpAndFallsAlongTheCosine) {
+  done("run", {"--optim.learning-rate", "1e-3", "--optim.min-learning-rate", "1e-4", "--optim.warmup-steps", "4",
+               "--optim.decay-steps", "14"});
+  std::map<int64_t, double> rates;
+  for (const Metrics& m : read_run_log(path("run") + "/metrics.jsonl").steps) rates[m.step] = m.learning_rate;
+  // The rate of step n + 1 is that of nanoGPT's iteration n: peak (n + 1) / (warm-up + 1), then the cosine.
+  EXPECT_NEAR(rates.at(1), 1e-3 / 5, 1e-12);
+  EXPECT_NEAR(rates.at(4), 4e-3 / 5, 1e-12);
+  EXPECT_NEAR(rates.at(5), 1e-3, 1e-12);
+  EXPECT_NEAR(rates.at(10), 5.5e-4, 1e-12);
+  EXPECT_NEAR(rates.at(15), 1e-4, 1e-12);
+  EXPECT_NEAR(rates.at(20), 1e-4, 1e-12);
+}
+
+TEST_F(Training, LogsOneLinePerIntervalAndTheSameToFiles) {
+  const Outcome outcome = done("run", {"--log.every", "5", "--evaluation.every", "10", "--checkpoint.every", "10"});
+  EXPECT_THAT(line_with(outcome.output, "step 10/20 |"),
+              MatchesRegex(R"(step 10/20 \| loss +[0-9.]+ \| lr [0-9.e-]+ \| grad +[0-9.]+ \| +[0-9]+ tok/s \| )"
+                           R"(+[0-9.]+ ms/step \| wait +[0-9.]+% \| mfu +[0-9.]+% \| 120 samples)"));
+  EXPECT_THAT(line_with(outcome.output, "evaluation at step 20"),
+              MatchesRegex(R"(.*validation loss [0-9.]+, perplexity [0-9.]+, train loss [0-9.]+.*)"));
+  EXPECT_THAT(line_with(outcome.output, "mfu  "), HasSubstr("6 x matmul parameters + 6 x layers x width x sequence"));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("\r"))) << "no progress bar in a pipe";
+  EXPECT_EQ(losses("run").size(), 5u) << "steps 1, 5, 10, 15, 20";
+  EXPECT_TRUE(std::filesystem::exists(path("run") + "/metrics.jsonl"));
+  ASSERT_TRUE(std::filesystem::exists(path("run") + "/tensorboard"));
+  EXPECT_FALSE(std::filesystem::is_empty(path("run") + "/tensorboard"));
+}
+
+TEST_F(Training, ShowsProgressOnATerminal) {
+  std::string command = trireme_path();
+  for (const std::string& word : train("run", {"--run.steps", "400", "--log.every", "100"})) command += " " + word;
+  const Outcome outcome = run({"script", "-qec", command, "/dev/null"});
+  if (outcome.code == 127) GTEST_SKIP() << "the program script, which gives a terminal, is not installed";
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("\r"));
+  EXPECT_THAT(outcome.output, HasSubstr("left"));
+}
+
+TEST_F(Training, EvaluatesOnlyWithoutTouchingTheRun) {
+  done("run", {"--run.steps", "3", "--evaluation.every", "3"});
+  const auto before = std::filesystem::last_write_time(path("run") + "/metrics.jsonl");
+  const Outcome outcome = done("run", {"--evaluation.only", "true"});
+  EXPECT_THAT(outcome.output, HasSubstr("evaluation at step 3: validation loss"));
+  EXPECT_EQ(std::filesystem::last_write_time(path("run") + "/metrics.jsonl"), before);
+}
+
+TEST_F(Training, KeepsTheBestStepBesideTheNewest) {
+  // After the warm-up the rate is so large that the first evaluations are the best ones.
+  done("run", {"--optim.learning-rate", "1", "--optim.min-learning-rate", "1", "--optim.warmup-steps", "0",
+               "--evaluation.every", "1", "--checkpoint.every", "1", "--checkpoint.keep", "1", "--run.steps", "8"});
+  const RunProgress at = progress("run");
+  EXPECT_LT(at.best_step, 8);
+  std::vector<int64_t> expected = {8};
+  if (at.best_step > 0) expected.insert(expected.begin(), at.best_step);
+  EXPECT_EQ(list_steps(path("run")), expected);
+}
+
+TEST_F(Training, SkipsStepsThatAreNotFiniteAndStopsAfterTenInARow) {
+  // Decay of rate 100 x 1 multiplies every weight by -99 in each step, until they overflow.
+  const Outcome outcome = run(
+      trireme_command(train("run", {"--optim.learning-rate", "100", "--optim.min-learning-rate", "100",
+                                    "--optim.weight-decay", "1", "--optim.warmup-steps", "0", "--run.steps", "200"})));
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr(" is not finite; samples "));
+  EXPECT_THAT(outcome.output, HasSubstr("loss or gradients were not finite 10 steps in a row, up to step "));
+  EXPECT_THAT(outcome.output, HasSubstr("lower optim.learning-rate or resume from an earlier snapshot"));
+  EXPECT_THAT(read_text(path("run") + "/status.json"), HasSubstr("\"failed\""));
+}
+
+TEST_F(Training, RefusesARunThatDoesNotFitInMemory) {
+  expect_refused(2, "this run needs ", {"--model.width", "16384", "--model.heads", "2", "--model.layers", "1000"});
+  expect_refused(2, "lower batch.micro (12 rows now), batch.sequence or the model",
+                 {"--model.width", "16384", "--model.heads", "2", "--model.layers", "1000", "--batch.micro", "12"});
+}
+
+TEST_F(Training, NamesTheFileAndLineOfAWrongOption) {
+  write_text(path("wrong.yaml"), "model:\n  widht: 64\n");
+  expect_refused(2, "wrong.yaml:2: no option \"model.widht\"; did you mean \"model.width\"?", {path("wrong.yaml")});
+  write_text(path("wrong.yaml"), "model:\n  width: broad\n");
+  expect_refused(2, "wrong.yaml:2: model.width is \"broad\", expected a whole number from", {path("wrong.yaml")});
+  expect_refused(2, "did you mean \"run.steps\"?", {"--run.stesp", "3"});
+}
+
+TEST_F(Training, NamesWhatIsWrongWithTheData) {
+  expect_refused(1, "no token file " + path("absent") + "/train.bin: make it with `trireme prepare`",
+                 {"--data.dir", path("absent")});
+  write_text(path("short.bin"), std::string("\1\0\2\0\3\0", 6));
+  expect_refused(1, "short.bin has 3 tokens, one sample needs 17; lower batch.sequence or use more text",
+                 {"--data.train", path("short.bin")});
+  write_text(path("empty.bin"), "");
+  expect_refused(1, "empty.bin", {"--data.train", path("empty.bin")});
+  expect_refused(1, "train.bin", {"--model.vocabulary", "20"});  // ids up to 30
+  const Outcome nothing = run(trireme_command({"train"}));
+  EXPECT_EQ(nothing.code, 2);
+  EXPECT_THAT(nothing.output, HasSubstr("train needs a configuration file or options"));
+}
+
+TEST_F(Training, RefusesAFolderThatAnotherJobTrainsIn) {
+  Program first(trireme_command(train("refused", {"--run.steps", "1000000"})));
+  ASSERT_TRUE(first.wait_for([](const std::string& out) { return out.find("step       5/") != std::string::npos; }))
+      << first.output();
+  expect_refused(1, "run folder " + path("refused") + " belongs to ", {});
+  EXPECT_TRUE(first.running());
+  kill(first.pid(), SIGTERM);
+  EXPECT_EQ(first.finish().code, 75);
+}
+
+TEST_F(Training, RefusesRanksWithDifferentConfigurations) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const std::string script = fmt::format(
+      "#!/bin/sh\nexec {} train {} --run.dir {} --run.steps $((5 + ${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}))\n",
+      trireme_path(), path("config.yaml"), path("run"));
+  write_text(path("rank.sh"), script);
+  std::filesystem::permissions(path("rank.sh"), std::filesystem::perms::owner_all);
+  const Outcome outcome = run({mpirun_path(), "-n", "2", path("rank.sh")});
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("ranks do not run the same configuration"));
+  EXPECT_THAT(outcome.output, HasSubstr("steps"));
+  EXPECT_FALSE(std::filesystem::exists(path("run"))) << "nothing may start";
+}
+
+/// Cores of every thread of a process, as the system has them.
+std::vector<std::string> allowed_cpus(pid_t pid) {
+  std::vector<std::string> out;
+  for (const auto& task : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid))) {
+    const std::string status = read_text((task.path() / "status").string());
+    const size_t at = status.find("Cpus_allowed_list:\t") + 19;
+    out.push_back(status.substr(at, status.find('\n', at) - at));
+  }
+  return out;
+}
+
+TEST_F(Training, BindsItsThreadsAsItPrints) {
+  const std::vector<Cpus> cores = physical_cores();
+  if (cores.size() < 2) GTEST_SKIP() << "needs two cores";
+  for (const std::string bind : {"auto", "inherit"}) {
+    const std::string first = std::to_string(cores[0][0]);
+    std::vector<std::string> command = trireme_command(
+        train("run-" + bind, {"--launch.bind", bind, "--launch.threads", "1", "--run.steps", "1000000"}));
+    command.insert(command.begin(), {"taskset", "-c", first});
+    Program program(command);
+    ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step       5/") != std::string::npos; }))
+        << program.output();
+    EXPECT_THAT(program.output(),
+                HasSubstr(bind == "auto" ? "rank 0: core " + first + ", 1 thread"
+                                         : "rank 0: processors " + first + " as the launcher bound them, 1 thread"));
+    for (const std::string& cpus : allowed_cpus(program.pid())) EXPECT_EQ(cpus, first) << bind;
+    kill(program.pid(), SIGTERM);
+    EXPECT_EQ(program.finish().code, 75);
+  }
+  Program program(trireme_command(train("two", {"--launch.threads", "2", "--run.steps", "1000000"})));
+  ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step       5/") != std::string::npos; }))
+      << program.output();
+  const std::string printed = line_with(program.output(), "rank 0: cores");
+  EXPECT_THAT(printed, HasSubstr("2 threads"));
+  const auto allowed = allowed_cpus(program.pid());
+  for (size_t core = 0; core < 2; ++core) {
+    EXPECT_THAT(allowed, ::testing::Contains(format_cpu_list(cores[core])).Times(::testing::Ge(1))) << printed;
+  }
+  kill(program.pid(), SIGTERM);
+  EXPECT_EQ(program.finish().code, 75);
+}
+
+}  // namespace
+}  // namespace trireme
