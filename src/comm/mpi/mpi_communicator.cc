@@ -43,13 +43,21 @@ class Requests final : public Handle::Operation {
   MPI_Request* next() { return &requests_.emplace_back(MPI_REQUEST_NULL); }
   bool test() override {
     int done = 0;
-    check(MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE), call_);
+    statuses_.resize(requests_.size());
+    const int code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
+    if (code == MPI_ERR_IN_STATUS) {
+      for (const MPI_Status& status : statuses_) {
+        if (status.MPI_ERROR != MPI_ERR_PENDING) check(status.MPI_ERROR, call_);
+      }
+    }
+    check(code, call_);
     return done != 0;
   }
 
  private:
   const char* call_;
   std::vector<MPI_Request> requests_;
+  std::vector<MPI_Status> statuses_;  ///< which request failed, and why
 };
 
 /// `count` elements that begin again every `stride` elements.
