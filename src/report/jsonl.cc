@@ -1,6 +1,7 @@
 // RUN/metrics.jsonl.
 
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -9,6 +10,13 @@
 
 namespace trireme {
 namespace {
+
+bool ends_within_a_line(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file || file.tellg() <= 0) return false;
+  file.seekg(-1, std::ios::end);
+  return file.get() != '\n';
+}
 
 class JsonlSink : public Sink {
  public:
@@ -22,7 +30,7 @@ class JsonlSink : public Sink {
     record["facts"] = Json::object();
     for (const auto& [name, value] : attempt.facts) record["facts"][name] = value;
     // A killed attempt may have left half a line behind: a line break closes it, readers skip what is no JSON.
-    end(record, "\n");
+    end(record, ends_within_a_line(file_.path()) ? "\n" : "");
   }
   void step(const Metrics& m) override {
     Json record = begin("step", m.step);

@@ -59,6 +59,7 @@ TEST(Reporter, WhatItLogsIsReadBack) {
     reporter.step(metrics_of(20, std::numeric_limits<double>::quiet_NaN()));
     reporter.finish("stopped", 24);
   }
+  EXPECT_EQ(read_text(run / "metrics.jsonl").find(R"({"record":"start")"), 0u) << "the first line is a record";
   const RunLog log = read_run_log(run / "metrics.jsonl");
   ASSERT_EQ(log.steps.size(), 2u);
   EXPECT_EQ(log.steps[0].loss, 5.5);
