@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/stop_signals.h"
+#include "cli/tokenizer_flags.h"
 #include "data/progress.h"
 
 namespace trireme {
@@ -32,10 +33,13 @@ int run_prepare(std::vector<std::string> arguments) {
   app.add_option("--input", options.inputs,
                  "text: .txt and .jsonl files, folders, globs, several with commas between; also .gz and .zst")
       ->required();
-  app.add_option("--tokenizer", options.tokenizer,
-                 "tokenizer.json, a folder with one or with vocabulary and merges, or `char`: one id per character of "
-                 "the input")
+  app.add_option(
+         "--tokenizer", options.tokenizer,
+         "tokenizer.json, vocab.txt, a tiktoken file, a folder with one or with vocabulary and merges, or `char`: "
+         "one id per character of the input")
       ->required();
+  TokenizerFlags load;
+  add_tokenizer_flags(app, load);
   app.add_option("--output", options.output, "folder for the results")->required();
   app.add_option("--json-keys", options.json_key, "field of a jsonl line that holds the text")->capture_default_str();
   app.add_option("--end-of-text", options.end_of_text,
@@ -53,6 +57,7 @@ int run_prepare(std::vector<std::string> arguments) {
   app.add_option("--threads", options.threads, "worker threads")->check(CLI::Range(1, 1024))->capture_default_str();
   if (const auto code = parse_flags(app, std::move(arguments))) return *code;
   options.split.order = order == "input" ? DocumentOrder::input : DocumentOrder::openwebtext;
+  options.load = load_options(load);
   options.stop = &watch_stop_signals();
   print_report(options, prepare(options));
   return 0;

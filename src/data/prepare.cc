@@ -94,7 +94,7 @@ class Preparation {
       const std::vector<char32_t> characters = collect_characters();
       tokenizer_ = tokenizer_from_json(character_tokenizer_json(characters, !single_text_), "character vocabulary");
     } else {
-      tokenizer_ = load_tokenizer(options_.tokenizer);
+      tokenizer_ = load_tokenizer(options_.tokenizer, options_.load);
     }
   }
 

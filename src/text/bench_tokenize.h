@@ -9,8 +9,8 @@
 
 namespace trireme {
 
-/// Parts of about `bytes` each that can be encoded apart from each other without a change of the ids; one part where the
-/// tokenizer cannot be cut.
+/// Parts of about `bytes` each that can be encoded apart from each other without a change of the ids; one part where
+/// the tokenizer cannot be cut.
 std::vector<std::string_view> cut_text(const Tokenizer& tokenizer, std::string_view text, size_t bytes);
 
 struct EncodeTiming {
