@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/bench_tokenize.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/threads.h"
@@ -118,6 +119,7 @@ int bench_ops_command(std::vector<std::string> arguments) {
 constexpr Command kBenches[] = {
     {"step", "a whole training step of a model preset", bench_step_command},
     {"ops", "every operator of a layer", bench_ops_command},
+    {"tokenize", "encoding text, or training a vocabulary", bench_tokenize_command},
 };
 
 void print_benches(std::FILE* out) {

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/stop_signals.h"
+#include "cli/tokenizer_flags.h"
 #include "data/training_text.h"
 #include "text/bpe_trainer.h"
 #include "text/line_codec.h"
@@ -29,6 +30,7 @@ struct TrainFlags {
 
 struct CodecFlags {
   std::string tokenizer, file = "-";
+  TokenizerFlags load;
   LineCodecOptions options;
 };
 
@@ -81,8 +83,10 @@ void add_train(CLI::App& app, TrainFlags& flags) {
 
 void add_codec(CLI::App* command, CodecFlags& flags) {
   command
-      ->add_option("--tokenizer", flags.tokenizer, "tokenizer.json, or a folder with one or with vocabulary and merges")
+      ->add_option("--tokenizer", flags.tokenizer,
+                   "tokenizer.json, vocab.txt, a tiktoken file, or a folder with one or with vocabulary and merges")
       ->required();
+  add_tokenizer_flags(*command, flags.load);
   command->add_option("FILE", flags.file, "input; - is standard input")->capture_default_str();
 }
 
@@ -114,7 +118,7 @@ int run_tokenizer(std::vector<std::string> arguments) {
   const bool encoding = app.got_subcommand("encode");
   CodecFlags& flags = encoding ? encode : decode;
   flags.options.encode.special_tokens = !no_special;
-  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const auto tokenizer = load_tokenizer(flags.tokenizer, load_options(flags.load));
   const InputStream input(flags.file);
   if (encoding)
     encode_lines(*tokenizer, flags.options, input.file, stdout, flags.file);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "data/document_chunks.h"
+#include "data/document_encoder.h"
 #include "data/json_lines.h"
 #include "data/ordered_pipeline.h"
 #include "data/prepare_outputs.h"
@@ -30,36 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLargestVocabulary = 65536;  // train.bin holds 16-bit ids
-constexpr size_t kReportedFaults = 10;
-constexpr size_t kKeptBuffer = size_t{8} << 20;  // a chunk that grew beyond it gives its memory back
-
-struct Fault {
-  uint64_t line;
-  std::string reason;
-};
-
-/// One chunk on its way through the pipeline.
-struct Item {
-  DocumentChunk chunk;
-  std::vector<uint16_t> ids;
-  std::vector<size_t> ends;  // of documents, in ids
-  std::vector<Fault> faults;
-  uint64_t text_bytes = 0;
-  bool empty_file = false;
-
-  void clear() {
-    ids.clear();
-    ends.clear();
-    faults.clear();
-    text_bytes = 0;
-    empty_file = false;
-  }
-  void give_back_memory() {
-    if (chunk.bytes.size() > kKeptBuffer) chunk.bytes = std::string();
-    if (ids.capacity() * sizeof(uint16_t) > kKeptBuffer) ids = {};
-  }
-};
-
 class Preparation {
  public:
   explicit Preparation(const PrepareOptions& options) : options_(options), files_(list_inputs(options.inputs)) {
@@ -84,24 +55,19 @@ class Preparation {
   }
 
  private:
-  void check_stop() const {
-    if (options_.stop && options_.stop->load())
-      fail(ErrorKind::stopped, "prepare was stopped; nothing is left in {}", options_.output);
-  }
-
   void load() {
     if (options_.tokenizer == "char") {
       const std::vector<char32_t> characters = collect_characters();
       tokenizer_ = tokenizer_from_json(character_tokenizer_json(characters, !single_text_), "character vocabulary");
     } else {
-      tokenizer_ = load_tokenizer(options_.tokenizer);
+      tokenizer_ = load_tokenizer(options_.tokenizer, options_.load);
     }
   }
 
   void check_tokenizer() {
     require(tokenizer_->vocabulary_size() <= kLargestVocabulary, ErrorKind::data,
             "tokenizer {} has ids up to {}, and train.bin holds 16-bit ids, up to 65535; use a tokenizer of at most "
-            "65536 ids",
+            "65536 ids or --format megatron",
             options_.tokenizer, tokenizer_->vocabulary_size() - 1);
     if (single_text_) return;
     const bool named = !options_.end_of_text.empty();
@@ -144,7 +110,7 @@ class Preparation {
                chunk, {[&](std::string_view text) { add(text, worker); }, [](uint64_t, const std::string&) {}});
          },
          [&](DocumentChunk& chunk) {
-           check_stop();
+           check_stop(options_.stop);
            progress.update(chunk.progress, 0);
          }});
     for (const auto& other : seen) *seen[0] |= *other;
@@ -156,78 +122,20 @@ class Preparation {
   }
 
   void encode_all(TokenSpool& spool) {
-    std::vector<JsonLines> parsers;
-    for (int i = 0; i < options_.threads; ++i) parsers.emplace_back(options_.json_key);
-    DocumentChunks chunks(
-        files_, [this](std::string_view text, size_t near) { return tokenizer_->cut(text, near); }, border_);
-    Progress progress("prepare", total_bytes_);
-    OrderedPipeline<Item>::run(options_.threads,
-                               {[&](Item& item) { return chunks.next(item.chunk); },
-                                [&](Item& item, int worker) { encode(item, parsers[static_cast<size_t>(worker)]); },
-                                [&](Item& item) {
-                                  check_stop();
-                                  take(item, spool);
-                                  progress.update(item.chunk.progress, spool.documents());
-                                }});
-  }
-
-  void encode(Item& item, JsonLines& parser) const {
-    std::vector<TokenId> ids;
-    const auto append = [&](std::string_view text) {
-      ids.clear();
-      tokenizer_->encode_plain(text, ids);
-      for (const TokenId id : ids) item.ids.push_back(static_cast<uint16_t>(id));
-      item.text_bytes += text.size();
-    };
-    const auto end_document = [&] {
-      if (end_of_text_) item.ids.push_back(static_cast<uint16_t>(*end_of_text_));
-      item.ends.push_back(item.ids.size());
-    };
-    item.clear();
-    if (item.chunk.kind == InputKind::json_lines) {
-      parser.parse(item.chunk, {[&](std::string_view text) {
-                                  append(text);
-                                  end_document();
-                                },
-                                [&](uint64_t line, std::string reason) {
-                                  item.faults.push_back({line, std::move(reason)});
-                                }});
-    } else if (item.chunk.size == 0) {
-      item.empty_file = true;
-    } else {
-      append(item.chunk.text());
-      if (item.chunk.ends_document) end_document();
-    }
-  }
-
-  void take(Item& item, TokenSpool& spool) {
-    const std::string& path = *item.chunk.path;
-    for (const Fault& fault : item.faults) {
-      const std::string what = fmt::format("{}, line {}: {}", path, fault.line, fault.reason);
-      require(!options_.strict, ErrorKind::data, "{}; without --strict such lines are skipped and counted", what);
-      if (report_.skipped_lines++ < kReportedFaults) log::warning("skipped {}", what);
-    }
-    if (item.empty_file) {
-      ++report_.empty_files;
-      log::warning("skipped {}: it is empty", path);
-    }
-    size_t begin = 0;
-    for (const size_t end : item.ends) {
-      spool.append(std::span(item.ids).subspan(begin, end - begin));
-      spool.end_document();
-      begin = end;
-    }
-    spool.append(std::span(item.ids).subspan(begin));
-    report_.input_bytes += item.text_bytes;
-    item.give_back_memory();
+    DocumentEncoding encoding;
+    encoding.json_key = options_.json_key;
+    encoding.end_of_text = end_of_text_;
+    encoding.border = border_;
+    encoding.strict = options_.strict;
+    encoding.threads = options_.threads;
+    encoding.stop = options_.stop;
+    const EncodedDocuments result = encode_documents(files_, *tokenizer_, encoding, spool);
+    report_.input_bytes = result.text_bytes;
+    report_.skipped_lines = result.skipped_lines;
+    report_.empty_files = result.empty_files;
   }
 
   void write_outputs(TokenSpool& spool) {
-    if (report_.skipped_lines > kReportedFaults)
-      log::warning("skipped {} malformed lines in all; the first {} are named above", report_.skipped_lines,
-                   kReportedFaults);
-    require(spool.documents() > 0, ErrorKind::data, "the input has no documents ({} malformed lines, {} empty files)",
-            report_.skipped_lines, report_.empty_files);
     const DocumentSplit split =
         single_text_ ? DocumentSplit{{0}, {1}} : split_documents(spool.documents(), options_.split);
     report_.documents = single_text_ ? 1 : spool.documents();
@@ -246,7 +154,7 @@ class Preparation {
   uint64_t write_tokens(PrepareOutputs& outputs, TokenSpool& spool, const std::string& name,
                         const std::vector<uint64_t>& documents) {
     const std::string path = outputs.path(name);
-    const TokenSpool::Summary summary = spool.write(path, documents, [this] { check_stop(); });
+    const TokenSpool::Summary summary = spool.write(path, documents, [this] { check_stop(options_.stop); });
     outputs.wrote(name);
     TokenSidecar sidecar;
     sidecar.tokens = summary.tokens;

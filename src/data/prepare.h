@@ -20,6 +20,7 @@ namespace trireme {
 struct PrepareOptions {
   std::vector<std::string> inputs;  ///< see list_inputs()
   std::string tokenizer;            ///< path, or "char": a vocabulary of the characters in the input
+  TokenizerLoadOptions load;        ///< of that path
   std::string output;               ///< folder
   std::string json_key = "text";
   std::string end_of_text;  ///< token between documents; empty: the one that the tokenizer names

@@ -32,11 +32,11 @@ TokenSpool::~TokenSpool() {
   unlink(path_.c_str());
 }
 
-void TokenSpool::append(std::span<const uint16_t> ids) {
+void TokenSpool::append(std::span<const TokenId> ids) {
   tokens_ += ids.size();
   while (!ids.empty()) {
     const size_t take = std::min(ids.size(), kBufferTokens - buffer_.size());
-    buffer_.insert(buffer_.end(), ids.begin(), ids.begin() + static_cast<ptrdiff_t>(take));
+    for (const TokenId id : ids.first(take)) buffer_.push_back(static_cast<uint16_t>(id));
     ids = ids.subspan(take);
     if (buffer_.size() == kBufferTokens) flush();
   }

@@ -7,19 +7,22 @@
 #include <string>
 #include <vector>
 
+#include "data/document_encoder.h"
+
 namespace trireme {
 
 /// A temporary file that is removed with the object. 8 bytes of memory per document.
-class TokenSpool {
+class TokenSpool final : public DocumentSink {
  public:
   explicit TokenSpool(std::string path);
   TokenSpool(const TokenSpool&) = delete;
   TokenSpool& operator=(const TokenSpool&) = delete;
-  ~TokenSpool();
+  ~TokenSpool() override;
 
-  void append(std::span<const uint16_t> ids);
+  /// Ids up to 65535.
+  void append(std::span<const TokenId> ids) override;
   /// What was appended since the last call is one document.
-  void end_document();
+  void end_document() override;
 
   uint64_t documents() const { return ends_.size(); }
   uint64_t tokens() const { return tokens_; }

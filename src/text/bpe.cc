@@ -1,6 +1,7 @@
 #include "text/bpe.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "text/byte_alphabet.h"
@@ -9,8 +10,20 @@
 
 namespace trireme {
 
+namespace {
+
+constexpr size_t kBatch = 64;  // pieces whose cache lines are on their way at the same time
+
+}  // namespace
+
 struct BpeModel::Scratch final : ModelScratch {
+  struct Pending {
+    std::string_view piece;
+    PieceCache::Place place;
+  };
   PieceCache cache;
+  Pending pending[kBatch];
+  TokenId ids[(kBatch + 1) * PieceCache::kInlineIds];  // find() always writes all of its places
   std::vector<TokenId> symbols;
   MergeScratch merge;
 };
@@ -38,20 +51,48 @@ bool BpeModel::is_per_character() const {
 void BpeModel::encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const {
   if (piece.empty()) return;
   auto& own = static_cast<Scratch&>(scratch);
-  if (!own.cache.append(piece, piece.size(), out)) encode_uncached(piece, own, out);
+  if (!own.cache.append(piece, out)) {
+    encode_uncached(piece, own);
+    out.insert(out.end(), own.symbols.begin(), own.symbols.end());
+  }
 }
 
 void BpeModel::encode_gpt2_pattern(std::string_view text, ModelScratch& scratch, std::vector<TokenId>& out) const {
   auto& own = static_cast<Scratch&>(scratch);
   Gpt2Scanner scanner(text);
   while (!scanner.done()) {
-    const std::string_view piece = scanner.next();
-    const auto readable = static_cast<size_t>(scanner.end() - piece.data());
-    if (!own.cache.append(piece, readable, out)) encode_uncached(piece, own, out);
+    // Cut a batch first and look it up afterwards: the cache lines come while the next pieces are cut.
+    size_t pieces = 0;
+    for (; pieces < kBatch && !scanner.done(); ++pieces) {
+      Scratch::Pending& pending = own.pending[pieces];
+      pending.piece = scanner.next();
+      pending.place = own.cache.place(pending.piece, static_cast<size_t>(scanner.end() - pending.piece.data()));
+      own.cache.prefetch(pending.place);
+    }
+    size_t ids = 0;  // in own.ids, given to `out` when a longer piece or the end of the batch comes
+    const auto give = [&] { out.insert(out.end(), own.ids, own.ids + std::exchange(ids, 0)); };
+    for (size_t i = 0; i < pieces; ++i) {
+      const Scratch::Pending& pending = own.pending[i];
+      const size_t found = own.cache.find(pending.piece, pending.place, own.ids + ids);
+      ids += found;
+      if (found > 0) continue;
+      give();
+      append_longer(pending.piece, own, out);
+    }
+    give();
   }
 }
 
-void BpeModel::encode_uncached(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
+void BpeModel::append_longer(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
+  std::span<const TokenId> ids = scratch.cache.find_long(piece);
+  if (ids.empty()) {
+    encode_uncached(piece, scratch);
+    ids = scratch.symbols;
+  }
+  out.insert(out.end(), ids.begin(), ids.end());
+}
+
+void BpeModel::encode_uncached(std::string_view piece, Scratch& scratch) const {
   scratch.symbols.clear();
   const std::optional<TokenId> whole = options_.ignore_merges ? whole_piece(piece) : std::nullopt;
   if (whole) {
@@ -61,7 +102,6 @@ void BpeModel::encode_uncached(std::string_view piece, Scratch& scratch, std::ve
     merge_symbols(merges_, scratch.symbols, scratch.merge);
   }
   scratch.cache.insert(piece, scratch.symbols);
-  out.insert(out.end(), scratch.symbols.begin(), scratch.symbols.end());
 }
 
 std::optional<TokenId> BpeModel::whole_piece(std::string_view piece) const {

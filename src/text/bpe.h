@@ -36,7 +36,9 @@ class BpeModel final : public Model {
   struct Scratch;
   static constexpr TokenId kMissing = UINT32_MAX;
 
-  void encode_uncached(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+  /// Finds the ids of a piece, in scratch.symbols, and remembers them.
+  void encode_uncached(std::string_view piece, Scratch& scratch) const;
+  void append_longer(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void first_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
   void add_unknown(std::string_view unit, std::vector<TokenId>& symbols, bool& pending) const;
   std::optional<TokenId> whole_piece(std::string_view piece) const;

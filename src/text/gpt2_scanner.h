@@ -4,7 +4,9 @@
 // and every byte belongs to exactly one piece. Invalid bytes count as [^\s\p{L}\p{N}].
 
 #include <array>
+#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 
 #include "text/unicode.h"
@@ -68,8 +70,31 @@ class Gpt2Scanner {
     return byte < 0x80 ? kAscii[byte] : kind_of(decode_utf8(p, end_).code);
   }
 
+  /// Bit 7 of each byte that is an ASCII letter, eight at a time.
+  static uint64_t letters_of(uint64_t word) {
+    constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x80 * kOnes;
+    const uint64_t lower = (word | 0x20 * kOnes) & ~kHigh;
+    const uint64_t from_a = lower + (0x80 - 'a') * kOnes, beyond_z = lower + (0x7F - 'z') * kOnes;
+    return (from_a & ~beyond_z) & kHigh & ~word;
+  }
+
+  /// Moves p_ over ASCII letters; a run of fewer than eight is found without a loop.
+  void skip_letters() {
+    while (end_ - p_ >= 8) {
+      uint64_t word;
+      std::memcpy(&word, p_, 8);
+      const uint64_t others = ~letters_of(word) & 0x8080808080808080;
+      if (others != 0) {
+        p_ += std::countr_zero(others) / 8;
+        return;
+      }
+      p_ += 8;
+    }
+  }
+
   /// Moves p_ over a run of one kind.
   void skip(Kind kind) {
+    if (kind == Kind::letter) skip_letters();
     while (p_ < end_) {
       const auto byte = static_cast<uint8_t>(*p_);
       if (byte < 0x80) {

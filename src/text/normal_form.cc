@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -9,6 +10,9 @@
 
 namespace trireme {
 namespace {
+
+// Text is normalized in steps, each of which ends before an ASCII character: that begins anew, whatever came before it.
+constexpr size_t kStep = size_t{64} << 10;
 
 void append_valid(std::string_view valid, bool compose, bool compatible, std::string& out) {
   std::vector<utf8proc_int32_t> codes(valid.size() + 1);
@@ -36,10 +40,16 @@ void append_valid(std::string_view valid, bool compose, bool compatible, std::st
 
 void append_normal_form(std::string_view text, bool compose, bool compatible, std::string& out) {
   for_each_valid_run(text, [&](std::string_view run, bool valid) {
-    if (valid)
-      append_valid(run, compose, compatible, out);
-    else
+    if (!valid) {
       out += run;
+      return;
+    }
+    while (!run.empty()) {
+      size_t end = std::min(run.size(), kStep);
+      while (end < run.size() && static_cast<uint8_t>(run[end]) >= 0x80) ++end;
+      append_valid(run.substr(0, end), compose, compatible, out);
+      run.remove_prefix(end);
+    }
   });
 }
 

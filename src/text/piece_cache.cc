@@ -16,28 +16,38 @@ size_t words_of(size_t bytes) { return (bytes + 3) / 4; }
 PieceCache::PieceCache() : lines_(size_t{1} << kShortBits), long_(size_t{1} << kLongBits) { pool_.reserve(kPoolWords); }
 
 void PieceCache::insert(std::string_view piece, std::span<const TokenId> ids) {
-  if (piece.empty() || piece.size() > kLongestPiece) return;
+  if (piece.empty() || ids.empty() || piece.size() > kLongestPiece) return;
   if (piece.size() > kInlineBytes || ids.size() > kInlineIds) return insert_long(piece, ids);
-  const Key key = load(piece, piece.size());
-  Line& line = lines_[home(key, piece.size())];
+  const Place where = place(piece, piece.size());
+  Line& line = lines_[where.line];
   if (line.entries[0].bytes != 0) line.entries[1] = line.entries[0];
   ShortEntry& entry = line.entries[0];
-  entry.key = key;
-  entry.bytes = static_cast<uint8_t>(piece.size());
-  entry.count = static_cast<uint8_t>(ids.size());
+  entry.low = where.low;
+  entry.high = where.high;
+  entry.bytes = static_cast<uint16_t>(piece.size());
+  entry.count = static_cast<uint16_t>(ids.size());
   std::copy(ids.begin(), ids.end(), entry.ids);
 }
 
-bool PieceCache::append_long(std::string_view piece, std::vector<TokenId>& out) const {
-  if (piece.size() > kLongestPiece) return false;
+bool PieceCache::append(std::string_view piece, std::vector<TokenId>& out) const {
+  TokenId ids[kInlineIds];
+  if (const size_t count = find(piece, place(piece, piece.size()), ids)) {
+    out.insert(out.end(), ids, ids + count);
+    return true;
+  }
+  const std::span<const TokenId> found = find_long(piece);
+  out.insert(out.end(), found.begin(), found.end());
+  return !found.empty();
+}
+
+std::span<const TokenId> PieceCache::find_long(std::string_view piece) const {
+  if (piece.size() > kLongestPiece) return {};
   const uint64_t hash = hash_of(piece);
   const LongEntry& entry = long_[hash >> (64 - kLongBits)];
-  if (entry.hash != hash || entry.bytes != piece.size()) return false;
+  if (entry.hash != hash || entry.bytes != piece.size()) return {};
   const uint32_t* words = pool_.data() + entry.offset;
-  if (std::memcmp(words, piece.data(), piece.size()) != 0) return false;
-  words += words_of(piece.size());
-  out.insert(out.end(), words, words + entry.count);
-  return true;
+  if (std::memcmp(words, piece.data(), piece.size()) != 0) return {};
+  return {words + words_of(piece.size()), entry.count};
 }
 
 void PieceCache::insert_long(std::string_view piece, std::span<const TokenId> ids) {

@@ -2,6 +2,7 @@
 // A cache from whole pieces to their ids, private to one thread. Text repeats: in English nine pieces of ten are among
 // the first thousands, so one probe here replaces all merging. Fixed size; new pieces push old ones out.
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -16,29 +17,38 @@ class PieceCache {
  public:
   PieceCache();
 
-  /// Appends the ids of a known piece to `out` and returns true. `readable`: bytes that may be read from
-  /// piece.data() on, at least piece.size(); 16 or more take the fast way.
-  bool append(std::string_view piece, size_t readable, std::vector<TokenId>& out) const;
+  /// Where a piece is looked for: computed ahead, so that the memory is there when find() asks for it.
+  struct Place {
+    uint64_t low, high;  // the bytes of a piece of up to 16, zeros behind them
+    uint32_t line;
+  };
+  /// `readable`: bytes that may be read from piece.data() on, at least piece.size(); 16 or more are the fast way.
+  Place place(std::string_view piece, size_t readable) const;
+  void prefetch(const Place& place) const { __builtin_prefetch(&lines_[place.line]); }
+
+  /// Writes the ids of a known short piece to out[0..kInlineIds) and returns their number, or 0: find_long() may know it.
+  size_t find(std::string_view piece, const Place& place, TokenId* out) const;
+  /// Ids of a piece that is too long, or has too many ids, for find(); empty: not known. Valid until the next insert().
+  std::span<const TokenId> find_long(std::string_view piece) const;
+  /// Both in one: appends the ids of a known piece to `out` and returns true.
+  bool append(std::string_view piece, std::vector<TokenId>& out) const;
+
   /// Remembers the ids of a piece. Pieces over kLongestPiece bytes are not kept.
   void insert(std::string_view piece, std::span<const TokenId> ids);
 
   static constexpr size_t kLongestPiece = 255;
+  static constexpr size_t kInlineIds = 3;  // ids of a piece that lies in the table itself
 
  private:
   // Pieces of up to 16 bytes and 3 ids lie in the table itself, two to a cache line.
-  static constexpr size_t kInlineBytes = 16, kInlineIds = 3;
-  static constexpr int kShortBits = 15, kLongBits = 14;
+  static constexpr size_t kInlineBytes = 16;
+  static constexpr int kShortBits = 16, kLongBits = 14;
   static constexpr size_t kPoolWords = size_t{1} << 20;  // 4 MiB of long pieces and their ids
 
-  struct Key {
-    uint64_t low = 0, high = 0;
-    bool operator==(const Key&) const = default;
-  };
   struct ShortEntry {
-    Key key;
+    uint64_t low = 0, high = 0;
     TokenId ids[kInlineIds] = {};
-    uint8_t bytes = 0, count = 0;  // bytes 0: free
-    uint16_t unused = 0;
+    uint16_t bytes = 0, count = 0;  // bytes 0: free
   };
   struct alignas(64) Line {
     ShortEntry entries[2];
@@ -50,27 +60,6 @@ class PieceCache {
     uint16_t count = 0;
   };
 
-  static Key load(std::string_view piece, size_t readable) {
-    Key key;
-    if (readable >= kInlineBytes) {
-      std::memcpy(&key, piece.data(), kInlineBytes);
-      const size_t bits = piece.size() * 8;
-      if (bits <= 64) {
-        key.high = 0;
-        key.low &= bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1;
-      } else {
-        key.high &= bits == 128 ? UINT64_MAX : (uint64_t{1} << (bits - 64)) - 1;
-      }
-    } else {
-      std::memcpy(&key, piece.data(), piece.size());
-    }
-    return key;
-  }
-  static size_t home(const Key& key, size_t bytes) {
-    const uint64_t mixed = (key.low ^ (key.high * 0x9E3779B97F4A7C15 + bytes)) * 0xD6E8FEB86659FD93;
-    return (mixed ^ mixed >> 32) * 0x9E3779B97F4A7C15 >> (64 - kShortBits);
-  }
-  bool append_long(std::string_view piece, std::vector<TokenId>& out) const;
   void insert_long(std::string_view piece, std::span<const TokenId> ids);
 
   std::vector<Line> lines_;
@@ -78,16 +67,39 @@ class PieceCache {
   std::vector<uint32_t> pool_;
 };
 
-inline bool PieceCache::append(std::string_view piece, size_t readable, std::vector<TokenId>& out) const {
-  if (piece.size() > kInlineBytes) return append_long(piece, out);
-  const Key key = load(piece, readable);
-  for (const ShortEntry& entry : lines_[home(key, piece.size())].entries) {
-    if (entry.key == key && entry.bytes == piece.size()) {
-      out.insert(out.end(), entry.ids, entry.ids + entry.count);
-      return true;
+inline PieceCache::Place PieceCache::place(std::string_view piece, size_t readable) const {
+  static constexpr auto kMasks = [] {  // [length] keeps the first bytes of 16
+    std::array<std::array<uint64_t, 2>, kInlineBytes + 1> masks{};
+    for (size_t n = 0; n <= kInlineBytes; ++n) {
+      for (size_t byte = 0; byte < n; ++byte) masks[n][byte / 8] |= uint64_t{0xFF} << (byte % 8 * 8);
+    }
+    return masks;
+  }();
+  Place place{0, 0, 0};
+  if (piece.size() > kInlineBytes) return place;
+  uint64_t words[2] = {0, 0};
+  if (readable >= kInlineBytes)
+    std::memcpy(words, piece.data(), kInlineBytes);
+  else
+    std::memcpy(words, piece.data(), piece.size());
+  place.low = words[0] & kMasks[piece.size()][0];
+  place.high = words[1] & kMasks[piece.size()][1];
+  __extension__ using u128 = unsigned __int128;
+  const u128 product = static_cast<u128>(place.low ^ 0x9E3779B97F4A7C15) * (place.high ^ 0xD6E8FEB86659FD93);
+  place.line = static_cast<uint32_t>((static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product)) >>
+                                     (64 - kShortBits));
+  return place;
+}
+
+inline size_t PieceCache::find(std::string_view piece, const Place& place, TokenId* out) const {
+  if (piece.size() > kInlineBytes) return 0;
+  for (const ShortEntry& entry : lines_[place.line].entries) {
+    if (entry.low == place.low && entry.high == place.high && entry.bytes == piece.size()) {
+      std::memcpy(out, entry.ids, sizeof entry.ids);
+      return entry.count;
     }
   }
-  return append_long(piece, out);
+  return 0;
 }
 
 }  // namespace trireme

@@ -77,7 +77,7 @@ std::unique_ptr<ModelScratch> UnigramModel::make_scratch() const { return std::m
 void UnigramModel::encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const {
   if (piece.empty()) return;
   auto& own = static_cast<Scratch&>(scratch);
-  if (own.cache.append(piece, piece.size(), out)) return;
+  if (own.cache.append(piece, out)) return;
   find_best_cut(piece, own);
   append_ids(piece, own);
   own.cache.insert(piece, own.ids);

@@ -25,7 +25,7 @@ std::unique_ptr<ModelScratch> WordPieceModel::make_scratch() const { return std:
 void WordPieceModel::encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const {
   if (piece.empty()) return;
   auto& own = static_cast<Scratch&>(scratch);
-  if (own.cache.append(piece, piece.size(), out)) return;
+  if (own.cache.append(piece, out)) return;
   encode_uncached(piece, own);
   own.cache.insert(piece, own.ids);
   out.insert(out.end(), own.ids.begin(), own.ids.end());

@@ -252,7 +252,7 @@ TEST_F(Prepare, LeavesNothingBehindWhenStopped) {
   options_.inputs = {path("one.txt")};
   const std::atomic<bool> stop{true};
   options_.stop = &stop;
-  EXPECT_THAT(error(ErrorKind::stopped), HasSubstr("prepare was stopped; nothing is left in"));
+  EXPECT_THAT(error(ErrorKind::stopped), HasSubstr("stopped before the end; nothing of this run is left"));
 }
 
 TEST_F(Prepare, KeepsEarlierFilesWhenItFails) {

@@ -20,7 +20,7 @@ TEST(PieceCache, ReturnsWhatWasPutInOrNothing) {
     std::string piece(1 + random.below(round % 10 == 0 ? 300 : 20), '\0');
     for (char& byte : piece) byte = static_cast<char>(random.below(2));
     std::vector<TokenId> found;
-    if (cache.append(piece, piece.size(), found)) {
+    if (cache.append(piece, found)) {
       ++hits;
       ASSERT_EQ(found, known.at(piece));
       continue;
@@ -37,10 +37,18 @@ TEST(PieceCache, FindsAPieceInsideALongerText) {
   PieceCache cache;
   cache.insert("word", std::vector<TokenId>{7});
   const std::string text = "word and what follows it";
-  std::vector<TokenId> found;
-  EXPECT_TRUE(cache.append(std::string_view(text).substr(0, 4), text.size(), found));
-  EXPECT_FALSE(cache.append(std::string_view(text).substr(0, 3), text.size(), found));
-  EXPECT_EQ(found, std::vector<TokenId>{7});
+  const auto count = [&](size_t bytes) {
+    const std::string_view piece(text.data(), bytes);
+    TokenId ids[PieceCache::kInlineIds];
+    const size_t found = cache.find(piece, cache.place(piece, text.size()), ids);
+    if (found > 0) {
+      EXPECT_EQ(ids[0], 7u);
+    }
+    return found;
+  };
+  EXPECT_EQ(count(4), 1u);
+  EXPECT_EQ(count(3), 0u);
+  EXPECT_EQ(count(5), 0u);
 }
 
 TEST(PieceCache, DoesNotKeepVeryLongPieces) {
@@ -48,7 +56,7 @@ TEST(PieceCache, DoesNotKeepVeryLongPieces) {
   const std::string piece(PieceCache::kLongestPiece + 1, 'x');
   cache.insert(piece, std::vector<TokenId>{1});
   std::vector<TokenId> found;
-  EXPECT_FALSE(cache.append(piece, piece.size(), found));
+  EXPECT_FALSE(cache.append(piece, found));
 }
 
 }  // namespace

@@ -1,0 +1,197 @@
+#include "cli/bench_tokenize.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/time.h"
+#include "cli/flags.h"
+#include "cli/stop_signals.h"
+#include "cli/version.h"
+#include "data/byte_source.h"
+#include "data/progress.h"
+#include "data/training_text.h"
+#include "text/bench_tokenize.h"
+#include "text/bpe_trainer.h"
+#include "text/peer_process.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kPartBytes = size_t{1} << 20;
+constexpr double kOpenWebTextTokens = 9.04e9;
+
+struct Flags {
+  std::string tokenizer, input, json, python = ".venv/bin/python", peer_script = "bench/peers/encode_text.py";
+  std::vector<std::string> peers;
+  int threads = 0, repeats = 5;
+  bool train = false;
+  size_t vocabulary_size = 32000;
+};
+
+/// Passes of one contender; the first one fills its caches and is reported apart.
+struct Series {
+  std::string name;
+  int threads = 1;
+  std::vector<double> seconds;
+  uint64_t tokens = 0;
+
+  double median() const {
+    std::vector<double> sorted(seconds.begin() + (seconds.size() > 1), seconds.end());
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+};
+
+std::string read_input(const std::string& path) {
+  const auto source = open_source(path);
+  std::string text;
+  std::vector<char> buffer(kPartBytes);
+  while (const size_t n = source->read(buffer.data(), buffer.size())) text.append(buffer.data(), n);
+  require(!text.empty(), ErrorKind::data, "{} is empty", path);
+  return text;
+}
+
+/// A file that is removed with the object.
+struct TemporaryFile {
+  TemporaryFile(const std::string& name, std::string_view text)
+      : path((std::filesystem::temp_directory_path() / fmt::format("trireme-{}-{}", getpid(), name)).string()) {
+    write_text(path, text);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() { std::remove(path.c_str()); }
+  std::string path;
+};
+
+/// Ours and the peers, one pass each in turn, so that a disturbance of the machine meets all of them.
+std::vector<Series> measure(const Flags& flags, const Tokenizer& tokenizer, const std::string& text, int threads) {
+  const std::vector<std::string_view> parts = cut_text(tokenizer, text, kPartBytes);
+  std::vector<Series> all{{"trireme", threads, {}, 0}};
+  const TemporaryFile tokenizer_file("tokenizer.json", tokenizer.json()), text_file("text.txt", text);
+  std::vector<std::unique_ptr<PeerProcess>> peers;
+  for (const std::string& peer : flags.peers) {
+    all.push_back({peer, threads, {}, 0});
+    peers.push_back(std::make_unique<PeerProcess>(std::vector<std::string>{
+        flags.python, flags.peer_script, peer, tokenizer_file.path, text_file.path, std::to_string(threads)}));
+  }
+  for (int pass = 0; pass <= flags.repeats; ++pass) {
+    const EncodeTiming timing = time_encode(tokenizer, parts, threads);
+    all[0].seconds.push_back(timing.seconds);
+    all[0].tokens = timing.tokens;
+    for (size_t i = 0; i < peers.size(); ++i) {
+      const auto [seconds, tokens] = peers[i]->measure();
+      all[i + 1].seconds.push_back(seconds);
+      all[i + 1].tokens = tokens;
+    }
+  }
+  return all;
+}
+
+Json report(const std::vector<Series>& all, size_t bytes) {
+  Json rows = Json::array();
+  const auto rate = [bytes](double seconds) { return static_cast<double>(bytes) / seconds / 1e6; };
+  for (const Series& series : all) {
+    const auto [fastest, slowest] = std::minmax_element(series.seconds.begin(), series.seconds.end());
+    const double ratio = series.median() / all[0].median();
+    fmt::print("{:<9} {:>2} threads  {:8.2f} MB/s  (first pass {:.2f}, slowest {:.2f}, fastest {:.2f})  {} tokens{}\n",
+               series.name, series.threads, rate(series.median()), rate(series.seconds[0]), rate(*slowest),
+               rate(*fastest), series.tokens,
+               &series == &all[0] ? std::string() : fmt::format("  trireme is {:.1f}x", ratio));
+    rows.push_back({{"name", series.name},
+                    {"threads", series.threads},
+                    {"mb_per_s", rate(series.median())},
+                    {"mb_per_s_first_pass", rate(series.seconds[0])},
+                    {"mb_per_s_slowest", rate(*slowest)},
+                    {"mb_per_s_fastest", rate(*fastest)},
+                    {"tokens", series.tokens}});
+  }
+  return rows;
+}
+
+Json bench_encode(const Flags& flags) {
+  const auto start = Clock::now();
+  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const double load_seconds = seconds_since(start);
+  const std::string text = read_input(flags.input);
+  fmt::print("{} ({}), tokenizer {} loaded in {:.2f} s\n", flags.input, human_bytes(text.size()), flags.tokenizer,
+             load_seconds);
+  Json rows = Json::array();
+  std::vector<int> counts{1};
+  if (flags.threads > 0) counts = {flags.threads};
+  if (flags.threads == 0 && default_threads() > 1) counts.push_back(default_threads());
+  double tokens_per_second = 0;
+  for (const int threads : counts) {
+    const std::vector<Series> all = measure(flags, *tokenizer, text, threads);
+    for (const Json& row : report(all, text.size())) rows.push_back(row);
+    tokens_per_second = static_cast<double>(all[0].tokens) / all[0].median();
+  }
+  fmt::print("OpenWebText ({:.2e} tokens) at this rate: {}\n", kOpenWebTextTokens,
+             human_seconds(kOpenWebTextTokens / tokens_per_second));
+  return {{"tokenizer", flags.tokenizer}, {"input", flags.input},
+          {"bytes", text.size()},         {"load_seconds", load_seconds},
+          {"results", std::move(rows)},   {"openwebtext_seconds", kOpenWebTextTokens / tokens_per_second},
+          {"commit", commit_text()}};
+}
+
+Json bench_train(const Flags& flags) {
+  TrainingTextOptions text;
+  text.inputs = {flags.input};
+  text.threads = flags.threads > 0 ? flags.threads : default_threads();
+  BpeTraining training;
+  training.vocabulary_size = flags.vocabulary_size;
+  std::vector<double> seconds;
+  size_t tokens = 0;
+  for (int pass = 0; pass < flags.repeats; ++pass) {
+    const auto start = Clock::now();
+    tokens = train_bpe(count_pieces(text), training).vocabulary.size();
+    seconds.push_back(seconds_since(start));
+  }
+  std::sort(seconds.begin(), seconds.end());
+  const double median = seconds[seconds.size() / 2];
+  fmt::print("{} tokens from {} with {} threads: {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", tokens,
+             flags.input, text.threads, median, seconds.size(), seconds.front(), seconds.back());
+  return {{"input", flags.input},       {"threads", text.threads},   {"vocabulary_size", tokens}, {"seconds", median},
+          {"fastest", seconds.front()}, {"slowest", seconds.back()}, {"commit", commit_text()}};
+}
+
+}  // namespace
+
+int bench_tokenize_command(std::vector<std::string> arguments) {
+  Flags flags;
+  CLI::App app("Measures encoding of a text, or training of a vocabulary, beside other libraries in the same run.",
+               "trireme bench tokenize");
+  app.add_option("--tokenizer", flags.tokenizer, "what `trireme tokenizer encode` takes");
+  app.add_option("--input", flags.input, "text, also .gz and .zst; for --train also .jsonl")->required();
+  app.add_option("--threads", flags.threads, "threads (0: one, then all)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), or both with a comma")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"tiktoken", "hf"}));
+  app.add_option("--python", flags.python, "interpreter that has the peers")->capture_default_str();
+  app.add_option("--peer-script", flags.peer_script, "what runs them")->capture_default_str();
+  app.add_option("--repeats", flags.repeats, "timed passes after the first one; the median counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_flag("--train", flags.train, "train a vocabulary instead of encoding");
+  app.add_option("--vocab-size", flags.vocabulary_size, "its size")->capture_default_str();
+  app.add_option("--json", flags.json, "also write the result to this file");
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  require(flags.train || !flags.tokenizer.empty(), ErrorKind::usage, "--tokenizer is required, or --train");
+  require(!flags.train || flags.peers.empty(), ErrorKind::usage, "--train has no peers");
+  const Json result = flags.train ? bench_train(flags) : bench_encode(flags);
+  if (!flags.json.empty()) write_text(flags.json, result.dump(1) + "\n");
+  return 0;
+}
+
+}  // namespace trireme

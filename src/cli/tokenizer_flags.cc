@@ -1,0 +1,26 @@
+#include "cli/tokenizer_flags.h"
+
+namespace trireme {
+
+void add_tokenizer_flags(CLI::App& app, TokenizerFlags& flags) {
+  app.add_option("--lower-case", flags.lower_case,
+                 "whether a vocab.txt is uncased; auto: as tokenizer_config.json or the vocabulary's letters say")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
+  app.add_option(
+      "--pattern", flags.pattern,
+      "how text is cut for a tiktoken file: gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3 or a "
+      "regular expression");
+}
+
+TokenizerLoadOptions load_options(const TokenizerFlags& flags) {
+  using LowerCase = TokenizerLoadOptions::LowerCase;
+  TokenizerLoadOptions options;
+  options.pattern = flags.pattern;
+  options.lower_case = flags.lower_case == "on"    ? LowerCase::on
+                       : flags.lower_case == "off" ? LowerCase::off
+                                                   : LowerCase::automatic;
+  return options;
+}
+
+}  // namespace trireme

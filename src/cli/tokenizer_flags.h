@@ -1,0 +1,18 @@
+#pragma once
+// What the user says about a tokenizer file that does not say it itself.
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+struct TokenizerFlags {
+  std::string lower_case = "auto", pattern;
+};
+
+void add_tokenizer_flags(CLI::App& app, TokenizerFlags& flags);
+TokenizerLoadOptions load_options(const TokenizerFlags& flags);
+
+}  // namespace trireme

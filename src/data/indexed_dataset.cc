@@ -1,0 +1,204 @@
+#include "data/indexed_dataset.h"
+
+#include <bit>
+#include <cstring>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "indexed datasets are little-endian and written as they are");
+
+constexpr std::string_view kMagic("MMIDIDX\0\0", 9), kCachedMagic("TNTIDX\0\0", 8);
+constexpr size_t kBuffer = size_t{1} << 20;
+
+uint64_t width_of(IndexedType type) { return type == IndexedType::u16 ? 2 : 4; }
+
+/// Front to back over the bytes of an index.
+class IndexReader {
+ public:
+  IndexReader(std::span<const std::byte> bytes, const std::string& path) : bytes_(bytes), path_(path) {}
+
+  template <class T>
+  T number() {
+    T value;
+    std::memcpy(&value, take(sizeof value), sizeof value);
+    return value;
+  }
+  template <class T>
+  std::vector<T> list(uint64_t count) {
+    require(count <= bytes_.size() / sizeof(T), ErrorKind::data, "{} is cut off: it claims {} entries and has {} bytes",
+            path_, count, bytes_.size());
+    std::vector<T> values(count);
+    if (count > 0) std::memcpy(values.data(), take(count * sizeof(T)), count * sizeof(T));
+    return values;
+  }
+  void skip(size_t bytes) { take(bytes); }
+  size_t left() const { return bytes_.size(); }
+
+ private:
+  const std::byte* take(size_t size) {
+    require(size <= bytes_.size(), ErrorKind::data, "{} is cut off", path_);
+    const std::byte* at = bytes_.data();
+    bytes_ = bytes_.subspan(size);
+    return at;
+  }
+  std::span<const std::byte> bytes_;
+  const std::string& path_;
+};
+
+IndexedType read_type(uint64_t code, const std::string& path) {
+  require(code == 4 || code == 8, ErrorKind::data,
+          "{}: ids are of dtype code {}; 4 (32-bit) and 8 (unsigned 16-bit) are read", path, code);
+  return static_cast<IndexedType>(code);
+}
+
+}  // namespace
+
+IndexedType indexed_type_for(uint64_t vocabulary) { return vocabulary < 65500 ? IndexedType::u16 : IndexedType::i32; }
+
+IndexedWriter::IndexedWriter(std::string prefix, IndexedType type)
+    : prefix_(std::move(prefix)), type_(type), bin_(prefix_ + ".bin") {
+  buffer_.reserve(kBuffer + sizeof(int32_t));
+}
+
+void IndexedWriter::append(std::span<const TokenId> ids) {
+  for (const TokenId id : ids) {
+    std::byte bytes[sizeof id];
+    std::memcpy(bytes, &id, sizeof id);
+    buffer_.insert(buffer_.end(), bytes, bytes + width_of(type_));
+    if (buffer_.size() >= kBuffer) flush();
+  }
+  tokens_ += ids.size();
+  document_tokens_ += ids.size();
+}
+
+void IndexedWriter::end_document() {
+  require(document_tokens_ <= INT32_MAX, ErrorKind::data, "document {} has {} ids, an indexed dataset holds up to {}",
+          documents_.size(), document_tokens_, INT32_MAX);
+  if (document_tokens_ > 0) lengths_.push_back(static_cast<int32_t>(document_tokens_));
+  documents_.push_back(static_cast<int64_t>(lengths_.size()));
+  document_tokens_ = 0;
+}
+
+void IndexedWriter::flush() {
+  bin_.write(buffer_);
+  buffer_.clear();
+}
+
+void IndexedWriter::commit() {
+  require(tokens_ > 0, ErrorKind::data, "{}.bin would be empty: {} documents without an id", prefix_,
+          documents_.size() - 1);
+  flush();
+  AtomicFile index(prefix_ + ".idx");
+  const auto write = [&index](const auto& value) { index.write(std::as_bytes(std::span(&value, 1))); };
+  index.write(kMagic);
+  write(uint64_t{1});
+  write(type_);
+  write(uint64_t{lengths_.size()});
+  write(uint64_t{documents_.size()});
+  index.write(std::as_bytes(std::span(lengths_)));
+  std::vector<int64_t> offsets;
+  offsets.reserve(kBuffer / sizeof(int64_t));
+  int64_t offset = 0;
+  for (const int32_t length : lengths_) {
+    offsets.push_back(offset);
+    offset += length * static_cast<int64_t>(width_of(type_));
+    if (offsets.size() * sizeof(int64_t) < kBuffer) continue;
+    index.write(std::as_bytes(std::span(offsets)));
+    offsets.clear();
+  }
+  index.write(std::as_bytes(std::span(offsets)));
+  index.write(std::as_bytes(std::span(documents_)));
+  bin_.commit();
+  index.commit();
+}
+
+IndexedDataset::IndexedDataset(const std::string& prefix) : bin_(prefix + ".bin") {
+  const std::string path = prefix + ".idx";
+  const MappedFile index(path);
+  if (index.text().starts_with(kMagic))
+    read_mmap_index(index.bytes().subspan(kMagic.size()), path);
+  else if (index.text().starts_with(kCachedMagic))
+    read_cached_index(index.bytes().subspan(kCachedMagic.size()), path);
+  else
+    fail(ErrorKind::data, "{} is no index: it begins neither with MMIDIDX nor with TNTIDX", path);
+  check(path);
+}
+
+void IndexedDataset::read_mmap_index(std::span<const std::byte> bytes, const std::string& path) {
+  IndexReader reader(bytes, path);
+  const auto version = reader.number<uint64_t>();
+  require(version == 1, ErrorKind::data, "{}: version {}, 1 was expected", path, version);
+  type_ = read_type(reader.number<uint8_t>(), path);
+  const auto sequences = reader.number<uint64_t>(), documents = reader.number<uint64_t>();
+  lengths_ = reader.list<int32_t>(sequences);
+  const std::vector<int64_t> offsets = reader.list<int64_t>(sequences);
+  documents_ = reader.list<int64_t>(documents);
+  // Behind it Megatron-core writes one mode per sequence for images; text files have none.
+  require(reader.left() == 0, ErrorKind::data, "{}: {} bytes behind the index; multimodal datasets are not read", path,
+          reader.left());
+  for (size_t i = 0; i < lengths_.size(); ++i) {
+    require(lengths_[i] >= 0, ErrorKind::data, "{}: sequence {} has length {}", path, i, lengths_[i]);
+    require(offsets[i] == static_cast<int64_t>(tokens_ * width_of(type_)), ErrorKind::data,
+            "{}: sequence {} begins at byte {}, by the lengths before it at {}", path, i, offsets[i],
+            tokens_ * width_of(type_));
+    begins_.push_back(tokens_);
+    tokens_ += static_cast<uint64_t>(lengths_[i]);
+  }
+}
+
+/// u64 version, dtype code, element size, sequences, sizes, documents; then i64 dim_offsets[sequences + 1],
+/// data_offsets[sequences + 1] in ids, sizes[], documents[].
+void IndexedDataset::read_cached_index(std::span<const std::byte> bytes, const std::string& path) {
+  IndexReader reader(bytes, path);
+  const auto version = reader.number<uint64_t>();
+  require(version == 1, ErrorKind::data, "{}: version {}, 1 was expected", path, version);
+  type_ = read_type(reader.number<uint64_t>(), path);
+  const auto width = reader.number<uint64_t>();
+  require(width == width_of(type_), ErrorKind::data, "{}: elements of {} bytes, their dtype has {}", path, width,
+          width_of(type_));
+  const auto sequences = reader.number<uint64_t>(), sizes = reader.number<uint64_t>();
+  const auto documents = reader.number<uint64_t>();
+  require(sequences == sizes && sequences < UINT64_MAX, ErrorKind::data,
+          "{}: {} sequences with {} sizes; sequences of one dimension are read", path, sequences, sizes);
+  reader.list<int64_t>(sequences + 1);
+  const std::vector<int64_t> offsets = reader.list<int64_t>(sequences + 1);
+  const std::vector<int64_t> lengths = reader.list<int64_t>(sequences);
+  documents_ = reader.list<int64_t>(documents);
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    require(lengths[i] >= 0 && lengths[i] <= INT32_MAX && offsets[i] == static_cast<int64_t>(tokens_), ErrorKind::data,
+            "{}: sequence {} begins at id {} and has length {}, by the lengths before it it begins at {}", path, i,
+            offsets[i], lengths[i], tokens_);
+    lengths_.push_back(static_cast<int32_t>(lengths[i]));
+    begins_.push_back(tokens_);
+    tokens_ += static_cast<uint64_t>(lengths[i]);
+  }
+}
+
+void IndexedDataset::check(const std::string& path) const {
+  require(bin_.bytes().size() == tokens_ * width_of(type_), ErrorKind::data,
+          "{} has {} bytes, by {} it has {} ids of {} bytes", bin_.path(), bin_.bytes().size(), path, tokens_,
+          width_of(type_));
+  require(!documents_.empty() && documents_.front() == 0 && documents_.back() == static_cast<int64_t>(lengths_.size()),
+          ErrorKind::data, "{}: the document index does not go from 0 to {} sequences", path, lengths_.size());
+  for (size_t i = 1; i < documents_.size(); ++i)
+    require(documents_[i] >= documents_[i - 1], ErrorKind::data, "{}: document {} ends before it begins", path, i - 1);
+}
+
+std::vector<TokenId> IndexedDataset::sequence(uint64_t index) const {
+  require(index < sequences(), ErrorKind::data, "{} has {} sequences, number {} was asked for", bin_.path(),
+          sequences(), index);
+  std::vector<TokenId> ids(static_cast<size_t>(lengths_[index]));
+  const std::byte* at = bin_.bytes().data() + begins_[index] * width_of(type_);
+  for (TokenId& id : ids) {
+    id = 0;
+    std::memcpy(&id, at, width_of(type_));
+    at += width_of(type_);
+  }
+  return ids;
+}
+
+}  // namespace trireme

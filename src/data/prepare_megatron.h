@@ -1,0 +1,35 @@
+#pragma once
+// Text files to indexed datasets, as Megatron's and NeoX's preprocess_data.py writes them.
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+struct MegatronOptions {
+  std::vector<std::string> inputs;  ///< see list_inputs()
+  std::string tokenizer;
+  TokenizerLoadOptions load;
+  std::string prefix;                          ///< PREFIX_KEY_document.bin and .idx
+  std::vector<std::string> json_keys{"text"};  ///< one dataset for each
+  bool append_eod = false;
+  std::string end_of_text;  ///< token for it; empty: the one that the tokenizer names
+  bool strict = false;
+  int threads = 1;
+  const std::atomic<bool>* stop = nullptr;
+};
+
+struct MegatronReport {
+  uint64_t documents = 0, tokens = 0;  ///< of all datasets
+  uint64_t input_bytes = 0;
+  double load_seconds = 0, seconds = 0;
+};
+
+/// Each document is one sequence, in input order. The input is read once for each key. Throws as prepare().
+MegatronReport prepare_megatron(const MegatronOptions& options);
+
+}  // namespace trireme

@@ -1,0 +1,24 @@
+#pragma once
+// How fast a tokenizer encodes: plain text, as prepare does it.
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+/// Parts of about `bytes` each that can be encoded apart from each other without a change of the ids; one part where
+/// the tokenizer cannot be cut.
+std::vector<std::string_view> cut_text(const Tokenizer& tokenizer, std::string_view text, size_t bytes);
+
+struct EncodeTiming {
+  double seconds = 0;
+  uint64_t tokens = 0;
+};
+
+/// Encodes all parts once, shared by `threads` threads. Throws what encoding throws.
+EncodeTiming time_encode(const Tokenizer& tokenizer, const std::vector<std::string_view>& parts, int threads);
+
+}  // namespace trireme

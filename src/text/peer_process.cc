@@ -1,0 +1,66 @@
+#include "text/peer_process.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+extern char** environ;
+
+namespace trireme {
+
+PeerProcess::PeerProcess(std::vector<std::string> command) {
+  for (const std::string& word : command) name_ += (name_.empty() ? "" : " ") + word;
+  int to[2], from[2];
+  require(pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0, ErrorKind::io, "cannot make a pipe: {}",
+          std::strerror(errno));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
+  std::vector<char*> words;
+  for (std::string& word : command) words.push_back(word.data());
+  words.push_back(nullptr);
+  const int error = posix_spawnp(&process_, words[0], &actions, nullptr, words.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(to[0]);
+  close(from[1]);
+  to_ = fdopen(to[1], "w");
+  from_ = fdopen(from[0], "r");
+  if (error != 0) process_ = -1;
+  const bool ready = error == 0 && read_line() == "ready";
+  require(ready, ErrorKind::io, "cannot start {}: {}; `scripts/bootstrap --peers` installs it", name_,
+          error != 0 ? std::strerror(error) : "it did not get ready");
+}
+
+PeerProcess::~PeerProcess() {
+  std::fclose(to_);  // the end of its input ends it
+  std::fclose(from_);
+  if (process_ > 0) waitpid(process_, nullptr, 0);
+}
+
+std::string PeerProcess::read_line() {
+  char line[256];
+  if (!std::fgets(line, sizeof line, from_)) return "";
+  std::string text(line);
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+PeerProcess::Result PeerProcess::measure() {
+  std::fputs("go\n", to_);
+  std::fflush(to_);
+  const std::string line = read_line();
+  double seconds = 0;
+  unsigned long long tokens = 0;
+  require(std::sscanf(line.c_str(), "%lf %llu", &seconds, &tokens) == 2, ErrorKind::io,
+          "{} answered \"{}\", seconds and tokens were expected", name_, line);
+  return {seconds, tokens};
+}
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+#pragma once
+// Another program that measures the same work on request: one line in, one line with seconds and tokens out.
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+class PeerProcess {
+ public:
+  /// Starts the program and waits until it prints "ready". Throws Error::io naming it when it does not.
+  explicit PeerProcess(std::vector<std::string> command);
+  PeerProcess(const PeerProcess&) = delete;
+  PeerProcess& operator=(const PeerProcess&) = delete;
+  ~PeerProcess();
+
+  struct Result {
+    double seconds;
+    uint64_t tokens;
+  };
+  /// Throws Error::io when the program ends or answers something else.
+  Result measure();
+
+ private:
+  std::string read_line();
+
+  std::string name_;
+  int process_ = -1;
+  std::FILE *to_ = nullptr, *from_ = nullptr;
+};
+
+}  // namespace trireme
