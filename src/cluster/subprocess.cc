@@ -24,7 +24,10 @@ namespace {
 
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
-  Pipe() { require(pipe2(ends.data(), O_CLOEXEC) == 0, ErrorKind::io, "no pipe: {}", std::strerror(errno)); }
+  Pipe() {
+    const bool made = pipe2(ends.data(), O_CLOEXEC) == 0;
+    require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+  }
   Pipe(const Pipe&) = delete;
   Pipe& operator=(const Pipe&) = delete;
   ~Pipe() {

@@ -170,7 +170,8 @@ bool has_gpu(const Machine& machine) {
 Report run_plan(const Plan& plan, const Machine& machine, const RunOptions& options) {
   std::array<int, 2> ends{};
   // Close on exec: a daemon that a repair starts must not hold the pipe open.
-  require(pipe2(ends.data(), O_CLOEXEC) == 0, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+  const bool made = pipe2(ends.data(), O_CLOEXEC) == 0;
+  require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
   const pid_t child = fork();
   require(child >= 0, ErrorKind::io, "cannot start the checks: {}", std::strerror(errno));
   if (child == 0) {

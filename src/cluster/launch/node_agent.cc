@@ -1,0 +1,209 @@
+#include "cluster/launch/node_agent.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <istream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "cluster/health/run.h"
+#include "cluster/launch/node_facts.h"
+
+namespace trireme::launch {
+namespace {
+
+class Socket {
+ public:
+  explicit Socket(int fd = -1) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Socket() {
+    if (fd_ >= 0) close(fd_);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+/// A listening socket on every address, both families; connections are accepted by the kernel's backlog alone.
+class Listener {
+ public:
+  /// Returns the port. Throws Error::comm.
+  int open(int port) {
+    socket_ = Socket(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    bool v6 = socket_.fd() >= 0;
+    if (!v6) socket_ = Socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int off = 0;
+    if (v6) setsockopt(socket_.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_storage address{};
+    socklen_t size = 0;
+    if (v6) {
+      auto& any = reinterpret_cast<sockaddr_in6&>(address);
+      any.sin6_family = AF_INET6;
+      any.sin6_port = htons(static_cast<uint16_t>(port));
+      size = sizeof any;
+    } else {
+      auto& any = reinterpret_cast<sockaddr_in&>(address);
+      any.sin_family = AF_INET;
+      any.sin_port = htons(static_cast<uint16_t>(port));
+      size = sizeof any;
+    }
+    const auto* generic = reinterpret_cast<const sockaddr*>(&address);
+    const bool taken = bind(socket_.fd(), generic, size) == 0 && listen(socket_.fd(), 1024) == 0;
+    require(taken, ErrorKind::comm, "port {}: {}", port, std::strerror(errno));
+    size = sizeof address;
+    getsockname(socket_.fd(), reinterpret_cast<sockaddr*>(&address), &size);
+    return ntohs(v6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                    : reinterpret_cast<sockaddr_in&>(address).sin_port);
+  }
+
+ private:
+  Socket socket_;
+};
+
+/// Why no TCP connection could be made within `seconds`; empty when it could.
+std::string try_connect(const std::string& address, int port, double seconds) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST;
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return "not an address";
+  Socket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int started = connect(socket.fd(), found->ai_addr, found->ai_addrlen);
+  const int error = errno;
+  freeaddrinfo(found);
+  if (started == 0) return "";
+  if (error != EINPROGRESS) return std::strerror(error);
+  pollfd polled{socket.fd(), POLLOUT, 0};
+  if (poll(&polled, 1, static_cast<int>(seconds * 1000)) == 0) {
+    return "no answer: a firewall drops it, or no route leads there";
+  }
+  int outcome = 0;
+  socklen_t size = sizeof outcome;
+  getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &outcome, &size);
+  return outcome == 0 ? "" : std::strerror(outcome);
+}
+
+Json connect_all(const Json& targets) {
+  Json failed = Json::array();
+  std::vector<std::string> reasons(targets.size());
+  {
+    std::vector<std::jthread> tries;
+    for (size_t i = 0; i < targets.size(); ++i) {
+      tries.emplace_back([&targets, &reasons, i] {
+        reasons[i] = try_connect(targets[i].at(1).get<std::string>(), targets[i].at(2).get<int>(), 4);
+      });
+    }
+  }
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (!reasons[i].empty()) failed.push_back({targets[i].at(0), reasons[i]});
+  }
+  return {{"failed", failed}};
+}
+
+Json check_health(const Json& request) {
+  using namespace health;
+  Machine machine = Machine::local();
+  machine.repair = request.value("repair", true);
+  const std::string name = request.value("name", "configuration");
+  Variables environment;
+  environment["HOSTNAME"] = machine.host;
+  const Plan plan = make_plan(parse_nhc_config(request.at("config").get<std::string>(), name), name, machine.host,
+                              environment, request.value("variables", Variables{}));
+  health::RunOptions options;
+  options.all = request.value("all", false);
+  options.seconds = request.value("seconds", 30.0);
+  return to_json(run_plan(plan, machine, options));
+}
+
+Json answer(const Json& request, Listener& listener) {
+  const std::string what = request.at("do");
+  if (what == "facts") {
+    return to_json(gather_facts(request.at("folder"), request.at("files").get<std::vector<std::string>>()));
+  }
+  if (what == "clock") {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return {{"time", std::chrono::duration<double>(now).count()}};
+  }
+  if (what == "listen") return {{"port", listener.open(request.at("port"))}};
+  if (what == "connect") return connect_all(request.at("targets"));
+  if (what == "sweep") return {{"killed", sweep(request.at("id"))}};
+  if (what == "health") return check_health(request);
+  fail(ErrorKind::data, "node-agent: no request \"{}\"", what);
+}
+
+/// Parent's pid; 0 when the process is gone.
+int parent_of(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t close = text.rfind(')');
+  return close == std::string::npos || close + 4 > text.size() ? 0 : std::atoi(text.c_str() + close + 4);
+}
+
+std::set<int> marked_processes(const std::string& mark, const std::set<int>& spared) {
+  std::set<int> found;
+  std::error_code error;
+  for (const auto& folder : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = folder.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const int pid = std::stoi(name);
+    std::ifstream file(folder.path() / "environ", std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const bool marked = ('\0' + text).find('\0' + mark + '\0') != std::string::npos;
+    if (marked && !spared.contains(pid)) found.insert(pid);
+  }
+  return found;
+}
+
+}  // namespace
+
+int sweep(const std::string& launch_id) {
+  std::set<int> spared;
+  for (int pid = getpid(); pid > 1; pid = parent_of(pid)) spared.insert(pid);
+  const std::string mark = fmt::format("{}={}", kLaunchIdVariable, launch_id);
+  const std::set<int> first = marked_processes(mark, spared);
+  for (int pid : first) kill(pid, SIGTERM);
+  const Clock::time_point start = Clock::now();
+  std::set<int> left = first;
+  while (!left.empty() && seconds_since(start) < 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    left = marked_processes(mark, spared);
+  }
+  for (int pid : left) kill(pid, SIGKILL);
+  return static_cast<int>(first.size());
+}
+
+void serve_node(std::istream& in, std::ostream& out) {
+  out << kAgentGreeting << std::endl;
+  Listener listener;
+  for (std::string line; std::getline(in, line);) {
+    Json reply;
+    try {
+      reply = answer(parse_json(line, "node-agent"), listener);
+    } catch (const std::exception& e) {
+      reply = Json{{"error", e.what()}};
+    }
+    out << reply.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+  }
+}
+
+}  // namespace trireme::launch

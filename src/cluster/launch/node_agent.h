@@ -1,0 +1,29 @@
+#pragma once
+// The far side of launch: `trireme node-agent` answers requests, one JSON object per line on its standard streams,
+// until they close. It starts no ranks.
+//   {"do": "facts", "folder": F, "files": [..]}               -> NodeFacts
+//   {"do": "clock"}                                           -> {"time": seconds since the epoch}
+//   {"do": "listen", "port": P}                               -> {"port": P'} or {"error": why}; P 0: any free port
+//   {"do": "connect", "targets": [[host, address, port], ..]} -> {"failed": [[host, reason], ..]}
+//   {"do": "sweep", "id": ID}                                 -> {"killed": N}: processes with TRIREME_LAUNCH_ID=ID
+//   {"do": "health", "config": TEXT, "arguments": {..}}       -> health report
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+
+#include "base/json.h"
+
+namespace trireme::launch {
+
+inline constexpr const char* kAgentGreeting = "trireme-node-agent 1";
+inline constexpr const char* kLaunchIdVariable = "TRIREME_LAUNCH_ID";
+
+/// Serves until `in` ends. A request that fails is answered with {"error": why}.
+void serve_node(std::istream& in, std::ostream& out);
+
+/// Ends every process of this user on this host that carries the launch id, TERM first, KILL after a second; returns
+/// how many there were. This process and its ancestors are left alone.
+int sweep(const std::string& launch_id);
+
+}  // namespace trireme::launch

@@ -1,0 +1,232 @@
+#include "cluster/launch/node_session.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "cluster/launch/node_agent.h"
+#include "cluster/subprocess.h"
+
+namespace trireme::launch {
+
+std::string to_text(const Problem& problem) {
+  return fmt::format("{}: {}{}{}", problem.host, problem.what, problem.fix.empty() ? "" : "; ", problem.fix);
+}
+
+struct NodeSessions::Session {
+  pid_t pid = -1;
+  int in = -1, out = -1, err = -1;
+  std::string text, messages;
+  bool open = false;
+
+  Session() = default;
+  Session(Session&& other) noexcept { swap(other); }
+  Session& operator=(Session&&) = delete;
+  ~Session() {
+    for (int fd : {in, out, err}) {
+      if (fd >= 0) close(fd);
+    }
+    if (pid <= 0) return;
+    // The agent ends when its input closes; ssh may hang on a dead link.
+    for (int i = 0; i < 100 && waitpid(pid, nullptr, WNOHANG) == 0; ++i) usleep(10'000);
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, WNOHANG);
+  }
+  void swap(Session& other) {
+    std::swap(pid, other.pid);
+    std::swap(in, other.in);
+    std::swap(out, other.out);
+    std::swap(err, other.err);
+    std::swap(text, other.text);
+    std::swap(messages, other.messages);
+    std::swap(open, other.open);
+  }
+
+  void start(std::vector<std::string> words) {
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::array<int, 2> to{}, from{}, said{};
+    const bool made =
+        pipe2(to.data(), O_CLOEXEC) == 0 && pipe2(from.data(), O_CLOEXEC) == 0 && pipe2(said.data(), O_CLOEXEC) == 0;
+    require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+    pid = fork();
+    require(pid >= 0, ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
+    if (pid == 0) {
+      setpgid(0, 0);
+      dup2(to[0], 0);
+      dup2(from[1], 1);
+      dup2(said[1], 2);
+      execvp(argv[0], argv.data());
+      _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    close(said[1]);
+    in = to[1];
+    out = from[0];
+    err = said[0];
+    open = true;
+  }
+
+  std::optional<std::string> take_line() {
+    const size_t end = text.find('\n');
+    if (end == std::string::npos) return std::nullopt;
+    std::string line = text.substr(0, end);
+    text.erase(0, end + 1);
+    return line;
+  }
+
+  /// The other end's exit code once it has ended; waits a little for it.
+  int exit_code() {
+    int status = 0;
+    for (int i = 0; i < 100; ++i) {
+      if (waitpid(pid, &status, WNOHANG) == pid) {
+        pid = -1;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      }
+      usleep(10'000);
+    }
+    return -1;
+  }
+};
+
+namespace {
+
+void read_some(int& fd, std::string& text) {
+  std::array<char, 65536> buffer;
+  const ssize_t got = read(fd, buffer.data(), buffer.size());
+  if (got < 0 && errno == EINTR) return;
+  if (got > 0) {
+    text.append(buffer.data(), static_cast<size_t>(got));
+  } else {
+    close(fd);
+    fd = -1;
+  }
+}
+
+}  // namespace
+
+NodeSessions::NodeSessions(const std::vector<std::string>& hosts, const std::string& executable,
+                           const SshOptions& options)
+    : hosts_(hosts), sessions_(hosts.size()), round_trips_(hosts.size(), 0), executable_(executable) {
+  signal(SIGPIPE, SIG_IGN);
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    std::vector<std::string> words;
+    if (is_this_host(hosts_[i])) {
+      words = {executable, "node-agent"};
+    } else {
+      words = ssh_command(options);
+      words.push_back(hosts_[i]);
+      words.push_back(shell_join({executable, "node-agent"}));
+    }
+    sessions_[i].start(words);
+  }
+  std::vector<std::optional<std::string>> greetings(hosts_.size());
+  receive(options.connect_seconds + 10, std::vector<bool>(hosts_.size(), true), greetings);
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    if (!sessions_[i].open || !greetings[i]) continue;
+    if (*greetings[i] != kAgentGreeting) {
+      lose(i, fmt::format("its shell prints \"{}\" at login, which breaks mpirun", greetings[i]->substr(0, 80)),
+           "let its shell start files print to terminals only");
+    }
+  }
+}
+
+NodeSessions::~NodeSessions() {
+  for (Session& session : sessions_) {  // all inputs first, so that the agents end at the same time
+    if (session.in >= 0) close(std::exchange(session.in, -1));
+  }
+}
+
+void NodeSessions::lose(size_t i, std::string what, std::string fix) {
+  sessions_[i].open = false;
+  if (sessions_[i].in >= 0) close(std::exchange(sessions_[i].in, -1));
+  problems_.push_back({hosts_[i], std::move(what), std::move(fix)});
+}
+
+void NodeSessions::receive(double seconds, const std::vector<bool>& expected,
+                           std::vector<std::optional<std::string>>& lines) {
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    std::vector<pollfd> polled;
+    std::vector<size_t> owner;
+    for (size_t i = 0; i < sessions_.size(); ++i) {
+      Session& session = sessions_[i];
+      if (!session.open || !expected[i] || lines[i]) continue;
+      for (int fd : {session.out, session.err}) {
+        if (fd < 0) continue;
+        polled.push_back({fd, POLLIN, 0});
+        owner.push_back(i);
+      }
+    }
+    const double left = seconds - seconds_since(start);
+    if (polled.empty() || left <= 0) break;
+    poll(polled.data(), polled.size(), static_cast<int>(left * 1000) + 1);
+    for (size_t p = 0; p < polled.size(); ++p) {
+      if (polled[p].revents == 0) continue;
+      Session& session = sessions_[owner[p]];
+      const bool is_out = polled[p].fd == session.out;
+      read_some(is_out ? session.out : session.err, is_out ? session.text : session.messages);
+      if (is_out) {
+        lines[owner[p]] = session.take_line();
+        round_trips_[owner[p]] = seconds_since(start);
+      }
+      if (session.out >= 0 || session.err >= 0 || lines[owner[p]]) continue;
+      const int code = session.exit_code();
+      if (code == 255 && !is_this_host(hosts_[owner[p]])) {
+        const SshFailure failure = explain_ssh_failure(hosts_[owner[p]], session.messages);
+        lose(owner[p], failure.reason, failure.fix);
+      } else if (code == 127 || code == 126) {
+        lose(owner[p], fmt::format("it has no {}", executable_), "put the same build at the same path on every host");
+      } else {
+        lose(owner[p], fmt::format("its agent ended with code {}: {}", code, session.messages.substr(0, 200)), "");
+      }
+    }
+  }
+  for (size_t i = 0; i < sessions_.size(); ++i) {
+    if (sessions_[i].open && expected[i] && !lines[i]) {
+      lose(i, fmt::format("no answer within {:.0f} s", seconds), "check its load, its network and its file systems");
+    }
+  }
+}
+
+std::vector<Json> NodeSessions::ask(const std::vector<Json>& requests, double seconds) {
+  std::vector<bool> expected(hosts_.size(), false);
+  std::vector<std::optional<std::string>> lines(hosts_.size());
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    if (!sessions_[i].open || requests[i].is_null()) continue;
+    const std::string line = requests[i].dump() + "\n";
+    expected[i] = write(sessions_[i].in, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+    if (!expected[i]) lose(i, "its agent is gone", "");
+  }
+  receive(seconds, expected, lines);
+  std::vector<Json> answers(hosts_.size());
+  for (size_t i = 0; i < hosts_.size(); ++i) {
+    if (!lines[i]) continue;
+    answers[i] = Json::parse(*lines[i], nullptr, false);
+    if (answers[i].is_object() && !answers[i].contains("error")) continue;
+    problems_.push_back(
+        {hosts_[i], answers[i].is_object() ? answers[i]["error"].get<std::string>() : "a garbled answer", ""});
+    answers[i] = nullptr;
+  }
+  return answers;
+}
+
+std::vector<Json> NodeSessions::ask_all(const Json& request, double seconds) {
+  return ask(std::vector<Json>(hosts_.size(), request), seconds);
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,51 @@
+#pragma once
+// The head's side: one node agent per host, over ssh, all asked at the same time.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "cluster/launch/remote_shell.h"
+
+namespace trireme::launch {
+
+struct Problem {
+  std::string host, what, fix;
+};
+/// "n2: its host key is unknown; connect once with ..."
+std::string to_text(const Problem& problem);
+
+class NodeSessions {
+ public:
+  /// Starts `executable node-agent` on every host (directly on this one); waits for the greetings. Hosts that did not
+  /// give one are in problems() and get no requests.
+  NodeSessions(const std::vector<std::string>& hosts, const std::string& executable, const SshOptions& options);
+  /// Closes the streams; the agents end by themselves.
+  ~NodeSessions();
+  NodeSessions(const NodeSessions&) = delete;
+  NodeSessions& operator=(const NodeSessions&) = delete;
+
+  const std::vector<std::string>& hosts() const { return hosts_; }
+  const std::vector<Problem>& problems() const { return problems_; }
+
+  /// Sends requests[i] to host i (null: nothing) and gives the answers; null where there is none: the host failed
+  /// before, did not answer within `seconds`, or answered {"error"}: then problems() says why.
+  std::vector<Json> ask(const std::vector<Json>& requests, double seconds);
+  std::vector<Json> ask_all(const Json& request, double seconds);
+  /// Round-trip seconds of the last answer of each host.
+  const std::vector<double>& round_trips() const { return round_trips_; }
+
+ private:
+  struct Session;
+  void receive(double seconds, const std::vector<bool>& expected, std::vector<std::optional<std::string>>& lines);
+  void lose(size_t i, std::string what, std::string fix);
+
+  std::vector<std::string> hosts_;
+  std::vector<Session> sessions_;
+  std::vector<Problem> problems_;
+  std::vector<double> round_trips_;
+  std::string executable_;
+};
+
+}  // namespace trireme::launch

@@ -1,0 +1,237 @@
+#include "cluster/launch/preflight.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+namespace trireme::launch {
+namespace {
+
+constexpr double kMostSkewSeconds = 2;
+constexpr int64_t kLeastDisk = int64_t{1} << 30;
+// Open MPI's and MPICH's shared-memory transports take about 32 MiB for each process on a host.
+constexpr int64_t kShmPerProcess = int64_t{32} << 20;
+
+double gib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+/// One value per host must be the same; the hosts that differ from the most common one are named.
+void require_same(const std::vector<Placement>& hosts, const std::vector<std::string>& values, const std::string& what,
+                  const std::string& fix, std::vector<Problem>& problems) {
+  std::map<std::string, int> counts;
+  for (const std::string& value : values) ++counts[value];
+  const auto common = std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] != common->first) {
+      problems.push_back(
+          {hosts[i].host,
+           fmt::format("{} differs: {} here, {} on {} host(s)", what, values[i], common->first, common->second), fix});
+    }
+  }
+}
+
+void judge_resources(const Placement& entry, const NodeFacts& facts, PreflightResult& result) {
+  const double cores = facts.cpu_quota > 0 ? std::min<double>(facts.cpus, facts.cpu_quota) : facts.cpus;
+  if (entry.processes > cores) {
+    result.problems.push_back(
+        {entry.host,
+         fmt::format("{} processes for {:.1f} processors{}", entry.processes, cores,
+                     facts.cpu_quota > 0 && facts.cpu_quota < facts.cpus ? " (its cgroup's quota)" : ""),
+         "lower --ppn or the slots of the host"});
+  }
+  const int64_t memory = facts.memory_limit > 0 ? std::min(facts.memory, facts.memory_limit) : facts.memory;
+  if (memory < (int64_t{1} << 28)) {
+    result.problems.push_back(
+        {entry.host, fmt::format("{:.2f} GiB of memory are free", gib(memory)), "end what uses it"});
+  }
+  if (facts.disk_free >= 0 && facts.disk_free < kLeastDisk) {
+    result.problems.push_back({entry.host, fmt::format("{:.2f} GiB are free for the run folder", gib(facts.disk_free)),
+                               "make room or set run.dir elsewhere"});
+  }
+  if (entry.processes > 1 && facts.shm_free < kShmPerProcess * entry.processes) {
+    result.notes.push_back(
+        fmt::format("{}: /dev/shm has {} MiB free for {} processes; if MPI complains, enlarge it or pass "
+                    "--env OMPI_MCA_btl=self,tcp (slower on the host)",
+                    entry.host, facts.shm_free >> 20, entry.processes));
+  }
+}
+
+void judge_names(const std::vector<Placement>& placement, const std::vector<NodeFacts>& facts,
+                 PreflightResult& result) {
+  std::map<std::string, std::string> seen;
+  for (size_t i = 0; i < facts.size(); ++i) {
+    const auto [first, fresh] = seen.emplace(facts[i].host, placement[i].host);
+    if (!fresh) {
+      result.problems.push_back(
+          {placement[i].host,
+           fmt::format("it is the same machine as {} (both call themselves {})", first->second, facts[i].host),
+           "list each machine once, with the sum of its slots"});
+    }
+    const std::string& own = facts[i].own_name_address;
+    if (facts.size() > 1 && (own.starts_with("127.") || own == "::1")) {
+      result.notes.push_back(
+          fmt::format("{}: its own name is {}; MPI is told the network instead", placement[i].host, own));
+    }
+  }
+}
+
+bool is_container_bridge(const std::string& name) {
+  for (const char* start : {"docker", "virbr", "br-", "veth", "cni", "flannel"}) {
+    if (name.starts_with(start)) return true;
+  }
+  return false;
+}
+
+void measure_clocks(NodeSessions& sessions, PreflightResult& result) {
+  const auto now = [] {
+    return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  };
+  const double start = now();
+  const std::vector<Json> answers = sessions.ask_all({{"do", "clock"}}, 10);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].is_null()) continue;
+    const double trip = sessions.round_trips()[i];
+    const double skew = answers[i].at("time").get<double>() - (start + trip / 2);
+    if (std::abs(skew) > kMostSkewSeconds + trip) {
+      // Steps, not times, decide what is newer; a skewed clock only confuses logs.
+      result.notes.push_back(fmt::format("{}: its clock is {:.1f} s {}; set it with chrony or ntp", sessions.hosts()[i],
+                                         std::abs(skew), skew > 0 ? "ahead" : "behind"));
+    }
+  }
+}
+
+/// Every host listens, then every host connects to all others.
+void try_all_pairs(const PreflightRequest& request, const std::vector<NodeFacts>& facts,
+                   const std::vector<size_t>& chosen, NodeSessions& sessions, PreflightResult& result) {
+  const std::vector<Json> ports = sessions.ask_all({{"do", "listen"}, {"port", request.port}}, 10);
+  const size_t hosts = facts.size();
+  std::vector<Json> requests(hosts);
+  for (size_t from = 0; from < hosts; ++from) {
+    Json targets = Json::array();
+    for (size_t to = 0; to < hosts; ++to) {
+      if (to == from || ports[to].is_null()) continue;
+      targets.push_back({request.placement[to].host, facts[to].interfaces[chosen[to]].address, ports[to].at("port")});
+    }
+    if (!targets.empty()) requests[from] = {{"do", "connect"}, {"targets", targets}};
+  }
+  const std::vector<Json> answers = sessions.ask(requests, 15);
+  for (size_t from = 0; from < hosts; ++from) {
+    if (answers[from].is_null()) continue;
+    for (const Json& pair : answers[from].at("failed")) {
+      result.problems.push_back({request.placement[from].host,
+                                 fmt::format("cannot reach {} over {}: {}", pair.at(0).get<std::string>(),
+                                             result.network, pair.at(1).get<std::string>()),
+                                 "open the network between them, or choose another with --interface"});
+    }
+  }
+}
+
+}  // namespace
+
+void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& facts, PreflightResult& result) {
+  std::vector<std::string> executables, features;
+  for (const NodeFacts& fact : facts) {
+    executables.push_back(fact.executable);
+    features.push_back(fmt::format("{}", fmt::join(fact.features, " ")));
+  }
+  require_same(request.placement, executables, "the trireme binary", "copy one build to the same path on every host",
+               result.problems);
+  for (size_t f = 0; f < request.files.size(); ++f) {
+    std::vector<std::string> prints;
+    for (const NodeFacts& fact : facts) prints.push_back(fact.files.at(f).second);
+    require_same(request.placement, prints, request.files[f], "copy it, or put it on a shared file system",
+                 result.problems);
+  }
+  for (size_t i = 0; i < facts.size(); ++i) judge_resources(request.placement[i], facts[i], result);
+  if (std::set<std::string>(features.begin(), features.end()).size() > 1) {
+    for (size_t i = 0; i < facts.size(); ++i) {
+      result.notes.push_back(fmt::format("{}: CPU has {}; each host uses its own kernels", request.placement[i].host,
+                                         features[i].empty() ? "none of the known extensions" : features[i]));
+    }
+  }
+  judge_names(request.placement, facts, result);
+  result.infiniband = std::ranges::all_of(facts, [](const NodeFacts& fact) { return fact.infiniband_ports > 0; });
+  const bool some = std::ranges::any_of(facts, [](const NodeFacts& fact) { return fact.infiniband_ports > 0; });
+  if (some && !result.infiniband) {
+    for (size_t i = 0; i < facts.size(); ++i) {
+      if (facts[i].infiniband_ports == 0) {
+        result.notes.push_back(
+            fmt::format("{}: no active InfiniBand port; the whole job uses TCP", request.placement[i].host));
+      }
+    }
+  }
+}
+
+std::vector<size_t> pick_network(const std::string& wanted, const std::vector<NodeFacts>& facts,
+                                 PreflightResult& result) {
+  struct Candidate {
+    std::vector<size_t> interfaces;
+    std::tuple<bool, bool, int64_t> rank;  ///< not a bridge, IPv4, rate of the slowest host
+  };
+  std::map<std::string, Candidate> found;
+  for (size_t first = 0; first < facts[0].interfaces.size(); ++first) {
+    const Interface& start = facts[0].interfaces[first];
+    if (!wanted.empty() && wanted != start.name && wanted != start.network) continue;
+    Candidate candidate{
+        {first}, {!is_container_bridge(start.name), start.network.find(':') == std::string::npos, start.megabit}};
+    for (size_t host = 1; host < facts.size(); ++host) {
+      const auto& own = facts[host].interfaces;
+      const auto same = std::ranges::find(own, start.network, &Interface::network);
+      if (same == own.end()) break;
+      candidate.interfaces.push_back(static_cast<size_t>(same - own.begin()));
+      std::get<2>(candidate.rank) = std::min(std::get<2>(candidate.rank), same->megabit);
+    }
+    if (candidate.interfaces.size() == facts.size()) found[start.network] = std::move(candidate);
+  }
+  const auto best = std::ranges::max_element(found, {}, [](const auto& entry) { return entry.second.rank; });
+  if (best == found.end()) {
+    std::string own;
+    for (const NodeFacts& fact : facts) {
+      own += fmt::format(" {}:", fact.host);
+      for (const Interface& i : fact.interfaces) own += fmt::format(" {} {}", i.name, i.network);
+    }
+    result.problems.push_back({"network",
+                               wanted.empty() ? "no network is common to all hosts:" + own
+                                              : fmt::format("{} is not on every host:{}", wanted, own),
+                               "name one with --interface NAME or --interface 10.0.0.0/24"});
+    return {};
+  }
+  result.network = best->first;
+  const auto& chosen = best->second.interfaces;
+  result.interface = facts[0].interfaces[chosen[0]].name;
+  for (size_t i = 1; i < facts.size(); ++i) {
+    if (facts[i].interfaces[chosen[i]].name != result.interface) result.interface.clear();
+  }
+  return chosen;
+}
+
+PreflightResult run_preflight(const PreflightRequest& request, NodeSessions& sessions) {
+  PreflightResult result;
+  const std::vector<Json> answers =
+      sessions.ask_all({{"do", "facts"}, {"folder", request.run_folder}, {"files", request.files}}, 120);
+  // Who did not answer is a problem already; what the others say is still worth knowing.
+  PreflightRequest reached = request;
+  reached.placement.clear();
+  std::vector<NodeFacts> facts;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].is_null()) continue;
+    facts.push_back(facts_from_json(answers[i]));
+    reached.placement.push_back(request.placement[i]);
+  }
+  if (!facts.empty()) judge_facts(reached, facts, result);
+  const bool all = facts.size() == request.placement.size();
+  if (all) measure_clocks(sessions, result);
+  if (all && facts.size() > 1) {
+    const std::vector<size_t> chosen = pick_network(request.interface, facts, result);
+    if (!chosen.empty()) try_all_pairs(request, facts, chosen, sessions, result);
+  }
+  result.problems.insert(result.problems.begin(), sessions.problems().begin(), sessions.problems().end());
+  return result;
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,40 @@
+#pragma once
+// Looks at every host before the first step and gives all problems at once, each with its fix.
+
+#include <string>
+#include <vector>
+
+#include "cluster/hosts.h"
+#include "cluster/launch/node_facts.h"
+#include "cluster/launch/node_session.h"
+
+namespace trireme::launch {
+
+struct PreflightRequest {
+  std::vector<Placement> placement;
+  std::string run_folder;          ///< for disk space
+  std::vector<std::string> files;  ///< that must be the same on every host
+  std::string interface;           ///< --interface: a name or a network; empty: picked
+  int port = 0;                    ///< --port: one that must be free on every host; 0: any
+};
+
+struct PreflightResult {
+  std::vector<Problem> problems;
+  std::vector<std::string> notes;
+  std::string network;      ///< "10.0.0.0/24", or the name asked for; empty on a single host
+  std::string interface;    ///< its interface when that has one name on all hosts
+  bool infiniband = false;  ///< active ports on every host
+};
+
+/// Judges facts, index i of host i. Pure; everything but the network's reachability.
+void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& facts, PreflightResult& result);
+
+/// A network that every host is on: IPv4 before IPv6, the fastest link first, bridges of containers last. `wanted` as
+/// in the request. Returns the index of each host's interface; empty and a problem when there is none.
+std::vector<size_t> pick_network(const std::string& wanted, const std::vector<NodeFacts>& facts,
+                                 PreflightResult& result);
+
+/// All of it, over the sessions: facts, clocks, free port, every host to every host.
+PreflightResult run_preflight(const PreflightRequest& request, NodeSessions& sessions);
+
+}  // namespace trireme::launch

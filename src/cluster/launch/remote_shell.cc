@@ -1,0 +1,155 @@
+#include "cluster/launch/remote_shell.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace trireme::launch {
+namespace {
+
+struct Sign {
+  const char* text;
+  const char* reason;
+  const char* fix;  ///< {} is the host
+};
+
+// First match wins; the texts are those of OpenSSH.
+constexpr Sign kSigns[] = {
+    {"IDENTIFICATION HAS CHANGED", "its host key is not the one in known_hosts",
+     "find out why; after a reinstallation remove the old key with `ssh-keygen -R {0}`"},
+    {"Host key verification failed", "its host key is unknown",
+     "connect once with `ssh {0}`, or pass --host-key accept-new to learn keys at first contact"},
+    {"Permission denied", "it asks for a password or refuses our key", "install a key: `ssh-copy-id {0}`"},
+    {"Too many authentication failures", "it refused every key of the agent", "name one key for {0} in ~/.ssh/config"},
+    {"Could not resolve hostname", "its name is not known here",
+     "correct the hostfile, or add {0} to DNS or /etc/hosts"},
+    {"Connection refused", "nothing listens on its ssh port", "start sshd on {0}"},
+    {"No route to host", "no route leads to it", "check that {0} is up and its network"},
+    {"Network is unreachable", "its network cannot be reached from here", "check the routes to {0}"},
+    {"timed out", "it does not answer", "check that {0} is up and that no firewall drops ssh"},
+    {"Connection closed by", "it closed the connection", "look into the sshd log of {0}; MaxStartups may be too low"},
+    {"kex_exchange_identification", "it closed the connection",
+     "look into the sshd log of {0}; MaxStartups may be too low"},
+};
+
+/// 255 is ssh's own failure, or the code of a command that crashed on the other side.
+bool is_ssh_failure(const std::string& messages) {
+  return std::ranges::any_of(kSigns, [&](const Sign& sign) { return messages.find(sign.text) != std::string::npos; });
+}
+
+std::string last_line(const std::string& text) {
+  size_t end = text.size();
+  while (end > 0 && (text[end - 1] == '\n' || text[end - 1] == '\r')) --end;
+  const size_t begin = end == 0 ? 0 : text.rfind('\n', end - 1) + 1;
+  return text.substr(begin, end - begin);
+}
+
+/// HOST and COMMAND of the words; options that MPI starters put before the host are dropped, except a user.
+struct RemoteWords {
+  std::string host;
+  std::vector<std::string> command;
+  explicit RemoteWords(const std::vector<std::string>& words) {
+    size_t at = 0;
+    std::string user;
+    for (; at < words.size() && words[at].starts_with('-'); ++at) {
+      if (words[at] == "-l" && at + 1 < words.size()) user = words[++at] + "@";
+    }
+    require(at < words.size(), ErrorKind::usage, "remote-shell: no host among {} words", words.size());
+    host = user + words[at];
+    command.assign(words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end());
+  }
+};
+
+std::string read_all(int fd) {
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (;;) {
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return text;
+    if (text.size() < 65536) text.append(buffer.data(), static_cast<size_t>(got));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> ssh_command(const SshOptions& options) {
+  require(options.host_key == "yes" || options.host_key == "accept-new", ErrorKind::usage,
+          "--host-key is \"{}\", expected yes or accept-new; host keys are always checked", options.host_key);
+  return {"ssh", "-x",
+          "-o",  "BatchMode=yes",
+          "-o",  "StrictHostKeyChecking=" + options.host_key,
+          "-o",  fmt::format("ConnectTimeout={}", options.connect_seconds),
+          "-o",  "ServerAliveInterval=15",
+          "-o",  "ServerAliveCountMax=4",
+          "-o",  "LogLevel=ERROR"};
+}
+
+SshFailure explain_ssh_failure(const std::string& host, const std::string& messages) {
+  for (const Sign& sign : kSigns) {
+    if (messages.find(sign.text) != std::string::npos) {
+      return {sign.reason, fmt::format(fmt::runtime(sign.fix), host)};
+    }
+  }
+  return {messages.empty() ? "ssh failed without a message" : "ssh says: " + last_line(messages),
+          fmt::format("try `ssh -v -o BatchMode=yes {} true`", host)};
+}
+
+int run_remote_shell(const SshOptions& options, const std::vector<std::string>& words) {
+  const RemoteWords remote(words);
+  std::vector<std::string> command = ssh_command(options);
+  command.push_back(remote.host);
+  command.insert(command.end(), remote.command.begin(), remote.command.end());
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  std::array<int, 2> messages{};
+  const bool made = pipe(messages.data()) == 0;
+  require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+  const pid_t child = fork();
+  require(child >= 0, ErrorKind::io, "cannot start ssh: {}", std::strerror(errno));
+  if (child == 0) {
+    dup2(messages[1], 2);
+    close(messages[0]);
+    close(messages[1]);
+    execvp(argv[0], argv.data());
+    _exit(127);
+  }
+  close(messages[1]);
+  const std::string text = read_all(messages[0]);
+  close(messages[0]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (code == 255 && is_ssh_failure(text)) {
+    const SshFailure failure = explain_ssh_failure(remote.host, text);
+    log::error("host {}: {}; {}", remote.host, failure.reason, failure.fix);
+  } else if (code == 127 && text.empty()) {
+    log::error("ssh is not installed on this host");
+  } else if (!text.empty()) {
+    const ssize_t ignored = write(2, text.data(), text.size());
+    static_cast<void>(ignored);
+  }
+  return code;
+}
+
+bool is_this_host(const std::string& host) {
+  const std::string name = host.substr(host.find('@') + 1);  // npos + 1 is 0
+  if (name == "localhost" || name == "::1" || name.starts_with("127.")) return true;
+  std::array<char, 256> own{};
+  gethostname(own.data(), own.size() - 1);
+  const std::string full = own.data();
+  return name == full || name == full.substr(0, full.find('.')) || name.substr(0, name.find('.')) == full;
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,32 @@
+#pragma once
+// Reaching another host: ssh that never asks, and its failures in words.
+
+#include <string>
+#include <vector>
+
+namespace trireme::launch {
+
+struct SshOptions {
+  /// ssh's StrictHostKeyChecking: "yes" refuses unknown keys, "accept-new" learns them; never "no".
+  std::string host_key = "yes";
+  int connect_seconds = 10;
+};
+
+/// ssh and its options, up to the host. BatchMode: no password, no question, no banner.
+std::vector<std::string> ssh_command(const SshOptions& options);
+
+struct SshFailure {
+  std::string reason, fix;
+};
+
+/// What ssh's messages mean, when it ended with its own code 255.
+SshFailure explain_ssh_failure(const std::string& host, const std::string& messages);
+
+/// What mpirun calls in place of ssh: [options] HOST COMMAND... . Runs ssh with our options, standard streams passed
+/// through, its messages kept back; returns its exit code after saying what its own failure means.
+int run_remote_shell(const SshOptions& options, const std::vector<std::string>& words);
+
+/// Whether `host` is this one: "localhost", its own name in either length, or a loopback address.
+bool is_this_host(const std::string& host);
+
+}  // namespace trireme::launch

@@ -1,0 +1,231 @@
+#include "cluster/launch/starter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cluster/hostfile.h"
+#include "cluster/hostlist.h"
+#include "cluster/subprocess.h"
+
+namespace trireme::launch {
+namespace {
+
+std::string first_line(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \n");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find('\n', begin) - begin);
+}
+
+std::string output_of(std::vector<std::string> words) {
+  ProcessRequest request;
+  request.arguments = std::move(words);
+  request.timeout = std::chrono::seconds(20);
+  const ProcessResult result = run_process(request);
+  return result.out + result.err;
+}
+
+const char* family_name(StarterKind kind) {
+  return kind == StarterKind::open_mpi ? "Open MPI" : kind == StarterKind::hydra ? "MPICH or Intel MPI" : "Slurm";
+}
+
+/// The PMI plug-in of srun that this build's MPI speaks; empty when srun lacks it.
+std::string srun_plugin(const std::string& build_mpi, const std::string& list) {
+  if (build_mpi != "mpich" && list.find("pmix") != std::string::npos) return "pmix";
+  if (build_mpi != "openmpi" && list.find("pmi2") != std::string::npos) return "pmi2";
+  return "";
+}
+
+Starter find_srun(const StarterRequest& request) {
+  const std::string path = find_program("srun");
+  if (path.empty()) return {};
+  const std::string plugin = srun_plugin(request.build_mpi, output_of({path, "--mpi=list"}));
+  if (plugin.empty()) return {};
+  return {StarterKind::srun, path, plugin, fmt::format("this is a Slurm job and srun has {}", plugin)};
+}
+
+std::vector<std::string> mpirun_names(const std::string& build_mpi) {
+  if (build_mpi == "openmpi") return {"mpirun.openmpi", "mpirun", "orterun"};
+  if (build_mpi == "mpich") return {"mpiexec.hydra", "mpirun.mpich", "mpirun"};
+  return {"mpirun", "mpiexec.hydra", "mpirun.openmpi", "mpirun.mpich"};
+}
+
+bool suits(StarterKind kind, const std::string& build_mpi) {
+  return build_mpi == "any" || (kind == StarterKind::open_mpi) == (build_mpi == "openmpi");
+}
+
+Starter find_mpirun(const StarterRequest& request) {
+  std::string rejected;
+  for (const std::string& name : mpirun_names(request.build_mpi)) {
+    const std::string path = find_program(name);
+    if (path.empty()) continue;
+    const std::string text = output_of({path, "--version"});
+    const StarterKind kind = mpirun_family(text, path);
+    if (suits(kind, request.build_mpi)) {
+      return {kind, path, first_line(text), fmt::format("this build uses {}", family_name(kind))};
+    }
+    rejected = fmt::format("; {} is of {}, which cannot start it", path, family_name(kind));
+  }
+  const bool open_mpi = request.build_mpi == "openmpi";
+  fail(ErrorKind::config,
+       "no mpirun of {} on this host{}; install it (Debian: apt install {}), put its folder into PATH, or name it with "
+       "--mpirun",
+       open_mpi ? "Open MPI" : "MPICH", rejected, open_mpi ? "openmpi-bin" : "mpich");
+}
+
+void add(std::vector<std::string>& words, std::initializer_list<std::string> more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+/// An absolute path makes Open MPI set its prefix on every host, which an installation outside the system's folders
+/// needs and which keeps the daemons of Debian's from finding their plug-ins.
+std::string open_mpi_program(const std::string& path) {
+  const std::string folder = path.substr(0, path.rfind('/'));
+  return folder == "/usr/bin" || folder == "/bin" ? path.substr(folder.size() + 1) : path;
+}
+
+/// Open MPI splits it at blanks and knows no quotes.
+std::string agent_words(const std::vector<std::string>& agent) {
+  for (const std::string& word : agent) {
+    require(word.find_first_of(" \t:") == std::string::npos, ErrorKind::config,
+            "Open MPI cannot call \"{}\" as its remote shell; put trireme into a folder without blanks and colons",
+            word);
+  }
+  return fmt::format("{}", fmt::join(agent, " "));
+}
+
+std::vector<std::string> open_mpi_words(const Starter& starter, const StartRequest& request) {
+  std::vector<std::string> words = {open_mpi_program(starter.path)};
+  if (request.as_root) words.push_back("--allow-run-as-root");
+  add(words,
+      {"--hostfile", request.hostfile, "-np", std::to_string(total_processes(request.placement)), "--map-by", "slot"});
+  if (!request.inherit_binding) add(words, {"--bind-to", "none"});
+  words.push_back("--tag-output");
+  // All ssh connections start here: nodes need no keys for each other. Each node's daemon still looks for the agent.
+  add(words, {"--mca", "plm_rsh_agent", agent_words(request.agent), "--mca", "plm_rsh_no_tree_spawn", "1"});
+  if (request.tcp_only) add(words, {"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp"});
+  if (!request.network.empty()) {
+    add(words, {"--mca", "btl_tcp_if_include", request.network, "--mca", "oob_tcp_if_include", request.network});
+  }
+  for (const auto& [name, value] : request.variables) add(words, {"-x", name + "=" + value});
+  for (const std::string& name : request.hidden_variables) add(words, {"-x", name});
+  return words;
+}
+
+std::vector<std::string> hydra_words(const Starter& starter, const StartRequest& request) {
+  std::vector<std::string> words = {starter.path};
+  add(words, {"-f", request.hostfile, "-n", std::to_string(total_processes(request.placement)), "-launcher", "ssh",
+              "-launcher-exec", request.agent_script, "-prepend-pattern", "[%r]"});
+  if (!request.inherit_binding) add(words, {"-bind-to", "none"});
+  // Hydra takes an interface, not a network.
+  if (!request.network.empty() && request.network.find('/') == std::string::npos)
+    add(words, {"-iface", request.network});
+  if (request.tcp_only) add(words, {"-genv", "UCX_TLS", "tcp,self,sm"});
+  for (const auto& [name, value] : request.variables) add(words, {"-genv", name, value});
+  return words;
+}
+
+bool is_even(const std::vector<Placement>& placement) {
+  return std::ranges::all_of(placement, [&](const Placement& p) { return p.processes == placement[0].processes; });
+}
+
+std::vector<std::string> srun_words(const Starter& starter, const StartRequest& request) {
+  std::vector<std::string> names;
+  for (const Placement& entry : request.placement) names.push_back(entry.host);
+  std::vector<std::string> words = {starter.path,
+                                    "--mpi=" + starter.version,
+                                    "--label",
+                                    "--kill-on-bad-exit=1",
+                                    "--wait=30",
+                                    "--export=ALL",
+                                    fmt::format("--nodes={}", names.size()),
+                                    fmt::format("--ntasks={}", total_processes(request.placement)),
+                                    "--nodelist=" + compress_hostlist(names)};
+  if (!request.inherit_binding) words.push_back("--cpu-bind=none");
+  words.push_back(is_even(request.placement) ? fmt::format("--ntasks-per-node={}", request.placement[0].processes)
+                                             : std::string("--distribution=arbitrary"));
+  return words;
+}
+
+}  // namespace
+
+StarterKind mpirun_family(std::string_view text, const std::string& program) {
+  if (text.find("Open MPI") != std::string_view::npos || text.find("OpenRTE") != std::string_view::npos) {
+    return StarterKind::open_mpi;
+  }
+  if (text.find("HYDRA") != std::string_view::npos || text.find("Intel(R) MPI") != std::string_view::npos) {
+    return StarterKind::hydra;
+  }
+  fail(ErrorKind::config, "{} is neither Open MPI's nor Hydra's (MPICH, Intel MPI) mpirun; it says \"{}\"", program,
+       first_line(std::string(text)));
+}
+
+Starter find_starter(const StarterRequest& request) {
+  const std::string& wanted = request.wanted;
+  require(wanted == "auto" || wanted == "openmpi" || wanted == "hydra" || wanted == "srun", ErrorKind::usage,
+          "--starter is \"{}\", expected auto, openmpi, hydra or srun", wanted);
+  require(request.build_mpi != "off", ErrorKind::config,
+          "this build has no MPI and can run one process only; build it with -DTRIREME_MPI=openmpi or mpich");
+  if (wanted == "srun" || (wanted == "auto" && request.in_slurm_job && request.program.empty())) {
+    Starter starter = find_srun(request);
+    if (!starter.path.empty()) return starter;
+    require(
+        wanted != "srun", ErrorKind::config,
+        "srun cannot start this build: it is not installed or lacks {}; see `srun --mpi=list`, or use --starter auto",
+        request.build_mpi == "mpich" ? "pmi2" : "pmix");
+  }
+  Starter starter;
+  if (request.program.empty()) {
+    starter = find_mpirun(request);
+    if (request.in_slurm_job) starter.why += " and srun here cannot start it";
+  } else {
+    const std::string path = find_program(request.program);
+    require(!path.empty(), ErrorKind::config, "--mpirun {}: no such program", request.program);
+    const std::string text = output_of({path, "--version"});
+    starter = {mpirun_family(text, path), path, first_line(text), "--mpirun names it"};
+    require(suits(starter.kind, request.build_mpi), ErrorKind::config, "--mpirun {} is of {}; this build uses {}", path,
+            family_name(starter.kind), request.build_mpi);
+  }
+  const bool hydra = starter.kind == StarterKind::hydra;
+  require(wanted == "auto" || (wanted == "hydra") == hydra, ErrorKind::config,
+          "--starter {}: {} is of {}; name another with --mpirun", wanted, starter.path, family_name(starter.kind));
+  return starter;
+}
+
+StartCommand start_command(const Starter& starter, const StartRequest& request) {
+  StartCommand command;
+  std::vector<Host> hosts;
+  for (const Placement& entry : request.placement) hosts.push_back({entry.host, entry.processes, 0, "", ""});
+  switch (starter.kind) {
+    case StarterKind::open_mpi:
+      command.words = open_mpi_words(starter, request);
+      command.hostfile_text = format_hostfile(hosts, HostfileForm::open_mpi);
+      break;
+    case StarterKind::hydra:
+      command.words = hydra_words(starter, request);
+      command.hostfile_text = format_hostfile(hosts, HostfileForm::intel);
+      break;
+    case StarterKind::srun:
+      command.words = srun_words(starter, request);
+      command.environment = request.variables;
+      if (!is_even(request.placement)) {  // one line per rank
+        for (const Placement& entry : request.placement) {
+          for (int i = 0; i < entry.processes; ++i) command.hostfile_text += entry.host + "\n";
+        }
+        command.environment.emplace_back("SLURM_HOSTFILE", request.hostfile);
+      }
+  }
+  command.words.insert(command.words.end(), request.command.begin(), request.command.end());
+  return command;
+}
+
+const std::string& host_of_rank(const std::vector<Placement>& placement, int rank) {
+  static const std::string kUnknown = "?";
+  for (const Placement& entry : placement) {
+    if (rank < entry.processes) return rank < 0 ? kUnknown : entry.host;
+    rank -= entry.processes;
+  }
+  return kUnknown;
+}
+
+}  // namespace trireme::launch

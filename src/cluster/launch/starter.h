@@ -1,0 +1,62 @@
+#pragma once
+// The program that starts the ranks, and the command given to it.
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cluster/hosts.h"
+#include "cluster/slurm_nodes.h"
+
+namespace trireme::launch {
+
+enum class StarterKind { open_mpi, hydra, srun };
+
+struct Starter {
+  StarterKind kind = StarterKind::open_mpi;
+  std::string path;     ///< of the program
+  std::string version;  ///< its own words, one line
+  std::string why;      ///< "this build uses Open MPI and there is no Slurm job"
+};
+
+struct StarterRequest {
+  std::string wanted = "auto";  ///< auto, openmpi, hydra, srun
+  std::string program;          ///< --mpirun: this file, whatever family it says it is
+  std::string build_mpi;        ///< what the binary was built with: openmpi, mpich, any, off
+  bool in_slurm_job = false;
+};
+
+/// Looks for a starter of the family that the binary was built with: inside a Slurm job srun, where it has PMIx (Open
+/// MPI) or PMI-2 (MPICH); else mpirun. Throws Error::config when the build has no MPI, no starter is there (saying what
+/// to install), or the one asked for is of the wrong family.
+Starter find_starter(const StarterRequest& request);
+
+/// Family of an mpirun by the first lines of `mpirun --version`. Throws Error::config for another program.
+StarterKind mpirun_family(std::string_view version_text, const std::string& program);
+
+struct StartRequest {
+  std::vector<Placement> placement;
+  std::vector<std::string> command;                            ///< what each rank runs
+  std::vector<std::pair<std::string, std::string>> variables;  ///< for every rank
+  std::vector<std::string> hidden_variables;  ///< set in our own environment and passed by name: secrets
+  std::string hostfile;                       ///< path of the file for the starter
+  std::vector<std::string> agent;             ///< the remote shell and its options, found on every host (Open MPI)
+  std::string agent_script;                   ///< a script on this host that runs it (Hydra takes no options)
+  std::string network;                        ///< "10.0.0.0/24" or an interface; empty: the starter's choice
+  bool tcp_only = false;                      ///< no usable InfiniBand on every host
+  bool inherit_binding = false;
+  bool as_root = false;
+};
+
+struct StartCommand {
+  std::vector<std::string> words;
+  std::vector<std::pair<std::string, std::string>> environment;  ///< of the starter itself
+  std::string hostfile_text;                                     ///< for StartRequest::hostfile
+};
+
+/// Pure. Ranks fill the placement's hosts in their order, so rank r runs where host_of_rank() says.
+StartCommand start_command(const Starter& starter, const StartRequest& request);
+const std::string& host_of_rank(const std::vector<Placement>& placement, int rank);
+
+}  // namespace trireme::launch

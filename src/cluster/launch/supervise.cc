@@ -1,0 +1,201 @@
+#include "cluster/launch/supervise.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "cluster/launch/output.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr double kSameRequestSeconds = 5;
+constexpr double kKillAfterSeconds = 5;
+
+struct Stream {
+  int fd = -1;     ///< we read here
+  int target = 1;  ///< and write here
+};
+
+void write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = write(fd, text.data(), text.size());
+    if (put < 0 && errno != EINTR && errno != EAGAIN) return;  // a closed terminal does not end the job
+    if (put > 0) text.remove_prefix(static_cast<size_t>(put));
+  }
+}
+
+/// The signals that ask for a stop, as a file descriptor; the child gets them unblocked.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigemptyset(&set_);
+    for (int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&set_, number);
+    sigprocmask(SIG_BLOCK, &set_, &before_);
+    fd_ = signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
+    signal(SIGPIPE, SIG_IGN);
+  }
+  ~StopSignals() {
+    close(fd_);
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  int fd() const { return fd_; }
+  const sigset_t& before() const { return before_; }
+  /// 0: none.
+  int next() const {
+    signalfd_siginfo info{};
+    return read(fd_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
+  }
+
+ private:
+  sigset_t set_{}, before_{};
+  int fd_ = -1;
+};
+
+class Attempt {
+ public:
+  Attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement, double stop_seconds)
+      : out_(kind, placement), err_(kind, placement), stop_seconds_(stop_seconds) {
+    start(command);
+  }
+
+  AttemptEnd finish() {
+    while (streams_[0].fd >= 0 || streams_[1].fd >= 0 || !ended_) step();
+    write_all(1, out_.flush());
+    write_all(2, err_.flush());
+    end_.first_error = err_.first_error().value_or(out_.first_error().value_or(""));
+    return std::move(end_);
+  }
+
+ private:
+  void start(const StartCommand& command) {
+    std::vector<std::string> words = command.words;
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    std::array<int, 2> out{}, err{};
+    const bool made = pipe2(out.data(), O_CLOEXEC) == 0 && pipe2(err.data(), O_CLOEXEC) == 0;
+    require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
+    const pid_t parent = getpid();
+    child_ = fork();
+    require(child_ >= 0, ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
+    if (child_ == 0) {
+      setpgid(0, 0);  // a Ctrl-C in the terminal reaches us alone: we turn it into a stop request
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != parent) _exit(1);
+      sigprocmask(SIG_SETMASK, &signals_.before(), nullptr);
+      signal(SIGPIPE, SIG_DFL);
+      const int null = open("/dev/null", O_RDONLY);
+      dup2(null, 0);
+      dup2(out[1], 1);
+      dup2(err[1], 2);
+      for (const auto& [name, value] : command.environment) setenv(name.c_str(), value.c_str(), 1);
+      execvp(argv[0], argv.data());
+      _exit(127);
+    }
+    close(out[1]);
+    close(err[1]);
+    streams_ = {Stream{out[0], 1}, Stream{err[0], 2}};
+  }
+
+  void step() {
+    std::array<pollfd, 3> polled{pollfd{streams_[0].fd, POLLIN, 0}, pollfd{streams_[1].fd, POLLIN, 0},
+                                 pollfd{signals_.fd(), POLLIN, 0}};
+    poll(polled.data(), polled.size(), 100);
+    for (size_t i = 0; i < 2; ++i) {
+      if (polled[i].revents != 0) forward(streams_[i], i == 0 ? out_ : err_);
+    }
+    while (const int number = signals_.next()) handle(number);
+    if (!ended_) {
+      reap();
+      enforce_stop();
+    } else if (seconds_since(ended_at_) > 2) {  // something it left behind holds the pipes
+      for (Stream& stream : streams_) close_stream(stream);
+    }
+  }
+
+  void forward(Stream& stream, OutputPrefixer& prefixer) {
+    std::array<char, 65536> buffer;
+    const ssize_t got = read(stream.fd, buffer.data(), buffer.size());
+    if (got < 0 && errno == EINTR) return;
+    if (got <= 0) {
+      close_stream(stream);
+    } else {
+      write_all(stream.target, prefixer.take({buffer.data(), static_cast<size_t>(got)}));
+    }
+  }
+
+  static void close_stream(Stream& stream) {
+    if (stream.fd >= 0) close(stream.fd);
+    stream.fd = -1;
+  }
+
+  void handle(int number) {
+    if (ended_) return;
+    if (!end_.stop_requested) {
+      end_.stop_requested = true;
+      stop_at_ = Clock::now();
+      log::info("launch: {}; asking all ranks to stop after this step", strsignal(number));
+      kill(child_, SIGUSR1);
+    } else if (seconds_since(stop_at_) > kSameRequestSeconds && number != SIGUSR1) {
+      force("a second signal came");
+    }
+  }
+
+  void enforce_stop() {
+    if (end_.stop_requested && !end_.stop_forced && seconds_since(stop_at_) > stop_seconds_) {
+      force(fmt::format("the job did not stop within {} s", stop_seconds_));
+    }
+    if (end_.stop_forced && seconds_since(forced_at_) > kKillAfterSeconds) kill(-child_, SIGKILL);
+  }
+
+  void force(const std::string& why) {
+    if (end_.stop_forced) return;
+    end_.stop_forced = true;
+    forced_at_ = Clock::now();
+    log::warning("launch: {}; ending it", why);
+    kill(child_, SIGTERM);
+  }
+
+  void reap() {
+    int status = 0;
+    if (waitpid(child_, &status, WNOHANG) != child_) return;
+    ended_ = true;
+    ended_at_ = Clock::now();
+    end_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  StopSignals signals_;
+  OutputPrefixer out_, err_;
+  double stop_seconds_;
+  pid_t child_ = -1;
+  std::array<Stream, 2> streams_;
+  bool ended_ = false;
+  Clock::time_point stop_at_, forced_at_, ended_at_;
+  AttemptEnd end_;
+};
+
+}  // namespace
+
+AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
+                       double stop_seconds) {
+  return Attempt(command, kind, placement, stop_seconds).finish();
+}
+
+bool may_restart(int code) { return code == 76 || code > 128; }
+
+}  // namespace trireme::launch

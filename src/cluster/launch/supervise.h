@@ -1,0 +1,27 @@
+#pragma once
+// One attempt of a job: the starter as a child, its output prefixed, stop signals turned into a stop request.
+
+#include <string>
+
+#include "cluster/launch/starter.h"
+
+namespace trireme::launch {
+
+struct AttemptEnd {
+  int code = 0;                 ///< of the starter; 128 + signal
+  bool stop_requested = false;  ///< we got TERM, INT or USR1
+  bool stop_forced = false;     ///< and the job did not stop in time, or a second signal came
+  std::string first_error;      ///< first line of a rank that said "error:"
+};
+
+/// Runs the starter until it ends. TERM, INT and USR1 to this process become SIGUSR1 to the starter, which every
+/// starter passes on to the ranks (Open MPI's mpirun turns TERM into a kill after 1 s, so TERM is never sent first);
+/// signals within 5 s of the first are the same request. A later TERM or INT, or `stop_seconds` without an end, ends
+/// the starter with TERM, and KILL 5 s later. Throws Error::io.
+AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
+                       double stop_seconds);
+
+/// Whether an attempt that ended with `code` may be tried again: 76 (a peer was lost) and deaths by signal.
+bool may_restart(int code);
+
+}  // namespace trireme::launch

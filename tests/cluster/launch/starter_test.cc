@@ -1,0 +1,246 @@
+#include "cluster/launch/starter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "cluster/launch/output.h"
+#include "cluster/launch/preflight.h"
+#include "cluster/launch/remote_shell.h"
+#include "cluster/launch/supervise.h"
+#include "cluster/subprocess.h"
+
+namespace trireme::launch {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+template <class F>
+std::string reason(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+StartRequest request_for(std::vector<Placement> placement) {
+  StartRequest request;
+  request.placement = std::move(placement);
+  request.command = {"/opt/trireme", "train", "a b.yaml"};
+  request.variables = {{"A", "1 2"}};
+  request.hostfile = "/tmp/x/hosts";
+  request.agent = {"/opt/trireme", "remote-shell", "--"};
+  request.agent_script = "/tmp/x/agent";
+  request.network = "10.0.0.0/24";
+  request.tcp_only = true;
+  return request;
+}
+
+TEST(StartCommand, OpenMpiGetsHostfileAgentNetworkAndVariables) {
+  const StartCommand command =
+      start_command({StarterKind::open_mpi, "/usr/bin/mpirun.openmpi", "", ""}, request_for({{"n1", 2}, {"n2", 1}}));
+  EXPECT_EQ(
+      shell_join(command.words),
+      "mpirun.openmpi --hostfile /tmp/x/hosts -np 3 --map-by slot --bind-to none --tag-output --mca plm_rsh_agent "
+      "'/opt/trireme remote-shell --' --mca plm_rsh_no_tree_spawn 1 --mca pml ob1 --mca btl self,vader,tcp --mca "
+      "btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24 -x 'A=1 2' /opt/trireme train 'a b.yaml'");
+  EXPECT_EQ(command.hostfile_text, "n1 slots=2\nn2 slots=1\n");
+}
+
+TEST(StartCommand, AnInstallationOfItsOwnIsCalledByItsPath) {
+  const StartCommand command =
+      start_command({StarterKind::open_mpi, "/opt/openmpi/bin/mpirun", "", ""}, request_for({{"n1", 1}}));
+  EXPECT_EQ(command.words[0], "/opt/openmpi/bin/mpirun");
+  StartRequest request = request_for({{"n1", 1}});
+  request.agent[0] = "/opt/my tools/trireme";
+  EXPECT_THAT(reason([&] {
+                start_command({StarterKind::open_mpi, "/usr/bin/mpirun", "", ""}, request);
+              }),
+              HasSubstr("a folder without blanks"));
+}
+
+TEST(StartCommand, HydraGetsItsOwnSpellings) {
+  StartRequest request = request_for({{"n1", 2}, {"n2", 1}});
+  request.network = "eth0";
+  const StartCommand command = start_command({StarterKind::hydra, "/usr/bin/mpiexec.hydra", "", ""}, request);
+  EXPECT_EQ(shell_join(command.words),
+            "/usr/bin/mpiexec.hydra -f /tmp/x/hosts -n 3 -launcher ssh -launcher-exec /tmp/x/agent -prepend-pattern "
+            "'[%r]' -bind-to none -iface eth0 -genv UCX_TLS tcp,self,sm -genv A '1 2' /opt/trireme train 'a b.yaml'");
+  EXPECT_EQ(command.hostfile_text, "n1:2\nn2:1\n");
+}
+
+TEST(StartCommand, SrunGetsNodesTasksAndItsPlugin) {
+  const StartCommand even =
+      start_command({StarterKind::srun, "/usr/bin/srun", "pmix", ""}, request_for({{"n1", 2}, {"n2", 2}}));
+  EXPECT_EQ(shell_join(even.words),
+            "/usr/bin/srun --mpi=pmix --label --kill-on-bad-exit=1 --wait=30 --export=ALL --nodes=2 --ntasks=4 "
+            "'--nodelist=n[1-2]' --cpu-bind=none --ntasks-per-node=2 /opt/trireme train 'a b.yaml'");
+  EXPECT_THAT(even.environment, ElementsAre(testing::Pair("A", "1 2")));
+  const StartCommand uneven =
+      start_command({StarterKind::srun, "/usr/bin/srun", "pmix", ""}, request_for({{"n1", 2}, {"n2", 1}}));
+  EXPECT_EQ(uneven.hostfile_text, "n1\nn1\nn2\n");
+  EXPECT_THAT(uneven.words, testing::Contains("--distribution=arbitrary"));
+}
+
+TEST(Starter, FamiliesAreToldByTheirVersionText) {
+  EXPECT_EQ(mpirun_family("mpirun (Open MPI) 4.1.4\n", "x"), StarterKind::open_mpi);
+  EXPECT_EQ(mpirun_family("mpirun.openmpi (OpenRTE) 4.1.4\n", "x"), StarterKind::open_mpi);
+  EXPECT_EQ(mpirun_family("HYDRA build details:\n", "x"), StarterKind::hydra);
+  EXPECT_EQ(mpirun_family("Intel(R) MPI Library for Linux* OS, Version 2021.9\n", "x"), StarterKind::hydra);
+  EXPECT_THAT(reason([] { mpirun_family("prun 1.0\n", "/x/mpirun"); }), HasSubstr("/x/mpirun is neither Open MPI's"));
+}
+
+TEST(Starter, SaysWhatIsMissing) {
+  EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "", .build_mpi = "off"}); }),
+              HasSubstr("this build has no MPI"));
+  EXPECT_THAT(reason([] { find_starter({.wanted = "pdsh", .program = "", .build_mpi = "openmpi"}); }),
+              HasSubstr("expected auto, openmpi, hydra or srun"));
+  EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "/no/mpirun", .build_mpi = "openmpi"}); }),
+              HasSubstr("--mpirun /no/mpirun: no such program"));
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", "/nonexistent", 1);
+  EXPECT_THAT(reason([] { find_starter({.wanted = "auto", .program = "", .build_mpi = "openmpi"}); }),
+              HasSubstr("no mpirun of Open MPI on this host; install it (Debian: apt install openmpi-bin)"));
+  setenv("PATH", path.c_str(), 1);
+}
+
+TEST(Output, TagsOfEveryStarterBecomeHostAndRank) {
+  const auto tag = [](StarterKind kind, std::string_view line) {
+    const TaggedLine tagged = read_tag(kind, line);
+    return std::to_string(tagged.rank) + "|" + std::string(tagged.text);
+  };
+  EXPECT_EQ(tag(StarterKind::open_mpi, "[1,12]<stderr>:a: b"), "12|a: b");
+  EXPECT_EQ(tag(StarterKind::open_mpi, "[node1:123] ORTE_ERROR"), "-1|[node1:123] ORTE_ERROR");
+  EXPECT_EQ(tag(StarterKind::hydra, "[3]text"), "3|text");
+  EXPECT_EQ(tag(StarterKind::hydra, "[mpiexec@n1] match"), "-1|[mpiexec@n1] match");
+  EXPECT_EQ(tag(StarterKind::srun, " 7: text"), "7|text");
+  EXPECT_EQ(tag(StarterKind::srun, "srun: error: n2"), "-1|srun: error: n2");
+}
+
+TEST(Output, LinesAreWholeAndTheFirstErrorIsKept) {
+  const std::vector<Placement> placement = {{"n1", 1}, {"n2", 2}};
+  OutputPrefixer prefixer(StarterKind::hydra, placement);
+  EXPECT_EQ(prefixer.take("[0]on"), "");
+  EXPECT_EQ(prefixer.take("e\n[2]error: x\n[1]error: y\nwo"), "n1[0] one\nn2[2] error: x\nn2[1] error: y\n");
+  EXPECT_EQ(prefixer.flush(), "mpirun: wo\n");
+  EXPECT_EQ(prefixer.first_error(), "n2[2] error: x");
+}
+
+TEST(Restart, OnlyLostPeersAndDeathsBySignal) {
+  for (int code : {76, 137, 139, 134}) EXPECT_TRUE(may_restart(code)) << code;
+  for (int code : {0, 1, 2, 75}) EXPECT_FALSE(may_restart(code)) << code;
+}
+
+TEST(Ssh, MessagesBecomeReasonsAndFixes) {
+  const auto what = [](const char* text) { return explain_ssh_failure("n2", text).reason; };
+  EXPECT_EQ(what("Host key verification failed.\r\n"), "its host key is unknown");
+  EXPECT_EQ(what("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.\n"),
+            "its host key is not the one in known_hosts");
+  EXPECT_EQ(what("root@n2: Permission denied (publickey,password).\n"), "it asks for a password or refuses our key");
+  EXPECT_EQ(what("ssh: connect to host n2 port 22: Connection refused\n"), "nothing listens on its ssh port");
+  EXPECT_EQ(what("ssh: connect to host n2 port 22: Connection timed out\n"), "it does not answer");
+  EXPECT_EQ(what("ssh: connect to host n2 port 22: No route to host\n"), "no route leads to it");
+  EXPECT_EQ(what("strange\nnews\n"), "ssh says: news");
+  EXPECT_EQ(explain_ssh_failure("n2", "Permission denied").fix, "install a key: `ssh-copy-id n2`");
+  EXPECT_THAT(reason([] { ssh_command({.host_key = "no"}); }), HasSubstr("host keys are always checked"));
+}
+
+NodeFacts good_node(const std::string& name, const std::string& address) {
+  NodeFacts facts;
+  facts.host = name;
+  facts.executable = "10 aa";
+  facts.cpus = 4;
+  facts.memory = int64_t{8} << 30;
+  facts.disk_free = int64_t{8} << 30;
+  facts.shm_free = int64_t{1} << 30;
+  facts.interfaces = {{"docker0", "172.17.0.1", "172.17.0.0/16", 0}, {"eth0", address, "10.0.0.0/24", 1000}};
+  return facts;
+}
+
+class Judge : public testing::Test {
+ protected:
+  Judge() : facts({good_node("n1", "10.0.0.1"), good_node("n2", "10.0.0.2"), good_node("n3", "10.0.0.3")}) {
+    request.placement = {{"n1", 2}, {"n2", 2}, {"n3", 2}};
+  }
+  std::string problems() {
+    PreflightResult result;
+    judge_facts(request, facts, result);
+    notes = result.notes;
+    std::string text;
+    for (const Problem& problem : result.problems) text += to_text(problem) + "\n";
+    return text;
+  }
+  PreflightRequest request;
+  std::vector<NodeFacts> facts;
+  std::vector<std::string> notes;
+};
+
+TEST_F(Judge, LikeHostsPass) { EXPECT_EQ(problems(), ""); }
+
+TEST_F(Judge, EveryProblemIsNamedAtOnce) {
+  request.files = {"/data/train.bin"};
+  for (NodeFacts& fact : facts) fact.files = {{"/data/train.bin", "5 bb"}};
+  facts[1].files[0].second = "5 cc";
+  facts[2].executable = "10 dd";
+  facts[0].cpu_quota = 1.5;
+  facts[1].disk_free = 1000;
+  const std::string text = problems();
+  EXPECT_THAT(text, HasSubstr("n3: the trireme binary differs: 10 dd here, 10 aa on 2 host(s); copy one build"));
+  EXPECT_THAT(text, HasSubstr("n2: /data/train.bin differs: 5 cc here, 5 bb on 2 host(s); copy it"));
+  EXPECT_THAT(text, HasSubstr("n1: 2 processes for 1.5 processors (its cgroup's quota); lower --ppn"));
+  EXPECT_THAT(text, HasSubstr("n2: 0.00 GiB are free for the run folder"));
+}
+
+TEST_F(Judge, ContainerMemoryIsTheTighterBound) {
+  facts[0].memory_limit = int64_t{1} << 20;
+  EXPECT_THAT(problems(), HasSubstr("n1: 0.00 GiB of memory are free"));
+}
+
+TEST_F(Judge, SharedMemoryLoopbackNamesFeaturesAndInfinibandAreNotes) {
+  facts[0].shm_free = int64_t{1} << 20;
+  facts[1].own_name_address = "127.0.1.1";
+  facts[2].features = {"avx2"};
+  facts[2].infiniband_ports = 1;
+  EXPECT_EQ(problems(), "");
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("n1: /dev/shm has 1 MiB free for 2 processes")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("n2: its own name is 127.0.1.1")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("n3: CPU has avx2; each host uses its own kernels")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("n1: no active InfiniBand port; the whole job uses TCP")));
+}
+
+TEST_F(Judge, TheNetworkIsCommonFastAndNotAContainersBridge) {
+  PreflightResult result;
+  EXPECT_THAT(pick_network("", facts, result), ElementsAre(1, 1, 1));
+  EXPECT_EQ(result.network, "10.0.0.0/24");
+  EXPECT_EQ(result.interface, "eth0");
+  for (NodeFacts& fact : facts)
+    fact.interfaces.push_back({"ib0", "10.1.0." + fact.host.substr(1), "10.1.0.0/24", 100000});
+  facts[2].interfaces.back().name = "ib1";
+  result = {};
+  EXPECT_THAT(pick_network("", facts, result), ElementsAre(2, 2, 2));
+  EXPECT_EQ(result.network, "10.1.0.0/24");
+  EXPECT_EQ(result.interface, "") << "it has two names";
+  EXPECT_THAT(pick_network("eth0", facts, result), ElementsAre(1, 1, 1));
+  EXPECT_THAT(pick_network("10.1.0.0/24", facts, result), ElementsAre(2, 2, 2));
+  EXPECT_TRUE(result.problems.empty());
+  EXPECT_THAT(pick_network("eth7", facts, result), ElementsAre());
+  EXPECT_THAT(to_text(result.problems[0]), HasSubstr("eth7 is not on every host"));
+}
+
+TEST(Facts, SurviveJson) {
+  const NodeFacts facts = gather_facts("/tmp", {"/proc/self/exe", "/nonexistent"});
+  const NodeFacts back = facts_from_json(to_json(facts));
+  EXPECT_EQ(to_json(back), to_json(facts));
+  EXPECT_GT(back.cpus, 0);
+  EXPECT_GT(back.memory, 0);
+  EXPECT_EQ(back.files[0].second, back.executable);
+  EXPECT_THAT(back.files[1].second, HasSubstr("/nonexistent"));
+}
+
+}  // namespace
+}  // namespace trireme::launch

@@ -1,0 +1,281 @@
+#!/usr/bin/env python3
+"""trireme launch on three hosts made of namespaces (hosts.sh). Arguments: the binary, a work folder outside /tmp."""
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+BINARY = WORK = BED = None
+SCRIPT = pathlib.Path(__file__).resolve().parent / "hosts.sh"
+
+
+def bed(*words, check=True, timeout=60):
+    return subprocess.run([str(SCRIPT), *map(str, words)], check=check, timeout=timeout, capture_output=True, text=True)
+
+
+def on_host(index, *words):
+    return [str(SCRIPT), "run", str(BED), str(index), *map(str, words)]
+
+
+def launch(*words, timeout=60):
+    result = subprocess.run(on_host(1, BINARY, "launch", *words), cwd=WORK, timeout=timeout, capture_output=True, text=True)
+    result.both = result.stdout + result.stderr
+    return result
+
+
+def start(*words):
+    return subprocess.Popen(on_host(1, BINARY, "launch", *words), cwd=WORK, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def wait_for(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def marked_processes(mark):
+    found = []
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (folder / "cmdline").read_bytes() and int(folder.name) != os.getpid():
+                found.append(int(folder.name))
+        except OSError:
+            pass
+    return found
+
+
+class Launch(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        (WORK / "hosts").write_text("h1 slots=1\nh2 slots=1\nh3 slots=1\n")
+
+    def assert_fails_before_start(self, result, *texts):
+        self.assertEqual(result.returncode, 2, result.both)
+        for text in texts:
+            self.assertIn(text, result.both)
+        self.assertIn("nothing was started", result.both)
+        self.assertNotIn("RAN", result.stdout)
+
+    def test_ranks_run_on_every_host_and_every_line_names_host_and_rank(self):
+        result = launch("-f", "hosts", "--env", "WORD=two words", "--program", "--", "sh", "-c",
+                        'echo "$(hostname) $OMPI_COMM_WORLD_RANK/$OMPI_COMM_WORLD_SIZE $WORD"')
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertEqual(sorted(result.stdout.splitlines()),
+                         [f"h{i + 1}[{i}] h{i + 1} {i}/3 two words" for i in range(3)])
+        self.assertIn("network 10.77.0.0/24, TCP", result.stderr)
+
+    def test_intel_spellings_and_filters(self):
+        result = launch("-hostfile", "hosts", "-n", "4", "-ppn", "2", "-genv", "A", "b", "--exclude", "h2", "--program",
+                        "--", "sh", "-c", "echo $(hostname) $A")
+        # one slot per host: asking for more is an error that says where the slot count stands
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('--ppn 2: host "h1" has 1 slots (hosts:1)', result.both)
+        result = launch("--hosts", "h1:2,h[2-3]:2", "--exclude", "h2", "-genv", "A", "b", "--program", "--", "sh", "-c",
+                        "echo $(hostname) $A")
+        self.assertEqual(sorted(result.stdout.splitlines()), ["h1[0] h1 b", "h1[1] h1 b", "h3[2] h3 b", "h3[3] h3 b"])
+
+    def test_dry_run_prints_the_command_and_starts_nothing(self):
+        result = launch("-f", "hosts", "--dry-run", "--program", "--", "echo", "RAN")
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertIn("h2 slots=1\n", result.stdout)
+        self.assertIn(f"--mca plm_rsh_agent '{BINARY} remote-shell --host-key yes", result.stdout)
+        self.assertTrue(result.stdout.splitlines()[-1].endswith("echo RAN"))
+
+    def test_missing_hostfile_is_an_error(self):
+        result = launch("-f", "nowhere", "--program", "--", "echo", "RAN")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("hostfile nowhere does not exist; nothing was started", result.both)
+
+    def test_duplicate_host_is_named_with_its_line(self):
+        (WORK / "twice").write_text("h1\r\nh2\r\n# note\r\nh1")
+        result = launch("-f", "twice", "--program", "--", "echo", "RAN")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('twice:4: host "h1" is listed again, first by twice:1', result.both)
+
+    def test_one_machine_under_two_names_is_found(self):
+        result = launch("--hosts", "h1,h2,10.77.0.2", "--program", "--", "echo", "RAN")
+        self.assert_fails_before_start(result, "10.77.0.2: it is the same machine as h2")
+
+    def test_every_unreachable_host_is_named_at_once_with_its_fix(self):
+        known = BED / "h1.home/.ssh/known_hosts"
+        before = known.read_text()
+        keys = BED / "h2.home/.ssh/authorized_keys"
+        try:
+            known.write_text("".join(line for line in before.splitlines(True) if not line.startswith("h3,")))
+            keys.rename(keys.with_suffix(".off"))
+            result = launch("--hosts", "h1,h2,h3,h9", "--program", "--", "echo", "RAN")
+        finally:
+            known.write_text(before)
+            keys.with_suffix(".off").rename(keys)
+        self.assert_fails_before_start(result, "h2: it asks for a password or refuses our key; install a key: `ssh-copy-id h2`",
+                                       "h3: its host key is unknown; connect once with `ssh h3`, or pass --host-key accept-new",
+                                       "h9: its name is not known here", "3 problem(s) on 4 hosts")
+
+    def test_changed_host_key_is_told_apart_and_unknown_ones_can_be_learned(self):
+        known = BED / "h1.home/.ssh/known_hosts"
+        before = known.read_text()
+        lines = before.splitlines(True)
+        try:
+            swapped = lines[1].split(" ", 1)[0] + " " + lines[2].split(" ", 1)[1]
+            known.write_text(lines[0] + swapped + lines[2])
+            result = launch("--hosts", "h1,h2", "--program", "--", "echo", "RAN")
+            self.assert_fails_before_start(result, "h2: its host key is not the one in known_hosts")
+            known.write_text(lines[0])
+            result = launch("--hosts", "h1,h2", "--host-key", "accept-new", "--program", "--", "echo", "RAN")
+            self.assertEqual(result.returncode, 0, result.both)
+        finally:
+            known.write_text(before)
+        result = launch("--hosts", "h1,h2", "--host-key", "no", "--program", "--", "echo", "RAN")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("expected yes or accept-new; host keys are always checked", result.both)
+
+    def test_login_noise_is_told_apart(self):
+        noise = BED / "h2.home/.bashrc"
+        noise.write_text("echo welcome to h2\n")
+        try:
+            result = launch("--hosts", "h1,h2", "--program", "--", "echo", "RAN")
+        finally:
+            noise.unlink()
+        self.assert_fails_before_start(result, 'h2: its shell prints "welcome to h2" at login')
+
+    def test_a_host_that_is_cut_off_is_named(self):
+        bed("link", BED, 3, "down")
+        try:
+            result = launch("-f", "hosts", "--connect-timeout", "2", "--program", "--", "echo", "RAN")
+            self.assertEqual(result.returncode, 2, result.both)
+            self.assertRegex(result.both, "h3: (it does not answer|no route leads to it)")
+            result = launch("-f", "hosts", "--connect-timeout", "2", "--drop-bad-hosts", "--program", "--", "hostname")
+            self.assertEqual(result.returncode, 0, result.both)
+            self.assertEqual(sorted(result.stdout.split()), ["h1", "h1[0]", "h2", "h2[1]"])
+        finally:
+            bed("link", BED, 3, "up")
+
+    def test_another_binary_on_a_host_is_found(self):
+        other = WORK / "other"
+        shutil.copy(BINARY, other)
+        with open(other, "ab") as file:
+            file.write(b"x")
+        bed("run", BED, 2, "mount", "--bind", other, BINARY)
+        try:
+            result = launch("-f", "hosts", "--program", "--", "echo", "RAN")
+        finally:
+            bed("run", BED, 2, "umount", BINARY)
+            other.unlink()
+        self.assert_fails_before_start(result, "h2: the trireme binary differs", "copy one build to the same path")
+
+    def test_a_port_in_use_is_found(self):
+        holder = subprocess.Popen(on_host(2, BINARY, "node-agent"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            holder.stdin.write('{"do": "listen", "port": 29411}\n')
+            holder.stdin.flush()
+            self.assertEqual([holder.stdout.readline() for _ in range(2)][1], '{"port":29411}\n')
+            result = launch("-f", "hosts", "--port", "29411", "--program", "--", "echo", "RAN")
+        finally:
+            holder.communicate()
+        self.assert_fails_before_start(result, "h2: port 29411: Address already in use")
+
+    def test_a_network_that_is_not_everywhere_is_refused(self):
+        result = launch("-f", "hosts", "--interface", "10.99.0.0/16", "--program", "--", "echo", "RAN")
+        self.assert_fails_before_start(result, "10.99.0.0/16 is not on every host", "eth0 10.77.0.0/24")
+
+    def test_the_first_failure_is_the_last_thing_said(self):
+        result = launch("-f", "hosts", "--program", "--", "sh", "-c",
+                        '[ $OMPI_COMM_WORLD_RANK = 1 ] && { echo "error: disk on fire" >&2; exit 3; }; sleep 30')
+        self.assertEqual(result.returncode, 3, result.both)
+        last = result.stderr.strip().splitlines()[-2:]
+        self.assertEqual(last, ["error: launch: first failure: h2[1] error: disk on fire",
+                                "error: launch: the job ended with code 3"])
+
+    def test_a_stop_signal_asks_the_ranks_and_waits_for_them(self):
+        job = start("-f", "hosts", "--program", "--", "sh", "-c",
+                    "trap 'echo asked; exit 75' USR1; echo ready; for i in $(seq 600); do sleep 0.1; done")
+        seen = [job.stdout.readline() for _ in range(5)]
+        self.assertEqual(sum("ready" in line for line in seen), 3, seen)
+        time.sleep(0.3)
+        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
+        launcher = [int(child) for child in children] or [job.pid]
+        os.kill(launcher[0], signal.SIGTERM)
+        rest = job.communicate(timeout=30)[0]
+        self.assertEqual(job.returncode, 75, rest)
+        self.assertIn("asking all ranks to stop", rest)
+        self.assertIn("asked", rest)
+
+    def test_a_lost_peer_is_restarted_and_an_error_is_not(self):
+        result = launch("-f", "hosts", "--max-restarts", "2", "--program", "--", "sh", "-c",
+                        'echo attempt $TRIREME_ATTEMPT; [ $TRIREME_ATTEMPT = 1 ] || exit 76')
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertIn("the job ended with code 76; restart 1 of 2", result.stderr)
+        self.assertIn("h3[2] attempt 1", result.stdout)
+        result = launch("-f", "hosts", "--max-restarts", "2", "--program", "--", "sh", "-c", "exit 1")
+        self.assertEqual(result.returncode, 1)
+        self.assertNotIn("restart", result.stderr)
+
+    def test_a_killed_rank_ends_the_job_and_leaves_nothing_running(self):
+        mark = "31415.9265"
+        job = start("-f", "hosts", "--program", "--", "sleep", mark)
+        self.assertTrue(wait_for(lambda: sum(pathlib.Path(f"/proc/{p}/comm").read_text() == "sleep\n"
+                                             for p in marked_processes(mark) if pathlib.Path(f"/proc/{p}/comm").exists()) == 3))
+        victim = [p for p in marked_processes(mark) if pathlib.Path(f"/proc/{p}/comm").read_text() == "sleep\n"][0]
+        os.kill(victim, signal.SIGKILL)
+        text = job.communicate(timeout=40)[0]
+        self.assertNotEqual(job.returncode, 0, text)
+        self.assertTrue(wait_for(lambda: not marked_processes(mark), 5), marked_processes(mark))
+
+    def test_health_is_asked_before_the_start(self):
+        (WORK / "nhc.conf").write_text("* || check_hw_eth eth0\nh2 || check_hw_eth ib0\n")
+        result = launch("-f", "hosts", "--health", "nhc.conf", "--program", "--", "echo", "RAN")
+        self.assert_fails_before_start(result, "h2: health check failed: check_hw_eth: no network interface ib0")
+        result = launch("-f", "hosts", "--health", "nhc.conf", "--drop-bad-hosts", "--program", "--", "hostname")
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertNotIn("h2", result.stdout)
+
+    def test_training_runs_on_three_hosts_over_a_slow_link(self):
+        text = WORK / "text.txt"
+        text.write_text("the quick brown fox jumps over the lazy dog. " * 2000)
+        subprocess.run([BINARY, "prepare", "--input", text, "--tokenizer", "char", "--output", WORK / "data"], check=True,
+                       capture_output=True, timeout=60)
+        (WORK / "tiny.yaml").write_text(
+            "model: {layers: 1, heads: 2, width: 16, context: 16}\n"
+            f"data: {{dir: {WORK}/data}}\nbatch: {{global: 6, micro: 1}}\n"
+            f"run: {{dir: {WORK}/run, steps: 20}}\ncheckpoint: {{every: 5}}\nlaunch: {{threads: 1}}\n")
+        bed("limit", BED, 2, "10mbit")
+        try:
+            result = launch("-f", "hosts", "--", "train", "tiny.yaml", timeout=150)
+        finally:
+            bed("limit", BED, 2, "none")
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertTrue((WORK / "run/step-00000020/manifest.json").exists(), result.both)
+
+
+def main():
+    global BINARY, WORK, BED
+    BINARY, WORK = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
+    BED = WORK / "bed"
+    if BED.exists():
+        bed("down", BED)
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    made = bed("up", BED, 3, check=False)
+    try:
+        if made.returncode == 77:
+            print(made.stderr.strip())
+            return 77
+        if made.returncode != 0:
+            print(made.stdout + made.stderr)
+            return 1
+        return 0 if unittest.main(exit=False, verbosity=2).result.wasSuccessful() else 1
+    finally:
+        bed("down", BED)
+        shutil.rmtree(WORK, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
