@@ -1,5 +1,7 @@
 #include "cli/tokenizer_flags.h"
 
+#include <CLI/CLI.hpp>
+
 namespace trireme {
 
 void add_tokenizer_flags(CLI::App& app, TokenizerFlags& flags) {

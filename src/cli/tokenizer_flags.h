@@ -1,10 +1,13 @@
 #pragma once
 // What the user says about a tokenizer file that does not say it itself.
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "text/tokenizer.h"
+
+namespace CLI {
+class App;
+}
 
 namespace trireme {
 
