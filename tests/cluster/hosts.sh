@@ -76,6 +76,9 @@ up() {
   local count=$1 index
   [[ $EUID == 0 ]] || skip "network namespaces need root"
   for tool in unshare nsenter ip ssh ssh-keygen sshd; do need "$tool"; done
+  case $folder in
+    /tmp/* | /run/* | /root/* | /dev/shm/*) skip "$folder lies where each host has a folder of its own" ;;
+  esac
   unshare --net --uts --mount true 2>/dev/null || skip "namespaces are not permitted"
   mkdir -p "$folder"
   ssh-keygen -q -t ed25519 -N '' -f "$folder/key"
