@@ -25,8 +25,6 @@ class TokenSpool final : public DocumentSink {
   void end_document() override;
 
   uint64_t documents() const { return ends_.size(); }
-  uint64_t tokens() const { return tokens_; }
-  uint64_t tokens_of(uint64_t document) const { return ends_[document] - begin_of(document); }
 
   struct Summary {
     uint64_t tokens = 0;

@@ -26,8 +26,7 @@ class PieceCache {
   Place place(std::string_view piece, size_t readable) const;
   void prefetch(const Place& place) const { __builtin_prefetch(&lines_[place.line]); }
 
-  /// Writes the ids of a known short piece to out[0..kInlineIds) and returns their number, or 0: find_long() may know
-  /// it.
+  /// Writes the ids of a known short piece to out[0..kInlineIds) and returns their number; 0: find_long() may know it.
   size_t find(std::string_view piece, const Place& place, TokenId* out) const;
   /// Ids of a piece that is too long, or has too many ids, for find(); empty: not known. Valid until the next insert().
   std::span<const TokenId> find_long(std::string_view piece) const;

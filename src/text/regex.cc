@@ -104,13 +104,4 @@ bool Regex::find(std::string_view text, size_t from, Match& match) const {
   return true;
 }
 
-std::string quote_regex(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (std::string_view(R"(\^$.[]|()?*+{}#-)").find(c) != std::string_view::npos) out.push_back('\\');
-    out.push_back(c);
-  }
-  return out;
-}
-
 }  // namespace trireme

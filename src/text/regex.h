@@ -29,7 +29,4 @@ class Regex {
   std::unique_ptr<Code> code_;
 };
 
-/// Text as a pattern that matches just it.
-std::string quote_regex(std::string_view text);
-
 }  // namespace trireme

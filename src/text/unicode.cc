@@ -83,13 +83,6 @@ size_t count_code_points(std::string_view text) {
   return count;
 }
 
-size_t code_point_offset(std::string_view text, size_t index) {
-  const char* const end = text.data() + text.size();
-  const char* p = text.data();
-  for (; p < end && index > 0; --index) p += decode_utf8(p, end).length;
-  return static_cast<size_t>(p - text.data());
-}
-
 bool is_upper_case(char32_t code) {
   const auto c = static_cast<utf8proc_int32_t>(code);
   return code < kInvalidCode && utf8proc_tolower(c) != c;

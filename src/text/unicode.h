@@ -42,9 +42,6 @@ void append_utf8(char32_t code, std::string& out);
 /// Code points in text; each invalid byte counts as one.
 size_t count_code_points(std::string_view text);
 
-/// Byte offset of code point number `index` (text.size() when there are fewer).
-size_t code_point_offset(std::string_view text, size_t index);
-
 /// Calls part(text, valid) for the longest runs of valid UTF-8 and for each invalid byte between them.
 template <class Part>
 void for_each_valid_run(std::string_view text, Part part) {
