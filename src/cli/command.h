@@ -21,6 +21,7 @@ int run_sample(std::vector<std::string> arguments);
 int run_export(std::vector<std::string> arguments);
 int run_checkpoint(std::vector<std::string> arguments);
 int run_prepare(std::vector<std::string> arguments);
+int run_data(std::vector<std::string> arguments);
 int run_tokenizer(std::vector<std::string> arguments);
 int run_config(std::vector<std::string> arguments);
 int run_bench(std::vector<std::string> arguments);

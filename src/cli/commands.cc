@@ -6,6 +6,7 @@ namespace {
 constexpr Command kCommands[] = {
     {"tokenizer", "train a tokenizer, encode and decode text", run_tokenizer},
     {"prepare", "turn text into token files", run_prepare},
+    {"data", "check, show, join and order token files", run_data},
     {"train", "train a model, or go on with a run", run_train},
     {"sample", "continue a prompt with a trained model", run_sample},
     {"export", "write a checkpoint as a folder that Hugging Face transformers loads", run_export},

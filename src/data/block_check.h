@@ -1,0 +1,26 @@
+#pragma once
+// Checks the ids of a token file block by block: against the checksums of its sidecar and against a vocabulary.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "data/sidecar.h"
+
+namespace trireme {
+
+struct BlockCheck {
+  uint64_t width = 2;       ///< bytes of an id: 2 or 4
+  uint64_t vocabulary = 0;  ///< ids of the model; 0: the sidecar's, unchecked where there is none
+  bool all = false;         ///< every block, else 16 from the first to the last
+};
+
+/// `bytes` is the content of the file at `path`, a whole number of ids. A block is what the sidecar says, 4 MiB without
+/// one. Returns the number of blocks that were read. Throws Error::data naming the first block that is wrong: another
+/// vocabulary than the model's, a checksum, an id that is not in the vocabulary.
+uint64_t check_blocks(const std::string& path, std::span<const std::byte> bytes,
+                      const std::optional<TokenSidecar>& sidecar, const BlockCheck& check);
+
+}  // namespace trireme

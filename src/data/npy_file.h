@@ -1,0 +1,42 @@
+#pragma once
+// numpy's .npy files (format 1.0) of integers in C order: written whole or not at all, and mapped for reading.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+
+namespace trireme {
+
+enum class NpyType { i32, u32, i64 };
+
+/// Writes `values` as one dimension, or as rows of `columns` when that is not 0.
+void write_npy(const std::string& path, std::span<const int32_t> values, uint64_t columns = 0);
+void write_npy(const std::string& path, std::span<const uint32_t> values, uint64_t columns = 0);
+void write_npy(const std::string& path, std::span<const int64_t> values, uint64_t columns = 0);
+
+/// One array, memory mapped.
+class NpyArray {
+ public:
+  NpyArray() = default;
+  /// Throws Error::io, Error::data (no .npy file of integers in C order, or one that was cut off).
+  explicit NpyArray(const std::string& path);
+
+  const std::vector<uint64_t>& shape() const { return shape_; }
+  NpyType type() const { return type_; }
+  /// Number of elements.
+  uint64_t size() const { return size_; }
+  /// Element `index` in C order; index < size().
+  int64_t at(uint64_t index) const;
+
+ private:
+  MappedFile file_;
+  std::span<const std::byte> data_;
+  std::vector<uint64_t> shape_;
+  NpyType type_ = NpyType::i32;
+  uint64_t size_ = 0;
+};
+
+}  // namespace trireme
