@@ -114,6 +114,10 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
 
   CorePlan plan;
   plan.cpus = united(share.cores);
+  if (request.communication_cores > 0 && !request.communicates) {
+    plan.warnings.push_back(fmt::format("comm.cores {}: no core is kept, one rank has nobody to communicate with",
+                                        request.communication_cores));
+  }
   if (share.crowded) {
     plan.warnings.push_back(fmt::format("{} ranks on this host share {}: each computes slower than alone",
                                         request.offered.size(),

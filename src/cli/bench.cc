@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -62,25 +61,19 @@ int bench_step_command(std::vector<std::string> arguments) {
   StepBenchOptions options;
   std::string dtype = "f32", json;
   int64_t threads = 0;
-  CLI::App app("Measures a whole training step: forward, backward, clip and AdamW, beside the rate of its own GEMMs.",
-               "trireme bench step");
-  app.add_option("--preset", options.preset, "gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m")->capture_default_str();
-  app.add_option("--batch", options.batch, "sequences per step")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--seq", options.sequence, "tokens per sequence")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--dtype", dtype, "weights and activations")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--steps", options.steps, "timed steps; the median counts")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--warmup", options.warmup, "steps before them")->check(CLI::NonNegativeNumber)->capture_default_str();
-  app.add_option("--threads", threads, "compute threads (0: all physical cores)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_flag("--recompute", options.recompute, "keep only block inputs for backward: less memory, more time");
-  app.add_option("--data", options.tokens, "token file to train on (default: random tokens)");
-  app.add_option("--json", json, "also write the result to this file");
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  Flags app("trireme bench step",
+            "Measures a whole training step: forward, backward, clip and AdamW, beside the rate of its own GEMMs.");
+  app.add("--preset", options.preset, "gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m").show_default();
+  app.add("--batch", options.batch, "sequences per step").positive().show_default();
+  app.add("--seq", options.sequence, "tokens per sequence").positive().show_default();
+  app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
+  app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
+  app.add("--warmup", options.warmup, "steps before them").not_negative().show_default();
+  app.add("--threads", threads, "compute threads (0: all physical cores)").not_negative().show_default();
+  app.add_switch("--recompute", options.recompute, "keep only block inputs for backward: less memory, more time");
+  app.add("--data", options.tokens, "token file to train on (default: random tokens)");
+  app.add("--json", json, "also write the result to this file");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.threads = compute_threads(threads);
   const StepBenchResult result = bench_step(options);
@@ -93,19 +86,15 @@ int bench_ops_command(std::vector<std::string> arguments) {
   OpsBenchOptions options;
   std::string dtype = "f32";
   int64_t threads = 0;
-  CLI::App app("Measures every operator on the shapes of one GPT-2 layer against its ceiling in the same run.",
-               "trireme bench ops");
-  app.add_option("--dtype", dtype, "weights and activations")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--batch", options.sequences, "sequences")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--seq", options.length, "tokens per sequence")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--width", options.width, "width of the layer")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--heads", options.heads, "attention heads")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--threads", threads, "compute threads (0: all physical cores)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  Flags app("trireme bench ops",
+            "Measures every operator on the shapes of one GPT-2 layer against its ceiling in the same run.");
+  app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
+  app.add("--batch", options.sequences, "sequences").positive().show_default();
+  app.add("--seq", options.length, "tokens per sequence").positive().show_default();
+  app.add("--width", options.width, "width of the layer").positive().show_default();
+  app.add("--heads", options.heads, "attention heads").positive().show_default();
+  app.add("--threads", threads, "compute threads (0: all physical cores)").not_negative().show_default();
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   require(options.width % options.heads == 0, ErrorKind::usage, "--heads {} does not divide --width {}", options.heads,
           options.width);
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -30,7 +29,7 @@ namespace {
 constexpr size_t kPartBytes = size_t{1} << 20;
 constexpr double kOpenWebTextTokens = 9.04e9;
 
-struct Flags {
+struct TokenizeBench {
   std::string tokenizer, input, json, python = ".venv/bin/python", peer_script = "bench/peers/encode_text.py";
   std::vector<std::string> peers;
   int threads = 0, repeats = 5;
@@ -74,7 +73,8 @@ struct TemporaryFile {
 };
 
 /// Ours and the peers, one pass each in turn, so that a disturbance of the machine meets all of them.
-std::vector<Series> measure(const Flags& flags, const Tokenizer& tokenizer, const std::string& text, int threads) {
+std::vector<Series> measure(const TokenizeBench& flags, const Tokenizer& tokenizer, const std::string& text,
+                            int threads) {
   const std::vector<std::string_view> parts = cut_text(tokenizer, text, kPartBytes);
   std::vector<Series> all{{"trireme", threads, {}, 0}};
   const TemporaryFile tokenizer_file("tokenizer.json", tokenizer.json()), text_file("text.txt", text);
@@ -118,7 +118,7 @@ Json report(const std::vector<Series>& all, size_t bytes) {
   return rows;
 }
 
-Json bench_encode(const Flags& flags) {
+Json bench_encode(const TokenizeBench& flags) {
   const auto start = Clock::now();
   const auto tokenizer = load_tokenizer(flags.tokenizer);
   const double load_seconds = seconds_since(start);
@@ -143,7 +143,7 @@ Json bench_encode(const Flags& flags) {
           {"commit", commit_text()}};
 }
 
-Json bench_train(const Flags& flags) {
+Json bench_train(const TokenizeBench& flags) {
   TrainingTextOptions text;
   text.inputs = {flags.input};
   text.threads = flags.threads > 0 ? flags.threads : default_threads();
@@ -167,26 +167,22 @@ Json bench_train(const Flags& flags) {
 }  // namespace
 
 int bench_tokenize_command(std::vector<std::string> arguments) {
-  Flags flags;
-  CLI::App app("Measures encoding of a text, or training of a vocabulary, beside other libraries in the same run.",
-               "trireme bench tokenize");
-  app.add_option("--tokenizer", flags.tokenizer, "what `trireme tokenizer encode` takes");
-  app.add_option("--input", flags.input, "text, also .gz and .zst; for --train also .jsonl")->required();
-  app.add_option("--threads", flags.threads, "threads (0: one, then all)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), or both with a comma")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"tiktoken", "hf"}));
-  app.add_option("--python", flags.python, "interpreter that has the peers")->capture_default_str();
-  app.add_option("--peer-script", flags.peer_script, "what runs them")->capture_default_str();
-  app.add_option("--repeats", flags.repeats, "timed passes after the first one; the median counts")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_flag("--train", flags.train, "train a vocabulary instead of encoding");
-  app.add_option("--vocab-size", flags.vocabulary_size, "its size")->capture_default_str();
-  app.add_option("--json", flags.json, "also write the result to this file");
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  TokenizeBench flags;
+  Flags app("trireme bench tokenize",
+            "Measures encoding of a text, or training of a vocabulary, beside other libraries in the same run.");
+  app.add("--tokenizer", flags.tokenizer, "what `trireme tokenizer encode` takes");
+  app.add("--input", flags.input, "text, also .gz and .zst; for --train also .jsonl").required();
+  app.add("--threads", flags.threads, "threads (0: one, then all)").not_negative().show_default();
+  app.add("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), or both with a comma")
+      .separated_by(',')
+      .one_of({"tiktoken", "hf"});
+  app.add("--python", flags.python, "interpreter that has the peers").show_default();
+  app.add("--peer-script", flags.peer_script, "what runs them").show_default();
+  app.add("--repeats", flags.repeats, "timed passes after the first one; the median counts").positive().show_default();
+  app.add_switch("--train", flags.train, "train a vocabulary instead of encoding");
+  app.add("--vocab-size", flags.vocabulary_size, "its size").show_default();
+  app.add("--json", flags.json, "also write the result to this file");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   require(flags.train || !flags.tokenizer.empty(), ErrorKind::usage, "--tokenizer is required, or --train");
   require(!flags.train || flags.peers.empty(), ErrorKind::usage, "--train has no peers");
   const Json result = flags.train ? bench_train(flags) : bench_encode(flags);

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <cmath>
 #include <filesystem>
 
@@ -95,27 +94,26 @@ int prune(const std::string& run, int64_t keep) {
 }  // namespace
 
 int run_checkpoint(std::vector<std::string> arguments) {
-  CLI::App app("Looks after the checkpoints of a run.", "trireme checkpoint");
-  app.require_subcommand(1);
+  Flags app("trireme checkpoint", "Looks after the checkpoints of a run.");
   std::string path;
   int64_t keep = 0;
-  const auto action = [&](const char* name, const char* help, const char* what) {
-    CLI::App* command = app.add_subcommand(name, help);
-    command->add_option("DIR", path, what)->required();
+  const auto action = [&](const char* name, const char* help, const char* what) -> Flags& {
+    Flags& command = app.add_action(name, help);
+    command.add("DIR", path, what).required();
     return command;
   };
-  const CLI::App* list_command = action("list", "one line per checkpoint of a run", "run folder");
-  const CLI::App* show_command = action("show", "what a checkpoint holds", "run folder (its latest) or step folder");
-  const CLI::App* verify_command = action("verify", "read every byte and check it; exit code 1 if one is wrong",
-                                          "run folder (all its checkpoints) or step folder");
+  const Flags& list_command = action("list", "one line per checkpoint of a run", "run folder");
+  const Flags& show_command = action("show", "what a checkpoint holds", "run folder (its latest) or step folder");
+  const Flags& verify_command = action("verify", "read every byte and check it; exit code 1 if one is wrong",
+                                       "run folder (all its checkpoints) or step folder");
   action("prune", "delete old checkpoints; the latest and the best always stay", "run folder")
-      ->add_option("--keep", keep, "how many of the newest to keep")
-      ->required()
-      ->check(CLI::PositiveNumber);
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
-  if (list_command->parsed()) return list(path);
-  if (show_command->parsed()) return show(path);
-  if (verify_command->parsed()) return verify(path);
+      .add("--keep", keep, "how many of the newest to keep")
+      .required()
+      .positive();
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (list_command.chosen()) return list(path);
+  if (show_command.chosen()) return show(path);
+  if (verify_command.chosen()) return verify(path);
   return prune(path, keep);
 }
 

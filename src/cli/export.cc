@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -50,14 +49,12 @@ class PartialFolder {
 }  // namespace
 
 int run_export(std::vector<std::string> arguments) {
-  CLI::App app("Writes a checkpoint as a folder that Hugging Face transformers loads.", "trireme export");
+  Flags app("trireme export", "Writes a checkpoint as a folder that Hugging Face transformers loads.");
   std::string checkpoint, output, dtype = "f32";
-  app.add_option("--checkpoint", checkpoint, "run folder (its latest checkpoint) or step folder")->required();
-  app.add_option("--output", output, "folder to write; it must not exist or be empty")->required();
-  app.add_option("--dtype", dtype, "type of the written weights")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  app.add("--checkpoint", checkpoint, "run folder (its latest checkpoint) or step folder").required();
+  app.add("--output", output, "folder to write; it must not exist or be empty").required();
+  app.add("--dtype", dtype, "type of the written weights").one_of({"f32", "bf16"}).show_default();
+  if (const auto code = app.parse(std::move(arguments))) return *code;
 
   stop::install();
   const CheckpointFolder folder = open_checkpoint(checkpoint);

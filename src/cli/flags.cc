@@ -9,22 +9,70 @@
 
 namespace trireme {
 
-std::optional<int> parse_flags(CLI::App& app, std::vector<std::string> arguments) {
+Flag Flag::required() const { return Flag(option_->required()); }
+Flag Flag::show_default() const { return Flag(option_->capture_default_str()); }
+Flag Flag::positive() const { return Flag(option_->check(CLI::PositiveNumber)); }
+Flag Flag::not_negative() const { return Flag(option_->check(CLI::NonNegativeNumber)); }
+Flag Flag::in_range(int64_t lowest, int64_t highest) const { return Flag(option_->check(CLI::Range(lowest, highest))); }
+Flag Flag::one_of(std::vector<std::string> values) const {
+  return Flag(option_->check(CLI::IsMember(std::move(values))));
+}
+Flag Flag::separated_by(char separator) const { return Flag(option_->delimiter(separator)); }
+Flag Flag::one_value() const { return Flag(option_->expected(1)); }
+Flag Flag::optional_value(const std::string& shown) const { return Flag(option_->expected(0, 1)->default_str(shown)); }
+
+Flags::Flags(const std::string& name, const std::string& purpose)
+    : owned_(std::make_unique<CLI::App>(purpose, name)), app_(owned_.get()) {}
+Flags::Flags(CLI::App* action) : app_(action) {}
+Flags::~Flags() = default;
+
+template <class T>
+Flag Flags::add(const std::string& names, T& value, const std::string& help) {
+  return Flag(app_->add_option(names, value, help));
+}
+template Flag Flags::add(const std::string&, std::string&, const std::string&);
+template Flag Flags::add(const std::string&, int&, const std::string&);
+template Flag Flags::add(const std::string&, int64_t&, const std::string&);
+template Flag Flags::add(const std::string&, uint64_t&, const std::string&);
+template Flag Flags::add(const std::string&, float&, const std::string&);
+template Flag Flags::add(const std::string&, double&, const std::string&);
+template Flag Flags::add(const std::string&, std::vector<std::string>&, const std::string&);
+template Flag Flags::add(const std::string&, std::optional<std::string>&, const std::string&);
+template Flag Flags::add(const std::string&, std::optional<int>&, const std::string&);
+template Flag Flags::add(const std::string&, std::optional<int64_t>&, const std::string&);
+template Flag Flags::add(const std::string&, std::optional<double>&, const std::string&);
+
+Flag Flags::add_switch(const std::string& names, bool& value, const std::string& help) {
+  return Flag(app_->add_flag(names, value, help));
+}
+
+Flags& Flags::add_action(const std::string& name, const std::string& purpose) {
+  app_->require_subcommand(1);
+  actions_.push_back(std::unique_ptr<Flags>(new Flags(app_->add_subcommand(name, purpose))));
+  return *actions_.back();
+}
+
+void Flags::set_footer(const std::string& text) { app_->footer(text); }
+
+std::optional<int> Flags::parse(std::vector<std::string> arguments) {
   for (std::string& argument : arguments) {  // '-' equals '_' in flags
     if (!argument.starts_with("--")) continue;
     std::replace(argument.begin() + 2, std::find(argument.begin(), argument.end(), '='), '_', '-');
   }
   std::ranges::reverse(arguments);  // CLI11 takes a vector from its end
   try {
-    app.parse(std::move(arguments));
+    app_->parse(std::move(arguments));
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    const auto used = app.get_subcommands();
-    fmt::print("{}", used.empty() ? app.help() : used[0]->help("", CLI::AppFormatMode::Sub));
+    const auto used = app_->get_subcommands();
+    fmt::print("{}", used.empty() ? app_->help() : used[0]->help("", CLI::AppFormatMode::Sub));
     return 0;
   } catch (const CLI::ParseError& e) {
-    fail(ErrorKind::usage, "{}: {}; `{} --help` explains the flags", app.get_name(), e.what(), app.get_name());
+    fail(ErrorKind::usage, "{}: {}; `{} --help` explains the flags", app_->get_name(), e.what(), app_->get_name());
   }
 }
+
+size_t Flags::count(const std::string& name) const { return app_->count(name); }
+bool Flags::chosen() const { return app_->parsed(); }
 
 }  // namespace trireme

@@ -1,16 +1,70 @@
 #pragma once
+// A subcommand's flags, parsed into variables. The parser's headers are slow to compile, so only flags.cc sees them.
+
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace trireme {
 
-/// Parses a subcommand's arguments; in flags '-' equals '_'. Help goes to standard output and gives exit code 0; a
-/// wrong flag throws Error::usage with the parser's reason.
-std::optional<int> parse_flags(CLI::App& app, std::vector<std::string> arguments);
+/// A declared flag. Its limits chain: flags.add("--batch", batch, "sequences").positive().show_default().
+class Flag {
+ public:
+  explicit Flag(CLI::Option* option) : option_(option) {}
+
+  Flag required() const;
+  Flag show_default() const;  ///< the variable's present value, in --help
+  Flag positive() const;
+  Flag not_negative() const;
+  Flag in_range(int64_t lowest, int64_t highest) const;
+  Flag one_of(std::vector<std::string> values) const;
+  Flag separated_by(char separator) const;              ///< of a list: "a,b" is two values
+  Flag one_value() const;                               ///< of a list: each occurrence takes one value
+  Flag optional_value(const std::string& shown) const;  ///< may stand alone; --help shows `shown` as its default
+
+ private:
+  CLI::Option* option_;
+};
+
+class Flags {
+ public:
+  Flags(const std::string& name, const std::string& purpose);
+  Flags(const Flags&) = delete;
+  Flags& operator=(const Flags&) = delete;
+  ~Flags();
+
+  /// Names as in "-c,--config"; without dashes a positional argument. T: string, a number, or a vector or optional of
+  /// them (instantiated in flags.cc).
+  template <class T>
+  Flag add(const std::string& names, T& value, const std::string& help = "");
+  /// True where it is given; "--stop,!--no-stop" has a form that makes it false.
+  Flag add_switch(const std::string& names, bool& value, const std::string& help = "");
+  /// One of several words that must follow; lives as long as this.
+  Flags& add_action(const std::string& name, const std::string& purpose);
+  void set_footer(const std::string& text);
+
+  /// In flags '-' equals '_'. Help goes to standard output and gives exit code 0; a wrong flag throws Error::usage with
+  /// the parser's reason.
+  std::optional<int> parse(std::vector<std::string> arguments);
+
+  /// After parse(): how often the flag was given.
+  size_t count(const std::string& name) const;
+  /// After parse() of the flags that this action belongs to.
+  bool chosen() const;
+
+ private:
+  explicit Flags(CLI::App* action);
+
+  std::unique_ptr<CLI::App> owned_;
+  CLI::App* app_;
+  std::vector<std::unique_ptr<Flags>> actions_;
+};
 
 }  // namespace trireme

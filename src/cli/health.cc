@@ -4,7 +4,6 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -187,29 +186,29 @@ int check_this_node(const HealthOptions& options) {
 }
 
 int run_health(std::vector<std::string> arguments) {
-  CLI::App app("Checks a node by a configuration file of NHC.", "trireme health");
-  app.footer("`trireme health gen` writes a configuration file from this node, which it then passes.");
+  Flags app("trireme health", "Checks a node by a configuration file of NHC.");
+  app.set_footer("`trireme health gen` writes a configuration file from this node, which it then passes.");
   HealthOptions options;
   options.config = kDefaultConfig;
-  app.add_option("-c,--config", options.config, "configuration file of NHC, - for standard input")
-      ->capture_default_str();
-  app.add_option("-e,--check", options.check, "run this one check and end");
-  app.add_flag("--list", options.list, "print the parsed checks and run none");
-  app.add_flag("-a,--all", options.all, "run all checks; the exit code is the number of failures");
-  app.add_option("-t,--timeout", options.seconds,
-                 "watchdog for the whole run in seconds (0: none); default the file's TIMEOUT, else 30");
-  app.add_option("-n,--name", options.name, "host name that targets are held against, and Slurm's name of this node");
-  app.add_flag("-v,--verbose", options.verbose, "say each check before and after it runs");
-  app.add_flag("-q,--quiet", options.quiet, "print failures only");
-  app.add_flag("--json", options.json, "print the report as JSON");
-  app.add_option("-l,--log", options.log_file, "append the result to this file (- : standard output, the default)");
-  app.add_flag("--no-repair", options.no_repair,
-               "never run a repair that the file asks for (service start, remount, ...)");
-  app.add_flag("--detached", options.detached, "give the last result at once and check again in the background");
-  app.add_option("--result-file", options.result_file, "where detached mode keeps its result")->capture_default_str();
-  app.add_flag("--drain", options.drain, "drain this node in Slurm when it is sick, resume it when only we drained it");
-  app.add_option("variables", options.variables, "NAME=VALUE for the file's lines (wins over the file), or gen");
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  app.add("-c,--config", options.config, "configuration file of NHC, - for standard input").show_default();
+  app.add("-e,--check", options.check, "run this one check and end");
+  app.add_switch("--list", options.list, "print the parsed checks and run none");
+  app.add_switch("-a,--all", options.all, "run all checks; the exit code is the number of failures");
+  app.add("-t,--timeout", options.seconds,
+          "watchdog for the whole run in seconds (0: none); default the file's TIMEOUT, else 30");
+  app.add("-n,--name", options.name, "host name that targets are held against, and Slurm's name of this node");
+  app.add_switch("-v,--verbose", options.verbose, "say each check before and after it runs");
+  app.add_switch("-q,--quiet", options.quiet, "print failures only");
+  app.add_switch("--json", options.json, "print the report as JSON");
+  app.add("-l,--log", options.log_file, "append the result to this file (- : standard output, the default)");
+  app.add_switch("--no-repair", options.no_repair,
+                 "never run a repair that the file asks for (service start, remount, ...)");
+  app.add_switch("--detached", options.detached, "give the last result at once and check again in the background");
+  app.add("--result-file", options.result_file, "where detached mode keeps its result").show_default();
+  app.add_switch("--drain", options.drain,
+                 "drain this node in Slurm when it is sick, resume it when only we drained it");
+  app.add("variables", options.variables, "NAME=VALUE for the file's lines (wins over the file), or gen");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   if (options.variables == std::vector<std::string>{"gen"}) {
     fmt::print("{}", generate_config(Machine::local()));
     return 0;

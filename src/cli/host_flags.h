@@ -1,15 +1,12 @@
 #pragma once
 // The flags that name hosts, the same for hosts, launch and health.
 
+#include "cli/flags.h"
 #include "cluster/host_source.h"
-
-namespace CLI {
-class App;
-}
 
 namespace trireme {
 
-void add_host_flags(CLI::App& app, HostRequest& request);
+void add_host_flags(Flags& app, HostRequest& request);
 
 /// The environment of this process.
 const char* environment_variable(const char* name);

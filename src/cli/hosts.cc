@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -50,15 +49,15 @@ Json to_json(const HostSet& set, std::span<const Placement> placement) {
 }  // namespace
 
 int run_hosts(std::vector<std::string> arguments) {
-  CLI::App app("Shows the hosts that a launch would use, or writes them as another kind of hostfile.", "trireme hosts");
+  Flags app("trireme hosts", "Shows the hosts that a launch would use, or writes them as another kind of hostfile.");
   HostRequest request;
   PlacementRequest wanted;
   std::string form = "table";
   add_host_flags(app, request);
-  app.add_option("--np", wanted.processes, "processes in all")->check(CLI::PositiveNumber);
-  app.add_option("--ppn", wanted.per_host, "processes per host")->check(CLI::PositiveNumber);
-  app.add_option("--to", form, "table, json, list, intel, openmpi, deepspeed or slurm (a host list expression)");
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  app.add("--np", wanted.processes, "processes in all").positive();
+  app.add("--ppn", wanted.per_host, "processes per host").positive();
+  app.add("--to", form, "table, json, list, intel, openmpi, deepspeed or slurm (a host list expression)");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
 
   const HostSet set = resolve_hosts(request, environment_variable);
   const std::vector<Placement> placement = place(set.hosts, wanted);

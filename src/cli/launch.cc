@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
@@ -350,37 +349,32 @@ class Launch {
 }  // namespace
 
 int run_launch(std::vector<std::string> arguments) {
-  CLI::App app("Starts ranks on many hosts through mpirun or srun, and looks after them.", "trireme launch");
-  app.footer("Behind -- stands a command of trireme: `trireme launch -f hosts -- train config.yaml`.");
+  Flags app("trireme launch", "Starts ranks on many hosts through mpirun or srun, and looks after them.");
+  app.set_footer("Behind -- stands a command of trireme: `trireme launch -f hosts -- train config.yaml`.");
   LaunchRequest request;
   const std::vector<std::string> own = translate_intel(arguments, request.command);
   add_host_flags(app, request.hosts);
-  app.add_option("--np", request.placement.processes, "ranks in all (also -n, -np); default what the hosts hold")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--ppn", request.placement.per_host, "ranks per host (also -ppn)")->check(CLI::PositiveNumber);
-  app.add_option("--env", request.variables, "NAME=VALUE for every rank, repeatable (also -genv)")->expected(1);
-  app.add_option("--starter", request.starter.wanted, "auto, openmpi, hydra or srun")->capture_default_str();
-  app.add_option("--mpirun", request.starter.program, "this mpirun");
-  app.add_option("--interface", request.interface,
-                 "network of the ranks: eth0 or 10.0.0.0/24; default picked (also -iface)");
-  app.add_option("--port", request.port, "a port that preflight asks to be free on every host")
-      ->check(CLI::Range(1, 65535));
-  app.add_option("--host-key", request.ssh.host_key, "yes: unknown host keys are refused; accept-new: learned")
-      ->capture_default_str();
-  app.add_option("--connect-timeout", request.ssh.connect_seconds, "seconds for an ssh connection")
-      ->capture_default_str();
-  app.add_option("--max-restarts", request.max_restarts, "start again after a lost peer (76) or a death by signal")
-      ->check(CLI::NonNegativeNumber);
-  app.add_flag("--drop-bad-hosts", request.drop_bad_hosts,
-               "leave out hosts that fail preflight, at the start and before a restart");
-  app.add_option("--health", request.health_config, "NHC configuration file that every host must pass first");
-  app.add_option("--stop-timeout", request.stop_seconds, "seconds that a stop may take before the job is ended")
-      ->capture_default_str();
-  app.add_flag("--dry-run", request.dry_run, "print the exact commands and start nothing");
-  app.add_flag("--preflight-only", request.preflight_only, "look at the hosts and start nothing");
-  app.add_flag("--skip-preflight", request.skip_preflight, "start without looking at the hosts");
-  app.add_flag("--program", request.any_program, "COMMAND is any program, not a command of trireme");
-  if (const auto code = parse_flags(app, own)) return *code;
+  app.add("--np", request.placement.processes, "ranks in all (also -n, -np); default what the hosts hold").positive();
+  app.add("--ppn", request.placement.per_host, "ranks per host (also -ppn)").positive();
+  app.add("--env", request.variables, "NAME=VALUE for every rank, repeatable (also -genv)").one_value();
+  app.add("--starter", request.starter.wanted, "auto, openmpi, hydra or srun").show_default();
+  app.add("--mpirun", request.starter.program, "this mpirun");
+  app.add("--interface", request.interface, "network of the ranks: eth0 or 10.0.0.0/24; default picked (also -iface)");
+  app.add("--port", request.port, "a port that preflight asks to be free on every host").in_range(1, 65535);
+  app.add("--host-key", request.ssh.host_key, "yes: unknown host keys are refused; accept-new: learned").show_default();
+  app.add("--connect-timeout", request.ssh.connect_seconds, "seconds for an ssh connection").show_default();
+  app.add("--max-restarts", request.max_restarts, "start again after a lost peer (76) or a death by signal")
+      .not_negative();
+  app.add_switch("--drop-bad-hosts", request.drop_bad_hosts,
+                 "leave out hosts that fail preflight, at the start and before a restart");
+  app.add("--health", request.health_config, "NHC configuration file that every host must pass first");
+  app.add("--stop-timeout", request.stop_seconds, "seconds that a stop may take before the job is ended")
+      .show_default();
+  app.add_switch("--dry-run", request.dry_run, "print the exact commands and start nothing");
+  app.add_switch("--preflight-only", request.preflight_only, "look at the hosts and start nothing");
+  app.add_switch("--skip-preflight", request.skip_preflight, "start without looking at the hosts");
+  app.add_switch("--program", request.any_program, "COMMAND is any program, not a command of trireme");
+  if (const auto code = app.parse(own)) return *code;
   require(!request.command.empty() || request.preflight_only, ErrorKind::usage,
           "launch: nothing to start; write `-- train config.yaml` behind the options");
   if (request.command.empty()) request.command = {"--version"};
@@ -396,15 +390,15 @@ int run_launch(std::vector<std::string> arguments) {
 }
 
 int run_remote_shell_command(std::vector<std::string> arguments) {
-  CLI::App app("What mpirun calls in place of ssh; started by `trireme launch`.", "trireme remote-shell");
+  Flags app("trireme remote-shell", "What mpirun calls in place of ssh; started by `trireme launch`.");
   SshOptions options;
   std::vector<std::string> own, words;
   const auto dashes = std::ranges::find(arguments, "--");
   own.assign(arguments.begin(), dashes);
   if (dashes != arguments.end()) words.assign(dashes + 1, arguments.end());
-  app.add_option("--host-key", options.host_key);
-  app.add_option("--connect-timeout", options.connect_seconds);
-  if (const auto code = parse_flags(app, own)) return *code;
+  app.add("--host-key", options.host_key);
+  app.add("--connect-timeout", options.connect_seconds);
+  if (const auto code = app.parse(own)) return *code;
   return run_remote_shell(options, words);
 }
 

@@ -1,6 +1,5 @@
 #include "data/prepare.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/error.h"
@@ -52,44 +51,41 @@ void run_megatron(const PrepareOptions& common, const std::vector<std::string>& 
 int run_prepare(std::vector<std::string> arguments) {
   PrepareOptions options;
   options.threads = default_threads();
-  CLI::App app("Turns text into token files for training: train.bin, val.bin, their sidecars and tokenizer.json.",
-               "trireme prepare");
-  app.add_option("--input", options.inputs,
-                 "text: .txt and .jsonl files, folders, globs, several with commas between; also .gz and .zst")
-      ->required();
-  app.add_option(
-         "--tokenizer", options.tokenizer,
-         "tokenizer.json, vocab.txt, a tiktoken file, a folder with one or with vocabulary and merges, or `char`: "
-         "one id per character of the input")
-      ->required();
+  Flags app("trireme prepare",
+            "Turns text into token files for training: train.bin, val.bin, their sidecars and tokenizer.json.");
+  app.add("--input", options.inputs,
+          "text: .txt and .jsonl files, folders, globs, several with commas between; also .gz and .zst")
+      .required();
+  app.add("--tokenizer", options.tokenizer,
+          "tokenizer.json, vocab.txt, a tiktoken file, a folder with one or with vocabulary and merges, or `char`: "
+          "one id per character of the input")
+      .required();
   TokenizerFlags load;
   add_tokenizer_flags(app, load);
-  app.add_option("--output", options.output, "folder for the results; for megatron the prefix of their names")
-      ->required();
+  app.add("--output", options.output, "folder for the results; for megatron the prefix of their names").required();
   std::string format = "nanogpt";
-  app.add_option("--format", format, "train.bin and val.bin, or PREFIX_KEY_document.bin and .idx")
-      ->check(CLI::IsMember({"nanogpt", "megatron"}))
-      ->capture_default_str();
+  app.add("--format", format, "train.bin and val.bin, or PREFIX_KEY_document.bin and .idx")
+      .one_of({"nanogpt", "megatron"})
+      .show_default();
   std::vector<std::string> keys{"text"};
-  app.add_option("--json-keys", keys, "field of a jsonl line that holds the text; megatron: one dataset for each")
-      ->delimiter(',')
-      ->capture_default_str();
+  app.add("--json-keys", keys, "field of a jsonl line that holds the text; megatron: one dataset for each")
+      .separated_by(',')
+      .show_default();
   bool append_eod = false;
-  app.add_flag("--append-eod", append_eod, "write the end-of-text token after each document (nanogpt always does)");
-  app.add_option("--end-of-text", options.end_of_text,
-                 "token written after each document; default: the tokenizer's own");
-  app.add_option("--val-fraction", options.split.val_fraction, "part of the documents that goes to val.bin; 0: none")
-      ->capture_default_str();
-  app.add_option("--split-seed", options.split.seed, "seed of that choice")->capture_default_str();
+  app.add_switch("--append-eod", append_eod, "write the end-of-text token after each document (nanogpt always does)");
+  app.add("--end-of-text", options.end_of_text, "token written after each document; default: the tokenizer's own");
+  app.add("--val-fraction", options.split.val_fraction, "part of the documents that goes to val.bin; 0: none")
+      .show_default();
+  app.add("--split-seed", options.split.seed, "seed of that choice").show_default();
   std::string order = "input";
-  app.add_option("--order", order, "documents in input order, or shuffled as the published OpenWebText files are")
-      ->check(CLI::IsMember({"input", "openwebtext"}))
-      ->capture_default_str();
-  app.add_option("--train-fraction", options.train_fraction, "part of the characters of a single .txt that is training")
-      ->capture_default_str();
-  app.add_flag("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
-  app.add_option("--threads", options.threads, "worker threads")->check(CLI::Range(1, 1024))->capture_default_str();
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  app.add("--order", order, "documents in input order, or shuffled as the published OpenWebText files are")
+      .one_of({"input", "openwebtext"})
+      .show_default();
+  app.add("--train-fraction", options.train_fraction, "part of the characters of a single .txt that is training")
+      .show_default();
+  app.add_switch("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
+  app.add("--threads", options.threads, "worker threads").in_range(1, 1024).show_default();
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   options.split.order = order == "input" ? DocumentOrder::input : DocumentOrder::openwebtext;
   options.load = load_options(load);
   options.stop = &watch_stop_signals();

@@ -1,6 +1,5 @@
 // trireme report RUN: one HTML page from what the run logged.
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -51,12 +50,12 @@ std::vector<SampleText> read_samples(const std::string& path, int64_t step) {
 }  // namespace
 
 int run_report(std::vector<std::string> arguments) {
-  CLI::App app("Writes one self-contained HTML page about a run: curves, facts and samples.", "trireme report");
+  Flags app("trireme report", "Writes one self-contained HTML page about a run: curves, facts and samples.");
   std::string run, output, samples;
-  app.add_option("RUN", run, "run folder")->required();
-  app.add_option("--output", output, "page to write (default: RUN/report.html)");
-  app.add_option("--samples", samples, "jsonl file of samples to show (default: RUN/samples.jsonl if it is there)");
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  app.add("RUN", run, "run folder").required();
+  app.add("--output", output, "page to write (default: RUN/report.html)");
+  app.add("--samples", samples, "jsonl file of samples to show (default: RUN/samples.jsonl if it is there)");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   require(fs::is_directory(run), ErrorKind::io, "{} is no run folder: there is no such folder", run);
   const fs::path folder = fs::path(run), log_file = folder / "metrics.jsonl";
   require(fs::exists(log_file), ErrorKind::io,

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -133,47 +132,35 @@ void sample_interactively(Sampler& sampler, const SampleOptions& options) {
   }
 }
 
-void declare(CLI::App& app, SampleOptions& options) {
-  app.add_option("--model", options.model, "run folder, step folder or Hugging Face folder")->required();
-  app.add_option("--prompt", options.prompt, "text to continue (default: start of a document)");
-  app.add_option("--prompt-file", options.prompt_file, "file with the text to continue");
-  app.add_flag("--interactive", options.interactive, "read a prompt from each line of standard input");
-  app.add_option("--max-new-tokens", options.generate.max_new_tokens, "tokens to add at most")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("--temperature", options.generate.sampling.temperature,
-                 "logits are divided by this; below 1 is bolder towards likely tokens")
-      ->capture_default_str();
-  app.add_option("--top-k", options.generate.sampling.top_k, "keep the k most probable tokens (0: all)")
-      ->capture_default_str();
-  app.add_option("--top-p", options.generate.sampling.top_p,
-                 "keep the most probable tokens up to this total probability")
-      ->capture_default_str();
-  app.add_flag("--greedy", options.generate.sampling.greedy, "always the most probable token");
-  app.add_option("--seed", options.generate.seed, "the same seed, model and prompt give the same text")
-      ->capture_default_str();
-  app.add_option("--num-samples", options.samples, "continuations per prompt")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_flag("--stop-at-end,!--no-stop-at-end", options.stop_at_end,
-               "end a sample at the end-of-text token (default)");
-  app.add_flag("--jsonl", options.jsonl, "one JSON object per sample instead of streamed text");
-  app.add_option("--dtype", options.dtype, "weights and activations: f32 or bf16")
-      ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--threads", options.threads, "compute threads (0: all physical cores)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+void declare(Flags& app, SampleOptions& options) {
+  app.add("--model", options.model, "run folder, step folder or Hugging Face folder").required();
+  app.add("--prompt", options.prompt, "text to continue (default: start of a document)");
+  app.add("--prompt-file", options.prompt_file, "file with the text to continue");
+  app.add_switch("--interactive", options.interactive, "read a prompt from each line of standard input");
+  app.add("--max-new-tokens", options.generate.max_new_tokens, "tokens to add at most").not_negative().show_default();
+  app.add("--temperature", options.generate.sampling.temperature,
+          "logits are divided by this; below 1 is bolder towards likely tokens")
+      .show_default();
+  app.add("--top-k", options.generate.sampling.top_k, "keep the k most probable tokens (0: all)").show_default();
+  app.add("--top-p", options.generate.sampling.top_p, "keep the most probable tokens up to this total probability")
+      .show_default();
+  app.add_switch("--greedy", options.generate.sampling.greedy, "always the most probable token");
+  app.add("--seed", options.generate.seed, "the same seed, model and prompt give the same text").show_default();
+  app.add("--num-samples", options.samples, "continuations per prompt").positive().show_default();
+  app.add_switch("--stop-at-end,!--no-stop-at-end", options.stop_at_end,
+                 "end a sample at the end-of-text token (default)");
+  app.add_switch("--jsonl", options.jsonl, "one JSON object per sample instead of streamed text");
+  app.add("--dtype", options.dtype, "weights and activations: f32 or bf16").one_of({"f32", "bf16"}).show_default();
+  app.add("--threads", options.threads, "compute threads (0: all physical cores)").not_negative().show_default();
 }
 
 }  // namespace
 
 int run_sample(std::vector<std::string> arguments) {
   SampleOptions options;
-  CLI::App app("Continues a prompt with a trained model. Text goes to standard output as it is made.",
-               "trireme sample");
+  Flags app("trireme sample", "Continues a prompt with a trained model. Text goes to standard output as it is made.");
   declare(app, options);
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   options.generate.sampling.validate();
   require(options.prompt.empty() || options.prompt_file.empty(), ErrorKind::usage,
           "--prompt and --prompt-file were both given; use one");

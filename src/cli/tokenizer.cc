@@ -1,7 +1,6 @@
 #include "text/tokenizer.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <filesystem>
@@ -64,30 +63,27 @@ struct InputStream {
   std::FILE* file;
 };
 
-void add_train(CLI::App& app, TrainFlags& flags) {
-  CLI::App* train = app.add_subcommand("train", "Trains a byte-level BPE tokenizer on text");
-  train->add_option("--input", flags.text.inputs, "text: .txt and .jsonl files, folders, globs; also .gz and .zst")
-      ->required();
-  train->add_option("--vocab-size", flags.training.vocabulary_size, "tokens, <|endoftext|> and the 256 bytes included")
-      ->required();
-  train->add_option("--output", flags.output, "folder for tokenizer.json")->required();
-  train->add_option("--min-frequency", flags.training.least_count, "pairs that are rarer are not merged")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  train->add_option("--json-keys", flags.text.json_key, "field of a jsonl line that holds the text")
-      ->capture_default_str();
-  train->add_option("--threads", flags.text.threads, "worker threads")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+const Flags& add_train(Flags& app, TrainFlags& flags) {
+  Flags& train = app.add_action("train", "Trains a byte-level BPE tokenizer on text");
+  train.add("--input", flags.text.inputs, "text: .txt and .jsonl files, folders, globs; also .gz and .zst").required();
+  train.add("--vocab-size", flags.training.vocabulary_size, "tokens, <|endoftext|> and the 256 bytes included")
+      .required();
+  train.add("--output", flags.output, "folder for tokenizer.json").required();
+  train.add("--min-frequency", flags.training.least_count, "pairs that are rarer are not merged")
+      .positive()
+      .show_default();
+  train.add("--json-keys", flags.text.json_key, "field of a jsonl line that holds the text").show_default();
+  train.add("--threads", flags.text.threads, "worker threads").in_range(1, 1024).show_default();
+  return train;
 }
 
-void add_codec(CLI::App* command, CodecFlags& flags) {
+void add_codec(Flags& command, CodecFlags& flags) {
   command
-      ->add_option("--tokenizer", flags.tokenizer,
-                   "tokenizer.json, vocab.txt, a tiktoken file, or a folder with one or with vocabulary and merges")
-      ->required();
-  add_tokenizer_flags(*command, flags.load);
-  command->add_option("FILE", flags.file, "input; - is standard input")->capture_default_str();
+      .add("--tokenizer", flags.tokenizer,
+           "tokenizer.json, vocab.txt, a tiktoken file, or a folder with one or with vocabulary and merges")
+      .required();
+  add_tokenizer_flags(command, flags.load);
+  command.add("FILE", flags.file, "input; - is standard input").show_default();
 }
 
 }  // namespace
@@ -96,26 +92,25 @@ int run_tokenizer(std::vector<std::string> arguments) {
   TrainFlags train;
   CodecFlags encode, decode;
   train.text.threads = default_threads();
-  CLI::App app("Trains tokenizers, turns text into ids and ids into text.", "trireme tokenizer");
-  app.require_subcommand(1);
-  add_train(app, train);
-  CLI::App* encoder = app.add_subcommand("encode", "One JSON array of ids per line of text");
+  Flags app("trireme tokenizer", "Trains tokenizers, turns text into ids and ids into text.");
+  const Flags& trainer = add_train(app, train);
+  Flags& encoder = app.add_action("encode", "One JSON array of ids per line of text");
   add_codec(encoder, encode);
-  encoder->add_flag("--jsonl", encode.options.json_lines,
-                    "each line is {\"text\": ..., \"text_pair\": ...}; text_pair may be absent");
+  encoder.add_switch("--jsonl", encode.options.json_lines,
+                     "each line is {\"text\": ..., \"text_pair\": ...}; text_pair may be absent");
   bool no_special = false;
-  encoder->add_flag("--no-special-tokens", no_special, "no template; special tokens in the text are plain text");
-  encoder->add_option("--max-length", encode.options.encode.max_length, "shorten to so many ids, template included");
-  CLI::App* decoder = app.add_subcommand("decode", "Text of each JSON array of ids");
+  encoder.add_switch("--no-special-tokens", no_special, "no template; special tokens in the text are plain text");
+  encoder.add("--max-length", encode.options.encode.max_length, "shorten to so many ids, template included");
+  Flags& decoder = app.add_action("decode", "Text of each JSON array of ids");
   add_codec(decoder, decode);
-  decoder->add_flag("--skip-special-tokens", decode.options.skip_special_tokens,
-                    "leave special tokens out of the text");
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
-  if (app.got_subcommand("train")) {
+  decoder.add_switch("--skip-special-tokens", decode.options.skip_special_tokens,
+                     "leave special tokens out of the text");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  if (trainer.chosen()) {
     run_train_tokenizer(train);
     return 0;
   }
-  const bool encoding = app.got_subcommand("encode");
+  const bool encoding = encoder.chosen();
   CodecFlags& flags = encoding ? encode : decode;
   flags.options.encode.special_tokens = !no_special;
   const auto tokenizer = load_tokenizer(flags.tokenizer, load_options(flags.load));

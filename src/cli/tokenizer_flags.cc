@@ -1,18 +1,15 @@
 #include "cli/tokenizer_flags.h"
 
-#include <CLI/CLI.hpp>
-
 namespace trireme {
 
-void add_tokenizer_flags(CLI::App& app, TokenizerFlags& flags) {
-  app.add_option("--lower-case", flags.lower_case,
-                 "whether a vocab.txt is uncased; auto: as tokenizer_config.json or the vocabulary's letters say")
-      ->check(CLI::IsMember({"auto", "on", "off"}))
-      ->capture_default_str();
-  app.add_option(
-      "--pattern", flags.pattern,
-      "how text is cut for a tiktoken file: gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3 or a "
-      "regular expression");
+void add_tokenizer_flags(Flags& app, TokenizerFlags& flags) {
+  app.add("--lower-case", flags.lower_case,
+          "whether a vocab.txt is uncased; auto: as tokenizer_config.json or the vocabulary's letters say")
+      .one_of({"auto", "on", "off"})
+      .show_default();
+  app.add("--pattern", flags.pattern,
+          "how text is cut for a tiktoken file: gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3 or a "
+          "regular expression");
 }
 
 TokenizerLoadOptions load_options(const TokenizerFlags& flags) {

@@ -3,11 +3,8 @@
 
 #include <string>
 
+#include "cli/flags.h"
 #include "text/tokenizer.h"
-
-namespace CLI {
-class App;
-}
 
 namespace trireme {
 
@@ -15,7 +12,7 @@ struct TokenizerFlags {
   std::string lower_case = "auto", pattern;
 };
 
-void add_tokenizer_flags(CLI::App& app, TokenizerFlags& flags);
+void add_tokenizer_flags(Flags& app, TokenizerFlags& flags);
 TokenizerLoadOptions load_options(const TokenizerFlags& flags);
 
 }  // namespace trireme

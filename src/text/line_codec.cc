@@ -33,8 +33,13 @@ void for_each_line(std::FILE* in, const std::string& where, const std::function<
 }
 
 void write_all(std::FILE* out, std::string_view text) {
-  require(std::fwrite(text.data(), 1, text.size(), out) == text.size(), ErrorKind::io, "cannot write the output: {}",
-          std::strerror(errno));
+  const bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  require(written, ErrorKind::io, "cannot write the output: {}", std::strerror(errno));
+}
+
+void flush(std::FILE* out) {
+  const bool flushed = std::fflush(out) == 0;  // before strerror(errno): arguments are evaluated in any order
+  require(flushed, ErrorKind::io, "cannot write the output: {}", std::strerror(errno));
 }
 
 Encoding encode_json_line(const Tokenizer& tokenizer, const EncodeOptions& options, std::string_view line,
@@ -62,7 +67,7 @@ void encode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, s
     text.append(std::string_view("]\n"));
     write_all(out, {text.data(), text.size()});
   });
-  require(std::fflush(out) == 0, ErrorKind::io, "cannot write the output: {}", std::strerror(errno));
+  flush(out);
 }
 
 void decode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
@@ -81,7 +86,7 @@ void decode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, s
     }
     write_all(out, tokenizer.decode(ids, options.skip_special_tokens) + "\n");
   });
-  require(std::fflush(out) == 0, ErrorKind::io, "cannot write the output: {}", std::strerror(errno));
+  flush(out);
 }
 
 }  // namespace trireme

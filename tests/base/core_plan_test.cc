@@ -136,6 +136,15 @@ TEST(CorePlan, AskedThreadsAreGivenAndTooManyAreAWarning) {
   EXPECT_EQ(plan.warnings[0], "launch.threads 6 on 4 physical cores: threads wait for each other");
 }
 
+TEST(CorePlan, ACommunicationCoreIsNotKeptForOneRankAndThatIsSaid) {
+  CoreRequest r = request(0, 1, range(0, 3));
+  r.communication_cores = 1;
+  const CorePlan plan = plan_cores(machine(4), r);
+  EXPECT_EQ(plan.threads, 4);
+  ASSERT_EQ(plan.warnings.size(), 1u);
+  EXPECT_EQ(plan.warnings[0], "comm.cores 1: no core is kept, one rank has nobody to communicate with");
+}
+
 TEST(CorePlan, InheritKeepsTheLaunchersBinding) {
   CoreRequest r = request(0, 2, {});
   r.offered = {{3}, {3}};
