@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "base/error.h"
@@ -21,23 +20,19 @@ struct IndexFlags {
   NeoxOrder order{.name = "train", .samples = 0, .sequence = 0, .seed = 1234};
 };
 
-void add_index(CLI::App& app, IndexFlags& flags) {
-  CLI::App* command = app.add_subcommand("index", "NeoX's order of samples over an indexed dataset: three .npy files");
-  command->add_option("--prefix", flags.prefix, "dataset: the path of its .bin and .idx without that ending")
-      ->required();
-  command->add_option("--name", flags.order.name, "train, valid or test (train_0 and so on for blended data)")
-      ->capture_default_str();
-  command->add_option("--samples", flags.order.samples, "how many samples are needed; epochs are added until they are")
-      ->required()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seq", flags.order.sequence, "ids of a sample, its last target not counted")
-      ->required()
-      ->check(CLI::PositiveNumber);
-  command->add_option("--seed", flags.order.seed, "seed of both shuffles")->capture_default_str();
-  command->add_option("--split", flags.split,
-                      "shares of train, valid and test, like \"969, 30, 1\": only the documents of --name are ordered "
-                      "(default: all documents)");
-  command->add_option("--output", flags.output, "folder for the files (default: that of the dataset)");
+void add_index(Flags& app, IndexFlags& flags) {
+  Flags& command = app.add_action("index", "NeoX's order of samples over an indexed dataset: three .npy files");
+  command.add("--prefix", flags.prefix, "dataset: the path of its .bin and .idx without that ending").required();
+  command.add("--name", flags.order.name, "train, valid or test (train_0 and so on for blended data)").show_default();
+  command.add("--samples", flags.order.samples, "how many samples are needed; epochs are added until they are")
+      .required()
+      .positive();
+  command.add("--seq", flags.order.sequence, "ids of a sample, its last target not counted").required().positive();
+  command.add("--seed", flags.order.seed, "seed of both shuffles").show_default();
+  command.add("--split", flags.split,
+              "shares of train, valid and test, like \"969, 30, 1\": only the documents of --name are ordered "
+              "(default: all documents)");
+  command.add("--output", flags.output, "folder for the files (default: that of the dataset)");
 }
 
 /// Which of the split's parts a name like valid or valid_0 means.
@@ -70,11 +65,10 @@ int index(const IndexFlags& flags) {
 }  // namespace
 
 int run_data(std::vector<std::string> arguments) {
-  CLI::App app("Looks after token files.", "trireme data");
-  app.require_subcommand(1);
+  Flags app("trireme data", "Looks after token files.");
   IndexFlags index_flags;
   add_index(app, index_flags);
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   return index(index_flags);
 }
 
