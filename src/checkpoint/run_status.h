@@ -10,8 +10,10 @@ struct RunStatus {
   std::string state;  ///< "running", "done", "stopped", "failed", "peer-lost"
   int code = 0;       ///< exit code of the program
   int64_t step = 0;
-  int rank = 0;  ///< that wrote it
-  std::string host;
+  int rank = 0;  ///< that wrote it; of peer-lost: that was lost
+  std::string host = {};
+  std::string message = {};  ///< why it failed or which rank was lost; else empty
+  std::string control = {};  ///< of a running job: where its control channel is, ADDRESS:PORT, separated by commas
   bool operator==(const RunStatus&) const = default;
 };
 

@@ -13,6 +13,8 @@
 
 namespace trireme {
 
+class Progress;
+
 enum class Reduction : uint8_t { sum, min, max };
 
 /// A started operation. Dropping a handle that is not done is a broken invariant, except while an exception unwinds.
@@ -58,6 +60,14 @@ class Communicator {
   virtual Handle barrier() = 0;
   /// Ranks that pass the same color form a communicator, ordered by key. Collective.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+
+  /// Whoever waits on this group says so there (comm/progress.h); nullptr, the default: nowhere. Groups split from this
+  /// one are told apart.
+  void report_to(Progress* progress) { progress_ = progress; }
+  Progress* progress() const { return progress_; }
+
+ private:
+  Progress* progress_ = nullptr;
 };
 
 /// A group of one.

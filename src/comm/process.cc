@@ -59,9 +59,10 @@ Process::Process(const Launcher& launcher) : launcher_(launcher), host_(host_nam
   if (launcher_.kind != Launcher::Kind::none) check_before_start(launcher_);
   if (launcher_.kind == Launcher::Kind::none || !mpi::built()) {
     world_ = make_single();
-    return;
+  } else {
+    start_mpi();
   }
-  start_mpi();
+  world_->report_to(&progress_);
   if (size() > 1) log::set_identity(rank(), size(), host_);
 }
 

@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "comm/launcher.h"
+#include "comm/progress.h"
 
 namespace trireme {
 
@@ -32,6 +33,8 @@ class Process {
 
   /// Of the thread that made this object; others take world().split(0, rank()) first.
   Communicator& world() { return *world_; }
+  /// Of the thread that made this object. world() reports to it; other groups when told to.
+  Progress& progress() { return progress_; }
 
   /// body(), whose return value all ranks agree on. In a job of several an exception ends the whole job: it is logged
   /// and every process leaves with its exit code. Error::mismatch, which all ranks throw together, is logged once.
@@ -46,6 +49,7 @@ class Process {
   std::string host_;
   bool mpi_ = false;
   int local_rank_ = 0, local_size_ = 1;
+  Progress progress_;
   std::unique_ptr<Communicator> world_;
 };
 

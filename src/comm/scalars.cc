@@ -6,17 +6,23 @@
 #include <map>
 
 #include "base/error.h"
+#include "comm/progress.h"
 
 namespace trireme {
 namespace {
+
+void wait(Communicator& group, Handle handle, const char* what, size_t bytes) {
+  const Waiting waiting(group.progress(), what, bytes);
+  handle.wait(what);
+}
 
 /// All ranks' values behind each other, in rank order.
 template <class T>
 std::vector<T> all_values(Communicator& group, std::span<const T> own) {
   std::vector<T> all(own.size() * static_cast<size_t>(group.size()));
   const auto n = static_cast<int64_t>(own.size());
-  group.all_gather(ConstView(own, Shape{n}), View(std::span(all), Shape{n * group.size()}))
-      .wait("gathering host values");
+  wait(group, group.all_gather(ConstView(own, Shape{n}), View(std::span(all), Shape{n * group.size()})),
+       "the gathering of host values", own.size_bytes());
   return all;
 }
 
@@ -103,13 +109,17 @@ std::vector<int> Scalars::differing(uint64_t value) {
 
 std::string Scalars::broadcast(std::string_view text, int root) {
   auto length = static_cast<int64_t>(text.size());
-  group_.broadcast(View(std::span(&length, 1), Shape{1}), root).wait("broadcasting a length");
+  wait(group_, group_.broadcast(View(std::span(&length, 1), Shape{1}), root), "the broadcast of a length",
+       sizeof length);
   std::vector<uint8_t> bytes(static_cast<size_t>(length));
   if (rank() == root) std::copy(text.begin(), text.end(), bytes.begin());
-  if (length > 0) group_.broadcast(View(std::span(bytes), Shape{length}), root).wait("broadcasting a text");
+  if (length > 0) {
+    wait(group_, group_.broadcast(View(std::span(bytes), Shape{length}), root), "the broadcast of a text",
+         bytes.size());
+  }
   return {bytes.begin(), bytes.end()};
 }
 
-void Scalars::barrier() { group_.barrier().wait("waiting for all ranks"); }
+void Scalars::barrier() { wait(group_, group_.barrier(), "all ranks to meet", 0); }
 
 }  // namespace trireme

@@ -120,7 +120,7 @@ struct MeshOptions {
 };
 
 struct CommOptions {
-  std::string wire = "bf16";
+  std::string wire = "bf16", interface;
   double bucket_mb = 25;
   int64_t cores = 0;
   template <class V>
@@ -132,13 +132,15 @@ struct CommOptions {
               "cores per rank kept for communication (0: share the compute cores, or a hyper-thread sibling where "
               "there is one)",
               0, 1024);
+    v.text("interface", interface,
+           "network interface of rank 0's host on which the other hosts reach its control channel (empty: any)");
   }
 };
 
 struct CheckpointOptions {
   int64_t every = 1000, keep = 2;
   bool best = true;
-  std::string best_link, resume = "auto";
+  std::string best_link, resume = "auto", on_error = "continue";
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between snapshots (0: only at the end or when stopped)", 0, 1LL << 40);
@@ -149,6 +151,9 @@ struct CheckpointOptions {
            "(empty: none)");
     v.text("resume", resume,
            "auto: go on from the run folder's newest good snapshot; none: start anew; or a run or step folder");
+    v.choice("on-error", on_error,
+             "when a snapshot cannot be written while training goes on; the last one of a run must succeed either way",
+             {"continue", "stop"});
   }
 };
 
@@ -192,7 +197,8 @@ struct EvaluationOptions {
 
 struct RunOptions {
   std::string dir = "run";
-  int64_t steps = 1000, seed = 1337, hash_every = 100;
+  int64_t steps = 1000, seed = 1337, hash_every = 100, max_skips = 10;
+  double hang_timeout = 10;
   bool overwrite = false, take_over = false;
   template <class V>
   void visit(V& v) {
@@ -201,6 +207,15 @@ struct RunOptions {
     v.integer("seed", seed, "seed of initial weights, sample order and dropout", 0, (1LL << 62));
     v.integer("hash-every", hash_every,
               "steps between checks that all ranks hold the same parameters (also after the first step)", 1, 1LL << 40);
+    v.integer("max-skips", max_skips,
+              "steps in a row whose loss or gradients are not finite before training stops and RUN/bad-samples.json "
+              "tells their samples",
+              1, 1LL << 40);
+    v.number(
+        "hang-timeout", hang_timeout,
+        "seconds after which a rank without a heartbeat, or a job in which nothing moves, is given up with code 76; "
+        "at least 120 for what does not move during start-up and saves",
+        1, 86400);
     v.flag("overwrite", overwrite, "with checkpoint.resume none: a folder that holds steps is emptied");
     v.flag("take-over", take_over, "take a run folder whose lock belongs to another job");
   }

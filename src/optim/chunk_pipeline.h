@@ -27,6 +27,7 @@ class ChunkPipeline {
   /// write into its buffers.
   void abandon();
 
+  size_t chunks_done() const { return ended_; }        ///< since construction
   uint64_t bytes_sent() const { return bytes_sent_; }  ///< since construction
   size_t buffer_bytes() const { return buffers_.capacity(); }
 

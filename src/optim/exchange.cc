@@ -10,6 +10,7 @@
 #include "base/affinity.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "comm/progress.h"
 #include "optim/chunk_pipeline.h"
 #include "optim/touched_rows.h"
 
@@ -63,6 +64,7 @@ class Exchange::Worker {
     busy_ = true;
     hurry_ = false;
     times_ = {};
+    if (group_.progress()) group_.progress()->begin_chunks();
   }
 
   void ready(int64_t end) {
@@ -73,10 +75,12 @@ class Exchange::Worker {
       ready_end_ = end;
     }
     wake_.notify_all();
+    if (group_.progress()) group_.progress()->move();
   }
 
   void finish() {
     const auto start = Clock::now();
+    const Waiting waiting(group_.progress(), "the sum of gradients", gradients_.size() * size_of(options_.wire));
     std::unique_lock lock(mutex_);
     if (!error_ && !busy_) return;
     ready_end_ = size();
@@ -154,8 +158,10 @@ class Exchange::Worker {
         pipeline_.start(chunks[next]);
         moved = true;
       }
+      const size_t done = pipeline_.chunks_done();
       moved = pipeline_.advance() || moved;
       if (moved) {
+        if (group_.progress()) group_.progress()->chunks_done(pipeline_.chunks_done() - done);
         quiet = {};
       } else if (pipeline_.empty()) {
         wait_until_ready(chunks[next].bucket_end);

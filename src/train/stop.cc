@@ -40,6 +40,7 @@ void install() {
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // a terminal that is gone is a write that fails
 }
 
 bool requested() { return first_signal != 0; }

@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <fmt/ranges.h>
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -19,13 +21,14 @@
 #include "train/cores.h"
 #include "train/facts.h"
 #include "train/machine.h"
+#include "train/peer_watch.h"
 #include "train/setup.h"
+#include "train/skips.h"
 #include "train/stop.h"
+#include "train/straggler.h"
 
 namespace trireme {
 namespace {
-
-constexpr int64_t kMaxSkipsInARow = 10;  // a run that skips this often in a row does not recover by itself
 
 Schedule schedule_of(const Config& config) {
   const OptimOptions& o = config.optim;
@@ -55,35 +58,69 @@ struct Interval {
   Clock::time_point start = Clock::now();
   double aside = 0;    ///< seconds spent on evaluations and snapshots
   double exposed = 0;  ///< seconds that the steps waited for communication
+  double busy = 0;     ///< seconds of the steps in which this rank waited for no other
   int64_t steps = 0;
 };
 
 /// This rank's claim on the run folder, and what status.json says when it ends.
 class RunFolder {
  public:
-  RunFolder(const Config& config, const Process& process) : dir_(config.run.dir), process_(process) {
+  /// control: where a launcher reaches the job.
+  RunFolder(const Config& config, const Process& process, const std::vector<std::string>& control)
+      : dir_(config.run.dir), process_(process) {
     if (process.rank() != 0) return;
     lock_.emplace(dir_, this_owner(), config.run.take_over);
-    write("running", 0, 0);
+    write({.state = "running", .control = fmt::format("{}", fmt::join(control, ","))});
   }
   /// Throws Error::locked when another job took the folder over meanwhile.
   void check() const {
     if (lock_) lock_->check();
   }
-  void write(const char* state, int code, int64_t step) const {
-    write_status(dir_, {.state = state, .code = code, .step = step, .rank = process_.rank(), .host = process_.host()});
+  /// The run ends on this rank.
+  void end(RunStatus status) const {
+    try {
+      write(std::move(status));
+    } catch (const Error& e) {
+      log::warning("{}", e.what());  // it must hide neither why the run ends nor its exit code
+    }
   }
 
  private:
+  void write(RunStatus status) const {
+    status.rank = process_.rank();
+    status.host = process_.host();
+    write_status(dir_, status);
+  }
+
   std::string dir_;
   const Process& process_;
   std::optional<RunLock> lock_;
 };
 
+/// All ranks as a group of their own, which reports where the world does.
+std::unique_ptr<Communicator> reporting_group(Process& process) {
+  auto group = process.world().split(0, process.rank());
+  group->report_to(&process.progress());
+  return group;
+}
+
+/// A phase within a scope; the one around it goes on after it.
+class InPhase {
+ public:
+  InPhase(Progress& moves, Phase phase) : moves_(moves), around_(moves.state().phase) { moves_.enter(phase); }
+  ~InPhase() { moves_.enter(around_); }
+  InPhase(const InPhase&) = delete;
+  InPhase& operator=(const InPhase&) = delete;
+
+ private:
+  Progress& moves_;
+  Phase around_;
+};
+
 class Trainer {
  public:
   /// folder: none when only evaluating.
-  Trainer(Setup setup, Process& process, const CorePlan& cores, const RunFolder* folder);
+  Trainer(Setup setup, Process& process, const CorePlan& cores, const RunFolder* folder, const PeerWatch& peers);
   /// Exit code.
   int run();
   int64_t steps_done() const { return progress_.step; }
@@ -94,11 +131,13 @@ class Trainer {
   void account(const StepResult& result);
   void check_parameters();
   void report_step(const StepResult& result, double rate);
+  void tell_straggler();
   void evaluate_now();
   void begin_save();
   void publish(bool wait);
   void link_best(const std::string& folder) const;
   int finish(bool stopped);
+  bool stop_agreed();
   bool done() const { return progress_.step >= config().run.steps; }
   bool due(int64_t every) const { return every > 0 && progress_.step % every == 0; }
   const Config& config() const { return setup_.config(); }
@@ -106,6 +145,8 @@ class Trainer {
   Setup setup_;
   Process& process_;
   const RunFolder* folder_;
+  Progress& moves_;
+  const PeerWatch& peers_;
   Scalars scalars_;
   int threads_;
   ParameterTable table_;
@@ -123,21 +164,27 @@ class Trainer {
   Clock::time_point save_start_;
   bool improved_ = false;  ///< the weights as they stand have the lowest validation loss, and no snapshot has them yet
   bool saving_best_ = false;
+  bool finishing_ = false;
   int64_t saved_step_ = -1;  ///< newest step that a snapshot has or will have
+  int64_t published_step_ = -1;
   int64_t evaluated_step_ = -1;
+  std::vector<SkippedStep> skips_;  ///< in a row, up to now
+  StragglerWatch straggler_;
   std::unique_ptr<Reporter> reporter_;
 };
 
-Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const RunFolder* folder)
+Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const RunFolder* folder, const PeerWatch& peers)
     : setup_(std::move(setup)),
       process_(process),
       folder_(folder),
+      moves_(process.progress()),
+      peers_(peers),
       scalars_(process.world()),
       threads_(cores.threads),
       table_(setup_.spec),
       ops_(make_cpu_ops()),
       state_(table_, setup_.dtype, true),
-      exchange_group_(process.world().split(0, process.rank())),
+      exchange_group_(reporting_group(process)),
       optimizer_(table_, state_, *ops_, *exchange_group_, optimizer_options(config(), cores.progress_cpus)),
       stage_(setup_.spec, {&table_, state_.weights(), state_.gradients()}, setup_.dtype, model_shape(setup_), *ops_,
              threads_),
@@ -165,7 +212,8 @@ void Trainer::load_start() {
   if (setup_.resume) {
     load_checkpoint(*setup_.resume, table_, state_);
     progress_ = setup_.resume->facts.progress;
-    saved_step_ = progress_.step;
+    saved_step_ = published_step_ = progress_.step;
+    moves_.set_step(progress_.step);
   } else if (setup_.init) {
     load_model(*setup_.init, setup_.spec, table_, state_);
     log::info("starting from the weights of {}", setup_.init->path);
@@ -176,10 +224,15 @@ void Trainer::load_start() {
 }
 
 StepResult Trainer::train_one_step(double rate) {
+  const auto start = Clock::now();
+  const double waited = moves_.waited_seconds();
   const StepResult result = step_.run(progress_.step, progress_.samples, progress_.updates + 1, rate);
+  interval_.busy += seconds_since(start) - (moves_.waited_seconds() - waited);
   interval_.exposed += optimizer_.last_exchange().exposed_seconds;
   ++interval_.steps;
   account(result);
+  moves_.set_step(progress_.step);
+  moves_.enter(Phase::step);
   return result;
 }
 
@@ -190,6 +243,7 @@ void Trainer::account(const StepResult& result) {
   if (!result.skipped) {
     ++progress_.updates;
     progress_.consecutive_skips = 0;
+    skips_.clear();
     return;
   }
   ++progress_.skipped;
@@ -198,11 +252,14 @@ void Trainer::account(const StepResult& result) {
     log::warning("step {} skipped: loss {} or gradient norm {} is not finite; samples {} to {}", progress_.step,
                  result.loss, result.norm, first, progress_.samples - 1);
   }
-  require(progress_.consecutive_skips < kMaxSkipsInARow, ErrorKind::numeric,
-          "loss or gradients were not finite {} steps in a row, up to step {} (samples {} to {}); lower "
-          "optim.learning-rate or resume from an earlier snapshot",
-          kMaxSkipsInARow, progress_.step,
-          progress_.samples - static_cast<uint64_t>(kMaxSkipsInARow * setup_.batch.global), progress_.samples - 1);
+  skips_.push_back({progress_.step, first, progress_.samples - 1, result.loss, result.norm});
+  if (progress_.consecutive_skips < config().run.max_skips) return;
+  const std::string where = process_.rank() == 0 ? write_skips(config().run.dir, skips_) : std::string();
+  scalars_.barrier();  // the first rank to fail ends the others
+  fail(ErrorKind::numeric,
+       "loss or gradients were not finite {} steps in a row, up to step {} (samples {} to {}{}); lower "
+       "optim.learning-rate, or resume from an earlier snapshot",
+       progress_.consecutive_skips, progress_.step, skips_.front().first_sample, progress_.samples - 1, where);
 }
 
 void Trainer::check_parameters() {
@@ -227,11 +284,26 @@ void Trainer::report_step(const StepResult& result, double rate) {
   metrics.tokens = progress_.samples * static_cast<uint64_t>(setup_.batch.sequence);
   metrics.skipped = progress_.skipped;
   reporter_->step(metrics);
+  tell_straggler();
   interval_ = {};
+}
+
+void Trainer::tell_straggler() {
+  if (scalars_.size() == 1) return;
+  const auto busy = scalars_.gather(std::bit_cast<uint64_t>(interval_.busy / static_cast<double>(interval_.steps)));
+  const auto slow = straggler_.judge(busy, interval_.steps);
+  if (!slow) return;
+  const std::string host = scalars_.broadcast(process_.host(), slow->rank);
+  log::info(
+      "warning: rank {} on {} is slow: {:.1f} ms of work per step where the others need {:.1f} ms; the job loses "
+      "{:.0f} "
+      "% of its time waiting for it",
+      slow->rank, host, 1e3 * slow->busy, 1e3 * slow->others, 100 * slow->lost);
 }
 
 void Trainer::evaluate_now() {
   if (evaluated_step_ == progress_.step) return;
+  const InPhase phase(moves_, Phase::evaluation);
   const auto start = Clock::now();
   const auto seed = static_cast<uint64_t>(config().run.seed);
   const int64_t batches = config().evaluation.batches;
@@ -258,6 +330,7 @@ void Trainer::evaluate_now() {
 
 void Trainer::begin_save() {
   if (saved_step_ == progress_.step && !improved_) return;
+  const InPhase phase(moves_, Phase::save);
   publish(true);  // one save at a time
   folder_->check();
   const auto start = Clock::now();
@@ -277,9 +350,19 @@ void Trainer::begin_save() {
 void Trainer::publish(bool wait) {
   if (!writer_->pending()) return;
   if (!wait && scalars_.any(!writer_->idle())) return;
+  const InPhase phase(moves_, Phase::save);
   const auto start = Clock::now();
-  const auto folder = writer_->publish(config().checkpoint.keep, saving_best_);
+  std::optional<std::string> folder;
+  try {
+    folder = writer_->publish(config().checkpoint.keep, saving_best_);
+  } catch (const Error& e) {
+    if (finishing_ || config().checkpoint.on_error == "stop") throw;
+    log::info("warning: the snapshot of step {} is lost, training goes on (checkpoint.on-error is continue): {}",
+              saved_step_, e.what());
+    saved_step_ = published_step_;
+  }
   if (folder) {
+    published_step_ = saved_step_;
     if (saving_best_) link_best(*folder);
     reporter_->checkpoint(
         {.step = saved_step_, .path = *folder, .seconds = seconds_since(save_start_), .best = saving_best_});
@@ -305,6 +388,8 @@ void Trainer::link_best(const std::string& folder) const {
 
 int Trainer::finish(bool stopped) {
   if (writer_) {
+    publish(true);
+    finishing_ = true;  // from here on a snapshot that fails is an error
     if (!stopped) evaluate_now();
     if (progress_.step > 0) begin_save();
     publish(true);
@@ -314,15 +399,18 @@ int Trainer::finish(bool stopped) {
   return stopped ? exit_code(ErrorKind::stopped) : 0;
 }
 
+/// Asked for by a signal to any rank, or by a launcher.
+bool Trainer::stop_agreed() { return scalars_.any(stop::requested() || peers_.stop_request()); }
+
 int Trainer::run() {
   if (config().evaluation.only) {
     evaluate_now();
-    return finish(scalars_.any(stop::requested()));
+    return finish(stop_agreed());
   }
   if (progress_.step == 0 && config().evaluation.every > 0) evaluate_now();
   improved_ = false;  // what a run starts from is not its best result
   interval_ = {};
-  bool stopped = scalars_.any(stop::requested());
+  bool stopped = stop_agreed();
   while (!done() && !stopped) {
     const double rate = learning_rate(schedule_, progress_.step);
     const StepResult result = train_one_step(rate);
@@ -332,11 +420,12 @@ int Trainer::run() {
     if (due(config().evaluation.every)) evaluate_now();
     if (due(config().checkpoint.every) || improved_) begin_save();
     publish(false);
-    stopped = scalars_.any(stop::requested());
+    stopped = stop_agreed();
   }
-  if (stopped)
-    log::info("stop requested{}{}: saving after step {}", *stop::reason() ? " by " : "", stop::reason(),
-              progress_.step);
+  if (stopped) {
+    const std::string reason = peers_.stop_request().value_or(stop::reason());
+    log::info("stop requested{}{}: saving after step {}", reason.empty() ? "" : " by ", reason, progress_.step);
+  }
   return finish(stopped);
 }
 
@@ -357,19 +446,21 @@ int train(LoadedConfig loaded, Process& process, std::string_view version) {
   prove_one_job(scalars, process.host(), to_json(config).dump(1), version);
   (void)resolve_mesh({.data = config.mesh.data, .tensor = config.mesh.tensor, .pipeline = config.mesh.pipeline},
                      process.size(), process.launcher().name);
+  const PeerWatch peers(config, process, scalars, process.progress());
   const CorePlan cores = take_cores(config, process, scalars);
-  const auto setup = [&] { return make_fitting_setup(std::move(loaded), process, cores, scalars); };
-  if (config.evaluation.only) return Trainer(setup(), process, cores, nullptr).run();
-
-  const RunFolder folder(config, process);
-  scalars.barrier();  // nobody looks into the folder before rank 0 owns it
+  std::optional<RunFolder> folder;
   try {
-    Trainer trainer(setup(), process, cores, &folder);
+    if (!config.evaluation.only) folder.emplace(config, process, peers.addresses());
+    scalars.barrier();  // nobody looks into the folder before rank 0 owns it
+    Trainer trainer(make_fitting_setup(std::move(loaded), process, cores, scalars), process, cores,
+                    folder ? &*folder : nullptr, peers);
     const int code = trainer.run();
-    if (process.rank() == 0) folder.write(code == 0 ? "done" : "stopped", code, trainer.steps_done());
+    if (folder && process.rank() == 0)
+      folder->end({.state = code == 0 ? "done" : "stopped", .code = code, .step = trainer.steps_done()});
     return code;
   } catch (const Error& e) {
-    folder.write("failed", exit_code(e.kind()), -1);
+    if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
+    if (folder) folder->end({.state = "failed", .code = exit_code(e.kind()), .step = -1, .message = e.what()});
     throw;
   }
 }

@@ -157,7 +157,7 @@ TEST(RunLock, MakesTheRunFolder) {
 
 TEST(RunStatus, ComesBack) {
   TemporaryFolder run;
-  const RunStatus status{"peer-lost", 76, 1234, 3, "node7"};
+  const RunStatus status{"peer-lost", 76, 1234, 3, "node7", "rank 3 was lost", "10.0.0.1:4711"};
   write_status(run.path(), status);
   EXPECT_EQ(read_status(run.path()), status);
   write_status(run.path(), {"done", 0, 2000, 0, "node1"});

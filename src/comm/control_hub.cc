@@ -1,0 +1,224 @@
+#include <sys/socket.h>
+
+#include <array>
+#include <list>
+#include <mutex>
+#include <random>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/control.h"
+#include "comm/control_message.h"
+#include "comm/control_thread.h"
+#include "comm/socket.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kStrangers = 64;         // connections that have not said hello; the oldest makes room
+constexpr double kHelloSeconds = 5;       // to say it
+constexpr double kLastNewsSeconds = 0.5;  // for all others to hear of a loss
+constexpr int kReadsPerTurn = 16;         // so that nobody who floods keeps the others from being heard
+
+std::string random_secret() {
+  std::random_device device;
+  std::string secret;
+  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", device());
+  return secret;
+}
+
+/// In a time that does not tell how much is right.
+bool same_secret(const std::string& a, const std::string& b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+}  // namespace
+
+class ControlHub::Loop {
+ public:
+  Loop(int ranks, const std::string& host, const Progress& own, ControlOptions options)
+      : ranks_(ranks),
+        host_(host),
+        own_(own),
+        options_(std::move(options)),
+        interval_(heartbeat_interval(options_.hang_timeout)),
+        listener_(listen_on_free_port(options_.one_host)),
+        addresses_(addresses_of(listener_, options_.one_host, options_.interface)),
+        liveness_(ranks, options_.hang_timeout, Clock::now()) {
+    if (options_.secret.empty()) options_.secret = random_secret();
+    liveness_.join(0, host_, Clock::now());
+    thread_.start([this] { run(); });
+  }
+  ~Loop() {
+    thread_.stop();
+    tell({.kind = ControlKind::bye, .rank = 0, .host = host_});
+  }
+
+  const std::string& secret() const { return options_.secret; }
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  std::optional<std::string> stop_request() const {
+    const std::lock_guard lock(mutex_);
+    return stop_;
+  }
+
+ private:
+  static constexpr int kStranger = -2;
+  struct Connection {
+    Socket socket;
+    int rank = kStranger;
+    Clock::time_point since = Clock::now();
+    ControlStream stream;
+    bool open = true;
+  };
+
+  void run() {
+    auto last = Clock::now(), next_beat = last;
+    while (!thread_.ending()) {
+      wait();
+      const auto now = Clock::now();
+      const double late = std::chrono::duration<double>(now - last).count() - 2 * interval_;
+      if (late > 0) liveness_.slept(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(late)));
+      last = now;
+      accept_new();
+      std::optional<Loss> loss = read_all(now);
+      liveness_.heard(0, own_.state(), now);
+      if (!loss) loss = liveness_.judge(now);
+      if (loss) return end(*loss);
+      if (now < next_beat) continue;
+      next_beat = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(interval_));
+      tell({.kind = ControlKind::beat, .rank = 0, .state = own_.state(), .host = host_});
+    }
+  }
+
+  void wait() {
+    std::vector<pollfd> items = {{listener_.fd(), POLLIN, 0}};
+    for (const Connection& c : connections_) items.push_back({c.socket.fd(), POLLIN, 0});
+    thread_.wait(items, interval_);
+  }
+
+  void accept_new() {
+    for (int i = 0; i < kReadsPerTurn; ++i) {
+      Socket socket = accept_from(listener_);
+      if (!socket) break;
+      connections_.emplace_back().socket = std::move(socket);
+    }
+    const auto is_stranger = [](const Connection& c) { return c.rank == kStranger; };
+    auto strangers = static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), is_stranger));
+    std::erase_if(connections_, [&](const Connection& c) {
+      if (!is_stranger(c)) return false;
+      const bool drop = strangers > kStrangers || seconds_since(c.since) > kHelloSeconds;
+      if (drop) --strangers;
+      return drop;
+    });
+  }
+
+  /// The first member that is gone without a bye.
+  std::optional<Loss> read_all(Clock::time_point now) {
+    std::optional<Loss> loss;
+    for (Connection& c : connections_) {
+      for (int i = 0; i < kReadsPerTurn && c.open && read(c, now); ++i) {
+      }
+      if (!c.open && c.rank > 0 && !loss) loss = liveness_.closed(c.rank);
+    }
+    if (told_loss_) loss = told_loss_;  // whoever told it has left because of it
+    std::erase_if(connections_, [](const Connection& c) { return !c.open; });
+    return loss;
+  }
+
+  /// False when there is nothing more to read for now.
+  bool read(Connection& c, Clock::time_point now) {
+    std::string bytes;
+    const Socket::Arrival arrival = c.socket.receive(bytes);
+    if (arrival == Socket::Arrival::closed) c.open = false;
+    if (arrival != Socket::Arrival::bytes) return false;
+    try {
+      c.stream.append(bytes);
+      while (c.open) {
+        const auto message = c.stream.next();
+        if (!message) break;
+        c.rank == kStranger ? greet(c, *message, now) : take(c, *message, now);
+      }
+    } catch (const Error&) {
+      c.open = false;  // a stranger, or a rank whose memory is broken
+    }
+    return c.open;
+  }
+
+  void greet(Connection& c, const ControlMessage& message, Clock::time_point now) {
+    const bool launcher = message.rank == ControlClient::kLauncher;
+    const bool free_rank = message.rank > 0 && message.rank < ranks_ && !liveness_.joined(message.rank);
+    c.open =
+        message.kind == ControlKind::hello && same_secret(message.text, options_.secret) && (launcher || free_rank);
+    if (!c.open) return;
+    c.rank = message.rank;
+    if (!launcher) liveness_.join(message.rank, message.host, now);
+    c.socket.send(encode({.kind = ControlKind::welcome, .rank = 0, .state = own_.state(), .host = host_}));
+  }
+
+  void take(Connection& c, const ControlMessage& message, Clock::time_point now) {
+    if (message.kind == ControlKind::beat && c.rank > 0) liveness_.heard(c.rank, message.state, now);
+    if (message.kind == ControlKind::loss && !told_loss_)
+      told_loss_ = Loss{message.rank, message.host, message.state, message.text};
+    if (message.kind == ControlKind::stop) {
+      const std::lock_guard lock(mutex_);
+      if (!stop_) stop_ = message.text;
+    }
+    if (message.kind != ControlKind::bye) return;
+    if (c.rank > 0) liveness_.leave(c.rank);
+    c.rank = kStranger;
+    c.open = false;
+  }
+
+  void tell(const ControlMessage& message) {
+    const std::string bytes = encode(message);
+    // A peer that takes nothing is judged by its own silence.
+    for (const Connection& c : connections_) {
+      if (c.rank != kStranger) c.socket.send(bytes);
+    }
+  }
+
+  void end(const Loss& loss) {
+    tell({.kind = ControlKind::loss, .rank = loss.rank, .state = loss.last, .host = loss.host, .text = loss.reason});
+    options_.on_loss(loss);
+    // To close a socket that holds unread bytes can take what was sent on it away from the receiver.
+    for (const Connection& c : connections_) shutdown(c.socket.fd(), SHUT_WR);
+    std::erase_if(connections_, [&](const Connection& c) { return c.rank == kStranger || c.rank == loss.rank; });
+    for (const auto start = Clock::now(); !connections_.empty() && seconds_since(start) < kLastNewsSeconds;) {
+      std::vector<pollfd> items;
+      for (const Connection& c : connections_) items.push_back({c.socket.fd(), POLLIN, 0});
+      thread_.wait(items, kLastNewsSeconds / 10);
+      std::string ignored;
+      std::erase_if(connections_,
+                    [&](const Connection& c) { return c.socket.receive(ignored) == Socket::Arrival::closed; });
+    }
+    options_.leave();
+  }
+
+  const int ranks_;
+  const std::string host_;
+  const Progress& own_;
+  ControlOptions options_;
+  const double interval_;
+  Socket listener_;
+  const std::vector<std::string> addresses_;
+  Liveness liveness_;
+  std::list<Connection> connections_;
+  std::optional<Loss> told_loss_;  ///< a client has given this rank up
+  mutable std::mutex mutex_;
+  std::optional<std::string> stop_;
+  ControlThread thread_;
+};
+
+ControlHub::ControlHub(int ranks, const std::string& host, const Progress& own, ControlOptions options)
+    : loop_(std::make_unique<Loop>(ranks, host, own, std::move(options))) {}
+
+ControlHub::~ControlHub() = default;
+
+const std::string& ControlHub::secret() const { return loop_->secret(); }
+std::vector<std::string> ControlHub::addresses() const { return loop_->addresses(); }
+std::optional<std::string> ControlHub::stop_request() const { return loop_->stop_request(); }
+
+}  // namespace trireme

@@ -1,0 +1,42 @@
+#pragma once
+// What travels on the control channel: one small message layout for every kind, in frames of at most 4 KiB.
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "comm/progress.h"
+
+namespace trireme {
+
+enum class ControlKind : uint8_t {
+  hello,    ///< the first of a connection: rank (-1: a launcher), host, text = the secret
+  welcome,  ///< the hub's answer
+  beat,     ///< a rank's state
+  loss,     ///< rank, host and last state of a lost rank, text = how it was noticed
+  stop,     ///< a launcher's wish, text = why
+  bye,      ///< the sender leaves in order
+};
+
+struct ControlMessage {
+  ControlKind kind = ControlKind::beat;
+  int32_t rank = -1;
+  RankState state = {};
+  std::string host = {}, text = {};
+};
+
+/// Texts are cut where a frame would grow too long.
+std::string encode(const ControlMessage& message);
+
+/// Messages out of a stream of bytes that arrive in any pieces.
+class ControlStream {
+ public:
+  void append(std::string_view bytes) { buffer_ += bytes; }
+  /// The next complete message. Throws Error::data for bytes that are none; the stream is of no use after that.
+  std::optional<ControlMessage> next();
+
+ private:
+  std::string buffer_;
+};
+
+}  // namespace trireme

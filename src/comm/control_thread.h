@@ -1,0 +1,63 @@
+#pragma once
+// What both ends of the control channel share: a thread that takes no signals and a descriptor that wakes it.
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "base/time.h"
+
+namespace trireme {
+
+class ControlThread {
+ public:
+  ControlThread() : wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ControlThread(const ControlThread&) = delete;
+  ControlThread& operator=(const ControlThread&) = delete;
+  ~ControlThread() { close(wake_); }
+
+  void start(std::function<void()> body) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread(std::move(body));
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  /// Ends and joins.
+  void stop() {
+    ending_ = true;
+    wake();
+    if (thread_.joinable()) thread_.join();
+  }
+  void wake() const {
+    const uint64_t one = 1;
+    static_cast<void>(!::write(wake_, &one, sizeof one));
+  }
+  bool ending() const { return ending_; }
+
+  /// poll() on `items` until something arrives, wake() or the limit. Behind them stands the waking descriptor.
+  void wait(std::vector<pollfd>& items, double limit_seconds) const {
+    items.push_back({wake_, POLLIN, 0});
+    poll(items.data(), items.size(), static_cast<int>(limit_seconds * 1e3));
+    uint64_t count = 0;
+    static_cast<void>(!::read(wake_, &count, sizeof count));
+  }
+
+ private:
+  int wake_;
+  std::atomic<bool> ending_ = false;
+  std::thread thread_;
+};
+
+/// Seconds between heartbeats.
+inline double heartbeat_interval(double hang_timeout) { return std::clamp(hang_timeout / 8, 0.05, 1.0); }
+
+}  // namespace trireme

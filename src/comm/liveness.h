@@ -1,0 +1,57 @@
+#pragma once
+// When a rank counts as lost (docs/design.md, decision 14). Pure rules: the clock is an argument.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "comm/progress.h"
+
+namespace trireme {
+
+/// A rank that is gone or hangs.
+struct Loss {
+  int rank = 0;
+  std::string host;
+  RankState last;      ///< what it last told
+  std::string reason;  ///< "its connection closed", "no heartbeat for 10.0 s", ...
+};
+
+/// "rank 1 on node2 was lost (its connection closed) in step 57, waiting for ..."
+std::string describe(const Loss& loss);
+
+class Liveness {
+ public:
+  using Time = Clock::time_point;
+  /// timeout: seconds. Ranks that have not joined are not judged.
+  Liveness(int ranks, double timeout, Time now);
+
+  void join(int rank, std::string host, Time now);
+  void leave(int rank);
+  void heard(int rank, const RankState& state, Time now);
+  /// This process itself did not run for that long, so it heard nobody meanwhile.
+  void slept(Clock::duration time);
+  bool joined(int rank) const { return ranks_[static_cast<size_t>(rank)].joined; }
+
+  /// rank's connection closed without a bye.
+  Loss closed(int rank) const;
+  /// The first rank whose heartbeat is silent, or, when nothing at all has moved while somebody waits for a collective,
+  /// the rank that keeps the others waiting.
+  std::optional<Loss> judge(Time now) const;
+
+ private:
+  struct Rank {
+    bool joined = false;
+    std::string host;
+    RankState state;
+    Time heard, moved, computed;  ///< last heartbeat, last move, last sign of computing
+  };
+  std::optional<Loss> stalled(Time now) const;
+  Loss loss(size_t rank, std::string reason) const;
+
+  std::vector<Rank> ranks_;
+  Clock::duration timeout_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,69 @@
+#include "comm/progress.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <ctime>
+
+namespace trireme {
+
+const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::start:
+      return "start";
+    case Phase::step:
+      return "step";
+    case Phase::evaluation:
+      return "evaluation";
+    default:
+      return "save";
+  }
+}
+
+std::string describe(const RankState& state) {
+  std::string text = state.phase == Phase::start  ? fmt::format("start-up after step {}", state.step)
+                     : state.phase == Phase::step ? fmt::format("step {}", state.step + 1)
+                                                  : fmt::format("{} after step {}", name_of(state.phase), state.step);
+  if (state.collective.empty()) return text + ", waiting for no other rank";
+  text += fmt::format(", waiting for {}", state.collective);
+  if (state.bytes > 0) text += fmt::format(" ({} bytes, {} chunks done)", state.bytes, state.chunks);
+  return text + fmt::format(" for {:.1f} s", state.seconds);
+}
+
+Progress::Progress() {
+  static_assert(sizeof(clockid_t) == sizeof(int));
+  if (pthread_getcpuclockid(pthread_self(), &cpu_clock_) != 0) cpu_clock_ = CLOCK_PROCESS_CPUTIME_ID;
+}
+
+RankState Progress::state() const {
+  RankState state;
+  state.phase = phase_.load(std::memory_order_relaxed);
+  state.step = step_.load(std::memory_order_relaxed);
+  state.moves = moves_.load(std::memory_order_relaxed);
+  timespec cpu{};
+  clock_gettime(cpu_clock_, &cpu);
+  state.cpu_seconds = static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec);
+  if (const char* name = collective_.load(std::memory_order_acquire)) {
+    state.collective = name;
+    state.bytes = bytes_.load(std::memory_order_relaxed);
+    state.chunks = chunks_.load(std::memory_order_relaxed);
+    state.seconds = seconds_since(Clock::time_point(Clock::duration(since_.load(std::memory_order_relaxed))));
+  }
+  return state;
+}
+
+Waiting::Waiting(Progress* progress, const char* what, uint64_t bytes) : progress_(progress) {
+  if (!progress_) return;
+  start_ = Clock::now();
+  progress_->since_.store(start_.time_since_epoch().count(), std::memory_order_relaxed);
+  progress_->bytes_.store(bytes, std::memory_order_relaxed);
+  progress_->collective_.store(what, std::memory_order_release);
+}
+
+Waiting::~Waiting() {
+  if (!progress_) return;
+  progress_->collective_.store(nullptr, std::memory_order_relaxed);
+  progress_->waited_ += seconds_since(start_);
+  progress_->move();
+}
+
+}  // namespace trireme

@@ -1,0 +1,83 @@
+#pragma once
+// What this rank is doing, for those who watch it (comm/control.h): the threads that train write it, the control
+// channel's thread reads it. A few relaxed stores per collective; a reader may see the fields of two instants.
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "base/time.h"
+
+namespace trireme {
+
+enum class Phase : uint8_t { start, step, evaluation, save };
+
+const char* name_of(Phase phase);
+
+/// One rank as others see it.
+struct RankState {
+  Phase phase = Phase::start;  ///< start lasts until the attempt's first step has ended
+  int64_t step = 0;            ///< steps done
+  uint64_t moves = 0;          ///< grows whenever anything has moved on
+  double cpu_seconds = 0;      ///< of the main thread: it grows while that computes
+  std::string collective;      ///< what is waited for; empty: nothing
+  uint64_t bytes = 0;          ///< of that collective, this rank's part; 0: not known
+  uint64_t chunks = 0;         ///< of it that are complete
+  double seconds = 0;          ///< waited so far
+};
+
+/// "step 57, waiting for the sum of gradients (1.2 MB, 3 chunks done) for 0.4 s"
+std::string describe(const RankState& state);
+
+class Progress {
+ public:
+  /// The calling thread is the main one.
+  Progress();
+
+  void enter(Phase phase) {
+    phase_.store(phase, std::memory_order_relaxed);
+    move();
+  }
+  void set_step(int64_t step) {
+    step_.store(step, std::memory_order_relaxed);
+    move();
+  }
+  void move() { moves_.fetch_add(1, std::memory_order_relaxed); }
+  /// So many more chunks of the awaited collective are complete.
+  void chunks_done(uint64_t count) {
+    chunks_.fetch_add(count, std::memory_order_relaxed);
+    move();
+  }
+  /// A collective that may go on beside computing begins: its chunks are counted from here.
+  void begin_chunks() { chunks_.store(0, std::memory_order_relaxed); }
+
+  RankState state() const;
+  /// That the main thread has waited for other ranks since construction. Main thread only.
+  double waited_seconds() const { return waited_; }
+
+ private:
+  friend class Waiting;
+  std::atomic<Phase> phase_ = Phase::start;
+  std::atomic<int64_t> step_ = 0;
+  std::atomic<uint64_t> moves_ = 0, chunks_ = 0, bytes_ = 0;
+  std::atomic<const char*> collective_ = nullptr;
+  std::atomic<Clock::rep> since_ = 0;
+  double waited_ = 0;
+  int cpu_clock_ = 0;
+};
+
+/// While it lives the main thread waits for a collective.
+class Waiting {
+ public:
+  /// progress may be nullptr; `what` lives as long as the program.
+  Waiting(Progress* progress, const char* what, uint64_t bytes);
+  ~Waiting();
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  Progress* progress_;
+  Clock::time_point start_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,80 @@
+#include "train/peer_watch.h"
+
+#include <cstdlib>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "checkpoint/run_status.h"
+
+namespace trireme {
+namespace {
+
+constexpr auto kVerdict = std::chrono::seconds(2);  // a closed connection is seen within milliseconds
+constexpr auto kLastWords = std::chrono::seconds(5);
+
+std::string launcher_secret() {
+  const char* secret = std::getenv("TRIREME_CONTROL_SECRET");
+  return secret ? secret : "";
+}
+
+[[noreturn]] void leave() { std::_Exit(exit_code(ErrorKind::peer)); }
+
+/// Says what happened, here and in the run folder.
+void report(const Loss& loss, int rank, const RankState& own, const std::string& run_dir) {
+  // Neither a log nor a file system that hangs may keep this rank.
+  std::thread([] {
+    std::this_thread::sleep_for(kLastWords);
+    leave();
+  }).detach();
+  if (loss.rank == rank) {
+    log::error("the other ranks have given this one up ({}) and left; it was in {}; leaving with code {}", loss.reason,
+               describe(own), exit_code(ErrorKind::peer));
+    return;
+  }
+  log::error("{}; this rank was in {}; leaving with code {}, start again to go on from the last checkpoint",
+             describe(loss), describe(own), exit_code(ErrorKind::peer));
+  if (run_dir.empty()) return;
+  try {
+    write_status(run_dir, {.state = "peer-lost",
+                           .code = exit_code(ErrorKind::peer),
+                           .step = loss.last.step,
+                           .rank = loss.rank,
+                           .host = loss.host,
+                           .message = describe(loss)});
+  } catch (const Error& e) {
+    log::error("{}", e.what());
+  }
+}
+
+}  // namespace
+
+PeerWatch::PeerWatch(const Config& config, const Process& process, Scalars& scalars, const Progress& progress) {
+  const std::string secret = launcher_secret();
+  if (process.size() == 1 && secret.empty()) return;
+  const std::string run_dir = config.evaluation.only ? std::string() : config.run.dir;
+  channel_.emplace(scalars, process.host(), progress,
+                   ControlOptions{.hang_timeout = config.run.hang_timeout,
+                                  .one_host = process.local_size() == process.size(),
+                                  .interface = config.comm.interface,
+                                  .secret = secret,
+                                  .on_loss = [&progress, run_dir, rank = process.rank()](
+                                                 const Loss& loss) { report(loss, rank, progress.state(), run_dir); },
+                                  .leave = leave});
+}
+
+PeerWatch::~PeerWatch() = default;
+
+std::vector<std::string> PeerWatch::addresses() const {
+  return channel_ ? channel_->addresses() : std::vector<std::string>();
+}
+
+std::optional<std::string> PeerWatch::stop_request() const {
+  return channel_ ? channel_->stop_request() : std::nullopt;
+}
+
+void PeerWatch::wait_for_verdict() const {
+  if (channel_) std::this_thread::sleep_for(kVerdict);
+}
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+#pragma once
+// The other ranks of the job, watched through the control channel (docs/design.md, decision 14): when one is lost or
+// hangs, this process says so, writes RUN/status.json and leaves with code 76, whatever its main thread waits for.
+
+#include <optional>
+#include <string>
+
+#include "comm/control.h"
+#include "comm/process.h"
+#include "config/config.h"
+
+namespace trireme {
+
+class PeerWatch {
+ public:
+  /// Collective. Watches from here to its end; a job of one that no launcher controls needs none and has none.
+  /// progress: this rank's; the groups of `process` report to it.
+  PeerWatch(const Config& config, const Process& process, Scalars& scalars, const Progress& progress);
+  ~PeerWatch();
+
+  /// Where a launcher can join, on rank 0.
+  std::vector<std::string> addresses() const;
+  /// Why a launcher wants the job to stop; nothing before it does, and on ranks other than 0.
+  std::optional<std::string> stop_request() const;
+  /// After communication has failed: gives the watch time to find out who was lost, and so does not return then.
+  void wait_for_verdict() const;
+
+ private:
+  std::optional<ControlChannel> channel_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#pragma once
+// Runs whose ranks can be found, whose exit codes are kept rank by rank, and whose system calls fail as a test says.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/error.h"
+#include "checkpoint/run_status.h"
+#include "tests/runs/training_fixture.h"
+
+namespace trireme {
+
+class FaultFixture : public TrainingFixture {
+ protected:
+  static bool has_mpi() { return !mpirun_path().empty(); }
+  /// Under Hydra survivors are ended within milliseconds of a death, so that their last line is best effort.
+  static bool is_hydra() { return run({mpirun_path(), "--version"}).output.find("HYDRA") != std::string::npos; }
+
+  /// Ranks under mpirun, each in a shell that writes its exit code to RUN.code.RANK.
+  std::vector<std::string> ranks_command(int ranks, const std::string& run,
+                                         const std::vector<std::string>& flags = {}) const {
+    // mpirun ends the others' shells soon after a death: they stay until their rank has left.
+    const std::string script = "trap : TERM; '" + trireme_path() + "' \"$@\"; code=$?; echo $code > '" + path(run) +
+                               ".code.'${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; exit $code";
+    std::vector<std::string> words = {mpirun_path(), "-n", std::to_string(ranks), "sh", "-c", script, "trireme"};
+    const auto arguments = train(run, flags);
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return words;
+  }
+  /// -1: that rank's shell was ended before it could write.
+  int code_of(const std::string& run, int rank) const {
+    const std::string file = path(run) + ".code." + std::to_string(rank);
+    return std::filesystem::exists(file) ? std::atoi(read_text(file).c_str()) : -1;
+  }
+
+  /// Process id of the program as that rank, under `mpirun`.
+  static pid_t pid_of_rank(const Program& mpirun, int rank) {
+    for (const auto& item : std::filesystem::directory_iterator("/proc")) {
+      const pid_t pid = std::atoi(item.path().filename().c_str());
+      if (pid == 0 || !is_below(pid, mpirun.pid())) continue;
+      std::error_code gone;
+      if (std::filesystem::read_symlink(item.path() / "exe", gone) != trireme_path() || gone) continue;
+      const std::string environment = '\0' + read_text(item.path() / "environ");
+      for (const char* name : {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="}) {
+        if (environment.find('\0' + (name + std::to_string(rank)) + '\0') != std::string::npos) return pid;
+      }
+    }
+    ADD_FAILURE() << "rank " << rank << " is not there";
+    return -1;
+  }
+
+  static bool wait_for_text(Program& program, const std::string& text) {
+    const bool found = program.wait_for([&](const std::string& out) { return out.find(text) != std::string::npos; });
+    EXPECT_TRUE(found) << "no \"" << text << "\" in\n" << program.output();
+    return found;
+  }
+  static bool wait_for_file(Program& program, const std::string& file) {
+    const bool found = program.wait_for([&](const std::string&) { return std::filesystem::exists(file); });
+    EXPECT_TRUE(found) << "no " << file << "\n" << program.output();
+    return found;
+  }
+
+  /// The environment of a program in which `call` about `match` fails (fault_shim.cc).
+  static std::vector<std::string> fault(const std::string& call, const std::string& match, int error,
+                                        const std::vector<std::string>& more = {}) {
+    std::vector<std::string> environment = {"LD_PRELOAD=" + shim_path(), "FAULT_CALL=" + call, "FAULT_MATCH=" + match,
+                                            "FAULT_ERRNO=" + std::to_string(error)};
+    environment.insert(environment.end(), more.begin(), more.end());
+    return environment;
+  }
+
+  /// Names in the run folder that begin with a point: a save's or deletion's leftovers.
+  std::vector<std::string> leftovers(const std::string& run) const {
+    std::vector<std::string> names;
+    for (const auto& item : std::filesystem::directory_iterator(path(run))) {
+      const std::string name = item.path().filename();
+      if (name.starts_with('.')) names.push_back(name);
+    }
+    return names;
+  }
+
+  static int count_of(const std::string& text, const std::string& part) {
+    int count = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+    return count;
+  }
+
+ private:
+  /// It lies beside this test.
+  static std::string shim_path() {
+    return std::filesystem::read_symlink("/proc/self/exe").parent_path() / TRIREME_FAULT_SHIM;
+  }
+  static bool is_below(pid_t pid, pid_t ancestor) {
+    while (pid > 1 && pid != ancestor) {
+      std::error_code gone;
+      const std::string stat = "/proc/" + std::to_string(pid) + "/stat";
+      if (!std::filesystem::exists(stat, gone)) return false;
+      try {
+        const std::string text = read_text(stat);
+        pid = std::atoi(text.c_str() + text.rfind(')') + 4);
+      } catch (const Error&) {
+        return false;  // it ended just now
+      }
+    }
+    return pid == ancestor;
+  }
+};
+
+}  // namespace trireme

@@ -1,0 +1,86 @@
+// A rank that dies or stands still is named by every other one, which leave with code 76.
+
+#include "base/time.h"
+#include "tests/faults/fault_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PeerLoss : public FaultFixture {
+ protected:
+  void SetUp() override {
+    if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  }
+  /// Three ranks in the middle of training, with a snapshot published.
+  std::unique_ptr<Program> start(const std::string& run, const std::string& timeout = "10") {
+    auto program = std::make_unique<Program>(
+        ranks_command(3, run, {"--run.steps", "1000000", "--checkpoint.every", "5", "--run.hang-timeout", timeout}));
+    wait_for_file(*program, path(run) + "/latest");
+    return program;
+  }
+  /// The others have said that `rank` was lost, in these words, and have left with 76.
+  void expect_loss(const std::string& run, const Outcome& outcome, int rank, const std::string& reason) {
+    EXPECT_NE(outcome.code, 0);
+    const RunStatus status = read_status(path(run));
+    EXPECT_EQ(status.state, "peer-lost") << outcome.output;
+    EXPECT_EQ(status.code, 76);
+    EXPECT_EQ(status.rank, rank);
+    EXPECT_THAT(status.message, HasSubstr(reason));
+    if (!is_hydra()) {
+      const std::string line = "error: rank " + std::to_string(rank) + " on ";
+      EXPECT_EQ(count_of(outcome.output, line), 2) << outcome.output;
+      EXPECT_EQ(count_of(outcome.output, "was lost (" + reason), 2) << outcome.output;
+      for (int r = 0; r < 3; ++r) {
+        if (r == rank) continue;
+        EXPECT_EQ(code_of(run, r), 76) << "rank " << r << "\n" << outcome.output;
+      }
+    }
+    const auto resumable = find_resumable(path(run));
+    ASSERT_TRUE(resumable);
+    EXPECT_THAT(verify_checkpoint(resumable->path), ::testing::IsEmpty());
+  }
+};
+
+TEST_F(PeerLoss, AKilledRankIsNamedAtOnceAndTheJobGoesOnFromItsLastSnapshot) {
+  for (const int rank : {1, 0}) {
+    const std::string name = "killed-" + std::to_string(rank);
+    const auto program = start(name);
+    const auto killed = Clock::now();
+    kill(pid_of_rank(*program, rank), SIGKILL);
+    const Outcome outcome = program->finish();
+    EXPECT_LT(seconds_since(killed), 9) << "not by a silent heartbeat";
+    expect_loss(name, outcome, rank, "its connection closed");
+    EXPECT_THAT(outcome.output, HasSubstr("in step "));
+  }
+  const int64_t step = find_resumable(path("killed-1"))->facts.progress.step;
+  const Outcome resumed =
+      run(mpirun_command(3, train("killed-1", {"--run.steps", std::to_string(step + 3), "--optim.decay-steps", "20"})));
+  EXPECT_EQ(resumed.code, 0) << resumed.output;
+  EXPECT_EQ(progress("killed-1").step, step + 3);
+}
+
+TEST_F(PeerLoss, AStoppedRankIsNamedAfterTheTimeout) {
+  for (const int rank : {2, 0}) {
+    const std::string name = "stopped-" + std::to_string(rank);
+    const auto program = start(name, "3");
+    const pid_t pid = pid_of_rank(*program, rank);
+    kill(pid, SIGSTOP);
+    const Outcome outcome = program->finish();
+    expect_loss(name, outcome, rank, "no heartbeat for 3.");
+    EXPECT_THAT(outcome.output, HasSubstr("waiting for the "));
+  }
+}
+
+TEST_F(PeerLoss, AFlippedBitOfOneRanksWeightsIsFoundAndTheRankNamed) {
+  // The hash reads the position matrix, 16 x 32 f32; its second reading, after step 5, turns a bit of it.
+  const auto environment = fault("flip", "2048", 1, {"FAULT_RANK=2", "FAULT_FIRST=2", "FAULT_TIMES=1"});
+  const Outcome outcome = run(mpirun_command(3, train("run", {"--run.hash-every", "5"})), environment);
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("ranks hold different parameters after step 5: rank 2 on "));
+  EXPECT_THAT(outcome.output, HasSubstr("differs from the other 2"));
+}
+
+}  // namespace
+}  // namespace trireme
