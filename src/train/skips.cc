@@ -15,18 +15,18 @@ namespace {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value)); }
 
-}  // namespace
+Json to_json(const SkippedStep& skip) {
+  return {{"step", skip.step},
+          {"first_sample", skip.first_sample},
+          {"last_sample", skip.last_sample},
+          {"loss", number(skip.loss)},
+          {"norm", number(skip.norm)}};
+}
 
-std::string write_skips(const std::string& run_dir, std::span<const SkippedStep> skips) {
-  const std::string path = run_dir + "/bad-samples.json";
+/// "; see PATH" for a message; "" with a warning for a folder that cannot be written.
+std::string write_list(const std::string& path, const std::vector<SkippedStep>& steps) {
   Json list = Json::array();
-  for (const SkippedStep& skip : skips) {
-    list.push_back({{"step", skip.step},
-                    {"first_sample", skip.first_sample},
-                    {"last_sample", skip.last_sample},
-                    {"loss", number(skip.loss)},
-                    {"norm", number(skip.norm)}});
-  }
+  for (const SkippedStep& skip : steps) list.push_back(to_json(skip));
   try {
     write_text(path, list.dump(1) + "\n");
   } catch (const Error& e) {
@@ -34,6 +34,25 @@ std::string write_skips(const std::string& run_dir, std::span<const SkippedStep>
     return {};
   }
   return "; see " + path;
+}
+
+}  // namespace
+
+void SkipWatch::add(const SkippedStep& step) {
+  log::write_once(log::Level::warning,
+                  fmt::format("step {} skipped: loss {} or gradient norm {} is not finite; samples {} to {}", step.step,
+                              step.loss, step.norm, step.first_sample, step.last_sample));
+  steps_.push_back(step);
+}
+
+void SkipWatch::check(int64_t in_a_row, Scalars& scalars) const {
+  if (in_a_row < most_) return;
+  const std::string where = scalars.rank() == 0 ? write_list(run_dir_ + "/bad-samples.json", steps_) : std::string();
+  scalars.barrier();  // the first rank to fail ends the others
+  fail(ErrorKind::numeric,
+       "loss or gradients were not finite {} steps in a row, up to step {} (samples {} to {}{}); lower "
+       "optim.learning-rate or resume from an earlier snapshot",
+       in_a_row, steps_.back().step, steps_.front().first_sample, steps_.back().last_sample, where);
 }
 
 }  // namespace trireme

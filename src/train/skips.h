@@ -1,21 +1,36 @@
 #pragma once
-// Which samples a run stumbled over.
+// Steps that were skipped because their loss or gradients were not finite, and the samples that they stumbled over.
 
 #include <cstdint>
-#include <span>
 #include <string>
+#include <vector>
+
+#include "comm/scalars.h"
 
 namespace trireme {
 
-/// A step that was skipped because its loss or gradients were not finite.
 struct SkippedStep {
   int64_t step = 0;                            ///< counted from 1
   uint64_t first_sample = 0, last_sample = 0;  ///< global sample indices of its batch
   double loss = 0, norm = 0;
 };
 
-/// Writes RUN/bad-samples.json, an array of {step, first_sample, last_sample, loss, norm}; numbers that are not finite
-/// are texts. Returns "; see PATH" for a message. A folder that cannot be written gives a warning and "".
-std::string write_skips(const std::string& run_dir, std::span<const SkippedStep> skips);
+class SkipWatch {
+ public:
+  /// A run stops after `most` skips in a row.
+  SkipWatch(std::string run_dir, int64_t most) : run_dir_(std::move(run_dir)), most_(most) {}
+
+  void add(const SkippedStep& step);
+  /// A step was finite.
+  void reset() { steps_.clear(); }
+  /// Collective. `in_a_row` counts earlier attempts too. After too many writes RUN/bad-samples.json, an array of {step,
+  /// first_sample, last_sample, loss, norm} with numbers that are not finite as texts, and throws Error::numeric.
+  void check(int64_t in_a_row, Scalars& scalars) const;
+
+ private:
+  std::string run_dir_;
+  int64_t most_;
+  std::vector<SkippedStep> steps_;  ///< in a row, of this attempt
+};
 
 }  // namespace trireme

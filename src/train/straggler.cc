@@ -4,6 +4,8 @@
 #include <bit>
 #include <vector>
 
+#include "base/log.h"
+
 namespace trireme {
 namespace {
 
@@ -32,6 +34,18 @@ std::optional<Straggler> StragglerWatch::judge(std::span<const uint64_t> busy, i
   if (!twice || told_ == found.rank) return {};
   told_ = found.rank;
   return found;
+}
+
+void StragglerWatch::tell(Scalars& scalars, std::string_view host, double busy, int64_t steps) {
+  if (scalars.size() == 1) return;
+  const auto slow = judge(scalars.gather(std::bit_cast<uint64_t>(busy)), steps);
+  if (!slow) return;
+  const std::string its_host = scalars.broadcast(host, slow->rank);
+  log::write_once(
+      log::Level::warning,
+      fmt::format("rank {} on {} is slow: {:.1f} ms of work per step where the others need {:.1f} ms; the job loses "
+                  "{:.0f} % of its time waiting for it",
+                  slow->rank, its_host, 1e3 * slow->busy, 1e3 * slow->others, 100 * slow->lost));
 }
 
 }  // namespace trireme

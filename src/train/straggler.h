@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
+
+#include "comm/scalars.h"
 
 namespace trireme {
 
@@ -21,6 +24,9 @@ class StragglerWatch {
   /// in which the slowest worked for less than a second are too short to tell and are passed over. Depends on what
   /// every rank knows alone, so that all judge alike.
   std::optional<Straggler> judge(std::span<const uint64_t> busy, int64_t steps);
+  /// Collective. Judges an interval of `steps` in which this rank worked `busy` seconds per step, and warns of whom it
+  /// finds.
+  void tell(Scalars& scalars, std::string_view host, double busy, int64_t steps);
 
  private:
   int suspect_ = -1, told_ = -1;

@@ -1,0 +1,28 @@
+#include "train/optim_options.h"
+
+namespace trireme {
+
+Schedule schedule_of(const Config& config) {
+  const OptimOptions& o = config.optim;
+  return {.course = o.schedule == "constant" ? Schedule::Course::constant : Schedule::Course::cosine,
+          .peak = o.learning_rate,
+          .minimum = o.min_learning_rate,
+          .warmup_steps = o.warmup_steps,
+          .decay_steps = o.decay_steps > 0 ? o.decay_steps : config.run.steps};
+}
+
+OptimizerOptions optimizer_options(const Config& config, std::vector<int> progress_cpus) {
+  const OptimOptions& o = config.optim;
+  OptimizerOptions options;
+  options.adamw.beta1 = static_cast<float>(o.beta1);
+  options.adamw.beta2 = static_cast<float>(o.beta2);
+  options.adamw.epsilon = static_cast<float>(o.epsilon);
+  options.adamw.weight_decay = static_cast<float>(o.weight_decay);
+  options.clip = o.clip;
+  options.wire = config.comm.wire == "f32" ? DType::f32 : DType::bf16;
+  options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
+  options.progress_cpus = std::move(progress_cpus);
+  return options;
+}
+
+}  // namespace trireme

@@ -1,0 +1,64 @@
+#include "train/saver.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "config/document.h"
+
+namespace trireme {
+namespace fs = std::filesystem;
+
+Saver::Saver(const Setup& setup, const ParameterTable& table, const TrainingState& state, Communicator& group,
+             const RunClaim& claim)
+    : setup_(setup), claim_(claim), scalars_(group), writer_(setup.config().run.dir, table, state, group) {}
+
+void Saver::begin(const RunProgress& progress) {
+  claim_.check();
+  start_ = Clock::now();
+  writer_.begin({.spec = setup_.spec,
+                 .progress = progress,
+                 .config_json = to_json(setup_.config()).dump(),
+                 .tokenizer_json = setup_.tokenizer_json,
+                 .data_files = setup_.data_files});
+  saving_best_ = best_;
+  best_ = false;
+  begun_ = progress.step;
+}
+
+std::optional<CheckpointEvent> Saver::publish() {
+  const CheckpointOptions& options = setup_.config().checkpoint;
+  try {
+    const std::string folder = writer_.publish(options.keep, saving_best_).value();
+    published_ = begun_;
+    if (saving_best_) link_best(folder);
+    return CheckpointEvent{.step = begun_, .path = folder, .seconds = seconds_since(start_), .best = saving_best_};
+  } catch (const Error& e) {
+    if (insists_ || options.on_error == "stop") throw;
+    log::write_once(
+        log::Level::warning,
+        fmt::format("the snapshot of step {} is lost, training goes on (checkpoint.on-error is continue): {}", begun_,
+                    e.what()));
+    begun_ = published_;
+    return {};
+  }
+}
+
+void Saver::link_best(const std::string& folder) const {
+  const std::string& link = setup_.config().checkpoint.best_link;
+  if (link.empty() || scalars_.rank() != 0) return;
+  std::error_code error;
+  if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link, error)) {
+    log::warning("{} exists and is not a link, so it was left alone; the best snapshot is {}", link, folder);
+    return;
+  }
+  const std::string temporary = link + ".tmp";
+  fs::remove(temporary, error);
+  fs::create_directory_symlink(fs::absolute(folder), temporary, error);
+  if (!error) fs::rename(temporary, link, error);
+  if (error) log::warning("cannot make the link {} to the best snapshot {}: {}", link, folder, error.message());
+}
+
+}  // namespace trireme

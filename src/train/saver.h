@@ -1,0 +1,54 @@
+#pragma once
+// Snapshots of a run: what goes into them, what becomes of one that fails, and the link to the best one.
+
+#include <optional>
+
+#include "checkpoint/checkpoint.h"
+#include "report/metrics.h"
+#include "train/run_claim.h"
+#include "train/setup.h"
+
+namespace trireme {
+
+class Saver {
+ public:
+  /// Collective. Borrows everything; `claim` is asked before each save. Throws Error::io.
+  Saver(const Setup& setup, const ParameterTable& table, const TrainingState& state, Communicator& group,
+        const RunClaim& claim);
+
+  /// The run goes on from the snapshot of `step`.
+  void start_from(int64_t step) { begun_ = published_ = step; }
+  /// The weights as they stand are the best so far: the next snapshot, which is due now, is the best one.
+  void mark_best() { best_ = true; }
+  void forget_best() { best_ = false; }
+  bool has_best() const { return best_; }
+  /// A snapshot of these weights is there or under way.
+  bool has(int64_t step) const { return begun_ == step && !best_; }
+  /// From here on a snapshot that fails is an error whatever checkpoint.on-error says.
+  void insist() { insists_ = true; }
+
+  /// Copies the state and writes it in the background. The save before must have been published.
+  void begin(const RunProgress& progress);
+  /// Something was begun and not yet published.
+  bool pending() const { return writer_.pending(); }
+  /// Collective. Every rank has written what was begun, so that publish() will not wait.
+  bool written() { return !scalars_.any(!writer_.idle()); }
+  /// Collective. Waits until what was begun is written, and publishes it. Nothing if that failed and training goes on
+  /// without. Throws Error::io.
+  std::optional<CheckpointEvent> publish();
+
+ private:
+  void link_best(const std::string& folder) const;
+
+  const Setup& setup_;
+  const RunClaim& claim_;
+  Scalars scalars_;
+  CheckpointWriter writer_;
+  Clock::time_point start_;
+  bool best_ = false;         ///< no snapshot has the best weights yet
+  bool saving_best_ = false;  ///< the one under way does
+  bool insists_ = false;
+  int64_t begun_ = -1, published_ = -1;  ///< steps
+};
+
+}  // namespace trireme
