@@ -7,6 +7,9 @@ torch.nn.functional.scaled_dot_product_attention, the fastest attention that PyT
 
     .venv/bin/python bench/peers/pytorch_step.py --preset gpt2-124m --batch 4 --seq 1024 --dtype bf16 --compile --json out.json
 
+With --serve it prints "ready" after its warm-up, then for each line read the seconds, tokens, peak memory in bytes and loss of one
+step: `trireme bench step --peer pytorch` starts it so and alternates with it.
+
 Keys of the JSON: as `trireme bench step` has them where both have them.
 """
 import argparse
@@ -88,6 +91,10 @@ def cpu_name():
     return platform.processor()
 
 
+def peak_rss():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=PRESETS, default="gpt2-124m")
@@ -98,6 +105,7 @@ def arguments():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--steps", type=int, default=5, help="timed steps; the median counts")
     parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--serve", action="store_true", help="one step per line of standard input")
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_args()
 
@@ -125,6 +133,14 @@ def main():
     first_loss = step()
     for _ in range(args.warmup - 1):
         step()
+    tokens = args.batch * args.seq
+    if args.serve:
+        print("ready", flush=True)
+        for _ in sys.stdin:
+            start = time.perf_counter()
+            loss = step()
+            print(time.perf_counter() - start, tokens, peak_rss(), loss, flush=True)
+        return
     seconds = []
     for _ in range(args.steps):
         start = time.perf_counter()
@@ -132,7 +148,6 @@ def main():
         seconds.append(time.perf_counter() - start)
 
     median = statistics.median(seconds)
-    tokens = args.batch * args.seq
     result = {
         "peer": f"PyTorch {torch.__version__} {'compiled' if args.compile else 'eager'}",
         "preset": args.preset,
@@ -145,7 +160,7 @@ def main():
         "ms_per_step_lowest": 1e3 * min(seconds),
         "ms_per_step_highest": 1e3 * max(seconds),
         "model_flops_per_s": flops_per_token(layers, width, args.seq) * tokens / median,
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": peak_rss(),
         "first_loss": first_loss,
         "cpu": cpu_name(),
     }

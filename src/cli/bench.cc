@@ -17,44 +17,72 @@
 namespace trireme {
 namespace {
 
+void print_peer(const PeerStep& peer, const StepBenchResult& ours) {
+  const std::string name = "PyTorch " + peer.mode;
+  if (!peer.skipped.empty()) {
+    fmt::print("{:<18} not measured: {}\n", name, peer.skipped);
+    return;
+  }
+  fmt::print("{:<18} {:.3f} s (fastest {:.3f}, slowest {:.3f}), ours between {:.3f} s: ours is {:.2f}x as fast\n", name,
+             peer.times.median, peer.times.fastest, peer.times.slowest, peer.our_seconds, peer.ratio());
+  fmt::print("{:<18} {:.2f} GB peak memory, ours is {:.2f} of it\n", "", static_cast<double>(peer.peak_rss) / 1e9,
+             static_cast<double>(ours.peak_rss) / static_cast<double>(peer.peak_rss));
+}
+
 void print_step(const StepBenchOptions& o, const StepBenchResult& r) {
   fmt::print("{} (commit {})\n", cpu_brand_text(), commit_text());
   fmt::print("{} {}, batch {} x {}, {} threads, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
              o.threads, name_of(cpu_isa()));
-  fmt::print("step               {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", r.seconds, o.steps,
-             r.fastest, r.slowest);
+  fmt::print("step               {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", r.times.median, o.steps,
+             r.times.fastest, r.times.slowest);
   fmt::print("tokens             {:.1f} per second\n", r.tokens_per_second);
   fmt::print(
       "model FLOPs        {:.1f} MFLOP per token = 6 x matmul parameters (head at logical vocabulary) + 6 x layers x "
       "width x sequence\n",
       r.model_flops / static_cast<double>(o.batch * o.sequence) / 1e6);
-  fmt::print("model FLOP rate    {:.1f} GFLOP/s\n", r.model_flops / r.seconds / 1e9);
+  fmt::print("model FLOP rate    {:.1f} GFLOP/s\n", r.model_flops / r.times.median / 1e9);
   fmt::print("GEMM ceiling       {:.1f} GFLOP/s (this step's forward, dX and dW GEMMs alone, same run)\n",
              r.ceiling_flops_per_second / 1e9);
   fmt::print("share              {:.3f} (model FLOP rate / GEMM ceiling)\n", r.share);
   fmt::print("peak memory        {:.2f} GB\n", static_cast<double>(r.peak_rss) / 1e9);
-  fmt::print("loss               {:.4f} after {} steps\n", r.loss, o.steps + o.warmup);
+  fmt::print("last loss          {:.4f}\n", r.loss);
+  for (const PeerStep& peer : r.peers) print_peer(peer, r);
+}
+
+Json to_json(const PeerStep& peer) {
+  if (!peer.skipped.empty()) return {{"skipped", peer.skipped}};
+  return {{"ms_per_step", 1e3 * peer.times.median},
+          {"ms_fastest", 1e3 * peer.times.fastest},
+          {"ms_slowest", 1e3 * peer.times.slowest},
+          {"our_ms_per_step", 1e3 * peer.our_seconds},
+          {"ratio", peer.ratio()},
+          {"peak_rss_bytes", peer.peak_rss}};
 }
 
 Json to_json(const StepBenchOptions& o, const StepBenchResult& r) {
-  return {{"preset", o.preset},
-          {"dtype", name_of(o.dtype)},
-          {"recompute", o.recompute},
-          {"batch", o.batch},
-          {"seq", o.sequence},
-          {"steps", o.steps},
-          {"threads", o.threads},
-          {"tokens_per_s", r.tokens_per_second},
-          {"ms_per_step", 1e3 * r.seconds},
-          {"ms_fastest", 1e3 * r.fastest},
-          {"ms_slowest", 1e3 * r.slowest},
-          {"model_flops_per_s", r.model_flops / r.seconds},
-          {"ceiling_flops_per_s", r.ceiling_flops_per_second},
-          {"share", r.share},
-          {"peak_rss_bytes", r.peak_rss},
-          {"cpu", cpu_brand_text()},
-          {"kernels", name_of(cpu_isa())},
-          {"commit", commit_text()}};
+  Json json{{"preset", o.preset},
+            {"dtype", name_of(o.dtype)},
+            {"recompute", o.recompute},
+            {"batch", o.batch},
+            {"seq", o.sequence},
+            {"steps", o.steps},
+            {"threads", o.threads},
+            {"tokens_per_s", r.tokens_per_second},
+            {"ms_per_step", 1e3 * r.times.median},
+            {"ms_fastest", 1e3 * r.times.fastest},
+            {"ms_slowest", 1e3 * r.times.slowest},
+            {"model_flops_per_s", r.model_flops / r.times.median},
+            {"ceiling_flops_per_s", r.ceiling_flops_per_second},
+            {"share", r.share},
+            {"peak_rss_bytes", r.peak_rss},
+            {"cpu", cpu_brand_text()},
+            {"kernels", name_of(cpu_isa())},
+            {"commit", commit_text()}};
+  if (!r.peers.empty()) {
+    json["peer"] = {{"ratio", r.peer_ratio()}, {"rss_ratio", r.peer_rss_ratio()}};
+    for (const PeerStep& peer : r.peers) json["peer"][peer.mode] = to_json(peer);
+  }
+  return json;
 }
 
 int bench_step_command(std::vector<std::string> arguments) {
@@ -72,8 +100,15 @@ int bench_step_command(std::vector<std::string> arguments) {
   app.add("--threads", threads, "compute threads (0: all physical cores)").not_negative().show_default();
   app.add_switch("--recompute", options.recompute, "keep only block inputs for backward: less memory, more time");
   app.add("--data", options.tokens, "token file to train on (default: random tokens)");
+  std::string peer;
+  app.add("--peer", peer,
+          "pytorch: measure the same step there, in turn with ours (scripts/bootstrap --peers installs it)")
+      .one_of({"pytorch"});
+  app.add("--python", options.python, "interpreter that has the peer").show_default();
+  app.add("--peer-script", options.peer_script, "what runs it").show_default();
   app.add("--json", json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  options.pytorch = peer == "pytorch";
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.threads = compute_threads(threads);
   const StepBenchResult result = bench_step(options);

@@ -21,7 +21,7 @@
 #include "data/training_text.h"
 #include "text/bench_tokenize.h"
 #include "text/bpe_trainer.h"
-#include "text/peer_process.h"
+#include "base/peer_process.h"
 
 namespace trireme {
 namespace {
@@ -89,9 +89,9 @@ std::vector<Series> measure(const TokenizeBench& flags, const Tokenizer& tokeniz
     all[0].seconds.push_back(timing.seconds);
     all[0].tokens = timing.tokens;
     for (size_t i = 0; i < peers.size(); ++i) {
-      const auto [seconds, tokens] = peers[i]->measure();
-      all[i + 1].seconds.push_back(seconds);
-      all[i + 1].tokens = tokens;
+      const PeerProcess::Result result = peers[i]->measure();
+      all[i + 1].seconds.push_back(result.seconds);
+      all[i + 1].tokens = result.tokens;
     }
   }
   return all;

@@ -1,5 +1,6 @@
 #include "train/bench_step.h"
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/peer_process.h"
 #include "base/rng.h"
 #include "base/time.h"
 #include "data/token_dataset.h"
@@ -14,6 +16,7 @@
 #include "ops/cpu/gemm_bench.h"
 #include "optim/optimizer.h"
 #include "train/batcher.h"
+#include "train/machine.h"
 
 namespace trireme {
 namespace {
@@ -28,6 +31,10 @@ double median(std::vector<double> values) {
   std::ranges::sort(values);
   const size_t n = values.size();
   return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+StepTimes summary(const std::vector<double>& seconds) {
+  return {median(seconds), *std::ranges::min_element(seconds), *std::ranges::max_element(seconds)};
 }
 
 std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& spec) {
@@ -78,55 +85,151 @@ double step_ceiling(const Spec& spec, DType dtype, int64_t rows, int threads) {
   return flops / seconds;
 }
 
-/// Step times in seconds, warm-up left out; also the last loss.
-std::vector<double> time_steps(const StepBenchOptions& options, const Spec& spec, double& loss) {
-  const ParameterTable table(spec);
-  TrainingState state(table, options.dtype, true);
-  initialize(state, table, 1);
-  const auto ops = make_cpu_ops();
-  const auto single = make_single();
-  Optimizer optimizer(table, state, *ops, *single, {});
-  Stage stage(spec, {&table, state.weights(), state.gradients()}, options.dtype,
-              {.rows = options.batch * options.sequence, .accumulates = false, .recompute = options.recompute}, *ops,
-              options.threads);
-  Batcher batcher(options.batch, options.sequence);
-  const std::vector<uint16_t> tokens = bench_tokens(options, spec);
-  const double scale = 1.0 / static_cast<double>(options.batch * options.sequence);
+/// A model in training; every call of step() is one optimizer step.
+class TrainingStep {
+ public:
+  TrainingStep(const StepBenchOptions& options, const Spec& spec)
+      : options_(options),
+        table_(spec),
+        state_(table_, options.dtype, true),
+        ops_(make_cpu_ops()),
+        single_(make_single()),
+        optimizer_(table_, state_, *ops_, *single_, {}),
+        stage_(spec, {&table_, state_.weights(), state_.gradients()}, options.dtype,
+               {.rows = options.batch * options.sequence, .accumulates = false, .recompute = options.recompute}, *ops_,
+               options.threads),
+        batcher_(options.batch, options.sequence),
+        tokens_(bench_tokens(options, spec)) {
+    initialize(state_, table_, 1);
+  }
 
-  std::vector<double> seconds;
-  for (int64_t step = 0; step < options.warmup + options.steps; ++step) {
+  /// Seconds of the step.
+  double step() {
+    const double scale = 1.0 / static_cast<double>(options_.batch * options_.sequence);
     const auto start = Clock::now();
     const Batch& batch =
-        batcher.fill(tokens, 1, Stream::training, {static_cast<uint64_t>(step * options.batch), options.batch});
-    optimizer.begin_exchange();
-    loss = stage.loss_and_backward(batch, {}, static_cast<float>(scale), Write::overwrite, &optimizer) * scale;
-    const double norm = std::sqrt(optimizer.finish_exchange(stage.context()));
-    optimizer.update(stage.context(), 1e-4, step + 1, norm);
-    if (step >= options.warmup) seconds.push_back(seconds_since(start));
-    log::info("step {:>3}  loss {:.4f}  {:.3f} s{}", step + 1, loss, seconds_since(start),
-              step < options.warmup ? "  (warm-up)" : "");
+        batcher_.fill(tokens_, 1, Stream::training, {static_cast<uint64_t>(steps_ * options_.batch), options_.batch});
+    optimizer_.begin_exchange();
+    loss_ = stage_.loss_and_backward(batch, {}, static_cast<float>(scale), Write::overwrite, &optimizer_) * scale;
+    const double norm = std::sqrt(optimizer_.finish_exchange(stage_.context()));
+    optimizer_.update(stage_.context(), 1e-4, ++steps_, norm);
+    const double seconds = seconds_since(start);
+    log::info("step {:>3}  loss {:.4f}  {:.3f} s", steps_, loss_, seconds);
+    return seconds;
   }
-  return seconds;
+  double loss() const { return loss_; }
+
+ private:
+  const StepBenchOptions& options_;
+  ParameterTable table_;
+  TrainingState state_;
+  std::unique_ptr<Ops> ops_;
+  std::unique_ptr<Communicator> single_;
+  Optimizer optimizer_;
+  Stage stage_;
+  Batcher batcher_;
+  std::vector<uint16_t> tokens_;
+  int64_t steps_ = 0;
+  double loss_ = 0;
+};
+
+/// What PyTorch takes: weights, gradients and moments, three copies of the logits, and about 20 rows of a layer's width
+/// that it keeps per token and layer. Eager GPT-2 124M at 4 x 1024 was seen to take 7.8 GB, this says 7.5.
+uint64_t pytorch_bytes(const StepBenchOptions& options, const Spec& spec) {
+  const auto rows = static_cast<uint64_t>(options.batch * options.sequence);
+  return 16 * static_cast<uint64_t>(ParameterTable(spec).flat_count()) +
+         rows *
+             (12 * static_cast<uint64_t>(spec.vocabulary_rows) + 80 * static_cast<uint64_t>(spec.layers * spec.width));
+}
+
+PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, const std::string& mode, TrainingStep& ours,
+                         std::vector<double>& our_seconds) {
+  PeerStep peer;
+  peer.mode = mode;
+  const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
+  if (options.dtype == DType::bf16 && !gemm_has_bf16()) {
+    peer.skipped = "this CPU has no bf16 instructions: its step takes many minutes";
+  } else if (needed > available) {
+    peer.skipped = fmt::format("it needs about {:.1f} GB beside ours, {:.1f} GB are free",
+                               static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9);
+  }
+  if (!peer.skipped.empty()) return peer;
+  log::info("starting PyTorch, {}{}", mode, mode == "compiled" ? ": compiling takes a minute or two" : "");
+  std::vector<std::string> command{options.python,
+                                   options.peer_script,
+                                   "--serve",
+                                   "--preset",
+                                   options.preset,
+                                   "--batch",
+                                   std::to_string(options.batch),
+                                   "--seq",
+                                   std::to_string(options.sequence),
+                                   "--dtype",
+                                   std::string(name_of(options.dtype)),
+                                   "--threads",
+                                   std::to_string(options.threads)};
+  if (mode == "compiled") command.push_back("--compile");
+  PeerProcess process(command);
+  std::vector<double> theirs, own;
+  for (int64_t i = 0; i < options.steps; ++i) {
+    const PeerProcess::Result result = process.measure();
+    theirs.push_back(result.seconds);
+    peer.peak_rss = result.peak_rss;
+    peer.loss = result.loss;
+    log::info("PyTorch   loss {:.4f}  {:.3f} s", result.loss, result.seconds);
+    own.push_back(ours.step());
+  }
+  peer.times = summary(theirs);
+  peer.our_seconds = median(own);
+  our_seconds.insert(our_seconds.end(), own.begin(), own.end());
+  return peer;
+}
+
+/// The best of a figure over the peers that were measured.
+template <class Figure>
+double least(const std::vector<PeerStep>& peers, Figure figure) {
+  double best = 0;
+  for (const PeerStep& peer : peers) {
+    if (peer.skipped.empty() && (best == 0 || figure(peer) < best)) best = figure(peer);
+  }
+  return best;
 }
 
 }  // namespace
+
+double StepBenchResult::peer_ratio() const {
+  return least(peers, [](const PeerStep& peer) { return peer.ratio(); });
+}
+
+double StepBenchResult::peer_rss_ratio() const {
+  const double rss = least(peers, [](const PeerStep& peer) { return static_cast<double>(peer.peak_rss); });
+  return rss > 0 ? static_cast<double>(peak_rss) / rss : 0;
+}
 
 StepBenchResult bench_step(const StepBenchOptions& options) {
   const Spec spec = preset(options.preset);
   require(options.sequence <= spec.context, ErrorKind::usage, "--seq {} is longer than the {} positions of {}",
           options.sequence, spec.context, options.preset);
   StepBenchResult result;
-  const std::vector<double> seconds = time_steps(options, spec, result.loss);
-  result.peak_rss = peak_rss();
-  result.seconds = median(seconds);
-  std::tie(result.fastest, result.slowest) =
-      std::pair(*std::ranges::min_element(seconds), *std::ranges::max_element(seconds));
+  std::vector<double> seconds;
+  {
+    TrainingStep ours(options, spec);
+    for (int64_t i = 0; i < options.warmup; ++i) ours.step();
+    if (options.pytorch) {
+      for (const char* mode : {"eager", "compiled"})
+        result.peers.push_back(measure_pytorch(options, spec, mode, ours, seconds));
+    }
+    while (seconds.size() < static_cast<size_t>(options.steps)) seconds.push_back(ours.step());
+    result.loss = ours.loss();
+    result.peak_rss = peak_rss();
+  }
+  result.times = summary(seconds);
   const double tokens = static_cast<double>(options.batch * options.sequence);
-  result.tokens_per_second = tokens / result.seconds;
+  result.tokens_per_second = tokens / result.times.median;
   result.model_flops = train_flops_per_token(spec, options.sequence) * tokens;
   result.ceiling_flops_per_second =
       step_ceiling(spec, options.dtype, options.batch * options.sequence, options.threads);
-  result.share = result.model_flops / result.seconds / result.ceiling_flops_per_second;
+  result.share = result.model_flops / result.times.median / result.ceiling_flops_per_second;
   return result;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 // Measures whole training steps of a preset on this process: forward, backward, clip and AdamW, beside the rate of the
-// step's own GEMMs.
+// step's own GEMMs and, where asked for, the same step in PyTorch.
 
 #include <string>
+#include <vector>
 
 #include "model/spec.h"
 #include "tensor/dtype.h"
@@ -17,17 +18,39 @@ struct StepBenchOptions {
   int threads = 1;
   bool recompute = false;
   std::string tokens;  ///< token file; empty: random ids
+  bool pytorch = false;
+  std::string python = ".venv/bin/python", peer_script = "bench/peers/pytorch_step.py";
+};
+
+/// Seconds of several steps.
+struct StepTimes {
+  double median = 0, fastest = 0, slowest = 0;
+};
+
+/// Another program's step, measured in turn with ours.
+struct PeerStep {
+  std::string mode;     ///< eager or compiled
+  std::string skipped;  ///< why it was not measured; the rest is then empty
+  StepTimes times;
+  double our_seconds = 0;  ///< median of our steps between its own
+  size_t peak_rss = 0;
+  double loss = 0;
+  double ratio() const { return times.median / our_seconds; }  ///< above 1: we are faster
 };
 
 struct StepBenchResult {
-  double seconds = 0;  ///< median of one step
-  double fastest = 0, slowest = 0;
+  StepTimes times;
   double tokens_per_second = 0;
   double model_flops = 0;  ///< of one step: train_flops_per_token x tokens
   double ceiling_flops_per_second = 0;
   double share = 0;     ///< model FLOP rate / ceiling
   double loss = 0;      ///< of the last step
   size_t peak_rss = 0;  ///< bytes, before the ceiling was measured
+  std::vector<PeerStep> peers;
+
+  /// Against the best of the peers that were measured: tokens per second and peak memory. 0 without any.
+  double peer_ratio() const;
+  double peer_rss_ratio() const;
 };
 
 StepBenchResult bench_step(const StepBenchOptions& options);

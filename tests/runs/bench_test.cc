@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "tests/runs/program.h"
 #include "tests/support/paths.h"
@@ -34,6 +35,35 @@ TEST(Bench, StepWritesEveryKeyThatScriptsRead) {
               result.at("model_flops_per_s").get<double>() / result.at("ceiling_flops_per_s").get<double>(), 1e-9);
   for (const char* text : {"tokens ", "6 x matmul parameters", "GEMM ceiling", "share ", "peak memory"})
     EXPECT_THAT(outcome.output, HasSubstr(text));
+}
+
+TEST(Bench, StepAlternatesWithAPeer) {
+  const TemporaryFolder folder;
+  const std::string script = folder / "peer.sh", file = folder / "step.json";
+  write_text(script, "echo ready; while read go; do echo 1000 32 500000000 10.5; done");
+  const Outcome outcome = run(trireme_command(
+      {"bench",     "step", "--seq",  "32",      "--batch",  "1",       "--steps",       "2",    "--warmup", "0",
+       "--threads", "1",    "--peer", "pytorch", "--python", "/bin/sh", "--peer-script", script, "--json",   file}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const Json peer = read_json(file).at("peer");
+  for (const char* mode : {"eager", "compiled"}) {
+    const Json& side = peer.at(mode);
+    EXPECT_EQ(side.at("ms_per_step").get<double>(), 1e6) << mode;
+    EXPECT_EQ(side.at("ratio").get<double>(), 1e6 / side.at("our_ms_per_step").get<double>()) << mode;
+  }
+  EXPECT_EQ(peer.at("ratio").get<double>(),
+            std::min(peer.at("eager").at("ratio").get<double>(), peer.at("compiled").at("ratio").get<double>()));
+  EXPECT_EQ(peer.at("rss_ratio").get<double>(), read_json(file).at("peak_rss_bytes").get<double>() / 5e8);
+  EXPECT_THAT(outcome.output, HasSubstr("PyTorch compiled"));
+}
+
+TEST(Bench, SaysHowToInstallAPeerThatIsNotThere) {
+  const Outcome outcome =
+      run(trireme_command({"bench", "step", "--seq", "32", "--batch", "1", "--steps", "1", "--warmup", "0", "--threads",
+                           "1", "--peer", "pytorch", "--python", "/nowhere/python"}));
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("cannot start /nowhere/python"));
+  EXPECT_THAT(outcome.output, HasSubstr("`scripts/bootstrap --peers` installs it"));
 }
 
 TEST(Bench, OpsMeasuresTheOperatorsOfALayer) {

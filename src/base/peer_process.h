@@ -1,5 +1,6 @@
 #pragma once
-// Another program that measures the same work on request: one line in, one line with seconds and tokens out.
+// Another program that measures the same work on request: one line in, one line out with seconds, tokens and, where it
+// says them, its peak memory in bytes and its loss.
 
 #include <cstdint>
 #include <cstdio>
@@ -17,8 +18,9 @@ class PeerProcess {
   ~PeerProcess();
 
   struct Result {
-    double seconds;
-    uint64_t tokens;
+    double seconds = 0;
+    uint64_t tokens = 0, peak_rss = 0;
+    double loss = 0;
   };
   /// Throws Error::io when the program ends or answers something else.
   Result measure();

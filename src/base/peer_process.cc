@@ -1,4 +1,4 @@
-#include "text/peer_process.h"
+#include "base/peer_process.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -56,11 +56,13 @@ PeerProcess::Result PeerProcess::measure() {
   std::fputs("go\n", to_);
   std::fflush(to_);
   const std::string line = read_line();
-  double seconds = 0;
-  unsigned long long tokens = 0;
-  require(std::sscanf(line.c_str(), "%lf %llu", &seconds, &tokens) == 2, ErrorKind::io,
-          "{} answered \"{}\", seconds and tokens were expected", name_, line);
-  return {seconds, tokens};
+  Result result;
+  unsigned long long tokens = 0, peak_rss = 0;
+  const int fields = std::sscanf(line.c_str(), "%lf %llu %llu %lf", &result.seconds, &tokens, &peak_rss, &result.loss);
+  require(fields >= 2, ErrorKind::io, "{} answered \"{}\", seconds and tokens were expected", name_, line);
+  result.tokens = tokens;
+  result.peak_rss = peak_rss;
+  return result;
 }
 
 }  // namespace trireme
