@@ -392,13 +392,13 @@ int run_launch(std::vector<std::string> arguments) {
 int run_remote_shell_command(std::vector<std::string> arguments) {
   Flags app("trireme remote-shell", "What mpirun calls in place of ssh; started by `trireme launch`.");
   SshOptions options;
-  std::vector<std::string> own, words;
+  std::vector<std::string> words;
   const auto dashes = std::ranges::find(arguments, "--");
-  own.assign(arguments.begin(), dashes);
   if (dashes != arguments.end()) words.assign(dashes + 1, arguments.end());
+  arguments.erase(dashes, arguments.end());
   app.add("--host-key", options.host_key);
   app.add("--connect-timeout", options.connect_seconds);
-  if (const auto code = app.parse(own)) return *code;
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   return run_remote_shell(options, words);
 }
 

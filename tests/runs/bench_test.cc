@@ -48,12 +48,12 @@ TEST(Bench, StepAlternatesWithAPeer) {
   const Json peer = read_json(file).at("peer");
   for (const char* mode : {"eager", "compiled"}) {
     const Json& side = peer.at(mode);
-    EXPECT_EQ(side.at("ms_per_step").get<double>(), 1e6) << mode;
-    EXPECT_EQ(side.at("ratio").get<double>(), 1e6 / side.at("our_ms_per_step").get<double>()) << mode;
+    EXPECT_DOUBLE_EQ(side.at("ms_per_step").get<double>(), 1e6) << mode;
+    EXPECT_DOUBLE_EQ(side.at("ratio").get<double>(), 1e6 / side.at("our_ms_per_step").get<double>()) << mode;
   }
   EXPECT_EQ(peer.at("ratio").get<double>(),
             std::min(peer.at("eager").at("ratio").get<double>(), peer.at("compiled").at("ratio").get<double>()));
-  EXPECT_EQ(peer.at("rss_ratio").get<double>(), read_json(file).at("peak_rss_bytes").get<double>() / 5e8);
+  EXPECT_DOUBLE_EQ(peer.at("rss_ratio").get<double>(), read_json(file).at("peak_rss_bytes").get<double>() / 5e8);
   EXPECT_THAT(outcome.output, HasSubstr("PyTorch compiled"));
 }
 

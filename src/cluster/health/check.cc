@@ -78,9 +78,9 @@ Options::Options(Words words, std::string_view spec) {
   positional.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
 }
 
-std::string Options::value(char option, std::string absent) const {
+std::string Options::value(char option, const std::string& absent) const {
   const auto found = values.find(option);
-  return found == values.end() ? std::move(absent) : found->second.back();
+  return found == values.end() ? absent : found->second.back();
 }
 
 double parse_number(const std::string& text, std::string_view what) {

@@ -59,7 +59,7 @@ struct Options {
   /// letter or a missing value.
   Options(Words words, std::string_view spec);
   bool has(char option) const { return values.contains(option); }
-  std::string value(char option, std::string absent = "") const;
+  std::string value(char option, const std::string& absent = "") const;
 };
 
 /// "1857830712kB", "32G", "90" (kB) in kB. Throws Error::config.

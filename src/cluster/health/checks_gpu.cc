@@ -96,7 +96,7 @@ Check make_dcgm(Words words) {
 }
 
 /// Looks, repairs with `nvidia-smi ARGUMENTS` where that is allowed, looks again.
-Check repairable(Check look, std::vector<std::string> (*repair)(const GpuFacts&), const char* remark) {
+Check repairable(const Check& look, std::vector<std::string> (*repair)(const GpuFacts&), const char* remark) {
   return [=](const Machine& machine) {
     const Outcome first = look(machine);
     if (first.kind != Outcome::Kind::fail || !machine.repair) return first;

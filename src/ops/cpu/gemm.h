@@ -17,8 +17,8 @@ enum class GemmKind : uint8_t {
 struct GemmShape {
   GemmKind kind = GemmKind::forward;
   int64_t rows = 0, in = 0, out = 0;
-  DType dtype = DType::f32;  ///< of a and b, of bias, and of c except for GemmKind::weight
-  auto operator<=>(const GemmShape&) const = default;
+  DType dtype = DType::f32;                            ///< of a and b, of bias, and of c except for GemmKind::weight
+  auto operator<=>(const GemmShape&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
 };
 
 /// How the second operand reaches the kernel.
