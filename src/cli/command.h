@@ -29,6 +29,7 @@ int run_report(std::vector<std::string> arguments);
 int run_hosts(std::vector<std::string> arguments);
 int run_health(std::vector<std::string> arguments);
 int run_launch(std::vector<std::string> arguments);
+int run_slurm(std::vector<std::string> arguments);
 int run_remote_shell_command(std::vector<std::string> arguments);
 int run_node_agent(std::vector<std::string> arguments);
 

@@ -15,6 +15,7 @@ constexpr Command kCommands[] = {
     {"config", "print the configuration that files and flags give, or the list of options", run_config},
     {"bench", "measure this machine", run_bench},
     {"launch", "start a command on many hosts through mpirun or srun", run_launch},
+    {"slurm", "write or submit a Slurm batch script for a command", run_slurm},
     {"hosts", "read, convert and filter host lists", run_hosts},
     {"health", "check this node, or the nodes of a hostfile, by a configuration file of NHC", run_health},
     {"remote-shell", "what mpirun calls in place of ssh; launch uses it", run_remote_shell_command},

@@ -41,7 +41,8 @@ struct LaunchRequest {
   std::string interface, health_config;
   int port = 0, max_restarts = 0;
   double stop_seconds = 120;
-  bool dry_run = false, preflight_only = false, skip_preflight = false, drop_bad_hosts = false, any_program = false;
+  bool dry_run = false, preflight_only = false, skip_preflight = false, drop_bad_hosts = false, any_program = false,
+       requeue = false;
   std::vector<std::string> command;
 };
 
@@ -154,7 +155,7 @@ class Launch {
       if (code != 0) sweep_hosts();
       const bool again = !end.stop_requested && may_restart(code) && attempt < request_.max_restarts;
       tell_end(end, code, again ? attempt + 1 : 0);
-      if (!again) return code;
+      if (!again) return code == 75 && request_.requeue ? requeue() : code;
       if (request_.drop_bad_hosts) preflight();
     }
   }
@@ -315,6 +316,18 @@ class Launch {
     }
   }
 
+  /// Slurm runs the job again from its start; the run goes on from its snapshot.
+  static int requeue() {
+    const char* job = environment_variable("SLURM_JOB_ID");
+    require(job != nullptr, ErrorKind::config, "--requeue: this is not a Slurm job");
+    ProcessRequest request;
+    request.arguments = {"scontrol", "requeue", job};
+    const ProcessResult result = run_process(request);
+    require(result.exit_code == 0, ErrorKind::io, "scontrol requeue {} {}: {}", job, describe_end(result), result.err);
+    log::info("launch: job {} is queued again", job);
+    return 75;
+  }
+
   void tell_end(const AttemptEnd& end, int code, int next_attempt) const {
     if (code == 0) return;
     if (code == 75) {
@@ -370,6 +383,7 @@ int run_launch(std::vector<std::string> arguments) {
   app.add("--health", request.health_config, "NHC configuration file that every host must pass first");
   app.add("--stop-timeout", request.stop_seconds, "seconds that a stop may take before the job is ended")
       .show_default();
+  app.add_switch("--requeue", request.requeue, "in a Slurm job: queue it again when it stopped with code 75");
   app.add_switch("--dry-run", request.dry_run, "print the exact commands and start nothing");
   app.add_switch("--preflight-only", request.preflight_only, "look at the hosts and start nothing");
   app.add_switch("--skip-preflight", request.skip_preflight, "start without looking at the hosts");

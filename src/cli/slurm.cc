@@ -1,0 +1,74 @@
+// trireme slurm: writes a batch script for a command, and submits it where asked.
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cluster/sbatch.h"
+#include "cluster/subprocess.h"
+
+namespace trireme {
+namespace {
+
+int submit(const std::string& script) {
+  ProcessRequest request;
+  request.arguments = {"sbatch", "--parsable"};
+  request.input = script;
+  const ProcessResult result = run_process(request);
+  require(result.exit_code == 0 && !result.timed_out, ErrorKind::io, "sbatch {}: {}", describe_end(result),
+          result.err.substr(0, result.err.find('\n')));
+  fmt::print("{}", result.out);
+  return 0;
+}
+
+}  // namespace
+
+int run_slurm(std::vector<std::string> arguments) {
+  Flags app("trireme slurm", "Writes a Slurm batch script for a command of trireme.");
+  app.set_footer("Behind -- stands the command: `trireme slurm --nodes 3 --submit -- train config.yaml`.");
+  BatchJob job;
+  job.program = std::filesystem::read_symlink("/proc/self/exe");
+  bool submits = false, no_requeue = false;
+  std::string write_to;
+  const auto dashes = std::ranges::find(arguments, "--");
+  if (dashes != arguments.end()) job.command.assign(dashes + 1, arguments.end());
+  app.add("-J,--job-name", job.name, "name of the job").show_default();
+  app.add("-p,--partition", job.partition);
+  app.add("-A,--account", job.account);
+  app.add("--reservation", job.reservation);
+  app.add("--constraint", job.constraint, "features that the nodes must have");
+  app.add("-N,--nodes", job.nodes).positive().show_default();
+  app.add("--ntasks-per-node", job.tasks_per_node, "ranks per node").positive().show_default();
+  app.add("-c,--cpus-per-task", job.cpus_per_task).positive();
+  app.add("--gpus-per-node", job.gpus_per_node).positive();
+  app.add("-t,--time", job.time, "time limit: minutes, or [days-]hours:minutes:seconds");
+  app.add("--mem", job.memory, "memory per node: 0 for all, 64G");
+  app.add_switch("--exclusive", job.exclusive, "no other job on the nodes");
+  app.add("-o,--output", job.output, "file of the job's output").show_default();
+  app.add("--cpu-bind", job.cpu_bind, "srun's binding: cores, mask_cpu:ff,ff00; default none, ranks bind themselves");
+  app.add("--container", job.container, "image for pyxis and enroot: nvcr.io#nvidia/pytorch:23.02-py3");
+  app.add("--container-mounts", job.container_mounts);
+  app.add("--starter", job.starter, "srun, or mpirun through `trireme launch`").show_default();
+  app.add("--mpi", job.mpi, "srun's plug-in: pmix for Open MPI, pmi2 for MPICH").show_default();
+  app.add("--warn", job.warning_seconds, "seconds before the time limit at which ranks save and stop")
+      .positive()
+      .show_default();
+  app.add_switch("--no-requeue", no_requeue, "do not queue the job again after such a stop");
+  app.add("--env", job.variables, "NAME=VALUE for the job, repeatable").one_value();
+  app.add("--write", write_to, "write the script to this file instead of printing it");
+  app.add_switch("--submit", submits, "submit it with sbatch and print the job's number");
+  if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
+  job.requeue = !no_requeue;
+  const std::string script = batch_script(job);
+  if (!write_to.empty()) write_text(write_to, script);
+  if (submits) return submit(script);
+  if (write_to.empty()) fmt::print("{}", script);
+  return 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,105 @@
+#include "cluster/sbatch.h"
+
+#include <fmt/format.h>
+#include <regex.h>
+
+#include "base/error.h"
+#include "cluster/subprocess.h"
+
+namespace trireme {
+namespace {
+
+bool matches(const std::string& text, const char* pattern) {
+  regex_t regex;
+  if (regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB) != 0) return false;
+  const bool found = regexec(&regex, text.c_str(), 0, nullptr, 0) == 0;
+  regfree(&regex);
+  return found;
+}
+
+void check(const BatchJob& job) {
+  for (const std::string* value : {&job.name, &job.partition, &job.account, &job.reservation, &job.constraint,
+                                   &job.output, &job.container, &job.container_mounts}) {
+    require(value->find_first_of("\n\r") == std::string::npos, ErrorKind::usage, "a line break in \"{}\"", *value);
+  }
+  require(job.time.empty() || matches(job.time, "^([0-9]+-)?[0-9]+(:[0-9]{1,2}){0,2}$"), ErrorKind::usage,
+          "--time \"{}\": expected minutes, hours:minutes:seconds or days-hours:minutes:seconds", job.time);
+  require(job.memory.empty() || matches(job.memory, "^[0-9]+[KMGT]?$"), ErrorKind::usage,
+          "--mem \"{}\": expected 0 (all) or a size such as 64G", job.memory);
+  require(job.cpu_bind.empty() ||
+              matches(job.cpu_bind,
+                      "^(none|cores|sockets|threads|rank|mask_cpu:(0x)?[0-9a-fA-F]+(,(0x)?[0-9a-fA-F]+)*|"
+                      "map_cpu:[0-9]+(,[0-9]+)*)$"),
+          ErrorKind::usage, "--cpu-bind \"{}\": expected none, cores, sockets, mask_cpu:MASK,... or map_cpu:ID,...",
+          job.cpu_bind);
+  require(job.starter == "srun" || job.starter == "mpirun", ErrorKind::usage,
+          "--starter \"{}\": expected srun or mpirun", job.starter);
+  require(job.starter == "srun" || (job.container.empty() && job.cpu_bind.empty()), ErrorKind::usage,
+          "--container and --cpu-bind are of srun's; drop them or use --starter srun");
+  require(!job.command.empty(), ErrorKind::usage, "nothing to run; write `-- train config.yaml` behind the options");
+}
+
+void add_directives(std::string& text, const BatchJob& job) {
+  const auto add = [&](const char* option, const std::string& value) {
+    if (!value.empty()) text += fmt::format("#SBATCH --{}={}\n", option, value);
+  };
+  add("job-name", job.name);
+  add("partition", job.partition);
+  add("account", job.account);
+  add("reservation", job.reservation);
+  add("constraint", job.constraint);
+  add("nodes", std::to_string(job.nodes));
+  add("ntasks-per-node", std::to_string(job.tasks_per_node));
+  if (job.cpus_per_task > 0) add("cpus-per-task", std::to_string(job.cpus_per_task));
+  if (job.gpus_per_node > 0) add("gpus-per-node", std::to_string(job.gpus_per_node));
+  add("time", job.time);
+  add("mem", job.memory);
+  if (job.exclusive) text += "#SBATCH --exclusive\n";
+  add("output", job.output);
+  add("open-mode", "append");  // a requeued job goes on in the same file
+  add("signal", fmt::format("{}USR1@{}", job.starter == "srun" ? "" : "B:", job.warning_seconds));
+  text += job.requeue ? "#SBATCH --requeue\n" : "#SBATCH --no-requeue\n";
+}
+
+std::string srun_part(const BatchJob& job) {
+  std::vector<std::string> words = {"srun", "--mpi=" + job.mpi, "--label", "--kill-on-bad-exit=1",
+                                    "--cpu-bind=" + (job.cpu_bind.empty() ? std::string("none") : job.cpu_bind)};
+  if (job.cpus_per_task > 0) words.push_back(fmt::format("--cpus-per-task={}", job.cpus_per_task));
+  if (!job.container.empty()) words.push_back("--container-image=" + job.container);
+  if (!job.container_mounts.empty()) words.push_back("--container-mounts=" + job.container_mounts);
+  words.push_back(job.program);
+  words.insert(words.end(), job.command.begin(), job.command.end());
+  std::string text = shell_join(words) + "\ncode=$?\n";
+  if (job.requeue) {
+    text +=
+        "# 75: all ranks stopped after the same step with a snapshot; the next run goes on from it.\n"
+        "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\n";
+  }
+  return text + "exit \"$code\"\n";
+}
+
+std::string launch_part(const BatchJob& job) {
+  std::vector<std::string> words = {"exec", job.program, "launch", "--starter", "auto"};
+  if (job.requeue) words.push_back("--requeue");
+  words.push_back("--");
+  words.insert(words.end(), job.command.begin(), job.command.end());
+  return shell_join(words) + "\n";
+}
+
+}  // namespace
+
+std::string batch_script(const BatchJob& job) {
+  check(job);
+  std::string text = "#!/bin/bash\n";
+  add_directives(text, job);
+  text += "\n";
+  for (const std::string& variable : job.variables) {
+    const size_t equals = variable.find('=');
+    require(equals != std::string::npos && matches(variable.substr(0, equals), "^[A-Za-z_][A-Za-z0-9_]*$"),
+            ErrorKind::usage, "--env {}: expected NAME=VALUE", variable);
+    text += fmt::format("export {}={}\n", variable.substr(0, equals), shell_quote(variable.substr(equals + 1)));
+  }
+  return text + (job.starter == "srun" ? srun_part(job) : launch_part(job));
+}
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+#pragma once
+// Batch scripts for Slurm: one that starts the ranks with srun, or one that hands over to `trireme launch`.
+
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+struct BatchJob {
+  std::string name = "trireme", partition, account, reservation, constraint;
+  std::string time;    ///< Slurm's form: minutes, or [days-]hours:minutes:seconds; empty: the partition's
+  std::string memory;  ///< per node: 0 is all, 64G; empty: the partition's
+  std::string output = "slurm-%j.out";
+  std::string cpu_bind;  ///< srun's: cores, none, mask_cpu:ff,ff00; empty: none, Trireme binds by itself
+  std::string container, container_mounts;  ///< of pyxis: an image that enroot knows
+  std::string starter = "srun";             ///< srun or mpirun
+  std::string mpi = "pmix";                 ///< srun's plug-in
+  int nodes = 1, tasks_per_node = 1, cpus_per_task = 0, gpus_per_node = 0;
+  int warning_seconds = 180;  ///< before the time limit ranks are asked to stop and save
+  bool exclusive = false, requeue = true;
+  std::vector<std::string> variables;  ///< NAME=VALUE
+  std::string program;                 ///< path of trireme on the nodes
+  std::vector<std::string> command;    ///< train config.yaml ...
+};
+
+/// The script. With srun Slurm warns the steps (--signal=USR1@N) and the script queues the job again when it ends with
+/// code 75; with mpirun it warns the batch shell (B:), which `trireme launch` has become and which does both. Throws
+/// Error::usage for a value that Slurm would refuse: a time or mask of another form, a container with mpirun, a line
+/// break in a value.
+std::string batch_script(const BatchJob& job);
+
+}  // namespace trireme

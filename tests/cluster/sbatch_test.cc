@@ -1,0 +1,99 @@
+#include "cluster/sbatch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+BatchJob job_of() {
+  BatchJob job;
+  job.nodes = 3;
+  job.tasks_per_node = 2;
+  job.program = "/opt/trireme";
+  job.command = {"train", "my run.yaml"};
+  return job;
+}
+
+std::string reason(const BatchJob& job) {
+  try {
+    batch_script(job);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::usage);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(BatchScript, SrunStepsAreWarnedAndTheScriptQueuesAgain) {
+  EXPECT_EQ(
+      batch_script(job_of()),
+      "#!/bin/bash\n"
+      "#SBATCH --job-name=trireme\n#SBATCH --nodes=3\n#SBATCH --ntasks-per-node=2\n"
+      "#SBATCH --output=slurm-%j.out\n#SBATCH --open-mode=append\n#SBATCH --signal=USR1@180\n#SBATCH --requeue\n\n"
+      "srun --mpi=pmix --label --kill-on-bad-exit=1 --cpu-bind=none /opt/trireme train 'my run.yaml'\n"
+      "code=$?\n"
+      "# 75: all ranks stopped after the same step with a snapshot; the next run goes on from it.\n"
+      "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\n"
+      "exit \"$code\"\n");
+}
+
+TEST(BatchScript, MpirunHandsTheBatchShellsSignalToLaunch) {
+  BatchJob job = job_of();
+  job.starter = "mpirun";
+  job.warning_seconds = 60;
+  const std::string text = batch_script(job);
+  EXPECT_THAT(text, HasSubstr("#SBATCH --signal=B:USR1@60\n"));
+  EXPECT_THAT(text, HasSubstr("\nexec /opt/trireme launch --starter auto --requeue -- train 'my run.yaml'\n"));
+}
+
+TEST(BatchScript, CarriesEveryRequest) {
+  BatchJob job = job_of();
+  job.partition = "hpc";
+  job.cpus_per_task = 12;
+  job.gpus_per_node = 8;
+  job.time = "20";
+  job.memory = "0";
+  job.exclusive = true;
+  job.requeue = false;
+  job.cpu_bind = "mask_cpu:ffffff000000,ffffff";
+  job.container = "nvcr.io#nvidia/pytorch:23.02-py3";
+  job.container_mounts = "/shared:/shared";
+  job.variables = {"NCCL_DEBUG=INFO", "TEXT=two words"};
+  const std::string text = batch_script(job);
+  for (const char* part : {"--partition=hpc\n", "--cpus-per-task=12\n", "--gpus-per-node=8\n", "--time=20\n",
+                           "--mem=0\n", "#SBATCH --exclusive\n", "#SBATCH --no-requeue\n", "export NCCL_DEBUG=INFO\n",
+                           "export TEXT='two words'\n", "--cpu-bind=mask_cpu:ffffff000000,ffffff --cpus-per-task=12",
+                           "'--container-image=nvcr.io#nvidia/pytorch:23.02-py3' --container-mounts=/shared:/shared"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_EQ(text.find("scontrol requeue"), std::string::npos);
+}
+
+TEST(BatchScript, RefusesWhatSlurmWould) {
+  const auto with = [](auto change) {
+    BatchJob job = job_of();
+    change(job);
+    return reason(job);
+  };
+  EXPECT_THAT(with([](BatchJob& j) { j.time = "soon"; }), HasSubstr("--time \"soon\": expected minutes"));
+  EXPECT_EQ(with([](BatchJob& j) { j.time = "2-12:30:00"; }), "no error");
+  EXPECT_THAT(with([](BatchJob& j) { j.memory = "lots"; }), HasSubstr("--mem \"lots\""));
+  EXPECT_THAT(with([](BatchJob& j) { j.cpu_bind = "mask_cpu:xyz"; }), HasSubstr("--cpu-bind"));
+  EXPECT_THAT(with([](BatchJob& j) { j.starter = "pdsh"; }), HasSubstr("expected srun or mpirun"));
+  EXPECT_THAT(with([](BatchJob& j) { j.command.clear(); }), HasSubstr("nothing to run"));
+  EXPECT_THAT(with([](BatchJob& j) { j.name = "a\n#SBATCH --x"; }), HasSubstr("a line break"));
+  EXPECT_THAT(with([](BatchJob& j) { j.variables = {"1A=2"}; }), HasSubstr("expected NAME=VALUE"));
+  EXPECT_THAT(with([](BatchJob& j) {
+                j.starter = "mpirun";
+                j.container = "x";
+              }),
+              HasSubstr("are of srun's"));
+}
+
+}  // namespace
+}  // namespace trireme
