@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "cli/bench_comm.h"
 #include "cli/bench_tokenize.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -143,6 +144,7 @@ int bench_ops_command(std::vector<std::string> arguments) {
 constexpr Command kBenches[] = {
     {"step", "a whole training step of a model preset", bench_step_command},
     {"ops", "every operator of a layer", bench_ops_command},
+    {"comm", "collectives over the ranks of a job", bench_comm_command},
     {"tokenize", "encoding text, or training a vocabulary", bench_tokenize_command},
 };
 

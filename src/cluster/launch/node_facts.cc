@@ -91,6 +91,20 @@ std::string network_of(const sockaddr_in6& address, const sockaddr_in6& mask) {
   return fmt::format("{}/{}", text.data(), bits);
 }
 
+std::string own_address() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (getaddrinfo(name.data(), nullptr, &hints, &found) != 0) return "";
+  std::array<char, 256> text{};
+  getnameinfo(found->ai_addr, found->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  freeaddrinfo(found);
+  return text.data();
+}
+
+}  // namespace
+
 std::vector<Interface> list_interfaces() {
   std::vector<Interface> interfaces;
   ifaddrs* first = nullptr;
@@ -121,32 +135,22 @@ std::vector<Interface> list_interfaces() {
   return interfaces;
 }
 
-int active_infiniband_ports() {
-  int active = 0;
+std::vector<InfinibandPort> active_infiniband_ports() {
+  std::vector<InfinibandPort> active;
   std::error_code error;
   for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
     for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", error)) {
       std::ifstream file(port.path() / "state");
       std::string number, state;
-      if (file >> number >> state && state == "ACTIVE") ++active;
+      if (!(file >> number >> state) || state != "ACTIVE") continue;
+      // "200 Gb/sec (4X HDR)"
+      const double gigabit = std::atof(first_word(port.path() / "rate").c_str());
+      active.push_back({device.path().filename().string() + ":" + port.path().filename().string(),
+                        static_cast<int64_t>(gigabit * 1000)});
     }
   }
   return active;
 }
-
-std::string own_address() {
-  std::array<char, 256> name{};
-  gethostname(name.data(), name.size() - 1);
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (getaddrinfo(name.data(), nullptr, &hints, &found) != 0) return "";
-  std::array<char, 256> text{};
-  getnameinfo(found->ai_addr, found->ai_addrlen, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
-  freeaddrinfo(found);
-  return text.data();
-}
-
-}  // namespace
 
 std::string file_fingerprint(const std::string& path) {
   constexpr size_t kWhole = size_t{64} << 20, kSamples = 64, kSample = size_t{64} << 10;
@@ -179,7 +183,7 @@ NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>
   facts.shm_free = free_bytes("/dev/shm");
   facts.features = cpu_features();
   facts.interfaces = list_interfaces();
-  facts.infiniband_ports = active_infiniband_ports();
+  facts.infiniband_ports = static_cast<int>(active_infiniband_ports().size());
   facts.own_name_address = own_address();
   for (const std::string& file : files) facts.files.emplace_back(file, file_fingerprint(file));
   return facts;

@@ -29,6 +29,15 @@ struct NodeFacts {
   std::vector<std::pair<std::string, std::string>> files;  ///< path, "size xxh3" or the reason why it cannot be read
 };
 
+/// Interfaces of this host that are up and have an address, loopback left out.
+std::vector<Interface> list_interfaces();
+/// Links of active InfiniBand ports: "mlx5_0:1" and its rate in Mbit/s.
+struct InfinibandPort {
+  std::string name;
+  int64_t megabit = 0;
+};
+std::vector<InfinibandPort> active_infiniband_ports();
+
 /// Facts about this host. `folder`: where disk space is asked for (its nearest existing parent counts); `files`: to be
 /// compared between hosts: whole when up to 64 MiB, else size and 64 samples of 64 KiB.
 NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>& files);

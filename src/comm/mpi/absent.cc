@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "comm/collectives.h"
 #include "comm/mpi/mpi.h"
 
 namespace trireme::mpi {
@@ -23,3 +24,11 @@ std::unique_ptr<Communicator> world(int) { refuse(); }
 std::unique_ptr<Communicator> host_group() { refuse(); }
 
 }  // namespace trireme::mpi
+
+namespace trireme {
+
+std::unique_ptr<Collectives> make_mpi_collectives() {
+  fail(ErrorKind::comm, "this build of trireme has no MPI; configure with -DTRIREME_MPI=openmpi or mpich");
+}
+
+}  // namespace trireme

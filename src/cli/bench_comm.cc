@@ -1,0 +1,161 @@
+#include "cli/bench_comm.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/flags.h"
+#include "cli/version.h"
+#include "cluster/bench/run.h"
+
+namespace trireme {
+namespace {
+
+using namespace comm_bench;
+
+constexpr double kTestsTolerance = 0.9;  // what nccl-tests allows below NCCL_TESTS_MIN_BW
+
+struct Flags {
+  std::vector<std::string> subjects = {"all_reduce"}, compare;
+  std::string least = "32M", most = "32M", step = "1M", op = "sum", type = "float", root = "0", json, wire = "bf16";
+  int average = 1, threads = 1, devices = 1;
+  double least_bandwidth = 0;
+};
+
+void add_flags(CLI::App& app, Flags& flags, RunRequest& request) {
+  Options& options = request.options;
+  app.add_option("what", flags.subjects,
+                 "all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather, scatter, sendrecv, "
+                 "gradient (the trainer's own reduction), or all")
+      ->capture_default_str();
+  app.add_option("-b,--minbytes", flags.least, "smallest size: 8, 32M, 1G")->capture_default_str();
+  app.add_option("-e,--maxbytes", flags.most, "largest size")->capture_default_str();
+  app.add_option("-i,--stepbytes", flags.step, "from size to size, without -f")->capture_default_str();
+  app.add_option("-f,--stepfactor", options.factor, "from size to size, as a factor")->check(CLI::Range(2, 1 << 20));
+  app.add_option("-n,--iters", options.iterations, "timed calls")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("-w,--warmup-iters", options.warmup, "calls before them")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("-c,--check", options.checks, "verified calls per size; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("-o,--op", flags.op, "sum, prod, min, max, avg or all")->capture_default_str();
+  app.add_option("-d,--datatype", flags.type,
+                 "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16 or all")
+      ->capture_default_str();
+  app.add_option("-r,--root", flags.root, "rank that is the root, or all")->capture_default_str();
+  app.add_option("-a,--average", flags.average, "time over ranks: 0 rank 0, 1 mean, 2 least, 3 most")
+      ->check(CLI::Range(0, 3))
+      ->capture_default_str();
+  app.add_option("-T,--timeout", options.timeout, "seconds that one size may take; 0: any")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("-t,--nthreads", flags.threads, "1: ranks are processes here")->check(CLI::Range(1, 1));
+  app.add_option("-g,--ngpus", flags.devices, "1: ranks are processes here")->check(CLI::Range(1, 1));
+  app.add_option("-J,--output-file", flags.json, "also write the result to this file as JSON");
+  app.add_option(
+         "--min-bandwidth", flags.least_bandwidth,
+         "GB/s that the average bus bandwidth must reach, else exit code 1; NCCL_TESTS_MIN_BW is read too, with "
+         "its tolerance of 10 %")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--wire", flags.wire, "type in which gradients travel")
+      ->check(CLI::IsMember({"bf16", "f32"}))
+      ->capture_default_str();
+  app.add_option("--bucket-bytes", request.gradient.bucket_bytes, "of gradients, in the wire type")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--compare", flags.compare,
+                 "logs of nccl-tests or of this command, shown beside this run; without ranks beside each other");
+}
+
+RunRequest request_of(const Flags& flags, RunRequest request) {
+  Options& options = request.options;
+  request.subjects = parse_subjects(flags.subjects);
+  options.least_bytes = parse_bytes(flags.least, "-b");
+  options.most_bytes = parse_bytes(flags.most, "-e");
+  options.step_bytes = parse_bytes(flags.step, "-i");
+  options.ops = parse_ops(flags.op);
+  options.elements = parse_elements(flags.type);
+  options.average = static_cast<Average>(flags.average);
+  if (flags.root == "all") {
+    options.root = -1;
+  } else {
+    const bool is_rank = !flags.root.empty() && flags.root.find_first_not_of("0123456789") == std::string::npos;
+    require(is_rank && flags.root.size() < 8, ErrorKind::usage, "-r {}: expected a rank or all", flags.root);
+    options.root = std::stoi(flags.root);
+  }
+  request.gradient.wire = flags.wire == "bf16" ? DType::bf16 : DType::f32;
+  request.binary = fmt::format("trireme bench comm, commit {}", commit_text());
+  request.least_bandwidth = flags.least_bandwidth;
+  if (const char* least = std::getenv("NCCL_TESTS_MIN_BW"); least != nullptr && flags.least_bandwidth == 0) {
+    char* end = nullptr;
+    request.least_bandwidth = kTestsTolerance * std::strtod(least, &end);
+    require(end != least && *end == '\0' && request.least_bandwidth >= 0, ErrorKind::config,
+            "NCCL_TESTS_MIN_BW={} is no number of GB/s", least);
+  }
+  sizes(options);  // refuses what never ends before any rank is asked for
+  return request;
+}
+
+std::vector<Table> read_logs(const std::vector<std::string>& files) {
+  std::vector<Table> tables;
+  for (const std::string& file : files) {
+    for (Table& table : parse_tables(read_text(file, size_t{64} << 20), file)) tables.push_back(std::move(table));
+  }
+  return tables;
+}
+
+int measure_with_ranks(Process& process, const RunRequest& request, const Flags& flags,
+                       const std::vector<Table>& logs) {
+  require(request.options.root < process.size(), ErrorKind::usage, "-r {}: there are {} ranks", request.options.root,
+          process.size());
+  const RunResult result = run(process, request, [](const std::string& text) {
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  });
+  if (process.rank() == 0) {
+    if (!flags.json.empty()) write_text(flags.json, result.json);
+    for (const Table& own : logs.empty() ? std::vector<Table>() : result.tables) {
+      std::vector<Table> beside = {own};
+      beside.insert(beside.end(), logs.begin(), logs.end());
+      fmt::print("\n{}", side_by_side(beside));
+    }
+    if (result.wrong > 0)
+      log::error("{} elements are wrong: the network or the MPI library corrupts data", result.wrong);
+    if (!result.fast_enough) {
+      log::error("average bus bandwidth {:g} GB/s, below {:g}", result.average_bus_bandwidth, request.least_bandwidth);
+    }
+  }
+  return result.good() ? 0 : 1;
+}
+
+}  // namespace
+
+int bench_comm_command(std::vector<std::string> arguments) {
+  Flags flags;
+  RunRequest request;
+  CLI::App app("Measures collectives over the ranks of a job, with the options and the table of nccl-tests.",
+               "trireme bench comm");
+  app.footer("Start it with ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`.");
+  add_flags(app, flags, request);
+  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  request = request_of(flags, request);
+  const std::vector<Table> logs = read_logs(flags.compare);
+  const Launcher launcher = detect_launcher();
+  if (launcher.kind == Launcher::Kind::none && !logs.empty()) {
+    fmt::print("{}", side_by_side(logs));
+    return 0;
+  }
+  require(launcher.kind != Launcher::Kind::none, ErrorKind::mismatch,
+          "no launcher started this process, so it has nobody to exchange data with: start it with `trireme launch ... "
+          "-- bench comm`, mpirun or srun; alone it only shows logs with --compare");
+  Process process(launcher);
+  return process.run([&] { return measure_with_ranks(process, request, flags, logs); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,44 @@
+#pragma once
+// Measures collectives over all ranks of a job. Every function is collective; results are the same on every rank.
+
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "cluster/bench/options.h"
+#include "cluster/bench/table.h"
+#include "cluster/bench/traffic.h"
+
+namespace trireme::comm_bench {
+
+/// Two byte arrays as long as the largest size asked for.
+class Buffers {
+ public:
+  explicit Buffers(int64_t bytes);
+  void* send() { return send_.get(); }
+  void* receive() { return receive_.get(); }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, Free> send_, receive_;
+};
+
+/// One size of one collective, both modes, checked and timed.
+Row measure(Job& job, const Options& options, const Subject& subject, const CollectiveCall& call, Buffers& buffers);
+
+/// Elements per rank for a size of the table: rounded down.
+int64_t count_of(const Subject& subject, Element element, int64_t bytes, int ranks);
+
+/// Puts a call's inputs where Collectives::run() looks for them.
+void prepare(const CollectiveCall& call, const Subject& subject, uint64_t seed, int rank, int ranks, Buffers& buffers);
+/// Wrong elements of this rank after the call.
+int64_t count_wrong(const CollectiveCall& call, const Subject& subject, uint64_t seed, int rank, int ranks,
+                    Buffers& buffers);
+
+/// Seconds of one call: warm-up, a barrier, then options.iterations calls; over ranks as options.average says.
+double time_calls(Job& job, const Options& options, const std::function<void()>& call);
+Timing timing_of(const Subject& subject, int64_t bytes, int ranks, double seconds);
+
+}  // namespace trireme::comm_bench

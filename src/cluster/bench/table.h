@@ -1,0 +1,52 @@
+#pragma once
+// The table of nccl-tests: written for our measurements, read back from logs of any of its versions.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+
+namespace trireme::comm_bench {
+
+/// One mode (out of place or in place) of one size.
+struct Timing {
+  double microseconds = 0;
+  double algorithm_bandwidth = 0, bus_bandwidth = 0;  ///< 1e9 bytes per second
+  std::optional<double> wrong;                        ///< none: not checked; logs of 2023 hold an error such as 5e-07
+};
+
+struct Row {
+  int64_t bytes = 0, count = 0;
+  std::string type, op;  ///< op "none" where nothing is reduced
+  int root = -1;         ///< -1: has none
+  std::optional<Timing> out_of_place, in_place;
+};
+
+/// What a run or a log holds.
+struct Table {
+  std::string source;      ///< file, or "this run"
+  std::string collective;  ///< "all_reduce"; empty where the log does not tell
+  std::vector<Row> rows;
+  std::optional<double> average_bus_bandwidth;  ///< as the footer has it
+  std::vector<int> skipped_lines;               ///< that begin like a row and are none
+};
+
+std::string table_header();
+std::string to_text(const Row& row);
+/// Mean bus bandwidth over all rows and both modes; 0 without any.
+double average_bus_bandwidth(const std::vector<Row>& rows);
+int64_t total_wrong(const std::vector<Row>& rows);
+Json to_json(const Row& row);
+
+/// Columns are found by their header. Tags that mpirun and srun put before lines ("[1,0]<stdout>:", "0: ") are taken
+/// off, and a file may hold the tables of several runs. Throws Error::data naming the file where there is no table.
+std::vector<Table> parse_tables(std::string_view text, const std::string& source);
+
+/// Several tables side by side: one line per size of the first, with time and bus bandwidth (out of place) of each and
+/// its ratio to the first's. Sizes that a table lacks are "-".
+std::string side_by_side(const std::vector<Table>& tables);
+
+}  // namespace trireme::comm_bench

@@ -1,0 +1,35 @@
+#pragma once
+// Plain messages: what the network carries when nothing is computed.
+
+#include <cstdint>
+
+#include "comm/collectives.h"
+#include "comm/communicator.h"
+#include "comm/scalars.h"
+
+namespace trireme::comm_bench {
+
+/// All ranks of a job as the measurements see them. Borrows.
+struct Job {
+  Communicator& group;  ///< of this thread
+  Collectives& library;
+  Scalars scalars;  ///< over `group`
+
+  int rank() const { return group.rank(); }
+  int ranks() const { return group.size(); }
+  /// A barrier that every rank leaves as soon as it can.
+  void meet();
+};
+
+/// Bytes per second one way, of messages that go to and fro between rank 0 and the last rank; the median of `rounds`.
+/// The same on every rank.
+double ping_pong_rate(Job& job, int64_t bytes, int rounds);
+
+/// Every rank sends `bytes` to the next one while as many come from the one before, in messages of 1 MiB of which 8 are
+/// on their way; buffers hold `bytes`. Returns when this rank's are done.
+void two_way(Communicator& group, const void* send, void* receive, int64_t bytes);
+
+/// Sends this rank's number to `to` and returns what came from `from`.
+int64_t exchange_token(Job& job, int to, int from);
+
+}  // namespace trireme::comm_bench

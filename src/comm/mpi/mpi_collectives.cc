@@ -1,0 +1,242 @@
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+
+#include "base/error.h"
+#include "comm/collectives.h"
+#include "comm/half.h"
+#include "comm/mpi/mpi.h"
+#include "comm/mpi/mpi_error.h"
+#include "tensor/dtype.h"
+
+namespace trireme::mpi {
+namespace {
+
+MPI_Datatype type_of(Element element) {
+  switch (element) {
+    case Element::i8:
+      return MPI_INT8_T;
+    case Element::u8:
+      return MPI_UINT8_T;
+    case Element::i32:
+      return MPI_INT32_T;
+    case Element::u32:
+      return MPI_UINT32_T;
+    case Element::i64:
+      return MPI_INT64_T;
+    case Element::u64:
+      return MPI_UINT64_T;
+    case Element::f32:
+      return MPI_FLOAT;
+    case Element::f64:
+      return MPI_DOUBLE;
+    default:
+      return MPI_UINT16_T;  // MPI has neither f16 nor bf16; their reductions are ours
+  }
+}
+
+void narrow(float x, bf16_t& y) { y = to_bf16(x); }
+void narrow(float x, half_t& y) { y = to_half(x); }
+
+template <class T, class Op>
+void combine(void* in, void* inout, int* length, MPI_Datatype*) {
+  const T* x = static_cast<const T*>(in);
+  T* y = static_cast<T*>(inout);
+  for (int i = 0; i < *length; ++i) narrow(Op()(to_float(x[i]), to_float(y[i])), y[i]);
+}
+
+struct Least {
+  float operator()(float a, float b) const { return std::min(a, b); }
+};
+struct Greatest {
+  float operator()(float a, float b) const { return std::max(a, b); }
+};
+
+/// Sum, product, minimum and maximum of a type that MPI does not reduce.
+template <class T>
+class SmallFloatOps {
+ public:
+  SmallFloatOps() {
+    const std::array<MPI_User_function*, 4> functions = {combine<T, std::plus<>>, combine<T, std::multiplies<>>,
+                                                         combine<T, Least>, combine<T, Greatest>};
+    for (size_t i = 0; i < ops_.size(); ++i) check(MPI_Op_create(functions[i], 1, &ops_[i]), "MPI_Op_create");
+  }
+  SmallFloatOps(const SmallFloatOps&) = delete;
+  SmallFloatOps& operator=(const SmallFloatOps&) = delete;
+  ~SmallFloatOps() {
+    int finished = 0;
+    MPI_Finalized(&finished);
+    for (MPI_Op& op : ops_) {
+      if (!finished) MPI_Op_free(&op);
+    }
+  }
+  MPI_Op get(ReduceOp op) const { return ops_[static_cast<size_t>(op == ReduceOp::avg ? ReduceOp::sum : op)]; }
+
+ private:
+  std::array<MPI_Op, 4> ops_{};
+};
+
+template <class T>
+void divide(void* values, int64_t count, int ranks) {
+  T* x = static_cast<T*>(values);
+  for (int64_t i = 0; i < count; ++i) x[i] = static_cast<T>(x[i] / static_cast<T>(ranks));
+}
+
+template <class T>
+void divide_small(void* values, int64_t count, int ranks) {
+  T* x = static_cast<T*>(values);
+  for (int64_t i = 0; i < count; ++i) narrow(to_float(x[i]) / static_cast<float>(ranks), x[i]);
+}
+
+void divide(Element element, void* values, int64_t count, int ranks) {
+  switch (element) {
+    case Element::i8:
+      return divide<int8_t>(values, count, ranks);
+    case Element::u8:
+      return divide<uint8_t>(values, count, ranks);
+    case Element::i32:
+      return divide<int32_t>(values, count, ranks);
+    case Element::u32:
+      return divide<uint32_t>(values, count, ranks);
+    case Element::i64:
+      return divide<int64_t>(values, count, ranks);
+    case Element::u64:
+      return divide<uint64_t>(values, count, ranks);
+    case Element::f32:
+      return divide<float>(values, count, ranks);
+    case Element::f64:
+      return divide<double>(values, count, ranks);
+    case Element::f16:
+      return divide_small<half_t>(values, count, ranks);
+    case Element::bf16:
+      return divide_small<bf16_t>(values, count, ranks);
+  }
+}
+
+class MpiCollectives final : public Collectives {
+ public:
+  MpiCollectives() {
+    check(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm_, &rank_);
+    MPI_Comm_size(comm_, &size_);
+  }
+  ~MpiCollectives() override {
+    int finished = 0;
+    MPI_Finalized(&finished);
+    if (!finished) MPI_Comm_free(&comm_);
+  }
+  MpiCollectives(const MpiCollectives&) = delete;
+  MpiCollectives& operator=(const MpiCollectives&) = delete;
+
+  void run(const CollectiveCall& call, void* send, void* receive) override {
+    switch (call.collective) {
+      case Collective::all_reduce:
+      case Collective::broadcast:
+      case Collective::reduce:
+      case Collective::send_receive:
+        return run_in_pieces(call, static_cast<char*>(send), static_cast<char*>(receive));
+      default:
+        return run_in_parts(call, send, receive);
+    }
+  }
+
+ private:
+  MPI_Op operation(const CollectiveCall& call) const {
+    if (call.element == Element::bf16) return bf16_.get(call.op);
+    if (call.element == Element::f16) return f16_.get(call.op);
+    constexpr std::array kOps = {0, 1, 2, 3, 0};
+    const std::array<MPI_Op, 4> ops = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX};
+    return ops[static_cast<size_t>(kOps[static_cast<size_t>(call.op)])];
+  }
+
+  void finish(const CollectiveCall& call, void* result, int64_t count) const {
+    if (call.op == ReduceOp::avg) divide(call.element, result, count, size_);
+  }
+
+  /// Elements do not depend on each other: as many calls as an int's range asks for.
+  void run_in_pieces(const CollectiveCall& call, char* send, char* receive) const {
+    const auto width = static_cast<int64_t>(size_of(call.element));
+    int64_t first = 0;
+    do {
+      const int n = static_cast<int>(std::min<int64_t>(call.count - first, kMaxCount));
+      run_piece(call, n, call.in_place ? receive + first * width : send + first * width, receive + first * width);
+      first += n;
+    } while (first < call.count);
+  }
+
+  void run_piece(const CollectiveCall& call, int n, char* from, char* to) const {
+    const MPI_Datatype type = type_of(call.element);
+    const bool is_root = rank_ == call.root;
+    const void* input = call.in_place ? MPI_IN_PLACE : from;
+    const int next = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;
+    switch (call.collective) {
+      case Collective::all_reduce:
+        check(MPI_Allreduce(input, to, n, type, operation(call), comm_), "MPI_Allreduce");
+        return finish(call, to, n);
+      case Collective::broadcast:
+        if (is_root && !call.in_place) std::memcpy(to, from, static_cast<size_t>(n) * size_of(call.element));
+        return check(MPI_Bcast(to, n, type, call.root, comm_), "MPI_Bcast");
+      case Collective::reduce:
+        check(MPI_Reduce(is_root ? input : from, is_root ? to : nullptr, n, type, operation(call), call.root, comm_),
+              "MPI_Reduce");
+        if (is_root) finish(call, to, n);
+        return;
+      default:
+        if (call.in_place) {
+          return check(MPI_Sendrecv_replace(to, n, type, next, 0, before, 0, comm_, MPI_STATUS_IGNORE),
+                       "MPI_Sendrecv_replace");
+        }
+        check(MPI_Sendrecv(from, n, type, next, 0, to, n, type, before, 0, comm_, MPI_STATUS_IGNORE), "MPI_Sendrecv");
+    }
+  }
+
+  void run_in_parts(const CollectiveCall& call, void* send, void* receive) const {
+    require(call.count <= kMaxCount, ErrorKind::usage,
+            "{} elements per rank are more than one MPI call moves ({}); lower -e", call.count, kMaxCount);
+    const MPI_Datatype type = type_of(call.element);
+    const int n = static_cast<int>(call.count);
+    const void* input = call.in_place ? MPI_IN_PLACE : send;
+    const bool is_root = rank_ == call.root;
+    switch (call.collective) {
+      case Collective::all_gather:
+        return check(MPI_Allgather(input, n, type, receive, n, type, comm_), "MPI_Allgather");
+      case Collective::reduce_scatter:
+        check(MPI_Reduce_scatter_block(input, receive, n, type, operation(call), comm_), "MPI_Reduce_scatter_block");
+        return finish(call, receive, n);
+      case Collective::all_to_all:
+        return check(MPI_Alltoall(input, n, type, receive, n, type, comm_), "MPI_Alltoall");
+      case Collective::gather:
+        return check(MPI_Gather(is_root         ? input
+                                : call.in_place ? part(receive, call)
+                                                : send,
+                                n, type, is_root ? receive : nullptr, n, type, call.root, comm_),
+                     "MPI_Gather");
+      default:  // scatter; in place the root sends from `receive`
+        return check(MPI_Scatter(call.in_place ? receive : send, n, type,
+                                 is_root && call.in_place ? MPI_IN_PLACE : receive, n, type, call.root, comm_),
+                     "MPI_Scatter");
+    }
+  }
+
+  void* part(void* whole, const CollectiveCall& call) const {
+    return static_cast<char*>(whole) + static_cast<size_t>(rank_ * call.count) * size_of(call.element);
+  }
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  SmallFloatOps<bf16_t> bf16_;
+  SmallFloatOps<half_t> f16_;
+};
+
+}  // namespace
+}  // namespace trireme::mpi
+
+namespace trireme {
+
+std::unique_ptr<Collectives> make_mpi_collectives() { return std::make_unique<mpi::MpiCollectives>(); }
+
+}  // namespace trireme
