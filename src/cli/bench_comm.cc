@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 
@@ -20,60 +19,49 @@ using namespace comm_bench;
 
 constexpr double kTestsTolerance = 0.9;  // what nccl-tests allows below NCCL_TESTS_MIN_BW
 
-struct Flags {
+struct Choices {
   std::vector<std::string> subjects = {"all_reduce"}, compare;
   std::string least = "32M", most = "32M", step = "1M", op = "sum", type = "float", root = "0", json, wire = "bf16";
   int average = 1, threads = 1, devices = 1;
   double least_bandwidth = 0;
 };
 
-void add_flags(CLI::App& app, Flags& flags, RunRequest& request) {
+void add_flags(Flags& app, Choices& flags, RunRequest& request) {
   Options& options = request.options;
-  app.add_option("what", flags.subjects,
-                 "all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather, scatter, sendrecv, "
-                 "gradient (the trainer's own reduction), or all")
-      ->capture_default_str();
-  app.add_option("-b,--minbytes", flags.least, "smallest size: 8, 32M, 1G")->capture_default_str();
-  app.add_option("-e,--maxbytes", flags.most, "largest size")->capture_default_str();
-  app.add_option("-i,--stepbytes", flags.step, "from size to size, without -f")->capture_default_str();
-  app.add_option("-f,--stepfactor", options.factor, "from size to size, as a factor")->check(CLI::Range(2, 1 << 20));
-  app.add_option("-n,--iters", options.iterations, "timed calls")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("-w,--warmup-iters", options.warmup, "calls before them")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("-c,--check", options.checks, "verified calls per size; 0: none")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("-o,--op", flags.op, "sum, prod, min, max, avg or all")->capture_default_str();
-  app.add_option("-d,--datatype", flags.type,
-                 "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16 or all")
-      ->capture_default_str();
-  app.add_option("-r,--root", flags.root, "rank that is the root, or all")->capture_default_str();
-  app.add_option("-a,--average", flags.average, "time over ranks: 0 rank 0, 1 mean, 2 least, 3 most")
-      ->check(CLI::Range(0, 3))
-      ->capture_default_str();
-  app.add_option("-T,--timeout", options.timeout, "seconds that one size may take; 0: any")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  app.add_option("-t,--nthreads", flags.threads, "1: ranks are processes here")->check(CLI::Range(1, 1));
-  app.add_option("-g,--ngpus", flags.devices, "1: ranks are processes here")->check(CLI::Range(1, 1));
-  app.add_option("-J,--output-file", flags.json, "also write the result to this file as JSON");
-  app.add_option(
-         "--min-bandwidth", flags.least_bandwidth,
-         "GB/s that the average bus bandwidth must reach, else exit code 1; NCCL_TESTS_MIN_BW is read too, with "
-         "its tolerance of 10 %")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--wire", flags.wire, "type in which gradients travel")
-      ->check(CLI::IsMember({"bf16", "f32"}))
-      ->capture_default_str();
-  app.add_option("--bucket-bytes", request.gradient.bucket_bytes, "of gradients, in the wire type")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  app.add_option("--compare", flags.compare,
-                 "logs of nccl-tests or of this command, shown beside this run; without ranks beside each other");
+  app.add("what", flags.subjects,
+          "all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather, scatter, sendrecv, "
+          "gradient (the trainer's own reduction), or all")
+      .show_default();
+  app.add("-b,--minbytes", flags.least, "smallest size: 8, 32M, 1G").show_default();
+  app.add("-e,--maxbytes", flags.most, "largest size").show_default();
+  app.add("-i,--stepbytes", flags.step, "from size to size, without -f").show_default();
+  app.add("-f,--stepfactor", options.factor, "from size to size, as a factor").in_range(2, 1 << 20);
+  app.add("-n,--iters", options.iterations, "timed calls").positive().show_default();
+  app.add("-w,--warmup-iters", options.warmup, "calls before them").not_negative().show_default();
+  app.add("-c,--check", options.checks, "verified calls per size; 0: none").not_negative().show_default();
+  app.add("-o,--op", flags.op, "sum, prod, min, max, avg or all").show_default();
+  app.add("-d,--datatype", flags.type,
+          "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16 or all")
+      .show_default();
+  app.add("-r,--root", flags.root, "rank that is the root, or all").show_default();
+  app.add("-a,--average", flags.average, "time over ranks: 0 rank 0, 1 mean, 2 least, 3 most")
+      .in_range(0, 3)
+      .show_default();
+  app.add("-T,--timeout", options.timeout, "seconds that one size may take; 0: any").not_negative().show_default();
+  app.add("-t,--nthreads", flags.threads, "1: ranks are processes here").in_range(1, 1);
+  app.add("-g,--ngpus", flags.devices, "1: ranks are processes here").in_range(1, 1);
+  app.add("-J,--output-file", flags.json, "also write the result to this file as JSON");
+  app.add("--min-bandwidth", flags.least_bandwidth,
+          "GB/s that the average bus bandwidth must reach, else exit code 1; NCCL_TESTS_MIN_BW is read too, with "
+          "its tolerance of 10 %")
+      .positive();
+  app.add("--wire", flags.wire, "type in which gradients travel").one_of({"bf16", "f32"}).show_default();
+  app.add("--bucket-bytes", request.gradient.bucket_bytes, "of gradients, in the wire type").positive().show_default();
+  app.add("--compare", flags.compare,
+          "logs of nccl-tests or of this command, shown beside this run; without ranks beside each other");
 }
 
-RunRequest request_of(const Flags& flags, RunRequest request) {
+RunRequest request_of(const Choices& flags, RunRequest request) {
   Options& options = request.options;
   request.subjects = parse_subjects(flags.subjects);
   options.least_bytes = parse_bytes(flags.least, "-b");
@@ -110,7 +98,7 @@ std::vector<Table> read_logs(const std::vector<std::string>& files) {
   return tables;
 }
 
-int measure_with_ranks(Process& process, const RunRequest& request, const Flags& flags,
+int measure_with_ranks(Process& process, const RunRequest& request, const Choices& flags,
                        const std::vector<Table>& logs) {
   require(request.options.root < process.size(), ErrorKind::usage, "-r {}: there are {} ranks", request.options.root,
           process.size());
@@ -137,13 +125,13 @@ int measure_with_ranks(Process& process, const RunRequest& request, const Flags&
 }  // namespace
 
 int bench_comm_command(std::vector<std::string> arguments) {
-  Flags flags;
+  Choices flags;
   RunRequest request;
-  CLI::App app("Measures collectives over the ranks of a job, with the options and the table of nccl-tests.",
-               "trireme bench comm");
-  app.footer("Start it with ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`.");
+  Flags app("trireme bench comm",
+            "Measures collectives over the ranks of a job, with the options and the table of nccl-tests.");
+  app.set_footer("Start it with ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`.");
   add_flags(app, flags, request);
-  if (const auto code = parse_flags(app, std::move(arguments))) return *code;
+  if (const auto code = app.parse(std::move(arguments))) return *code;
   request = request_of(flags, request);
   const std::vector<Table> logs = read_logs(flags.compare);
   const Launcher launcher = detect_launcher();

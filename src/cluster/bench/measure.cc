@@ -38,7 +38,7 @@ char* at(void* array, const CollectiveCall& call, int64_t element) {
 
 }  // namespace
 
-Buffers::Buffers(int64_t bytes) : send_(allocate(bytes)), receive_(allocate(bytes)) {}
+Buffers::Buffers(int64_t bytes) : outgoing_(allocate(bytes)), incoming_(allocate(bytes)) {}
 void Buffers::Free::operator()(void* memory) const { std::free(memory); }
 
 int64_t count_of(const Subject& subject, Element element, int64_t bytes, int ranks) {
@@ -50,17 +50,17 @@ void prepare(const CollectiveCall& call, const Subject& subject, uint64_t seed, 
   const Pattern pattern(op_of(call), ranks, seed);
   const int64_t whole = call.count * parts_of(subject.collective, ranks);
   // What nobody writes must not look right.
-  std::memset(buffers.receive(), 0x7B, static_cast<size_t>(whole) * size_of(call.element));
-  void* target = call.in_place ? buffers.receive() : buffers.send();
+  std::memset(buffers.incoming(), 0x7B, static_cast<size_t>(whole) * size_of(call.element));
+  void* target = call.in_place ? buffers.incoming() : buffers.outgoing();
   if (sends_whole(call.collective)) {
     pattern.fill(call.element, target, 0, whole, rank);
   } else {
     const int64_t first = call.in_place && lies_in_own_part(call.collective) ? rank * call.count : 0;
     pattern.fill(call.element, at(target, call, first), 0, call.count, rank);
   }
-  // Out of place these read `send` on every rank, in place on the root only.
+  // Out of place this reads the outgoing array on every rank, in place on the root only.
   if (call.in_place && call.collective == Collective::reduce && rank != call.root) {
-    pattern.fill(call.element, buffers.send(), 0, call.count, rank);
+    pattern.fill(call.element, buffers.outgoing(), 0, call.count, rank);
   }
 }
 
@@ -70,7 +70,7 @@ int64_t count_wrong(const CollectiveCall& call, const Subject& subject, uint64_t
   const int64_t n = call.count;
   const bool is_root = rank == call.root;
   const auto wrong = [&](int64_t place, int64_t first, int from) {
-    return pattern.count_wrong(call.element, at(buffers.receive(), call, place), first, n, from);
+    return pattern.count_wrong(call.element, at(buffers.incoming(), call, place), first, n, from);
   };
   switch (call.collective) {
     case Collective::all_reduce:
@@ -136,7 +136,7 @@ Row measure(Job& job, const Options& options, const Subject& subject, const Coll
   for (const bool in_place : {false, true}) {
     CollectiveCall one = call;
     one.in_place = in_place;
-    const auto run = [&] { job.library.run(one, buffers.send(), buffers.receive()); };
+    const auto run = [&] { job.library.run(one, buffers.outgoing(), buffers.incoming()); };
     int64_t wrong = 0;
     for (int check = 0; check < options.checks; ++check) {
       const auto seed = static_cast<uint64_t>(check);

@@ -15,14 +15,14 @@ namespace trireme::comm_bench {
 class Buffers {
  public:
   explicit Buffers(int64_t bytes);
-  void* send() { return send_.get(); }
-  void* receive() { return receive_.get(); }
+  void* outgoing() { return outgoing_.get(); }
+  void* incoming() { return incoming_.get(); }
 
  private:
   struct Free {
     void operator()(void* memory) const;
   };
-  std::unique_ptr<void, Free> send_, receive_;
+  std::unique_ptr<void, Free> outgoing_, incoming_;
 };
 
 /// One size of one collective, both modes, checked and timed.
