@@ -18,7 +18,6 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kChunkBytes = 1 << 20;  // docs/design.md, decision 7
-constexpr int kRowMap = 3;                // tag; the pipeline has 1 and 2
 
 // The thread may share its core with a compute thread, so it sleeps between looks once nothing has arrived for a while.
 constexpr auto kPatience = std::chrono::microseconds(30);

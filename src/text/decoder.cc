@@ -35,7 +35,7 @@ class Fuse final : public Decoder {
   void apply(std::vector<std::string>& tokens) const override {
     std::string joined;
     for (const std::string& token : tokens) joined += token;
-    tokens.assign(1, std::move(joined));
+    tokens.assign(1, joined);
   }
   bool is_per_token() const override { return true; }
 };

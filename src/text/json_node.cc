@@ -20,7 +20,7 @@ JsonNode convert(simdjson::dom::element element) {
     case Type::OBJECT:
       node.kind = JsonNode::Kind::object;
       for (const auto field : simdjson::dom::object(element))
-        node.members.emplace_back(std::string(field.key), convert(field.value));
+        node.members.push_back({std::string(field.key), convert(field.value)});
       break;
     case Type::INT64:
       node.kind = JsonNode::Kind::integer;

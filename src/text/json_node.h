@@ -6,7 +6,6 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace trireme {
@@ -14,7 +13,7 @@ namespace trireme {
 class JsonNode {
  public:
   enum class Kind : uint8_t { null, boolean, integer, number, string, array, object };
-  using Member = std::pair<std::string, JsonNode>;
+  struct Member;
 
   Kind kind = Kind::null;
   bool flag = false;
@@ -32,6 +31,11 @@ class JsonNode {
   bool is_object() const { return kind == Kind::object; }
   /// Member of that name, or nullptr if it is absent or null. Throws Error::data if it is there twice.
   const JsonNode* find(std::string_view key) const;
+};
+
+struct JsonNode::Member {
+  std::string name;
+  JsonNode value;
 };
 
 /// Parses JSON. Throws Error::data naming `where`.

@@ -48,11 +48,11 @@ TEST(RandomStream, UniformFillsTheUnitInterval) {
 
 TEST(RandomStream, BelowIsUnbiased) {
   RandomStream stream(mix_key(7));
-  constexpr int kDraws = 70'000, kBound = 7;
+  constexpr int kDraws = 70'000, kBound = 7, kExpected = kDraws / kBound;
   std::vector<int> counts(kBound);
   for (int i = 0; i < kDraws; ++i) ++counts.at(stream.below(kBound));
   double chi_squared = 0;
-  for (int count : counts) chi_squared += std::pow(count - kDraws / kBound, 2) / (kDraws / kBound);
+  for (int count : counts) chi_squared += std::pow(count - kExpected, 2) / kExpected;
   EXPECT_LT(chi_squared, 22.5);  // 6 degrees of freedom, p = 0.001
   EXPECT_EQ(RandomStream(1).below(1), 0u);
 }

@@ -8,7 +8,6 @@
 namespace trireme::health {
 namespace {
 
-using testing::Contains;
 using testing::HasSubstr;
 
 class Checks : public testing::Test {

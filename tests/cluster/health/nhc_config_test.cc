@@ -15,7 +15,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Plan plan_of(std::string_view text, std::string_view host = "n1", Variables environment = {}, Variables fixed = {}) {
+Plan plan_of(std::string_view text, std::string_view host = "n1", Variables environment = {},
+             const Variables& fixed = {}) {
   return make_plan(parse_nhc_config(text, "nhc.conf"), "nhc.conf", host, std::move(environment), fixed);
 }
 
