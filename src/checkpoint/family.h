@@ -18,6 +18,9 @@ enum class Layout : uint8_t {
   transposed,             ///< [in, out]
   qkv_blocks,             ///< bias [3C]: all q, all k, all v; ours: q, k, v of head 0, of head 1, ...
   qkv_blocks_transposed,  ///< weight [C, 3C]: the same order along the columns; ours: [3C, C]
+  query,                  ///< [C, C] or [C]: the q of every head; three rules make one of ours
+  key,
+  value,
 };
 
 /// "{}" stands for the number of the block in both names.
@@ -25,37 +28,76 @@ struct NameRule {
   const char* theirs;
   const char* ours;
   Layout layout = Layout::same;
+  bool outside = false;  ///< of the base model: never written with the prefix
+};
+
+/// A class of theirs and what it has for a head.
+struct Architecture {
+  const char* name;
+  HeadKind head;
+};
+
+/// What a token's position is in a padded batch of theirs.
+enum class PositionRule : uint8_t {
+  columns,      ///< its column
+  attended,     ///< how many tokens before it are attended to
+  not_padding,  ///< how many tokens before it are not the padding token
 };
 
 struct Family {
-  const char* model_type;                ///< of config.json
-  const char* architecture;              ///< of config.json, as exported
-  const char* prefix;                    ///< that their names may have
-  std::span<const NameRule> names;       ///< base model
-  NameRule head;                         ///< without prefix; absent or equal to the embedding when tied
-  std::span<const char* const> ignored;  ///< buffers, without prefix; "{}" as above
-  Spec (*read_config)(const Json& config, std::string_view where);
-  /// Adds the family's fields. Throws Error::config when the family cannot express the Spec.
+  const char* model_type;                       ///< of config.json
+  std::span<const Architecture> architectures;  ///< of config.json; the first of a kind is exported
+  std::span<const char* const> prefixes;        ///< that their names may have; the first is exported
+  std::span<const NameRule> names;              ///< of every head; the Spec says which are there
+  std::span<const NameRule> copies;             ///< tensors that hold one of ours again (tied); never exported
+  std::span<const NameRule> synonyms;           ///< other names of theirs, without prefix, and the one that `names` has
+  std::span<const char* const> ignored;         ///< buffers, without prefix; "{}" as above
+  PositionRule positions;
+  int64_t padding;  ///< id that the embedding gives no gradient, unless pad_token_id says another; -1: none
+  bool gamma_beta;  ///< old files call a norm's weight gamma and its bias beta
+  bool (*expresses)(const Spec& spec);  ///< can its config.json say this?
+  Spec (*read_config)(const Json& config, HeadKind head, std::string_view where);
+  /// Adds the family's fields of a Spec that it expresses.
   void (*write_config)(const Spec& spec, Json& config);
   /// Spec of the files that are exported: parameters that ours lacks and the family always has are written as zeros.
   Spec (*exported)(const Spec& spec);
 };
 
 const Family& gpt2_family();
+const Family& opt_family();
+const Family& gpt_neox_family();
+const Family& bert_family();
+const Family& distilbert_family();
+const Family& roberta_family();
 
 /// Every family that is known.
 std::span<const Family* const> families();
 /// Throws Error::data listing the known ones.
 const Family& find_family(const std::string& model_type, std::string_view where);
+/// The family whose config.json can say this; throws Error::config naming the known ones.
+const Family& family_for(const Spec& spec);
+/// The architecture of config.json, or the family's first where it names none. Throws Error::data listing the known.
+const Architecture& find_architecture(const Family& family, const Json& config, std::string_view where);
 
 /// Text of a rule's name with the number of a block.
 std::string numbered(std::string_view pattern, int64_t block);
 /// Does the name fit the pattern for some block number?
 bool fits(std::string_view pattern, std::string_view name);
+/// The name as the rules have it: without prefix, gamma and beta renamed.
+std::string plain_name(const Family& family, std::string_view name);
+
+/// A rule for one of our parameters, with the block's number filled in.
+struct NamedRule {
+  std::string theirs, ours;
+  Layout layout = Layout::same;
+  bool outside = false;
+};
+std::vector<NamedRule> numbered_rules(std::span<const NameRule> rules, int64_t blocks);
 
 /// Shape in their file of a parameter that is `ours` here.
 std::vector<int64_t> their_shape(Layout layout, std::span<const int64_t> ours);
-/// ours = theirs, reordered; `ours` has the given shape [rows, columns] (a bias: [rows, 1]).
+/// ours = theirs, reordered; `ours` has the given shape [rows, columns] (a bias: [rows, 1]). query, key and value fill
+/// their third of the rows.
 void import_values(Layout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> theirs,
                    std::span<float> ours);
 /// The inverse of import_values.

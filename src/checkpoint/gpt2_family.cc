@@ -1,12 +1,10 @@
 // GPT-2 as published by openai-community and by anyone who trained GPT2LMHeadModel. Source: Radford et al. 2019; the
 // matrices of the blocks are "Conv1D" modules, stored [in, out].
 
-#include <algorithm>
 #include <cstdint>
 
-#include <fmt/ranges.h>
-
 #include "checkpoint/family.h"
+#include "checkpoint/family_config.h"
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
@@ -29,47 +27,29 @@ constexpr NameRule kNames[] = {
     {"h.{}.mlp.c_proj.bias", "block.{}.mlp.out.bias"},
     {"ln_f.weight", "norm.weight"},
     {"ln_f.bias", "norm.bias"},
+    {"lm_head.weight", "head.weight", Layout::same, true},
 };
 
 // Causal masks that older versions saved.
 constexpr const char* kIgnored[] = {"h.{}.attn.bias", "h.{}.attn.masked_bias"};
 
-constexpr std::pair<const char*, Activation> kActivations[] = {
-    {"gelu_new", Activation::gelu_tanh},  {"gelu_pytorch_tanh", Activation::gelu_tanh},
-    {"gelu_fast", Activation::gelu_tanh}, {"gelu", Activation::gelu_erf},
-    {"relu", Activation::relu},
-};
+constexpr NameRule kCopies[] = {{"lm_head.weight", "embedding.token.weight"}};
+constexpr const char* kPrefixes[] = {"transformer."};
+constexpr Architecture kArchitectures[] = {{"GPT2LMHeadModel", HeadKind::language_model},
+                                           {"GPT2Model", HeadKind::language_model}};
 
-template <class T>
-T field_or(const Json& config, const char* name, T otherwise, std::string_view where) {
-  const auto found = config.find(name);
-  return found == config.end() || found->is_null() ? otherwise : json_field<T>(config, name, where);
+bool expresses(const Spec& spec) {
+  return spec.head == HeadKind::language_model && spec.mask == Mask::causal && spec.norm_place == NormPlace::pre &&
+         spec.residual == Residual::sequential && spec.final_norm && spec.position == Position::learned &&
+         spec.position_offset == 0 && !spec.projected() && spec.token_types == 0 && !spec.embedding_norm &&
+         spec.attention_residual_dropout;
 }
 
-/// A switch whose other value would change the model's numbers.
-void require_switch(const Json& config, const char* name, bool expected, std::string_view where) {
-  require(field_or<bool>(config, name, expected, where) == expected, ErrorKind::data,
-          "{}: \"{}\" is {}, only {} is supported: the model's numbers would differ", where, name, !expected, expected);
-}
-
-Activation read_activation(const Json& config, std::string_view where) {
-  const auto name = field_or<std::string>(config, "activation_function", "gelu_new", where);
-  std::vector<std::string> names;
-  for (const auto& [known, activation] : kActivations) {
-    if (name == known) return activation;
-    names.emplace_back(known);
-  }
-  fail(ErrorKind::data, "{}: activation_function \"{}\" is not known; known are: {}", where, name,
-       fmt::join(names, ", "));
-}
-
-Spec read_config(const Json& config, std::string_view where) {
+Spec read_config(const Json& config, HeadKind, std::string_view where) {
   require_switch(config, "scale_attn_weights", true, where);
   require_switch(config, "scale_attn_by_inverse_layer_idx", false, where);
   require_switch(config, "reorder_and_upcast_attn", false, where);
   require_switch(config, "add_cross_attention", false, where);
-  require(!config.contains("quantization_config"), ErrorKind::data,
-          "{}: the weights are quantised (quantization_config); save them in f32, f16 or bf16 first", where);
   Spec spec;
   spec.vocabulary = spec.vocabulary_rows = json_field<int64_t>(config, "vocab_size", where);
   spec.context = json_field<int64_t>(config, "n_positions", where);
@@ -78,24 +58,17 @@ Spec read_config(const Json& config, std::string_view where) {
   spec.width = json_field<int64_t>(config, "n_embd", where);
   require(spec.width > 0 && spec.width <= INT32_MAX, ErrorKind::data, "{}: \"n_embd\" is {}", where, spec.width);
   spec.inner_width = field_or<int64_t>(config, "n_inner", 4 * spec.width, where);
-  spec.activation = read_activation(config, where);
+  spec.activation = read_activation(config, "activation_function", "gelu_new", where);
   spec.tied_head = field_or<bool>(config, "tie_word_embeddings", true, where);
   spec.norm_epsilon = static_cast<float>(field_or<double>(config, "layer_norm_epsilon", 1e-5, where));
   spec.embedding_dropout = static_cast<float>(field_or<double>(config, "embd_pdrop", 0.1, where));
   spec.attention_dropout = static_cast<float>(field_or<double>(config, "attn_pdrop", 0.1, where));
   spec.residual_dropout = static_cast<float>(field_or<double>(config, "resid_pdrop", 0.1, where));
-  try {
-    spec.validate();
-  } catch (const Error& e) {
-    fail(ErrorKind::data, "{}: {}", where, e.what());
-  }
   return spec;
 }
 
 void write_config(const Spec& spec, Json& config) {
-  config["activation_function"] = spec.activation == Activation::gelu_tanh  ? "gelu_new"
-                                  : spec.activation == Activation::gelu_erf ? "gelu"
-                                                                            : "relu";
+  config["activation_function"] = activation_name(spec.activation);
   config["vocab_size"] = spec.vocabulary;
   config["n_positions"] = config["n_ctx"] = spec.context;
   config["n_layer"] = spec.layers;
@@ -120,8 +93,20 @@ Spec exported(const Spec& spec) {
 }  // namespace
 
 const Family& gpt2_family() {
-  static const Family family{"gpt2",   "GPT2LMHeadModel", "transformer.", kNames,  {"lm_head.weight", "head.weight"},
-                             kIgnored, read_config,       write_config,   exported};
+  static const Family family{.model_type = "gpt2",
+                             .architectures = kArchitectures,
+                             .prefixes = kPrefixes,
+                             .names = kNames,
+                             .copies = kCopies,
+                             .synonyms = {},
+                             .ignored = kIgnored,
+                             .positions = PositionRule::columns,
+                             .padding = -1,
+                             .gamma_beta = false,
+                             .expresses = expresses,
+                             .read_config = read_config,
+                             .write_config = write_config,
+                             .exported = exported};
   return family;
 }
 

@@ -20,33 +20,35 @@ struct Exported {
   const Parameter* parameter;  ///< null: ours lacks it, it is zero
   Shape shape;                 ///< ours
   Layout layout;
+  size_t their_count() const {
+    size_t count = 1;
+    for (const int64_t size : entry.shape) count *= static_cast<size_t>(size);
+    return count;
+  }
 };
 
 std::vector<Exported> plan_export(const Family& family, const Spec& spec, const ParameterTable& table, DType dtype) {
   std::map<std::string, const Parameter*> ours;
   for (const Parameter& parameter : table.all()) ours[parameter.name] = &parameter;
-  std::map<std::string, std::pair<std::string, Layout>> rules;
-  for (const NameRule& rule : family.names) {
-    for (int64_t block = 0; block < spec.layers; ++block) {
-      rules[numbered(rule.ours, block)] = {family.prefix + numbered(rule.theirs, block), rule.layout};
-    }
-  }
-  rules[family.head.ours] = {family.head.theirs, family.head.layout};
+  const std::vector<NamedRule> rules = numbered_rules(family.names, spec.layers);
 
   std::vector<Exported> tensors;
   const ParameterTable full(family.exported(spec));
   for (const Parameter& parameter : full.all()) {
-    const auto rule = rules.find(parameter.name);
-    require(rule != rules.end(), ErrorKind::config, "cannot export {}: the family {} has no such parameter",
-            parameter.name, family.model_type);
+    const size_t before = tensors.size();
     const auto found = ours.find(parameter.name);
     std::vector<int64_t> sizes;
     for (int d = 0; d < parameter.stored_shape.dims(); ++d) sizes.push_back(parameter.stored_shape[d]);
-    tensors.push_back(
-        {{rule->second.first, dtype == DType::bf16 ? "BF16" : "F32", their_shape(rule->second.second, sizes)},
-         found == ours.end() ? nullptr : found->second,
-         parameter.stored_shape,
-         rule->second.second});
+    for (const NamedRule& rule : rules) {
+      if (rule.ours != parameter.name) continue;
+      tensors.push_back({{(rule.outside ? "" : family.prefixes.front()) + rule.theirs,
+                          dtype == DType::bf16 ? "BF16" : "F32", their_shape(rule.layout, sizes)},
+                         found == ours.end() ? nullptr : found->second,
+                         parameter.stored_shape,
+                         rule.layout});
+    }
+    require(tensors.size() > before, ErrorKind::config, "cannot export {}: the family {} has no such parameter",
+            parameter.name, family.model_type);
   }
   std::sort(tensors.begin(), tensors.end(),
             [](const Exported& a, const Exported& b) { return a.entry.name < b.entry.name; });
@@ -65,11 +67,11 @@ void write_weights(const std::string& path, const std::vector<Exported>& tensors
     const Shape& shape = tensors[i].shape;
     const auto count = static_cast<size_t>(shape.count());
     ours.assign(count, 0.0f);
-    theirs.resize(count);
+    theirs.resize(tensors[i].their_count());
     if (tensors[i].parameter) state.read_master(*tensors[i].parameter, ours);
     export_values(tensors[i].layout, spec.heads, shape[0], shape.count() / shape[0], ours, theirs);
     if (dtype == DType::bf16) {
-      rounded.resize(count);
+      rounded.resize(theirs.size());
       std::transform(theirs.begin(), theirs.end(), rounded.begin(), to_bf16_master);
       writer.write(i, std::as_bytes(std::span(rounded)));
     } else {
@@ -101,7 +103,7 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
                         const std::function<bool()>& stop) {
   require(dtype == DType::f32 || dtype == DType::bf16, ErrorKind::config,
           "cannot export weights as {}; use f32 or bf16", name_of(dtype));
-  const Family& family = gpt2_family();  // the only one that a Spec can be so far
+  const Family& family = family_for(spec);
   for (const char* name : {"config.json", "model.safetensors"}) {
     require(!fs::exists(folder + "/" + name), ErrorKind::io, "{} holds a model already ({}); export to a new folder",
             folder, name);
@@ -121,14 +123,19 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
     if (end) tokenizer["bos_token"] = tokenizer["eos_token"] = tokenizer["unk_token"] = end->second;
     write_json(folder + "/tokenizer_config.json", tokenizer);
   }
-  write_json(folder + "/generation_config.json",
-             {{"_from_model_config", true}, {"bos_token_id", end_id}, {"eos_token_id", end_id}});
-  Json config{{"architectures", {family.architecture}}, {"model_type", family.model_type}};
+  const bool generates = spec.head == HeadKind::language_model;
+  if (generates) {
+    write_json(folder + "/generation_config.json",
+               {{"_from_model_config", true}, {"bos_token_id", end_id}, {"eos_token_id", end_id}});
+  }
+  const auto architecture = std::find_if(family.architectures.begin(), family.architectures.end(),
+                                         [&](const Architecture& a) { return a.head == spec.head; });
+  Json config{{"architectures", {architecture->name}}, {"model_type", family.model_type}};
   family.write_config(spec, config);
-  config["tie_word_embeddings"] = spec.tied_head;
-  config["bos_token_id"] = config["eos_token_id"] = end_id;
+  if (spec.has_decoder()) config["tie_word_embeddings"] = spec.tied_head;
+  if (generates) config["bos_token_id"] = config["eos_token_id"] = end_id;
   config["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
-  config["use_cache"] = true;
+  if (generates) config["use_cache"] = true;
   write_json(folder + "/config.json", config);  // last: a folder with it is whole
 }
 

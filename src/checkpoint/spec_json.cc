@@ -1,18 +1,50 @@
 #include "checkpoint/spec_json.h"
 
-#include <algorithm>
-#include <array>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace {
 
-constexpr std::pair<Activation, const char*> kActivations[] = {
-    {Activation::gelu_tanh, "gelu-tanh"}, {Activation::gelu_erf, "gelu-erf"}, {Activation::relu, "relu"}};
+template <class E>
+struct Names;
+template <>
+struct Names<Activation> {
+  static constexpr std::pair<Activation, const char*> kAll[] = {{Activation::gelu_tanh, "gelu-tanh"},
+                                                                {Activation::gelu_erf, "gelu-erf"},
+                                                                {Activation::relu, "relu"},
+                                                                {Activation::tanh, "tanh"}};
+};
+template <>
+struct Names<Mask> {
+  static constexpr std::pair<Mask, const char*> kAll[] = {{Mask::causal, "causal"}, {Mask::full, "full"}};
+};
+template <>
+struct Names<NormPlace> {
+  static constexpr std::pair<NormPlace, const char*> kAll[] = {{NormPlace::pre, "pre"}, {NormPlace::post, "post"}};
+};
+template <>
+struct Names<Residual> {
+  static constexpr std::pair<Residual, const char*> kAll[] = {{Residual::sequential, "sequential"},
+                                                              {Residual::parallel, "parallel"}};
+};
+template <>
+struct Names<Position> {
+  static constexpr std::pair<Position, const char*> kAll[] = {{Position::learned, "learned"},
+                                                              {Position::rotary, "rotary"}};
+};
+template <>
+struct Names<HeadKind> {
+  static constexpr std::pair<HeadKind, const char*> kAll[] = {
+      {HeadKind::language_model, "language-model"},
+      {HeadKind::masked_language_model, "masked-language-model"},
+      {HeadKind::classifier, "classifier"}};
+};
 
-/// Calls f(name, field) for every plain field: the one list for reading and writing.
+/// Calls f(name, field) for every field: the one list for reading and writing.
 template <class S, class F>
 void for_each_field(S& spec, F f) {
   f("vocabulary", spec.vocabulary);
@@ -22,7 +54,22 @@ void for_each_field(S& spec, F f) {
   f("heads", spec.heads);
   f("width", spec.width);
   f("inner_width", spec.inner_width);
+  f("activation", spec.activation);
+  f("mask", spec.mask);
+  f("norm_place", spec.norm_place);
+  f("residual", spec.residual);
+  f("final_norm", spec.final_norm);
+  f("position", spec.position);
+  f("position_offset", spec.position_offset);
+  f("rotary_dims", spec.rotary_dims);
+  f("rotary_base", spec.rotary_base);
+  f("embedding_width", spec.embedding_width);
+  f("token_types", spec.token_types);
+  f("embedding_norm", spec.embedding_norm);
+  f("head", spec.head);
   f("tied_head", spec.tied_head);
+  f("classes", spec.classes);
+  f("head_activation", spec.head_activation);
   f("qkv_bias", spec.biases.qkv);
   f("attention_out_bias", spec.biases.attention_out);
   f("mlp_in_bias", spec.biases.mlp_in);
@@ -32,6 +79,25 @@ void for_each_field(S& spec, F f) {
   f("embedding_dropout", spec.embedding_dropout);
   f("attention_dropout", spec.attention_dropout);
   f("residual_dropout", spec.residual_dropout);
+  f("attention_residual_dropout", spec.attention_residual_dropout);
+  f("head_dropout", spec.head_dropout);
+  f("head_input_dropout", spec.head_input_dropout);
+}
+
+template <class E>
+const char* name_of_value(E value) {
+  for (const auto& [known, name] : Names<E>::kAll) {
+    if (known == value) return name;
+  }
+  return "";
+}
+
+template <class E>
+E value_of_name(const std::string& wanted, const char* field, std::string_view where) {
+  for (const auto& [value, name] : Names<E>::kAll) {
+    if (wanted == name) return value;
+  }
+  fail(ErrorKind::data, "{}: unknown {} \"{}\"", where, field, wanted);
 }
 
 }  // namespace
@@ -39,35 +105,32 @@ void for_each_field(S& spec, F f) {
 Json spec_to_json(const Spec& spec) {
   Json json;
   for_each_field(spec, [&](const char* name, const auto& field) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, float>) {
+    using T = std::decay_t<decltype(field)>;
+    if constexpr (std::is_same_v<T, float>) {
       json[name] = shortest_double(field);
+    } else if constexpr (std::is_enum_v<T>) {
+      json[name] = name_of_value(field);
     } else {
       json[name] = field;
     }
   });
-  for (const auto& [activation, name] : kActivations) {
-    if (activation == spec.activation) json["activation"] = name;
-  }
   return json;
 }
 
 Spec spec_from_json(const Json& json, std::string_view where) {
   Spec spec;
-  size_t fields = 1;
+  size_t fields = 0;
   for_each_field(spec, [&](const char* name, auto& field) {
     using T = std::decay_t<decltype(field)>;
     if constexpr (std::is_same_v<T, float>) {
       field = static_cast<float>(json_field<double>(json, name, where));
+    } else if constexpr (std::is_enum_v<T>) {
+      field = value_of_name<T>(json_field<std::string>(json, name, where), name, where);
     } else {
       field = json_field<T>(json, name, where);
     }
     ++fields;
   });
-  const auto activation = json_field<std::string>(json, "activation", where);
-  const auto* known = std::find_if(std::begin(kActivations), std::end(kActivations),
-                                   [&](const auto& item) { return activation == item.second; });
-  require(known != std::end(kActivations), ErrorKind::data, "{}: unknown activation \"{}\"", where, activation);
-  spec.activation = known->first;
   require(json.size() == fields, ErrorKind::data,
           "{}: the model has {} fields, {} are known; a newer version may have written it", where, json.size(), fields);
   return spec;

@@ -32,5 +32,6 @@ int run_launch(std::vector<std::string> arguments);
 int run_slurm(std::vector<std::string> arguments);
 int run_remote_shell_command(std::vector<std::string> arguments);
 int run_node_agent(std::vector<std::string> arguments);
+int run_parity(std::vector<std::string> arguments);
 
 }  // namespace trireme

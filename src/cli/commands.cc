@@ -10,6 +10,7 @@ constexpr Command kCommands[] = {
     {"train", "train a model, or go on with a run", run_train},
     {"sample", "continue a prompt with a trained model", run_sample},
     {"export", "write a checkpoint as a folder that Hugging Face transformers loads", run_export},
+    {"parity", "compare a model folder's logits and gradients with another framework's", run_parity},
     {"checkpoint", "list, show, verify or prune the checkpoints of a run", run_checkpoint},
     {"report", "write one HTML page about a run", run_report},
     {"config", "print the configuration that files and flags give, or the list of options", run_config},

@@ -34,7 +34,7 @@ struct ModelOptions {
     v.integer("vocabulary", vocabulary, "token ids (0: from the data's tokenizer)", 0, 4194304);
     v.integer("vocabulary-multiple", vocabulary_multiple,
               "rows of the token matrix are rounded up to a multiple of this in memory", 1, 4096);
-    v.choice("activation", activation, "MLP activation", {"gelu-tanh", "gelu-erf"});
+    v.choice("activation", activation, "MLP activation", {"gelu-tanh", "gelu-erf", "relu"});
     v.flag("tied-head", tied_head, "the output head shares the token embedding's matrix");
     v.flag("bias", bias, "biases in linears and norms");
     v.flag(

@@ -9,6 +9,8 @@ namespace trireme {
 namespace {
 
 size_t memory_bytes(const Spec& spec, DType dtype) {
+  require(spec.mask == Mask::causal && spec.head == HeadKind::language_model, ErrorKind::config,
+          "this model does not predict the next token (it is an encoder or a classifier), so it cannot write text");
   const size_t cache = static_cast<size_t>(spec.layers * 2 * spec.context * spec.width) * size_of(dtype);
   const size_t rows = static_cast<size_t>(spec.context) * 2 * sizeof(int32_t);
   return cache + rows + static_cast<size_t>(spec.vocabulary_rows) * sizeof(float) +

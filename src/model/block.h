@@ -1,5 +1,6 @@
 #pragma once
-// One transformer block: x += attention(norm1(x)); x += mlp(norm2(x)).
+// One transformer block. Pre-norm: x += attention(norm1(x)); x += mlp(norm2(x)), or both of the same x (parallel).
+// Post-norm: x = norm1(x + attention(x)); x = norm2(x + mlp(x)).
 
 #include "model/linear.h"
 #include "model/memory.h"
@@ -15,11 +16,12 @@ struct KeyValueCache {
 
 class Block {
  public:
-  Block(const Spec& spec, const ParameterViews& views, int64_t index);
+  /// rotary: the table of ModelMemory, empty where positions are learned.
+  Block(const Spec& spec, const ParameterViews& views, ConstView rotary, int64_t index);
 
   /// saved.x -> y, [rows, width]; y may be saved.x.
   void forward(const Pass& pass, const BlockSaved& saved, const Workspace& work, View y) const;
-  /// Fills what saved keeps beside x again, from x: forward() without its last product.
+  /// Fills what saved keeps beside x again, from x: forward() without its last product where that is not kept.
   void recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// work.gradient: gradient of y in, gradient of saved.x out. Weight gradients by pass.write.
   void backward(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
@@ -28,13 +30,28 @@ class Block {
               View y) const;
 
  private:
-  void attend(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache) const;
-  void feed_forward(const Pass& pass, const BlockSaved& saved, const Workspace& work, View y) const;
-  void backward_feed_forward(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
-  void backward_attend(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
+  void run(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache, View y) const;
+  /// saved.middle = saved.x + dropout(attention(input)).
+  void attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
+              const KeyValueCache* cache) const;
+  /// Pre-norm: attend() to norm1(x), then work.norm = what the MLP takes.
+  void attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache) const;
+  /// y = residual + dropout(mlp(input)).
+  void feed_forward(const Pass& pass, ConstView input, ConstView residual, const BlockSaved& saved,
+                    const Workspace& work, View y) const;
+  void backward_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
+  void backward_post(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
+  /// work.branch = gradient of feed_forward()'s input. dy: of its sum.
+  void backward_feed_forward(const Pass& pass, ConstView dy, ConstView input, const BlockSaved& saved,
+                             const Workspace& work) const;
+  /// work.wide = gradient of saved.qkv before rotary. dy: of attend()'s sum. work.norm is lost.
+  void backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const;
+  Dropout attention_dropout(const Pass& pass) const;
+  Dropout residual_dropout(const Pass& pass, uint32_t site) const;
   AttentionShape attention_shape(const Pass& pass) const;
 
   const Spec& spec_;
+  ConstView rotary_;
   int64_t index_;
   Norm norm1_, norm2_;
   Linear qkv_, attention_out_, mlp_in_, mlp_out_;

@@ -1,5 +1,8 @@
 #pragma once
-// Final norm, language-model head and cross-entropy, in row chunks: all logits never exist at once.
+// What turns the last block's rows into a loss: a decoder (one logit per token id, in row chunks, so that all logits
+// never exist at once) or a classifier of whole sequences.
+
+#include <memory>
 
 #include "model/linear.h"
 #include "model/memory.h"
@@ -8,23 +11,18 @@ namespace trireme {
 
 class Head {
  public:
-  Head(const Spec& spec, const ParameterViews& views);
+  virtual ~Head() = default;
 
-  /// Sum over counted rows of the cross-entropy, in nats. x: [rows, width].
-  double loss(const Pass& pass, ConstView x, const Workspace& work) const;
+  /// Sum over what is counted of the cross-entropy in nats (regression: of the squared error). x: [rows, width].
+  virtual double loss(const Pass& pass, ConstView x, const Workspace& work) const = 0;
   /// The same, with gradients of loss x scale: weights by pass.write, x into work.gradient (overwritten).
-  double loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const;
-  /// Logits of some rows: x [n, width] -> logits [n, vocabulary_rows], columns past the vocabulary undefined.
-  void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const;
-
- private:
-  double chunk_loss(const Pass& pass, ConstView norm, ConstView targets, const Workspace& work, View logits) const;
-  void chunk_backward(const Pass& pass, ConstView norm, ConstView targets, const Workspace& work, View logits,
-                      View dnorm, float scale, bool first_chunk) const;
-
-  const Spec& spec_;
-  Norm norm_;
-  LayerParameter weight_;
+  virtual double loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const = 0;
+  /// Decoder: logits of some rows, x [n, width] -> [n, vocabulary_rows], columns past the vocabulary undefined.
+  /// Classifier: x [rows, width] of the whole batch -> [sequences, classes].
+  virtual void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const = 0;
 };
+
+/// saved is borrowed views: what the head needs of ModelMemory.
+std::unique_ptr<Head> make_head(const Spec& spec, const ParameterViews& views, const HeadSaved& saved);
 
 }  // namespace trireme

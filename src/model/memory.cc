@@ -8,14 +8,39 @@ namespace {
 constexpr int64_t kLogitBytes =
     256 << 20;  // 1,300 rows of 50,304 f32 logits: the GEMM is at full speed from a few hundred rows on
 
-BlockSaved take_block(const Spec& spec, DType dtype, int64_t rows, View x, Arena& arena) {
+BlockSaved take_block(const Spec& spec, DType dtype, int64_t rows, View x, View shared_middle, Arena& arena) {
   BlockSaved saved;
   saved.x = x;
   saved.qkv = arena.take(dtype, {rows, spec.heads, 3, spec.head_dim()});
   saved.attention = arena.take(dtype, {rows, spec.heads, spec.head_dim()});
   saved.lse = arena.take(stat_type(dtype), {spec.heads, rows});
-  saved.middle = arena.take(dtype, {rows, spec.width});
+  saved.middle = shared_middle.empty() ? arena.take(dtype, {rows, spec.width}) : shared_middle;
   saved.inner = arena.take(dtype, {rows, spec.inner_width});
+  if (spec.norm_place == NormPlace::post) saved.sum = arena.take(dtype, {rows, spec.width});
+  return saved;
+}
+
+EmbeddingSaved take_embedding(const Spec& spec, DType dtype, int64_t rows, Arena& arena) {
+  EmbeddingSaved saved;
+  if (spec.projected()) saved.tokens = arena.take(dtype, {rows, spec.token_width()});
+  if (spec.embedding_norm) saved.sum = arena.take(dtype, {rows, spec.width});
+  return saved;
+}
+
+HeadSaved take_head(const Spec& spec, DType dtype, int64_t rows, Arena& arena) {
+  HeadSaved saved;
+  if (spec.head != HeadKind::language_model) {
+    saved.pre = arena.take(dtype, {rows, spec.width});
+    saved.hidden = arena.take(dtype, {rows, spec.width});
+  }
+  if (spec.head == HeadKind::classifier) {
+    saved.first = arena.take(dtype, {rows, spec.width});
+    saved.first_gradient = arena.take(dtype, {rows, spec.width});
+  }
+  if (spec.projected()) {
+    saved.narrow = arena.take(dtype, {rows, spec.token_width()});
+    saved.narrow_gradient = arena.take(dtype, {rows, spec.token_width()});
+  }
   return saved;
 }
 
@@ -27,35 +52,47 @@ int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows) {
 }
 
 ModelMemory::ModelMemory(const Spec& spec, DType dtype, const ModelShape& shape, Arena& arena)
-    : head_rows(shape.head_rows > 0 ? shape.head_rows : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows))) {
+    : head_rows(!spec.has_decoder()   ? shape.rows
+                : shape.head_rows > 0 ? shape.head_rows
+                                      : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows))) {
   const int64_t rows = shape.rows, width = spec.width;
   const DType stat = stat_type(dtype);
+  embedding = take_embedding(spec, dtype, rows, arena);
+  View middle;
+  if (spec.residual == Residual::parallel) middle = arena.take(dtype, {rows, width});
   if (shape.training) {
     BlockSaved shared;
     for (int64_t i = 0; i < spec.layers; ++i) {
       const View x = arena.take(dtype, {rows, width});
-      if (i == 0 || !shape.recompute) shared = take_block(spec, dtype, rows, x, arena);
+      if (i == 0 || !shape.recompute) shared = take_block(spec, dtype, rows, x, middle, arena);
       shared.x = x;
       blocks.push_back(shared);
     }
     output = arena.take(dtype, {rows, width});
   } else {
     output = arena.take(dtype, {rows, width});  // each block works in place
-    blocks.assign(static_cast<size_t>(spec.layers), take_block(spec, dtype, rows, output, arena));
+    blocks.assign(static_cast<size_t>(spec.layers), take_block(spec, dtype, rows, output, middle, arena));
   }
+  head = take_head(spec, dtype, rows, arena);
+  if (spec.position == Position::rotary) rotary = arena.take(stat, {spec.context, spec.rotary_dims});
   work.norm = arena.take(dtype, {rows, width});
   work.branch = arena.take(dtype, {rows, width});
   work.activation = arena.take(dtype, {rows, spec.inner_width});
   work.mean = arena.take(stat, {rows});
   work.rstd = arena.take(stat, {rows});
-  work.logits = arena.take(dtype, {head_rows, spec.vocabulary_rows});
+  work.logits = spec.has_decoder() ? arena.take(dtype, {head_rows, spec.vocabulary_rows})
+                                   : arena.take(dtype, {rows, spec.classes});
   work.head_max = arena.take(stat, {head_rows});
   work.head_sum = arena.take(stat, {head_rows});
   work.head_target = arena.take(stat, {head_rows});
   if (!shape.training) return;
   work.wide = arena.take(dtype, {rows, std::max(spec.inner_width, 3 * width)});
   work.gradient = arena.take(dtype, {rows, width});
-  if (shape.accumulates) work.head_gradient = arena.take(stat, {spec.vocabulary_rows, width});
+  if (spec.norm_place == NormPlace::post || spec.residual == Residual::parallel)
+    work.incoming = arena.take(dtype, {rows, width});
+  if (!shape.accumulates || !spec.has_decoder()) return;
+  work.head_gradient = arena.take(stat, {spec.vocabulary_rows, spec.token_width()});
+  if (spec.head == HeadKind::masked_language_model) work.head_bias_gradient = arena.take(stat, {spec.vocabulary_rows});
 }
 
 }  // namespace trireme

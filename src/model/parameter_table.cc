@@ -45,8 +45,35 @@ class Builder {
 
   /// A matrix with one row per token id: padding rows exist in memory only.
   void add_vocabulary(const std::string& name, int stage_layer) {
-    add(name, {spec_.vocabulary_rows, spec_.width}, Init::normal, kInitStd, 0, stage_layer);
-    parameters_.back().stored_shape = {spec_.vocabulary, spec_.width};
+    add(name, {spec_.vocabulary_rows, spec_.token_width()}, Init::normal, kInitStd, 0, stage_layer);
+    parameters_.back().stored_shape = {spec_.vocabulary, spec_.token_width()};
+  }
+
+  void add_decoder(int layer) {
+    add_vocabulary(spec_.tied_head ? "embedding.token.weight" : "head.weight", spec_.tied_head ? 0 : layer);
+    if (spec_.projected()) add_linear("head.project", spec_.token_width(), spec_.width, false, kInitStd, 0, layer);
+    if (spec_.head != HeadKind::masked_language_model) return;
+    add("head.bias", {spec_.vocabulary_rows}, Init::zeros, 0, 0, layer);
+    parameters_.back().stored_shape = {spec_.vocabulary};
+    add_norm("head.norm", layer);
+    add_linear("head.transform", spec_.width, spec_.width, true, kInitStd, -1, layer);
+  }
+
+  void add_classifier(int layer) {
+    add_linear("head.out", spec_.classes, spec_.width, true, kInitStd, -1, layer);
+    add_linear("head.hidden", spec_.width, spec_.width, true, kInitStd, -1, layer);
+  }
+
+  /// The token matrix is last: few of its rows have a gradient, which the exchange makes use of.
+  void add_embeddings() {
+    if (spec_.embedding_norm) add_norm("embedding.norm", 0);
+    if (spec_.position == Position::learned)
+      add("embedding.position.weight", {spec_.position_offset + spec_.context, spec_.width}, Init::normal, kInitStd, -1,
+          0);
+    if (spec_.token_types > 0)
+      add("embedding.type.weight", {spec_.token_types, spec_.width}, Init::normal, kInitStd, -1, 0);
+    if (spec_.projected()) add_linear("embedding.project", spec_.width, spec_.token_width(), false, kInitStd, -1, 0);
+    if (!spec_.tied_head) add_vocabulary("embedding.token.weight", 0);
   }
 
   void add_block(int64_t index) {
@@ -82,15 +109,14 @@ ParameterTable::ParameterTable(const Spec& spec) {
   const auto close_range = [&](int64_t end) { ready_ranges_.push_back({std::exchange(finished, end), end}); };
 
   const int head_layer = static_cast<int>(spec.layers) + 1;
-  builder.add_vocabulary(spec.tied_head ? "embedding.token.weight" : "head.weight", spec.tied_head ? 0 : head_layer);
-  builder.add_norm("norm", head_layer);
+  spec.has_decoder() ? builder.add_decoder(head_layer) : builder.add_classifier(head_layer);
+  if (spec.final_norm) builder.add_norm("norm", head_layer);
   close_range(builder.offset());
   for (int64_t i = spec.layers - 1; i >= 0; --i) {
     builder.add_block(i);
     close_range(builder.offset());
   }
-  builder.add("embedding.position.weight", {spec.context, spec.width}, Init::normal, kInitStd, -1, 0);
-  if (!spec.tied_head) builder.add_vocabulary("embedding.token.weight", 0);
+  builder.add_embeddings();
   flat_count_ = gradient_count_ = builder.offset();
   parameters_ = builder.take();
   if (spec.tied_head) gradient_count_ += find("embedding.token.weight").count();

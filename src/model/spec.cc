@@ -41,6 +41,32 @@ void require_rate(float rate, const char* field) {
           rate);
 }
 
+void validate_positions(const Spec& spec) {
+  require(spec.position_offset >= 0 && spec.token_types >= 0 && spec.embedding_width >= 0, ErrorKind::config,
+          "model: position offset {}, token types {} and embedding width {} must not be negative", spec.position_offset,
+          spec.token_types, spec.embedding_width);
+  if (spec.position == Position::learned) {
+    require(spec.rotary_dims == 0, ErrorKind::config, "model: {} rotary dims, but positions are learned",
+            spec.rotary_dims);
+    return;
+  }
+  require(spec.position_offset == 0, ErrorKind::config, "model: position offset is {}, but positions are rotary",
+          spec.position_offset);
+  require(spec.rotary_dims >= 2 && spec.rotary_dims % 2 == 0 && spec.rotary_dims <= spec.head_dim(), ErrorKind::config,
+          "model: rotary dims is {}, it must be even, at least 2 and at most the head size, {}", spec.rotary_dims,
+          spec.head_dim());
+  require(spec.rotary_base > 1, ErrorKind::config, "model: rotary base is {}, it must be above 1", spec.rotary_base);
+}
+
+void validate_head(const Spec& spec) {
+  if (spec.head == HeadKind::language_model) return;
+  require(!spec.final_norm && !spec.projected(), ErrorKind::config,
+          "model: only a language-model head can follow a final norm or projected embeddings");
+  if (spec.head != HeadKind::classifier) return;
+  require_positive(spec.classes, "classes");
+  require(!spec.tied_head, ErrorKind::config, "model: a classifier's head cannot be tied to the token embedding");
+}
+
 }  // namespace
 
 void Spec::validate() const {
@@ -57,14 +83,23 @@ void Spec::validate() const {
   require_rate(embedding_dropout, "embedding dropout");
   require_rate(attention_dropout, "attention dropout");
   require_rate(residual_dropout, "residual dropout");
+  require_rate(head_dropout, "head dropout");
   require(norm_epsilon > 0, ErrorKind::config, "model: norm epsilon is {}, it must be above 0", norm_epsilon);
+  require(norm_place == NormPlace::pre || residual == Residual::sequential, ErrorKind::config,
+          "model: norms after a parallel residual are not defined; use pre-norm or a sequential residual");
+  validate_positions(*this);
+  validate_head(*this);
 }
 
 double train_flops_per_token(const Spec& spec, int64_t sequence) {
   const auto width = static_cast<double>(spec.width), inner = static_cast<double>(spec.inner_width);
   const double block = 4 * width * width + 2 * width * inner;  // qkv, attention out, MLP in and out
-  const double matmul = static_cast<double>(spec.layers) * block + static_cast<double>(spec.vocabulary) * width;
-  return 6 * matmul + 6 * static_cast<double>(spec.layers) * width * static_cast<double>(sequence);
+  double matmul = static_cast<double>(spec.layers) * block;
+  if (spec.has_decoder()) matmul += static_cast<double>(spec.vocabulary * spec.token_width());
+  if (spec.projected()) matmul += 2 * width * static_cast<double>(spec.token_width());
+  if (spec.head == HeadKind::masked_language_model) matmul += width * width;
+  const double attention = spec.mask == Mask::causal ? 6 : 12;
+  return 6 * matmul + attention * static_cast<double>(spec.layers) * width * static_cast<double>(sequence);
 }
 
 Spec preset(const std::string& name) {

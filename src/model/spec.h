@@ -9,6 +9,30 @@
 
 namespace trireme {
 
+/// Which keys a query sees in its sequence.
+enum class Mask : uint8_t { causal, full };
+
+enum class NormPlace : uint8_t {
+  pre,   ///< x += branch(norm(x))
+  post,  ///< x = norm(x + branch(x))
+};
+
+enum class Residual : uint8_t {
+  sequential,  ///< x += attention(x), then x += mlp(x)
+  parallel,    ///< x += attention(x) + mlp(x); pre-norm only
+};
+
+enum class Position : uint8_t {
+  learned,  ///< a table added to the token embedding
+  rotary,   ///< queries and keys are turned
+};
+
+enum class HeadKind : uint8_t {
+  language_model,         ///< logits of the next token for every row
+  masked_language_model,  ///< norm(f(linear(x))), then logits of the token itself, with a bias
+  classifier,             ///< of a sequence's first row: linear(f(linear(x))); one class: regression
+};
+
 /// Which linears and norms have a bias.
 struct Biases {
   bool qkv = true, attention_out = true, mlp_in = true, mlp_out = true, norm = true;
@@ -19,27 +43,52 @@ struct Spec {
   int64_t vocabulary = 0;  ///< logical size: ids that exist
   int64_t vocabulary_rows =
       0;                ///< rows in memory, >= vocabulary; rows above it never get probability and are never stored
-  int64_t context = 0;  ///< positions in the learned table
+  int64_t context = 0;  ///< positions that exist
   int64_t layers = 0, heads = 0, width = 0;
   int64_t inner_width = 0;  ///< of the MLP, usually 4 x width
   Activation activation = Activation::gelu_tanh;
-  bool tied_head = true;  ///< head weight = token embedding
+  Mask mask = Mask::causal;
+  NormPlace norm_place = NormPlace::pre;
+  Residual residual = Residual::sequential;
+  bool final_norm = true;  ///< a norm between the last block and the head
+
+  Position position = Position::learned;
+  int64_t position_offset = 0;  ///< learned: rows of the table before that of position 0
+  int64_t rotary_dims = 0;      ///< rotary: leading values of every query and key that turn, even
+  float rotary_base = 10000;
+
+  int64_t embedding_width = 0;  ///< of the token matrix; 0: width. Another one is projected in, and out before the head
+  int64_t token_types = 0;      ///< rows of a table that is added too; 0: none
+  bool embedding_norm = false;  ///< on the sum of the embeddings
+
+  HeadKind head = HeadKind::language_model;
+  bool tied_head = true;                          ///< head weight = token embedding; false for classifiers
+  int64_t classes = 0;                            ///< classifier
+  Activation head_activation = Activation::tanh;  ///< classifier: of its first linear; masked LM: of its transform
+
   Biases biases;
   float norm_epsilon = 1e-5f;
   float embedding_dropout = 0, attention_dropout = 0, residual_dropout = 0;
+  bool attention_residual_dropout = true;  ///< false: residual_dropout only after the MLP
+  float head_dropout = 0;                  ///< classifier: before its last linear
+  bool head_input_dropout = false;         ///< classifier: head_dropout before its first linear too
   bool operator==(const Spec&) const = default;
 
   int64_t head_dim() const { return width / heads; }
+  int64_t token_width() const { return embedding_width > 0 ? embedding_width : width; }
+  bool projected() const { return token_width() != width; }
+  bool has_decoder() const { return head != HeadKind::classifier; }  ///< a head with one logit per token id
   /// Throws Error::config naming the field and the valid values.
   void validate() const;
 };
 
 /// 6 x matmul parameters (head at logical vocabulary, embeddings not counted) + 6 x layers x width x T for causal
-/// attention: model FLOPs of one trained token, forward and backward. 798 MFLOP for GPT-2 124M at T = 1024.
+/// attention (12 for full): model FLOPs of one trained token, forward and backward. 798 MFLOP for GPT-2 124M at T =
+/// 1024.
 double train_flops_per_token(const Spec& spec, int64_t sequence);
 
-/// "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m" (also gpt2, gpt2-medium, gpt2-large, gpt2-xl). Throws
-/// Error::config listing the names.
+/// "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m" (also gpt2, gpt2-medium, gpt2-large, gpt2-xl); "opt-125m" to
+/// "opt-175b"; "neox-19m" to "neox-175b". Throws Error::config listing the names.
 Spec preset(const std::string& name);
 
 }  // namespace trireme

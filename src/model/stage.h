@@ -6,22 +6,10 @@
 #include <vector>
 
 #include "model/block.h"
+#include "model/embedding.h"
 #include "model/head.h"
 
 namespace trireme {
-
-/// Token and position embedding.
-class Embedding {
- public:
-  Embedding(const Spec& spec, const ParameterViews& views);
-  void forward(const Pass& pass, View y) const;
-  /// dy: [rows, width]; overwritten by its dropout's backward.
-  void backward(const Pass& pass, View dy) const;
-
- private:
-  const Spec& spec_;
-  LayerParameter token_, position_;
-};
 
 /// Bytes of a Stage's memory, and of the scratch that its operators need.
 struct StageBytes {
@@ -39,7 +27,7 @@ class Stage {
     uint64_t seed = 0, step = 0;
     bool dropout = false;
   };
-  /// Sum of the cross-entropy over counted rows, in nats; nothing is kept.
+  /// Head::loss() of the batch; nothing is kept.
   double loss(const Batch& batch);
   /// Forward and backward of loss x scale. write: overwrite for a step's first micro-batch, add for later ones. sink,
   /// if given, is told of every gradient range in ascending order as backward finishes it: pass it on the last
@@ -48,7 +36,8 @@ class Stage {
   /// Generation: runs the batch's rows against the cache and gives the logits of each sequence's last row, [sequences,
   /// vocabulary_rows] f32 (f64).
   void decode(const Batch& batch, const KeyValueCache& cache, View logits);
-  /// Logits of every row without a cache, [rows, vocabulary_rows] of the activation type.
+  /// Without a cache: logits of every row, [rows, vocabulary_rows], or of every sequence, [sequences, classes], of the
+  /// activation type.
   void logits(const Batch& batch, View logits);
   /// A block's output in the last loss_and_backward() or logits() of a training stage; index = layers gives the last
   /// one's. For tests and tools.
@@ -72,7 +61,7 @@ class Stage {
   bool recompute_;
   Embedding embedding_;
   std::vector<Block> blocks_;
-  Head head_;
+  std::unique_ptr<Head> head_;
 };
 
 }  // namespace trireme

@@ -182,7 +182,8 @@ class Bench {
     const double bytes = activations() * size();
     for (const auto& [f, name] : {std::pair{Activation::gelu_tanh, "gelu_tanh"},
                                   {Activation::gelu_erf, "gelu_erf"},
-                                  {Activation::relu, "relu"}}) {
+                                  {Activation::relu, "relu"},
+                                  {Activation::tanh, "tanh"}}) {
       measure(name, x[0], t.sets(), 2 * bytes, true,
               [&, f = f](size_t i) { ops_.activation(context_, x[i], f, y[i]); });
       measure(fmt::format("{}_backward", name), x[0], t.sets(), 3 * bytes, true,

@@ -244,11 +244,14 @@ void Ops::embedding(Context& context, ConstView tokens, ConstView positions, Con
   check.activation("y", y, takes(y.dtype()), name());
   const int64_t rows = y.shape()[0], width = y.shape()[1];
   check.is("tokens", tokens, DType::i32, {rows});
-  check.is("positions", positions, DType::i32, {rows});
   check.dims("tokens_table", tokens_table, 2);
   check.is("tokens_table", tokens_table, y.dtype(), {tokens_table.shape()[0], width});
-  check.dims("positions_table", positions_table, 2);
-  check.is("positions_table", positions_table, y.dtype(), {positions_table.shape()[0], width});
+  check.that(positions.empty() == positions_table.empty(), "positions and their table go together; one is empty");
+  if (!positions.empty()) {
+    check.is("positions", positions, DType::i32, {rows});
+    check.dims("positions_table", positions_table, 2);
+    check.is("positions_table", positions_table, y.dtype(), {positions_table.shape()[0], width});
+  }
   do_embedding(context, tokens, positions, tokens_table, positions_table, y);
 }
 
@@ -260,6 +263,64 @@ void Ops::embedding_backward(Context& context, ConstView ids, ConstView dy, View
   check.dims("dtable", dtable, 2);
   check.is("dtable", dtable, statistic_of(dy.dtype()), {dtable.shape()[0], dy.shape()[1]});
   do_embedding_backward(context, ids, dy, dtable, write);
+}
+
+void Ops::embedding_add(Context& context, ConstView ids, ConstView table, View y) {
+  const Checker check("embedding_add");
+  check.dims("y", y, 2);
+  check.activation("y", y, takes(y.dtype()), name());
+  check.is("ids", ids, DType::i32, {y.rows()});
+  check.dims("table", table, 2);
+  check.is("table", table, y.dtype(), {table.shape()[0], y.shape()[1]});
+  do_embedding_add(context, ids, table, y);
+}
+
+void Ops::scatter_rows(Context& context, ConstView y, ConstView rows, View x) {
+  const Checker check("scatter_rows");
+  check.dims("y", y, 2);
+  check.activation("y", y, takes(y.dtype()), name());
+  check.is("rows", rows, DType::i32, {y.rows()});
+  check.dims("x", x, 2);
+  check.is("x", x, y.dtype(), {x.rows(), y.shape()[1]});
+  do_scatter_rows(context, y, rows, x);
+}
+
+// ---- rotary positions
+
+void Ops::rotary_table(Context& context, double base, View table) {
+  const Checker check("rotary_table");
+  check.dims("table", table, 2);
+  check.statistic("table", table, takes(DType::f64) ? DType::f64 : DType::f32);
+  check.that(table.shape()[1] % 2 == 0, fmt::format("table is {}, expected an even width", describe(table)));
+  check.that(base > 1 && std::isfinite(base), fmt::format("base is {}, expected a finite number above 1", base));
+  do_rotary_table(context, base, table);
+}
+
+namespace {
+
+void check_rotary(const Checker& check, ConstView qkv, bool taken, std::string_view backend, ConstView positions,
+                  ConstView table) {
+  check.dims("qkv", qkv, 4);
+  check.activation("qkv", qkv, taken, backend);
+  check.is("qkv", qkv, qkv.dtype(), {qkv.rows(), qkv.shape()[1], 3, qkv.shape()[3]});
+  check.is("positions", positions, DType::i32, {qkv.rows()});
+  check.dims("table", table, 2);
+  check.statistic("table", table, statistic_of(qkv.dtype()));
+  const int64_t dims = table.shape()[1];
+  check.that(dims % 2 == 0 && dims <= qkv.shape()[3],
+             fmt::format("table is {}, expected an even width of at most {}", describe(table), qkv.shape()[3]));
+}
+
+}  // namespace
+
+void Ops::rotary(Context& context, View qkv, ConstView positions, ConstView table) {
+  check_rotary(Checker("rotary"), qkv, takes(qkv.dtype()), name(), positions, table);
+  do_rotary(context, qkv, positions, table, false);
+}
+
+void Ops::rotary_backward(Context& context, View dqkv, ConstView positions, ConstView table) {
+  check_rotary(Checker("rotary_backward"), dqkv, takes(dqkv.dtype()), name(), positions, table);
+  do_rotary(context, dqkv, positions, table, true);
 }
 
 // ---- attention
@@ -356,6 +417,24 @@ void Ops::cross_entropy_backward(Context& context, View logits, ConstView target
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
   do_cross_entropy_backward(context, logits, targets, first_class, classes, max, sum, scale);
+}
+
+double Ops::squared_error(Context& context, ConstView z, ConstView targets) {
+  const Checker check("squared_error");
+  check.dims("z", z, 2);
+  check.activation("z", z, takes(z.dtype()), name());
+  check.is("z", z, z.dtype(), {z.rows(), 1});
+  check.is("targets", targets, statistic_of(z.dtype()), {z.rows()});
+  return do_squared_error(context, z, targets);
+}
+
+void Ops::squared_error_backward(Context& context, View z, ConstView targets, float scale) {
+  const Checker check("squared_error_backward");
+  check.dims("z", z, 2);
+  check.activation("z", z, takes(z.dtype()), name());
+  check.is("z", z, z.dtype(), {z.rows(), 1});
+  check.is("targets", targets, statistic_of(z.dtype()), {z.rows()});
+  do_squared_error_backward(context, z, targets, scale);
 }
 
 // ---- parameters

@@ -26,7 +26,7 @@ struct Context {
   Arena* scratch = nullptr;  ///< a stack: an operator returns it as it found it. Size: Ops::scratch_bytes().
 };
 
-enum class Activation : uint8_t { gelu_tanh, gelu_erf, relu };
+enum class Activation : uint8_t { gelu_tanh, gelu_erf, relu, tanh };
 
 /// How a weight gradient reaches its accumulator.
 enum class Write : uint8_t {
@@ -109,7 +109,7 @@ class Ops {
   // ---- elementwise
   // --------------------------------------------------------------------------------------------------------------------
   /// y = f(x).  gelu_tanh: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf: 0.5 x (1 + erf(x / sqrt 2));
-  /// relu. y may be x.
+  /// relu; tanh. y may be x.
   void activation(Context&, ConstView x, Activation f, View y);
   /// dx = dy f'(x).  x: what activation() got. dx may be dy.
   void activation_backward(Context&, ConstView dy, ConstView x, Activation f, View dx);
@@ -121,13 +121,31 @@ class Ops {
   // ---- embedding
   // ----------------------------------------------------------------------------------------------------------------------
   /// y = tokens_table[token] + positions_table[position].  tokens, positions: [rows] i32; tables: [n, width] A; y:
-  /// [rows, width] A. An id outside its table throws Error::data naming row, id and table size.
+  /// [rows, width] A. positions and their table empty: y = tokens_table[token]. An id outside its table throws
+  /// Error::data naming row, id and table size.
   void embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
                  View y);
   /// dtable[i] =/+= sum over rows with ids[row] == i of dy[row].  ids: [rows] i32; dy: [rows, width] A; dtable: [n,
   /// width] S. Each id's sum is made in row order before it is written or added, so the bits depend neither on the
   /// thread count nor on what dtable held. Write::overwrite zeroes the rows that no id names; Write::add leaves them.
   void embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write);
+  /// y += table[id].  ids: [rows] i32; table: [n, width] A; y: [rows, width] A. Throws as embedding().
+  void embedding_add(Context&, ConstView ids, ConstView table, View y);
+  /// x = 0, then x[rows[i]] = y[i]: the backward of embedding() where a table of activations is gathered.  y: [n,
+  /// width] A; rows: [n] i32, none twice; x: [m, width] A. Throws as embedding().
+  void scatter_rows(Context&, ConstView y, ConstView rows, View x);
+
+  // ---- rotary positions
+  // ---------------------------------------------------------------------------------------------------------------
+  /// table[p] = cos(p f_0) ... cos(p f_h), sin(p f_0) ... sin(p f_h), f_i = base^(-i / (h + 1)).  table: [positions,
+  /// dims] S, dims even, h = dims / 2 - 1. Source: Su et al. 2021.
+  void rotary_table(Context&, double base, View table);
+  /// Turns q and k in place: (x_i, x_{i + dims / 2}) by the angle of position and i < dims / 2; values from dims on and
+  /// v stay.  qkv: [rows, heads, 3, head_dim] A; positions: [rows] i32; table: [n, dims] S of rotary_table(), dims <=
+  /// head_dim. A position outside the table throws Error::data.
+  void rotary(Context&, View qkv, ConstView positions, ConstView table);
+  /// dqkv of rotary(), in place: turns back.
+  void rotary_backward(Context&, View dqkv, ConstView positions, ConstView table);
 
   // ---- attention
   // ----------------------------------------------------------------------------------------------------------------------
@@ -159,6 +177,10 @@ class Ops {
   /// -1.
   void cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                               ConstView max, ConstView sum, float scale);
+  /// Sum over rows of (z[row][0] - target[row])^2, in f64 and row order.  z: [rows, 1] A; targets: [rows] S.
+  double squared_error(Context&, ConstView z, ConstView targets);
+  /// z = 2 scale (z - target), in place.
+  void squared_error_backward(Context&, View z, ConstView targets, float scale);
 
   // ---- parameters
   // ---------------------------------------------------------------------------------------------------------------------
@@ -197,6 +219,11 @@ class Ops {
   virtual void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table,
                             ConstView positions_table, View y) = 0;
   virtual void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write) = 0;
+  virtual void do_embedding_add(Context&, ConstView ids, ConstView table, View y) = 0;
+  virtual void do_scatter_rows(Context&, ConstView y, ConstView rows, View x) = 0;
+  virtual void do_rotary_table(Context&, double base, View table) = 0;
+  /// inverse: by the negated angle
+  virtual void do_rotary(Context&, View qkv, ConstView positions, ConstView table, bool inverse) = 0;
   virtual void do_attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse) = 0;
   virtual void do_attention_backward(Context&, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
                                      const AttentionShape&, const Dropout&, View dqkv) = 0;
@@ -207,6 +234,8 @@ class Ops {
   virtual double do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) = 0;
   virtual void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                                          ConstView max, ConstView sum, float scale) = 0;
+  virtual double do_squared_error(Context&, ConstView z, ConstView targets) = 0;
+  virtual void do_squared_error_backward(Context&, View z, ConstView targets, float scale) = 0;
   virtual void do_add(Context&, ConstView x, View y) = 0;
   virtual void do_cast(Context&, ConstView x, View y) = 0;
   virtual void do_zero(Context&, View x) = 0;

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 bool is_set(const LoadedConfig& loaded, const char* option) { return loaded.origins.contains(option); }
 
 Activation activation_of(const std::string& name) {
-  return name == "gelu-erf" ? Activation::gelu_erf : Activation::gelu_tanh;
+  return name == "relu" ? Activation::relu : name == "gelu-erf" ? Activation::gelu_erf : Activation::gelu_tanh;
 }
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -145,6 +145,8 @@ Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
   const std::string& init = setup.config().model.init;
   if (init.empty() || init == "scratch") return spec_from_options(setup.loaded, data_vocabulary);
   setup.init = open_model(init);
+  require(setup.init->spec.mask == Mask::causal && setup.init->spec.head == HeadKind::language_model, ErrorKind::config,
+          "model.init: {} does not predict the next token (it is an encoder or a classifier)", init);
   return with_given_options(setup.init->spec, setup.loaded);
 }
 

@@ -22,10 +22,13 @@ inline Spec small_spec() {
   return spec;
 }
 
-/// Packed sequences of the given lengths with random tokens; the first target of each sequence is not counted.
+/// Packed sequences of the given lengths with random tokens and types; the first target of each sequence is not
+/// counted. A classifier's batch has a class and a value per sequence.
 struct TestBatch {
-  std::vector<int32_t> tokens, positions, targets, offsets{0};
-  std::vector<int64_t> samples;
+  std::vector<int32_t> tokens, positions, types, targets, offsets{0}, first_positions;
+  std::vector<int64_t> samples, first_samples;
+  std::vector<double> values;
+  std::vector<float> narrow_values;
   Batch batch;
 
   TestBatch(const Spec& spec, const std::vector<int>& lengths, uint64_t seed) {
@@ -37,17 +40,36 @@ struct TestBatch {
             t == 0 && lengths[s] > 1 ? -1 : static_cast<int32_t>(random.below(static_cast<uint64_t>(spec.vocabulary))));
         positions.push_back(t);
         samples.push_back(static_cast<int64_t>(100 + s));
+        types.push_back(spec.token_types > 0 ? (t + static_cast<int>(s)) % static_cast<int>(spec.token_types) : 0);
       }
+      first_samples.push_back(static_cast<int64_t>(100 + s));
+      first_positions.push_back(0);
+      narrow_values.push_back(0.5f - static_cast<float>(s));
+      values.push_back(static_cast<double>(narrow_values.back()));
       offsets.push_back(static_cast<int32_t>(tokens.size()));
     }
-    const auto rows = static_cast<int64_t>(tokens.size());
+    const auto rows = static_cast<int64_t>(tokens.size()), sequences = static_cast<int64_t>(lengths.size());
+    if (spec.head == HeadKind::classifier) {
+      targets.clear();
+      for (int64_t s = 0; s < sequences; ++s) targets.push_back(static_cast<int32_t>(s % spec.classes));
+    }
+    batch.types = View(std::span(types), {rows});
+    batch.first_samples = View(std::span(first_samples), {sequences});
+    batch.first_positions = View(std::span(first_positions), {sequences});
     batch.tokens = View(std::span(tokens), {rows});
-    batch.targets = View(std::span(targets), {rows});
+    batch.targets = View(std::span(targets), {static_cast<int64_t>(targets.size())});
     batch.positions = View(std::span(positions), {rows});
     batch.samples = View(std::span(samples), {rows});
     batch.offsets = View(std::span(offsets), {static_cast<int64_t>(offsets.size())});
   }
   TestBatch(const TestBatch&) = delete;
+  /// The batch for operators whose statistics are f64 (reference) or f32.
+  Batch with_values(bool wide) {
+    Batch out = batch;
+    const auto sequences = batch.sequences();
+    out.values = wide ? View(std::span(values), {sequences}) : View(std::span(narrow_values), {sequences});
+    return out;
+  }
 };
 
 /// Weights and gradients of a model as plain arrays: T is double (reference) or float (cpu).

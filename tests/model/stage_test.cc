@@ -9,6 +9,17 @@ namespace {
 
 constexpr Stage::Step kStep{.seed = 3, .step = 5, .dropout = true};
 
+void make_post_norm(Spec& s) { s.norm_place = NormPlace::post, s.final_norm = false; }
+void make_rotary(Spec& s, int64_t dims) { s.position = Position::rotary, s.rotary_dims = dims, s.rotary_base = 50; }
+void make_encoder(Spec& s) {
+  make_post_norm(s);
+  s.mask = Mask::full, s.token_types = 2, s.embedding_norm = true, s.activation = Activation::gelu_erf;
+}
+void make_classifier(Spec& s, int64_t classes) {
+  make_encoder(s);
+  s.head = HeadKind::classifier, s.tied_head = false, s.classes = classes;
+}
+
 struct Case {
   const char* name;
   void (*change)(Spec&);
@@ -23,6 +34,34 @@ const Case kCases[] = {
      }},
     {"dropout", [](Spec& s) { s.embedding_dropout = 0.2f, s.attention_dropout = 0.3f, s.residual_dropout = 0.25f; }},
     {"one_head_relu", [](Spec& s) { s.heads = 1, s.activation = Activation::relu; }},
+    {"post_norm_without_final_norm", [](Spec& s) { make_post_norm(s), s.residual_dropout = 0.25f; }},
+    {"rotary_parallel",
+     [](Spec& s) {
+       make_rotary(s, 2), s.residual = Residual::parallel, s.tied_head = false, s.residual_dropout = 0.2f;
+     }},
+    {"rotary_sequential", [](Spec& s) { make_rotary(s, 4), s.tied_head = false; }},
+    {"projected_embedding_and_offset_positions",
+     [](Spec& s) { make_post_norm(s), s.embedding_width = 6, s.position_offset = 2, s.activation = Activation::relu; }},
+    {"projected_embedding_and_final_norm", [](Spec& s) { s.embedding_width = 12, s.position_offset = 2; }},
+    {"pre_norm_without_final_norm", [](Spec& s) { s.final_norm = false; }},
+    {"masked_language_model",
+     [](Spec& s) {
+       make_encoder(s);
+       s.head = HeadKind::masked_language_model, s.head_activation = Activation::gelu_erf;
+     }},
+    {"masked_language_model_own_head",
+     [](Spec& s) {
+       make_encoder(s);
+       s.head = HeadKind::masked_language_model, s.head_activation = Activation::relu, s.tied_head = false;
+     }},
+    {"classifier", [](Spec& s) { make_classifier(s, 3), s.head_dropout = 0.4f; }},
+    {"classifier_with_relu_and_input_dropout",
+     [](Spec& s) {
+       make_classifier(s, 2);
+       s.head_activation = Activation::relu, s.head_dropout = 0.4f, s.head_input_dropout = true, s.token_types = 0;
+       s.residual_dropout = 0.2f, s.attention_residual_dropout = false;
+     }},
+    {"regression", [](Spec& s) { make_classifier(s, 1); }},
 };
 
 class EveryChoice : public ::testing::TestWithParam<Case> {};
@@ -37,8 +76,9 @@ TEST_P(EveryChoice, BackwardEqualsFiniteDifferencesOfTheReference) {
   TestBatch data(spec, {5, 1, 7}, 1);
   const auto ops = make_reference_ops();
   Stage stage(spec, model.views, DType::f64, {.rows = 16}, *ops, 1);
+  const Batch batch = data.with_values(true);
   const float scale = 0.5f;
-  (void)stage.loss_and_backward(data.batch, kStep, scale, Write::overwrite, nullptr);
+  (void)stage.loss_and_backward(batch, kStep, scale, Write::overwrite, nullptr);
 
   std::vector<double> kept = model.gradients;
   for (const Parameter& p : model.table.all()) {
@@ -49,9 +89,9 @@ TEST_P(EveryChoice, BackwardEqualsFiniteDifferencesOfTheReference) {
       double& w = model.weights[static_cast<size_t>(p.offset + i)];
       const double h = 1e-5, before = w;
       w = before + h;
-      const double above = stage.loss_and_backward(data.batch, kStep, scale, Write::overwrite, nullptr);
+      const double above = stage.loss_and_backward(batch, kStep, scale, Write::overwrite, nullptr);
       w = before - h;
-      const double below = stage.loss_and_backward(data.batch, kStep, scale, Write::overwrite, nullptr);
+      const double below = stage.loss_and_backward(batch, kStep, scale, Write::overwrite, nullptr);
       w = before;
       const double expected = static_cast<double>(scale) * (above - below) / (2 * h);
       EXPECT_NEAR(gradient[static_cast<size_t>(i)], expected, 1e-6 * std::max(1.0, std::abs(expected)))
@@ -70,14 +110,55 @@ TEST_P(EveryChoice, CpuEqualsTheReference) {
   const auto cpu = make_cpu_ops();
   Stage exact_stage(spec, exact.views, DType::f64, {.rows = 16}, *reference, 1);
   Stage fast_stage(spec, fast.views, DType::f32, {.rows = 16}, *cpu, 2);
-  const double expected = exact_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr);
-  const double loss = fast_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr);
+  const double expected = exact_stage.loss_and_backward(data.with_values(true), kStep, 1, Write::overwrite, nullptr);
+  const double loss = fast_stage.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
   EXPECT_NEAR(loss, expected, 1e-4);
   for (const Parameter& p : exact.table.all()) {
     const auto a = exact.gradient(p), b = fast.gradient(p);
     for (size_t i = 0; i < a.size(); ++i)
       ASSERT_NEAR(b[i], a[i], 2e-4 * std::max(1.0, std::abs(a[i]))) << p.name << "[" << i << "]";
   }
+}
+
+TEST_P(EveryChoice, LaterMicroBatchesAddTheirOwnGradientsOnce) {
+  Spec spec = small_spec();
+  GetParam().change(spec);
+  TestModel<float> model(spec);
+  TestBatch first(spec, {6, 4}, 2), second(spec, {3, 7}, 3);
+  const auto ops = make_cpu_ops();
+  Stage stage(spec, model.views, DType::f32, {.rows = 10, .head_rows = 4}, *ops, 1);
+  (void)stage.loss_and_backward(first.with_values(false), {}, 1, Write::overwrite, nullptr);
+  const std::vector<float> a = model.gradients;
+  (void)stage.loss_and_backward(second.with_values(false), {}, 1, Write::overwrite, nullptr);
+  const std::vector<float> b = model.gradients;
+  (void)stage.loss_and_backward(first.with_values(false), {}, 1, Write::overwrite, nullptr);
+  (void)stage.loss_and_backward(second.with_values(false), {}, 1, Write::add, nullptr);
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(model.gradients[i], a[i] + b[i]) << i;
+}
+
+TEST_P(EveryChoice, RecomputedBlocksGiveTheSameGradients) {
+  Spec spec = small_spec();
+  GetParam().change(spec);
+  TestModel<float> kept(spec), recomputed(spec);
+  TestBatch data(spec, {6, 5}, 2);
+  const auto ops = make_cpu_ops();
+  Stage kept_stage(spec, kept.views, DType::f32, {.rows = 11}, *ops, 1);
+  Stage recomputed_stage(spec, recomputed.views, DType::f32, {.rows = 11, .recompute = true}, *ops, 1);
+  (void)kept_stage.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
+  (void)recomputed_stage.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
+  EXPECT_EQ(recomputed.gradients, kept.gradients);
+}
+
+TEST_P(EveryChoice, EvaluationInPlaceGivesTheTrainingLoss) {
+  Spec spec = small_spec();
+  GetParam().change(spec);
+  TestModel<double> model(spec);
+  TestBatch data(spec, {6, 4}, 2);
+  const auto ops = make_reference_ops();
+  Stage training(spec, model.views, DType::f64, {.rows = 10}, *ops, 1);
+  Stage evaluation(spec, model.views, DType::f64, {.rows = 10, .training = false, .head_rows = 3}, *ops, 1);
+  const Batch batch = data.with_values(true);
+  EXPECT_NEAR(evaluation.loss(batch), training.loss_and_backward(batch, {}, 1, Write::overwrite, nullptr), 1e-12);
 }
 
 TEST(Stage, LossAloneEqualsTheLossOfTrainingWithoutDropout) {
@@ -171,6 +252,32 @@ TEST(Stage, PackedSequencesDoNotSeeEachOther) {
   stage.logits(second, View(std::span(alone), {6, spec.vocabulary_rows}));
   for (size_t i = 0; i < alone.size(); ++i)
     ASSERT_NEAR(alone[i], all[static_cast<size_t>(5 * spec.vocabulary_rows) + i], 1e-12);
+}
+
+TEST_P(EveryChoice, DecodingTokenByTokenGivesTheLogitsOfTheWhole) {
+  Spec spec = small_spec();
+  GetParam().change(spec);
+  if (spec.head != HeadKind::language_model) GTEST_SKIP() << "only language models generate";
+  TestModel<double> model(spec);
+  TestBatch data(spec, {6}, 4);
+  const auto ops = make_reference_ops();
+  Stage stage(spec, model.views, DType::f64, {.rows = 6, .training = false, .head_rows = 1}, *ops, 1);
+  const int64_t columns = spec.vocabulary_rows;
+  std::vector<double> whole(static_cast<size_t>(6 * columns)), one(static_cast<size_t>(columns));
+  stage.logits(data.batch, View(std::span(whole), {6, columns}));
+  std::vector<double> cache(static_cast<size_t>(spec.layers * 2 * spec.context * spec.width));
+  for (int32_t t = 0; t < 6; ++t) {
+    std::vector<int32_t> past = {t}, offsets = {0, 1};
+    Batch batch;
+    batch.tokens = data.batch.tokens.rows_slice(t, 1);
+    batch.positions = data.batch.positions.rows_slice(t, 1);
+    batch.offsets = View(std::span(offsets), {2});
+    const KeyValueCache keys{View(std::span(cache), {spec.layers, 2 * spec.heads, spec.context, spec.head_dim()}),
+                             View(std::span(past), {1}), 1};
+    stage.decode(batch, keys, View(std::span(one), {1, columns}));
+    for (int64_t i = 0; i < spec.vocabulary; ++i)
+      ASSERT_NEAR(one[static_cast<size_t>(i)], whole[static_cast<size_t>(t * columns + i)], 1e-12) << t;
+  }
 }
 
 TEST(Stage, PlansTheMemoryThatItTakes) {

@@ -3,7 +3,8 @@
 namespace trireme::test {
 namespace {
 
-constexpr Activation kAll[] = {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu};
+constexpr Activation kGates[] = {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu};  // x times a gate
+constexpr Activation kAll[] = {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu, Activation::tanh};
 
 class Activations : public CpuOp {};
 INSTANTIATE_TEST_SUITE_P(Cpu, Activations, every_case(), case_name);
@@ -51,10 +52,19 @@ Tensor fine_grid() {
   return x;
 }
 
+TEST(ActivationAccuracy, TanhIsWithinTwoRoundingsOfOne) {
+  const auto cpu = Device::cpu(1), reference = Device::reference();
+  const Tensor x = fine_grid();
+  Tensor y(DType::f32, {24 * 512 + 1}), want(DType::f64, {24 * 512 + 1});
+  cpu->ops->activation(cpu->context, x.view(), Activation::tanh, y.view());
+  reference->ops->activation(reference->context, x.wide().view(), Activation::tanh, want.view());
+  expect_close(y, want, {0, 2e-7}, "y");
+}
+
 TEST(ActivationAccuracy, GeluIsAccurateToF32OverItsWholeRange) {
   const auto cpu = Device::cpu(1), reference = Device::reference();
   const Tensor x = fine_grid(), ones(DType::f32, x.view().shape(), std::vector<double>(x.size(), 1));
-  for (Activation f : kAll) {
+  for (Activation f : kGates) {
     Tensor y = x, slope = x, want_y = x.wide(), want_slope = x.wide();
     cpu->ops->activation(cpu->context, x.view(), f, y.view());
     cpu->ops->activation_backward(cpu->context, ones.view(), x.view(), f, slope.view());
@@ -73,8 +83,23 @@ TEST(ActivationAccuracy, GeluIsAccurateToF32OverItsWholeRange) {
   }
 }
 
+TEST_P(Activations, TanhIsFlatAtInfinityAndNanPassesThrough) {
+  const Tensor x(dtype(), {4}, {INFINITY, -1e30, 0, NAN}), dy(dtype(), {4}, {1, 1, 1, 1});
+  Tensor y(dtype(), {4}), dx(dtype(), {4});
+  cpu->ops->activation(cpu->context, x.view(), Activation::tanh, y.view());
+  cpu->ops->activation_backward(cpu->context, dy.view(), x.view(), Activation::tanh, dx.view());
+  EXPECT_EQ(y.at(0), 1);
+  EXPECT_EQ(y.at(1), -1);
+  EXPECT_EQ(y.at(2), 0);
+  EXPECT_TRUE(std::isnan(y.at(3)));
+  EXPECT_EQ(dx.at(0), 0);
+  EXPECT_EQ(dx.at(1), 0);
+  EXPECT_EQ(dx.at(2), 1);
+  EXPECT_TRUE(std::isnan(dx.at(3)));
+}
+
 TEST_P(Activations, InfinitiesAndNanPassThrough) {
-  for (Activation f : kAll) {
+  for (Activation f : kGates) {
     const Tensor x(dtype(), {4}, {INFINITY, -1e30, 1e30, NAN}), dy(dtype(), {4}, {1, 1, 1, 1});
     Tensor y(dtype(), {4}), dx(dtype(), {4});
     cpu->ops->activation(cpu->context, x.view(), f, y.view());

@@ -32,6 +32,33 @@ TEST_P(Embedding, ForwardEqualsTheReference) {
     }
 }
 
+TEST_P(Embedding, TableAloneAndAddedTablesEqualTheReference) {
+  for (int64_t rows : kRows)
+    for (int64_t width : kWidths) {
+      const Tensor ids = some_ids(rows, 100, 1), table = Tensor::random(dtype(), {100, width}, 3);
+      Tensor y(dtype(), {rows, width}), want(DType::f64, {rows, width});
+      cpu->ops->embedding(cpu->context, ids.view(), {}, table.view(), {}, y.view());
+      reference->ops->embedding(reference->context, ids.view(), {}, table.wide().view(), {}, want.view());
+      EXPECT_EQ(y.values(), want.values());
+      y = Tensor::random(dtype(), {rows, width}, 5), want = y.wide();
+      cpu->ops->embedding_add(cpu->context, ids.view(), table.view(), y.view());
+      reference->ops->embedding_add(reference->context, ids.view(), table.wide().view(), want.view());
+      expect_close(y, want, GetParam().activation(), fmt::format("{} x {}", rows, width));
+    }
+}
+
+TEST_P(Embedding, ScatteredRowsLieWhereTheyWereGathered) {
+  const Tensor rows(DType::i32, {3}, {4, 0, 2}), y = Tensor::random(dtype(), {3, 7}, 1);
+  for (Device* device : {cpu.get(), reference.get()}) {
+    const Tensor from = device == reference.get() ? y.wide() : y;
+    Tensor x = Tensor::random(from.dtype(), {5, 7}, 2), back(from.dtype(), {3, 7});
+    device->ops->scatter_rows(device->context, from.view(), rows.view(), x.view());
+    device->ops->embedding(device->context, rows.view(), {}, x.view(), {}, back.view());
+    EXPECT_TRUE(back == from);
+    for (size_t i = 0; i < 7; ++i) EXPECT_EQ(x.at(7 + i), 0) << "row 1 was not given";
+  }
+}
+
 TEST_P(Embedding, BackwardEqualsTheReference) {
   for (int64_t rows : kRows)
     for (int64_t width : kWidths)

@@ -156,5 +156,27 @@ TEST(CrossEntropyReference, SlicesOfTheVocabularyAddUpToTheWhole) {
   EXPECT_TRUE(target == whole.target);
 }
 
+TEST(SquaredError, EqualsItsDefinitionOnBothBackendsAndItsGradient) {
+  const auto cpu = Device::cpu(2), reference = Device::reference();
+  const Tensor z = Tensor::random(DType::f64, {5, 1}, 1), targets = Tensor::random(DType::f64, {5}, 2);
+  double sum = 0;
+  for (size_t i = 0; i < 5; ++i) sum += (z.at(i) - targets.at(i)) * (z.at(i) - targets.at(i));
+  const auto loss = [&](const Tensor& x) {
+    return reference->ops->squared_error(reference->context, x.view(), targets.view());
+  };
+  EXPECT_DOUBLE_EQ(loss(z), sum);
+  Tensor gradient = z;
+  reference->ops->squared_error_backward(reference->context, gradient.view(), targets.view(), 1);
+  expect_gradient(loss, z, gradient, "z");
+  const Tensor narrow_targets(DType::f32, {5}, targets.values());
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Tensor fast(dtype, {5, 1}, z.values());
+    const double relative = dtype == DType::bf16 ? 0.05 : 1e-5;
+    EXPECT_NEAR(cpu->ops->squared_error(cpu->context, fast.view(), narrow_targets.view()), sum, relative * sum);
+    cpu->ops->squared_error_backward(cpu->context, fast.view(), narrow_targets.view(), 1);
+    expect_close(fast, gradient, {relative, relative}, "gradient");
+  }
+}
+
 }  // namespace
 }  // namespace trireme::test

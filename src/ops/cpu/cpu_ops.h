@@ -36,6 +36,10 @@ class CpuOps final : public Ops {
   void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
                     View y) override;
   void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write) override;
+  void do_embedding_add(Context&, ConstView ids, ConstView table, View y) override;
+  void do_scatter_rows(Context&, ConstView y, ConstView rows, View x) override;
+  void do_rotary_table(Context&, double base, View table) override;
+  void do_rotary(Context&, View qkv, ConstView positions, ConstView table, bool inverse) override;
   void do_attention(Context&, ConstView qkv, const AttentionShape&, const Dropout&, View out, View lse) override;
   void do_attention_backward(Context&, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
                              const AttentionShape&, const Dropout&, View dqkv) override;
@@ -46,6 +50,8 @@ class CpuOps final : public Ops {
   double do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) override;
   void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                                  ConstView max, ConstView sum, float scale) override;
+  double do_squared_error(Context&, ConstView z, ConstView targets) override;
+  void do_squared_error_backward(Context&, View z, ConstView targets, float scale) override;
   void do_add(Context&, ConstView x, View y) override;
   void do_cast(Context&, ConstView x, View y) override;
   void do_zero(Context&, View x) override;

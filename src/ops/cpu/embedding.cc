@@ -26,12 +26,31 @@ void gather(ConstView tokens, ConstView positions, ConstView tokens_table, Const
   const int64_t width = y.shape()[1];
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const T* token = tokens_table.as<T>() + tokens.as<int32_t>()[row] * width;
-    const T* position = positions_table.as<T>() + positions.as<int32_t>()[row] * width;
     T* out = y.as<T>() + row * width;
+    if (positions.empty()) {
+      std::memcpy(out, token, static_cast<size_t>(width) * sizeof(T));
+      continue;
+    }
+    const T* position = positions_table.as<T>() + positions.as<int32_t>()[row] * width;
     for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
       store(hn::Add(load(token + i, lanes), load(position + i, lanes)), out + i, lanes);
     });
   }
+}
+
+template <class T>
+void gather_add(ConstView ids, ConstView table, View y, Range rows) {
+  const int64_t width = y.shape()[1];
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const T* in = table.as<T>() + ids.as<int32_t>()[row] * width;
+    T* out = y.as<T>() + row * width;
+    for_each_vector(width, [&](int64_t i, auto lanes)
+                               HWY_ATTR { store(hn::Add(load(out + i, lanes), load(in + i, lanes)), out + i, lanes); });
+  }
+}
+
+void embedding_add_rows(ConstView ids, ConstView table, View y, Range rows) {
+  y.dtype() == DType::bf16 ? gather_add<bf16_t>(ids, table, y, rows) : gather_add<float>(ids, table, y, rows);
 }
 
 /// out[i] =/+= sum of dy[rows[k]][i] for k in [0, n), in this order, complete before it reaches out.
@@ -76,6 +95,7 @@ namespace trireme {
 
 HWY_EXPORT(embedding_rows);
 HWY_EXPORT(embedding_sums);
+HWY_EXPORT(embedding_add_rows);
 
 namespace {
 
@@ -121,11 +141,27 @@ void zero_unnamed(ConstView ids, const int32_t* order, View dtable, Range share)
 void CpuOps::do_embedding(Context& context, ConstView tokens, ConstView positions, ConstView tokens_table,
                           ConstView positions_table, View y) {
   check_ids("embedding", "token", tokens, tokens_table.shape()[0]);
-  check_ids("embedding", "position", positions, positions_table.shape()[0]);
+  if (!positions.empty()) check_ids("embedding", "position", positions, positions_table.shape()[0]);
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(embedding_rows)
     (tokens, positions, tokens_table, positions_table, y, share_of(y.rows(), part, context.threads));
   });
+}
+
+void CpuOps::do_embedding_add(Context& context, ConstView ids, ConstView table, View y) {
+  check_ids("embedding_add", "id", ids, table.shape()[0]);
+  for_each_part(context.threads, [&](int part) {
+    HWY_DYNAMIC_DISPATCH(embedding_add_rows)(ids, table, y, share_of(y.rows(), part, context.threads));
+  });
+}
+
+void CpuOps::do_scatter_rows(Context&, ConstView y, ConstView rows, View x) {
+  check_ids("scatter_rows", "row", rows, x.rows());
+  const size_t bytes = static_cast<size_t>(x.shape()[1]) * size_of(x.dtype());
+  std::memset(x.data(), 0, x.bytes());
+  for (int64_t i = 0; i < y.rows(); ++i) {
+    std::memcpy(x.rows_slice(rows.as<int32_t>()[i], 1).data(), y.rows_slice(i, 1).data(), bytes);
+  }
 }
 
 void CpuOps::do_embedding_backward(Context& context, ConstView ids, ConstView dy, View dtable, Write write) {

@@ -119,6 +119,14 @@ namespace trireme {
 HWY_EXPORT(softmax_stats_rows);
 HWY_EXPORT(cross_entropy_backward_rows);
 
+namespace {
+
+double prediction(ConstView z, int64_t row) {
+  return static_cast<double>(z.dtype() == DType::bf16 ? to_float(z.as<bf16_t>()[row]) : z.as<float>()[row]);
+}
+
+}  // namespace
+
 void CpuOps::do_softmax_stats(Context& context, ConstView logits, ConstView targets, int64_t first_class,
                               int64_t classes, View max, View sum, View target) {
   for_each_part(context.threads, [&](int part) {
@@ -143,6 +151,27 @@ void CpuOps::do_cross_entropy_backward(Context& context, View logits, ConstView 
     HWY_DYNAMIC_DISPATCH(cross_entropy_backward_rows)
     (logits, targets, first_class, classes, max, sum, scale, share_of(logits.rows(), part, context.threads));
   });
+}
+
+double CpuOps::do_squared_error(Context&, ConstView z, ConstView targets) {
+  double sum = 0;  // one value per sequence
+  for (int64_t row = 0; row < z.rows(); ++row) {
+    const double difference = prediction(z, row) - static_cast<double>(targets.as<float>()[row]);
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+void CpuOps::do_squared_error_backward(Context&, View z, ConstView targets, float scale) {
+  for (int64_t row = 0; row < z.rows(); ++row) {
+    const double difference = prediction(z, row) - static_cast<double>(targets.as<float>()[row]);
+    const auto gradient = static_cast<float>(2 * static_cast<double>(scale) * difference);
+    if (z.dtype() == DType::bf16) {
+      z.as<bf16_t>()[row] = to_bf16(gradient);
+    } else {
+      z.as<float>()[row] = gradient;
+    }
+  }
 }
 
 }  // namespace trireme

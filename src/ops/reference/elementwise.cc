@@ -16,6 +16,8 @@ double value(Activation f, double x) {
       return 0.5 * x * (1 + std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x)));
     case Activation::gelu_erf:
       return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    case Activation::tanh:
+      return std::tanh(x);
     default:
       return x < 0 ? 0 : x;
   }
@@ -30,6 +32,8 @@ double derivative(Activation f, double x) {
     case Activation::gelu_erf:
       return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) +
              x * std::exp(-0.5 * x * x) / std::sqrt(2 * std::numbers::pi);
+    case Activation::tanh:
+      return 1 / (std::cosh(x) * std::cosh(x));
     default:
       return x > 0 ? 1 : 0;
   }

@@ -1,19 +1,44 @@
+#include <algorithm>
 #include <vector>
 
 #include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 
 namespace trireme {
+namespace {
+
+void zero_rows(View y) { std::fill_n(y.as<double>(), y.count(), 0.0); }
+
+void add_rows(ConstView ids, ConstView table, View y) {
+  const int64_t width = y.shape()[1];
+  for (int64_t row = 0; row < y.rows(); ++row)
+    for (int64_t i = 0; i < width; ++i)
+      y.as<double>()[row * width + i] += table.as<double>()[ids.as<int32_t>()[row] * width + i];
+}
+
+}  // namespace
 
 void ReferenceOps::do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table,
                                 ConstView positions_table, View y) {
   check_ids("embedding", "token", tokens, tokens_table.shape()[0]);
-  check_ids("embedding", "position", positions, positions_table.shape()[0]);
-  const int64_t rows = y.shape()[0], width = y.shape()[1];
-  for (int64_t row = 0; row < rows; ++row)
+  if (!positions.empty()) check_ids("embedding", "position", positions, positions_table.shape()[0]);
+  zero_rows(y);
+  add_rows(tokens, tokens_table, y);
+  if (!positions.empty()) add_rows(positions, positions_table, y);
+}
+
+void ReferenceOps::do_embedding_add(Context&, ConstView ids, ConstView table, View y) {
+  check_ids("embedding_add", "id", ids, table.shape()[0]);
+  add_rows(ids, table, y);
+}
+
+void ReferenceOps::do_scatter_rows(Context&, ConstView y, ConstView rows, View x) {
+  check_ids("scatter_rows", "row", rows, x.rows());
+  const int64_t width = x.shape()[1];
+  zero_rows(x);
+  for (int64_t n = 0; n < y.rows(); ++n)
     for (int64_t i = 0; i < width; ++i)
-      y.as<double>()[row * width + i] = tokens_table.as<double>()[tokens.as<int32_t>()[row] * width + i] +
-                                        positions_table.as<double>()[positions.as<int32_t>()[row] * width + i];
+      x.as<double>()[rows.as<int32_t>()[n] * width + i] = y.as<double>()[n * width + i];
 }
 
 void ReferenceOps::do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write write) {

@@ -43,4 +43,18 @@ void ReferenceOps::do_cross_entropy_backward(Context&, View logits, ConstView ta
   }
 }
 
+double ReferenceOps::do_squared_error(Context&, ConstView z, ConstView targets) {
+  double sum = 0;
+  for (int64_t row = 0; row < z.rows(); ++row) {
+    const double difference = z.as<double>()[row] - targets.as<double>()[row];
+    sum += difference * difference;
+  }
+  return sum;
+}
+
+void ReferenceOps::do_squared_error_backward(Context&, View z, ConstView targets, float scale) {
+  for (int64_t row = 0; row < z.rows(); ++row)
+    z.as<double>()[row] = 2 * static_cast<double>(scale) * (z.as<double>()[row] - targets.as<double>()[row]);
+}
+
 }  // namespace trireme

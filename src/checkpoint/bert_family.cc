@@ -1,0 +1,125 @@
+// BERT (BertForMaskedLM, BertForSequenceClassification). Source: Devlin et al. 2019. Their pooler is a classifier's
+// first linear.
+
+#include "checkpoint/family.h"
+#include "checkpoint/family_config.h"
+#include "checkpoint/json_fields.h"
+
+namespace trireme {
+namespace {
+
+constexpr NameRule kNames[] = {
+    {"embeddings.word_embeddings.weight", "embedding.token.weight"},
+    {"embeddings.position_embeddings.weight", "embedding.position.weight"},
+    {"embeddings.token_type_embeddings.weight", "embedding.type.weight"},
+    {"embeddings.LayerNorm.weight", "embedding.norm.weight"},
+    {"embeddings.LayerNorm.bias", "embedding.norm.bias"},
+    {"encoder.layer.{}.attention.self.query.weight", "block.{}.attention.qkv.weight", Layout::query},
+    {"encoder.layer.{}.attention.self.key.weight", "block.{}.attention.qkv.weight", Layout::key},
+    {"encoder.layer.{}.attention.self.value.weight", "block.{}.attention.qkv.weight", Layout::value},
+    {"encoder.layer.{}.attention.self.query.bias", "block.{}.attention.qkv.bias", Layout::query},
+    {"encoder.layer.{}.attention.self.key.bias", "block.{}.attention.qkv.bias", Layout::key},
+    {"encoder.layer.{}.attention.self.value.bias", "block.{}.attention.qkv.bias", Layout::value},
+    {"encoder.layer.{}.attention.output.dense.weight", "block.{}.attention.out.weight"},
+    {"encoder.layer.{}.attention.output.dense.bias", "block.{}.attention.out.bias"},
+    {"encoder.layer.{}.attention.output.LayerNorm.weight", "block.{}.norm1.weight"},
+    {"encoder.layer.{}.attention.output.LayerNorm.bias", "block.{}.norm1.bias"},
+    {"encoder.layer.{}.intermediate.dense.weight", "block.{}.mlp.in.weight"},
+    {"encoder.layer.{}.intermediate.dense.bias", "block.{}.mlp.in.bias"},
+    {"encoder.layer.{}.output.dense.weight", "block.{}.mlp.out.weight"},
+    {"encoder.layer.{}.output.dense.bias", "block.{}.mlp.out.bias"},
+    {"encoder.layer.{}.output.LayerNorm.weight", "block.{}.norm2.weight"},
+    {"encoder.layer.{}.output.LayerNorm.bias", "block.{}.norm2.bias"},
+    {"pooler.dense.weight", "head.hidden.weight"},
+    {"pooler.dense.bias", "head.hidden.bias"},
+    {"classifier.weight", "head.out.weight", Layout::same, true},
+    {"classifier.bias", "head.out.bias", Layout::same, true},
+    {"cls.predictions.transform.dense.weight", "head.transform.weight", Layout::same, true},
+    {"cls.predictions.transform.dense.bias", "head.transform.bias", Layout::same, true},
+    {"cls.predictions.transform.LayerNorm.weight", "head.norm.weight", Layout::same, true},
+    {"cls.predictions.transform.LayerNorm.bias", "head.norm.bias", Layout::same, true},
+    {"cls.predictions.decoder.weight", "head.weight", Layout::same, true},
+    {"cls.predictions.bias", "head.bias", Layout::same, true},
+};
+constexpr NameRule kCopies[] = {{"cls.predictions.decoder.weight", "embedding.token.weight"},
+                                {"cls.predictions.decoder.bias", "head.bias"}};
+// Buffers, and the next-sentence head of pretraining.
+constexpr const char* kIgnored[] = {"embeddings.position_ids", "embeddings.token_type_ids",
+                                    "cls.seq_relationship.weight", "cls.seq_relationship.bias"};
+constexpr const char* kPrefixes[] = {"bert."};
+constexpr Architecture kArchitectures[] = {{"BertForMaskedLM", HeadKind::masked_language_model},
+                                           {"BertForPreTraining", HeadKind::masked_language_model},
+                                           {"BertForSequenceClassification", HeadKind::classifier}};
+
+bool expresses(const Spec& spec) {
+  if (!is_encoder(spec) || spec.position_offset != 0 || spec.token_types == 0 || !spec.attention_residual_dropout ||
+      spec.embedding_dropout != spec.residual_dropout)
+    return false;
+  if (spec.head == HeadKind::classifier) return spec.head_activation == Activation::tanh && !spec.head_input_dropout;
+  return spec.head_activation == spec.activation;
+}
+
+Spec read_config(const Json& config, HeadKind head, std::string_view where) {
+  require_word(config, "position_embedding_type", "absolute", where);
+  require_switch(config, "is_decoder", false, where);
+  require_switch(config, "add_cross_attention", false, where);
+  Spec spec = encoder_spec(head);
+  spec.vocabulary = spec.vocabulary_rows = size_field(config, "vocab_size", where);
+  spec.context = size_field(config, "max_position_embeddings", where);
+  spec.token_types = size_field(config, "type_vocab_size", where);
+  spec.layers = size_field(config, "num_hidden_layers", where);
+  spec.heads = size_field(config, "num_attention_heads", where);
+  spec.width = size_field(config, "hidden_size", where);
+  spec.inner_width = size_field(config, "intermediate_size", where);
+  spec.activation = read_activation(config, "hidden_act", "gelu", where);
+  spec.norm_epsilon = rate_or(config, "layer_norm_eps", 1e-12, where);
+  spec.embedding_dropout = spec.residual_dropout = rate_or(config, "hidden_dropout_prob", 0.1, where);
+  spec.attention_dropout = rate_or(config, "attention_probs_dropout_prob", 0.1, where);
+  if (head == HeadKind::classifier) {
+    spec.classes = read_classes(config, where);
+    spec.head_dropout = rate_or(config, "classifier_dropout", static_cast<double>(spec.residual_dropout), where);
+    return spec;
+  }
+  spec.tied_head = field_or<bool>(config, "tie_word_embeddings", true, where);
+  spec.head_activation = spec.activation;
+  return spec;
+}
+
+void write_config(const Spec& spec, Json& config) {
+  config["vocab_size"] = spec.vocabulary;
+  config["max_position_embeddings"] = spec.context;
+  config["type_vocab_size"] = spec.token_types;
+  config["num_hidden_layers"] = spec.layers;
+  config["num_attention_heads"] = spec.heads;
+  config["hidden_size"] = spec.width;
+  config["intermediate_size"] = spec.inner_width;
+  config["hidden_act"] = activation_name(spec.activation);
+  config["layer_norm_eps"] = shortest_double(spec.norm_epsilon);
+  config["hidden_dropout_prob"] = shortest_double(spec.residual_dropout);
+  config["attention_probs_dropout_prob"] = shortest_double(spec.attention_dropout);
+  if (spec.head != HeadKind::classifier) return;
+  config["classifier_dropout"] = shortest_double(spec.head_dropout);
+  write_classes(spec, config);
+}
+
+}  // namespace
+
+const Family& bert_family() {
+  static const Family family{.model_type = "bert",
+                             .architectures = kArchitectures,
+                             .prefixes = kPrefixes,
+                             .names = kNames,
+                             .copies = kCopies,
+                             .synonyms = {},
+                             .ignored = kIgnored,
+                             .positions = PositionRule::columns,
+                             .padding = 0,
+                             .gamma_beta = true,
+                             .expresses = expresses,
+                             .read_config = read_config,
+                             .write_config = write_config,
+                             .exported = [](const Spec& spec) { return spec; }};
+  return family;
+}
+
+}  // namespace trireme

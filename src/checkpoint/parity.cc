@@ -1,0 +1,199 @@
+#include "checkpoint/parity.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "checkpoint/family_config.h"
+#include "checkpoint/huggingface.h"
+#include "checkpoint/json_fields.h"
+#include "checkpoint/parity_case.h"
+#include "model/stage.h"
+
+namespace trireme {
+namespace {
+
+constexpr double kSmallGradient = 1e-3;  // of the largest: below it, an error is measured against this share
+constexpr std::string_view kGradient = "grad.";
+
+double largest(const std::vector<double>& values) {
+  double max = 0;
+  for (const double v : values) max = std::max(max, std::abs(v));
+  return max;
+}
+
+/// max|got - want|; infinite where one of them is not finite.
+double difference(const std::vector<double>& got, const std::vector<double>& want) {
+  double max = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (!std::isfinite(got[i]) || !std::isfinite(want[i])) return std::numeric_limits<double>::infinity();
+    max = std::max(max, std::abs(got[i] - want[i]));
+  }
+  return max;
+}
+
+struct Comparison {
+  std::string name;
+  std::vector<double> got, want;
+};
+
+/// The model on the case: everything that can be compared.
+class Run {
+ public:
+  Run(const std::string& folder, const std::string& case_path, DType dtype, Ops& ops, int threads)
+      : folder_(folder),
+        config_(read_json(folder + "/config.json", size_t{16} << 20)),
+        family_(find_family(json_field<std::string>(config_, "model_type", folder), folder)),
+        padding_(field_or<int64_t>(config_, "pad_token_id", family_.padding, folder)),
+        spec_(read_huggingface_spec(folder)),
+        file_(case_path),
+        case_(file_, spec_, family_, padding_),
+        table_(spec_),
+        state_(table_, dtype, true),
+        stage_(spec_, {&table_, state_.weights(), state_.gradients()}, dtype, {.rows = case_.rows()}, ops, threads) {
+    load_huggingface(folder, spec_, table_, state_);
+  }
+
+  std::vector<Comparison> run(Ops& ops) {
+    const Batch batch = case_.batch();
+    std::vector<Comparison> all;
+    all.push_back(logits(ops, batch));
+    const auto counted = static_cast<double>(case_.counted());
+    const double loss =
+        stage_.loss_and_backward(batch, {}, static_cast<float>(1 / counted), Write::overwrite, nullptr) / counted;
+    all.push_back({"loss", {loss}, expected("loss", 1)});
+    for (const NamedRule& rule : numbered_rules(family_.names, spec_.layers)) add_gradient(rule, all);
+    require_all_compared(all);
+    return all;
+  }
+
+ private:
+  std::vector<double> expected(const std::string& name, size_t count) const {
+    const SafetensorsEntry* entry = file_.find(name);
+    require(entry, ErrorKind::data, "{}: {} is missing", file_.path(), name);
+    std::vector<double> values = read_numbers(file_, *entry);
+    require(values.size() == count, ErrorKind::data, "{}: {} has shape {}, expected {} values", file_.path(), name,
+            entry->shape, count);
+    return values;
+  }
+
+  Comparison logits(Ops& ops, const Batch& batch) {
+    const bool decoder = spec_.has_decoder();
+    const int64_t rows = decoder ? batch.rows() : batch.sequences(),
+                  columns = decoder ? spec_.vocabulary_rows : spec_.classes;
+    const DType dtype = state_.weights().dtype();
+    std::vector<float> narrow(static_cast<size_t>(rows * columns));
+    const View wide(std::span<float>(narrow), Shape{rows, columns});
+    Arena arena(wide.bytes() + 64);
+    const View view = dtype == DType::f32 ? wide : arena.take(dtype, {rows, columns});
+    stage_.logits(batch, view);
+    if (dtype != DType::f32) ops.cast(stage_.context(), view, wide);
+    Comparison logits{"logits", {narrow.begin(), narrow.end()}, {}};
+    if (!decoder) {
+      logits.want = expected("logits", logits.got.size());
+      return logits;
+    }
+    const auto width = static_cast<size_t>(columns);
+    const auto want = expected("logits", static_cast<size_t>(case_.sequences() * case_.length()) * width);
+    for (const int64_t place : case_.places()) {
+      const auto from = want.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(place) * width);
+      logits.want.insert(logits.want.end(), from, from + static_cast<std::ptrdiff_t>(width));
+    }
+    return logits;
+  }
+
+  /// Our gradient of a parameter, the tied matrix' two sums added. Their embedding gives its padding token none.
+  std::vector<float> gradient(const Parameter& parameter) {
+    const View own = view_of(state_.gradients(), parameter);
+    std::vector<float> values(own.values<float>().begin(), own.values<float>().end());
+    if (parameter.name != "embedding.token.weight") return values;
+    const auto width = static_cast<size_t>(spec_.token_width());
+    const auto is_padding = [&](size_t i) {
+      return static_cast<int64_t>(i / width) == padding_ && family_.padding >= 0;
+    };
+    const float* embedding = table_.tied() ? state_.gradients().as<float>() + table_.flat_count() : nullptr;
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (embedding && !is_padding(i)) values[i] += embedding[i];
+      if (!embedding && is_padding(i)) values[i] = 0;
+    }
+    return values;
+  }
+
+  void add_gradient(const NamedRule& rule, std::vector<Comparison>& all) {
+    const auto parameter =
+        std::find_if(table_.all().begin(), table_.all().end(), [&](const Parameter& p) { return p.name == rule.ours; });
+    if (parameter == table_.all().end()) return;
+    const SafetensorsEntry* entry = find_gradient(rule);
+    const std::vector<float> ours = gradient(*parameter);
+    const int64_t rows = parameter->shape[0], columns = parameter->shape.count() / rows;
+    const bool part = rule.layout == Layout::query || rule.layout == Layout::key || rule.layout == Layout::value;
+    std::vector<float> theirs(ours.size() / (part ? 3 : 1));
+    export_values(rule.layout, spec_.heads, rows, columns, ours, theirs);
+    all.push_back({entry->name, {theirs.begin(), theirs.end()}, expected(entry->name, theirs.size())});
+  }
+
+  /// The case's gradient of a tensor: by its name with or without prefix, or by that of a tied copy.
+  const SafetensorsEntry* find_gradient(const NamedRule& rule) const {
+    const auto called = [&](std::string_view name) -> const SafetensorsEntry* {
+      for (const SafetensorsEntry& entry : file_.entries()) {
+        if (entry.name.starts_with(kGradient) && plain_name(family_, entry.name.substr(kGradient.size())) == name)
+          return &entry;
+      }
+      return nullptr;
+    };
+    if (const SafetensorsEntry* entry = called(rule.theirs)) return entry;
+    for (const NameRule& copy : family_.copies) {
+      if (copy.ours != rule.ours) continue;
+      if (const SafetensorsEntry* entry = called(copy.theirs)) return entry;
+    }
+    fail(ErrorKind::data, "{}: grad.{}{} is missing", file_.path(), rule.outside ? "" : family_.prefixes.front(),
+         rule.theirs);
+  }
+
+  void require_all_compared(const std::vector<Comparison>& all) const {
+    std::vector<std::string> rest;
+    for (const SafetensorsEntry& entry : file_.entries()) {
+      const bool compared =
+          std::any_of(all.begin(), all.end(), [&](const Comparison& c) { return c.name == entry.name; });
+      if (entry.name.starts_with(kGradient) && !compared) rest.push_back(entry.name);
+    }
+    require(rest.empty(), ErrorKind::data, "{}: the model has no such parameters: {}", file_.path(),
+            fmt::join(rest, ", "));
+  }
+
+  std::string folder_;
+  Json config_;
+  const Family& family_;
+  int64_t padding_;
+  Spec spec_;
+  SafetensorsFile file_;
+  ParityCase case_;
+  ParameterTable table_;
+  TrainingState state_;
+  Stage stage_;
+};
+
+}  // namespace
+
+std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
+                                            Ops& ops, int threads) {
+  const std::vector<Comparison> all = Run(folder, case_path, dtype, ops, threads).run(ops);
+  double scale = 0;
+  for (const Comparison& c : all) {
+    if (c.name.starts_with(kGradient)) scale = std::max(scale, largest(c.want));
+  }
+  std::vector<ParityTensor> out;
+  for (const Comparison& c : all) {
+    const double want = largest(c.want), error = difference(c.got, c.want);
+    const double against = std::max(want, kSmallGradient * scale);
+    out.push_back({c.name, error == 0 ? 0 : error / against, want});
+  }
+  return out;
+}
+
+}  // namespace trireme

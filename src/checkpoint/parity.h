@@ -1,0 +1,29 @@
+#pragma once
+// Does a Hugging Face folder compute the same here as in another framework? A case file holds inputs and what the other
+// one gives for them: logits, loss and the gradient of every parameter.
+
+#include <string>
+#include <vector>
+
+#include "ops/ops.h"
+
+namespace trireme {
+
+/// One compared tensor. error = max|got - want| / max(max|want|, 1e-3 x the largest max|want| of all gradients): some
+/// gradients are zero in exact arithmetic, and their rounding errors mean nothing.
+struct ParityTensor {
+  std::string name;  ///< "logits", "loss", "grad.<their name>"
+  double error = 0;  ///< infinite where a value is not finite
+  double want = 0;   ///< max|want|
+};
+
+/// Runs the model of `folder` forward and backward on a case, dropout off, weights and activations of `dtype`. The case
+/// (safetensors) has input_ids [B, T], attention_mask [B, T] (default: ones), token_type_ids [B, T] (default: zeros),
+/// labels ([B, T] with -100 for what is not counted, shifted here for causal models; classifiers: [B], integers or,
+/// with one class, numbers), logits, loss and grad.<their parameter name>. Logits where attention_mask is 0 are not
+/// compared. Throws Error::data for a case that does not fit the model, naming the tensor; for labels that are counted
+/// where attention_mask is 0.
+std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
+                                            Ops& ops, int threads);
+
+}  // namespace trireme

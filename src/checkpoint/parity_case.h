@@ -1,0 +1,48 @@
+#pragma once
+// A parity case as packed rows: what attention_mask leaves out is not there.
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/family.h"
+#include "checkpoint/safetensors.h"
+#include "model/pass.h"
+
+namespace trireme {
+
+/// Elements of a tensor of any numeric type. Throws Error::data for other types.
+std::vector<double> read_numbers(const SafetensorsFile& file, const SafetensorsEntry& entry);
+
+class ParityCase {
+ public:
+  /// padding: id that the family gives no gradient and, where positions count what is no padding, no position.
+  ParityCase(const SafetensorsFile& file, const Spec& spec, const Family& family, int64_t padding);
+
+  /// Views of this object's arrays.
+  Batch batch() const;
+  int64_t rows() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t sequences() const { return static_cast<int64_t>(offsets_.size()) - 1; }
+  /// Tokens, or sequences, whose loss is counted.
+  int64_t counted() const { return counted_; }
+  /// Of each row: its place in the case's [B x T].
+  const std::vector<int64_t>& places() const { return places_; }
+  int64_t length() const { return length_; }
+
+ private:
+  std::vector<double> matrix(const char* name, double otherwise) const;
+  void add_sequence(int64_t sequence, const std::vector<double>& ids, const std::vector<double>& mask,
+                    const std::vector<double>& types);
+  void set_token_labels(const std::vector<double>& labels, const std::vector<double>& mask);
+  void set_class_labels();
+  [[noreturn]] void bad(const std::string& what) const;
+
+  const SafetensorsFile& file_;
+  const Spec& spec_;
+  const Family& family_;
+  int64_t padding_, sequences_ = 0, length_ = 0, counted_ = 0;
+  std::vector<int32_t> tokens_, positions_, types_, targets_, offsets_{0};
+  std::vector<float> values_;
+  std::vector<int64_t> places_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,49 @@
+// trireme parity: does a Hugging Face folder compute here what another framework says it does?
+
+#include "checkpoint/parity.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cli/threads.h"
+
+namespace trireme {
+
+int run_parity(std::vector<std::string> arguments) {
+  Flags flags("trireme parity",
+              "Compares logits, loss and every gradient of a model folder with those of another framework "
+              "(scripts/make_parity_case.py makes a case). In f32, dropout off.");
+  std::string model, case_file;
+  double tolerance = 1e-3;
+  int64_t threads = 0;
+  flags.add("--model", model, "Hugging Face folder").required();
+  flags.add("--case", case_file, "safetensors file with inputs and what is expected").required();
+  flags.add("--tolerance", tolerance, "largest error of a tensor, relative to its largest value")
+      .positive()
+      .show_default();
+  flags.add("--threads", threads, "threads; 0: all cores").not_negative();
+  if (const auto code = flags.parse(std::move(arguments))) return *code;
+
+  const auto ops = make_cpu_ops();
+  const auto tensors = compare_with_case(model, case_file, DType::f32, *ops, compute_threads(threads));
+  size_t bad = 0;
+  double worst = 0;
+  fmt::print("{:>10}  {:>10}  tensor\n", "error", "largest");
+  for (const ParityTensor& tensor : tensors) {
+    const bool off = !(tensor.error <= tolerance);
+    bad += off;
+    worst = std::max(worst, tensor.error);
+    fmt::print("{:>10.2e}  {:>10.2e}  {}{}\n", tensor.error, tensor.want, tensor.name, off ? "  <- too large" : "");
+  }
+  fmt::print("{} tensors, largest error {:.2e}, tolerance {:.2e}: {}\n", tensors.size(), worst, tolerance,
+             bad == 0 ? "equal" : "different");
+  require(bad == 0, ErrorKind::data, "{} of {} tensors differ from {} by more than {}", bad, tensors.size(), case_file,
+          tolerance);
+  return 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,34 @@
+#pragma once
+// Logits of every token id: final norm; or the transform of a masked language model, norm(f(linear(x))); or a
+// projection to the embedding's width; then the token matrix (or one of its own) and cross-entropy, in row chunks.
+
+#include <optional>
+
+#include "model/head.h"
+
+namespace trireme {
+
+class DecoderHead final : public Head {
+ public:
+  DecoderHead(const Spec& spec, const ParameterViews& views, const HeadSaved& saved);
+  double loss(const Pass& pass, ConstView x, const Workspace& work) const override;
+  double loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const override;
+  void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const override;
+
+ private:
+  /// What the decoder's matrix multiplies: x, work.norm or saved_.narrow.
+  ConstView input_of(const Pass& pass, ConstView x, const Workspace& work) const;
+  /// work.gradient = gradient of x; dinput: of input_of(), overwritten.
+  void backward_input(const Pass& pass, ConstView x, const Workspace& work, View dinput) const;
+  double chunk_loss(const Pass& pass, ConstView input, ConstView targets, const Workspace& work, View logits) const;
+  void chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work, View logits,
+                      View dinput, float scale, bool first_chunk) const;
+
+  const Spec& spec_;
+  HeadSaved saved_;
+  std::optional<Norm> norm_;  ///< final, or behind the transform
+  std::optional<Linear> transform_, project_;
+  LayerParameter weight_, bias_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+#pragma once
+// What a row begins with: the sum of its token's, position's and type's vectors, normed where the model says so. A
+// token matrix of another width is projected before the others are added.
+
+#include <optional>
+
+#include "model/linear.h"
+#include "model/memory.h"
+
+namespace trireme {
+
+class Embedding {
+ public:
+  Embedding(const Spec& spec, const ParameterViews& views, const EmbeddingSaved& saved);
+  void forward(const Pass& pass, const Workspace& work, View y) const;
+  /// work.gradient: gradient of y; overwritten.
+  void backward(const Pass& pass, const Workspace& work) const;
+
+ private:
+  const Spec& spec_;
+  EmbeddingSaved saved_;
+  LayerParameter token_, position_, type_;  ///< position_ without the rows before position 0
+  View unused_positions_;                   ///< gradient of those rows
+  std::optional<Linear> project_;
+  std::optional<Norm> norm_;
+};
+
+}  // namespace trireme

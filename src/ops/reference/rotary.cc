@@ -1,0 +1,35 @@
+// Legend: h = dims / 2; pair i is (x_i, x_{i + h}).
+#include <cmath>
+
+#include "ops/check.h"
+#include "ops/reference/reference_ops.h"
+
+namespace trireme {
+
+void ReferenceOps::do_rotary_table(Context&, double base, View table) {
+  const int64_t dims = table.shape()[1], half = dims / 2;
+  for (int64_t p = 0; p < table.rows(); ++p)
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = static_cast<double>(p) * std::pow(base, -static_cast<double>(i) / static_cast<double>(half));
+      table.as<double>()[p * dims + i] = std::cos(angle);
+      table.as<double>()[p * dims + half + i] = std::sin(angle);
+    }
+}
+
+void ReferenceOps::do_rotary(Context&, View qkv, ConstView positions, ConstView table, bool inverse) {
+  check_ids(inverse ? "rotary_backward" : "rotary", "position", positions, table.rows());
+  const int64_t heads = qkv.shape()[1], head_dim = qkv.shape()[3], dims = table.shape()[1], half = dims / 2;
+  for (int64_t row = 0; row < qkv.rows(); ++row)
+    for (int64_t head = 0; head < heads; ++head)
+      for (int64_t part = 0; part < 2; ++part) {
+        double* x = qkv.as<double>() + ((row * heads + head) * 3 + part) * head_dim;
+        const double* cos = table.as<double>() + positions.as<int32_t>()[row] * dims;
+        for (int64_t i = 0; i < half; ++i) {
+          const double c = cos[i], s = inverse ? -cos[half + i] : cos[half + i], a = x[i], b = x[i + half];
+          x[i] = a * c - b * s;
+          x[i + half] = b * c + a * s;
+        }
+      }
+}
+
+}  // namespace trireme

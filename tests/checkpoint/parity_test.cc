@@ -1,0 +1,107 @@
+// Every family against golden cases that scripts/make_parity_case.py made from small random models of transformers.
+#include "checkpoint/parity.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+#include "checkpoint/huggingface.h"
+#include "checkpoint/safetensors.h"
+#include "tests/checkpoint/small_run.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/paths.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+namespace fs = std::filesystem;
+
+const char* const kModels[] = {"gpt2",
+                               "opt",
+                               "opt-post-norm",
+                               "neox-parallel",
+                               "neox-sequential",
+                               "bert-mlm",
+                               "bert-classifier",
+                               "bert-regression",
+                               "distilbert-classifier",
+                               "distilbert-mlm",
+                               "roberta-classifier",
+                               "roberta-mlm"};
+
+std::string golden(const std::string& model) { return (fs::path(source_dir()) / "tests" / "golden" / model).string(); }
+
+class EveryFamily : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Parity, EveryFamily, ::testing::ValuesIn(kModels), [](const auto& model) {
+  std::string name = model.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST_P(EveryFamily, GivesTheirLogitsLossAndGradients) {
+  const auto ops = make_cpu_ops();
+  const std::string folder = golden(GetParam());
+  size_t compared = 0;
+  for (const ParityTensor& tensor : compare_with_case(folder, folder + "/case.safetensors", DType::f32, *ops, 2)) {
+    EXPECT_LT(tensor.error, tensor.name.starts_with("grad.") ? 1e-3 : 1e-4) << tensor.name;
+    ++compared;
+  }
+  size_t expected = 0;
+  const SafetensorsFile file(folder + "/case.safetensors");
+  for (const SafetensorsEntry& entry : file.entries())
+    expected += entry.name.starts_with("grad.") || entry.name == "logits" || entry.name == "loss";
+  EXPECT_EQ(compared, expected);
+}
+
+TEST_P(EveryFamily, IsNearInBfloat) {
+  const auto ops = make_cpu_ops();
+  const std::string folder = golden(GetParam());
+  for (const ParityTensor& tensor : compare_with_case(folder, folder + "/case.safetensors", DType::bf16, *ops, 1)) {
+    if (tensor.name.starts_with("grad.")) continue;
+    EXPECT_LT(tensor.error, 0.05) << tensor.name;
+  }
+}
+
+TEST_P(EveryFamily, ComesBackWithTheSameBytes) {
+  const std::string folder = golden(GetParam());
+  const Spec spec = read_huggingface_spec(folder);
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, false);
+  load_huggingface(folder, spec, table, state);
+  TemporaryFolder out;
+  export_huggingface(out / "m", spec, table, state, "", DType::f32);
+  EXPECT_EQ(read_huggingface_spec(out / "m"), spec);
+  const SafetensorsFile theirs(folder + "/model.safetensors"), ours(out / "m/model.safetensors");
+  ASSERT_EQ(ours.entries().size(), theirs.entries().size());
+  for (const SafetensorsEntry& entry : theirs.entries()) {
+    const SafetensorsEntry* back = ours.find(entry.name);
+    ASSERT_TRUE(back) << entry.name;
+    EXPECT_EQ(back->shape, entry.shape) << entry.name;
+    EXPECT_TRUE(std::ranges::equal(ours.bytes(*back), theirs.bytes(entry))) << entry.name;
+  }
+}
+
+TEST(Parity, SeesAWrongWeight) {
+  TemporaryFolder folder;
+  fs::copy(golden("bert-mlm"), folder / "m");
+  std::string bytes = read_text(folder / "m/model.safetensors");
+  const SafetensorsFile file(folder / "m/model.safetensors");
+  const SafetensorsEntry& entry = *file.find("bert.encoder.layer.1.output.dense.weight");
+  const float wrong = 3;
+  std::memcpy(bytes.data() + file.header_bytes() + entry.begin, &wrong, sizeof wrong);
+  write_text(folder / "m/model.safetensors", bytes);
+  const auto ops = make_cpu_ops();
+  const auto tensors = compare_with_case(folder / "m", folder / "m/case.safetensors", DType::f32, *ops, 1);
+  EXPECT_GT(tensors.front().error, 1e-2) << tensors.front().name;
+}
+
+TEST(Parity, ACaseOfAnotherModelIsRefused) {
+  const auto ops = make_cpu_ops();
+  EXPECT_ERROR(compare_with_case(golden("opt"), golden("gpt2") + "/case.safetensors", DType::f32, *ops, 1),
+               ErrorKind::data, "grad.model.decoder.embed_tokens.weight is missing");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,97 @@
+#include <cmath>
+
+#include "base/error.h"
+#include "tests/ops/op_test.h"
+#include "tests/support/expect_error.h"
+
+namespace trireme::test {
+namespace {
+
+class Rotary : public CpuOp {
+ protected:
+  DType statistic(const Device& device) const { return &device == reference.get() ? DType::f64 : DType::f32; }
+  Tensor table(Device& device, int64_t positions, int64_t dims) const {
+    Tensor t(statistic(device), {positions, dims});
+    device.ops->rotary_table(device.context, 10000, t.view());
+    return t;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Cpu, Rotary, every_case(), case_name);
+
+Tensor some_positions(int64_t rows, int64_t limit) {
+  Tensor positions(DType::i32, {rows});
+  for (size_t i = 0; i < positions.size(); ++i)
+    positions.set(i, static_cast<double>((i * 7 + 3) % static_cast<size_t>(limit)));
+  return positions;
+}
+
+TEST_P(Rotary, BothDirectionsEqualTheReference) {
+  for (int64_t rows : kRows)
+    for (const auto& [head_dim, dims] : {std::pair{8, 2}, {8, 8}, {64, 16}, {80, 80}, {96, 24}, {7, 6}}) {
+      const Tensor positions = some_positions(rows, 50), x = Tensor::random(dtype(), {rows, 3, 3, head_dim}, 1);
+      const Tensor fast = table(*cpu, 50, dims), exact = table(*reference, 50, dims);
+      expect_close(fast, exact, {1e-7, 1e-7}, "table");
+      Tensor got = x, want = x.wide();
+      cpu->ops->rotary(cpu->context, got.view(), positions.view(), fast.view());
+      reference->ops->rotary(reference->context, want.view(), positions.view(), exact.view());
+      expect_close(got, want, GetParam().activation(), "forward");
+      got = x, want = x.wide();
+      cpu->ops->rotary_backward(cpu->context, got.view(), positions.view(), fast.view());
+      reference->ops->rotary_backward(reference->context, want.view(), positions.view(), exact.view());
+      expect_close(got, want, GetParam().activation(), "backward");
+    }
+}
+
+TEST_P(Rotary, APositionOutsideTheTableIsAnError) {
+  Tensor qkv(dtype(), {2, 1, 3, 4}), positions(DType::i32, {2}, {0, 9});
+  const Tensor fast = table(*cpu, 9, 4);
+  EXPECT_ERROR(cpu->ops->rotary(cpu->context, qkv.view(), positions.view(), fast.view()), ErrorKind::data,
+               "rotary: position of row 1 is 9, outside its table of 9 rows");
+  const Tensor wide = table(*cpu, 9, 6);
+  EXPECT_ERROR(cpu->ops->rotary(cpu->context, qkv.view(), positions.view(), wide.view()), ErrorKind::shape,
+               "expected an even width of at most 4");
+}
+
+TEST(RotaryReference, TurnsPairsHalfTheBlockApartAndLeavesTheRest) {
+  const auto device = Device::reference();
+  Tensor table(DType::f64, {3, 4}), positions(DType::i32, {1}, {2});
+  device->ops->rotary_table(device->context, 100, table.view());
+  Tensor x(DType::f64, {1, 1, 3, 5}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
+  device->ops->rotary(device->context, x.view(), positions.view(), table.view());
+  const double c0 = std::cos(2.0), s0 = std::sin(2.0), c1 = std::cos(0.2), s1 = std::sin(0.2);  // 100^(-1/2) = 0.1
+  const std::vector<double> want = {1 * c0 - 3 * s0,
+                                    2 * c1 - 4 * s1,
+                                    3 * c0 + 1 * s0,
+                                    4 * c1 + 2 * s1,
+                                    5,
+                                    6 * c0 - 8 * s0,
+                                    7 * c1 - 9 * s1,
+                                    8 * c0 + 6 * s0,
+                                    9 * c1 + 7 * s1,
+                                    10,
+                                    11,
+                                    12,
+                                    13,
+                                    14,
+                                    15};
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(x.at(i), want[i], 1e-14) << i;
+}
+
+TEST(RotaryReference, BackwardEqualsFiniteDifferences) {
+  const auto device = Device::reference();
+  Tensor table(DType::f64, {9, 4});
+  const Tensor positions(DType::i32, {2}, {3, 8});
+  device->ops->rotary_table(device->context, 100, table.view());
+  const Tensor x = Tensor::random(DType::f64, {2, 2, 3, 6}, 1), dy = Tensor::random(DType::f64, {2, 2, 3, 6}, 2);
+  Tensor dx = dy;
+  device->ops->rotary_backward(device->context, dx.view(), positions.view(), table.view());
+  const auto loss = [&](const Tensor& from) {
+    Tensor y = from;
+    device->ops->rotary(device->context, y.view(), positions.view(), table.view());
+    return dot(y, dy);
+  };
+  expect_gradient(loss, x, dx, "qkv");
+}
+
+}  // namespace
+}  // namespace trireme::test
