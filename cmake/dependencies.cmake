@@ -27,6 +27,16 @@ else()
   set(TRIREME_YAML yaml-cpp)
 endif()
 
+# Arrow reads Parquet files. Debian 12 does not have it, so it is optional; ARROW_ROOT names the folder of another one.
+find_path(ARROW_INCLUDE_DIR parquet/arrow/reader.h HINTS ${ARROW_ROOT}/include)
+find_library(ARROW_LIBRARY arrow HINTS ${ARROW_ROOT} ${ARROW_ROOT}/lib)
+find_library(PARQUET_LIBRARY parquet HINTS ${ARROW_ROOT} ${ARROW_ROOT}/lib)
+if(ARROW_INCLUDE_DIR AND ARROW_LIBRARY AND PARQUET_LIBRARY)
+  add_library(trireme_arrow INTERFACE)
+  target_include_directories(trireme_arrow SYSTEM INTERFACE ${ARROW_INCLUDE_DIR})
+  target_link_libraries(trireme_arrow INTERFACE ${PARQUET_LIBRARY} ${ARROW_LIBRARY})
+endif()
+
 # Several MPI libraries can be installed side by side: the wrapper compiler's name picks one.
 if(NOT TRIREME_MPI STREQUAL "off")
   if(TRIREME_MPI STREQUAL "openmpi")

@@ -1,6 +1,9 @@
 #include "data/prepare.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -32,6 +35,8 @@ void run_megatron(const PrepareOptions& common, const std::vector<std::string>& 
   require(common.tokenizer != "char", ErrorKind::usage, "--tokenizer char makes nanogpt files only");
   MegatronOptions options;
   options.inputs = common.inputs;
+  options.input_kind = common.input_kind;
+  options.most_documents = common.most_documents;
   options.tokenizer = common.tokenizer;
   options.load = common.load;
   options.prefix = common.output;
@@ -42,8 +47,51 @@ void run_megatron(const PrepareOptions& common, const std::vector<std::string>& 
   options.threads = common.threads;
   options.stop = common.stop;
   const MegatronReport report = prepare_megatron(options);
-  log::info("{}_*_document: {} documents, {} tokens", options.prefix, report.documents, report.tokens);
+  log::info("{}_{}_document: {} documents{}, {} tokens", options.prefix, fmt::join(keys, "|"), report.documents,
+            keys.size() > 1 ? " each" : "", report.tokens);
   print_speed(report.input_bytes, report.documents, report.seconds, report.load_seconds);
+}
+
+/// The published recipes' ways to make their data, from files that the user has.
+struct RecipeFlags {
+  std::string name;
+  bool full = false;
+};
+
+constexpr uint64_t kOpenWebTextSample = 10'000;  // documents
+
+/// The registry of NeoX's prepare_data.py; a data set lies in the folder of its name, pile_subset in pile_00.
+constexpr const char* kNeoxDataSets[] = {"enron",      "pile",         "pile_subset",    "pile_00",
+                                         "github",     "arxiv",        "europarl",       "freelaw",
+                                         "nih",        "pubmed",       "books1",         "books3",
+                                         "hackernews", "openwebtext2", "stackexchange",  "ubuntu_irc",
+                                         "c4",         "enwik8",       "c4_openwebtext", "youtube_subtitles"};
+
+void apply_recipe(const RecipeFlags& recipe, PrepareOptions& options, std::string& format, bool& append_eod) {
+  require(!recipe.full || recipe.name == "openwebtext", ErrorKind::usage, "--full belongs to --recipe openwebtext");
+  if (recipe.name.empty()) return;
+  if (recipe.name == "openwebtext") {
+    options.split.order = DocumentOrder::openwebtext;
+    if (!recipe.full && options.most_documents == 0) {
+      options.most_documents = kOpenWebTextSample;
+      log::info("a sample of the first {} documents; --full takes all", kOpenWebTextSample);
+    }
+    return;
+  }
+  require(std::find(std::begin(kNeoxDataSets), std::end(kNeoxDataSets), recipe.name) != std::end(kNeoxDataSets),
+          ErrorKind::usage, "--recipe {} is not known; there are openwebtext and {}", recipe.name,
+          fmt::join(kNeoxDataSets, ", "));
+  format = "megatron";
+  append_eod = true;
+  const std::string name = recipe.name == "pile_subset" ? "pile_00" : recipe.name;
+  const std::filesystem::path folder = std::filesystem::path(options.output) / name;
+  if (options.inputs.empty()) {
+    require(std::filesystem::is_directory(folder), ErrorKind::io,
+            "{} does not exist: put the files of {} there, or name them with --input (Trireme downloads nothing)",
+            folder.string(), recipe.name);
+    options.inputs = {folder.string()};
+  }
+  options.output = (folder / name).string();
 }
 
 }  // namespace
@@ -54,8 +102,18 @@ int run_prepare(std::vector<std::string> arguments) {
   Flags app("trireme prepare",
             "Turns text into token files for training: train.bin, val.bin, their sidecars and tokenizer.json.");
   app.add("--input", options.inputs,
-          "text: .txt and .jsonl files, folders, globs, several with commas between; also .gz and .zst")
-      .required();
+          "text: .txt, .jsonl and .parquet files, .tar of them, folders, globs, several with commas between; also .gz "
+          "and .zst; - is standard input");
+  std::string input_format = "auto";
+  app.add("--input-format", input_format,
+          "what the files hold, whatever their names say; auto: by the name, standard input is jsonl")
+      .one_of({"auto", "txt", "jsonl"})
+      .show_default();
+  RecipeFlags recipe;
+  app.add("--recipe", recipe.name,
+          "openwebtext: that recipe's split and order; a data set of NeoX (pile, pile_subset, enron, ...): megatron "
+          "files in OUTPUT/NAME, where the input is looked for too");
+  app.add_switch("--full", recipe.full, "openwebtext: all documents, not a sample of the first 10,000");
   app.add("--tokenizer", options.tokenizer,
           "tokenizer.json, vocab.txt, a tiktoken file, a folder with one or with vocabulary and merges, or `char`: "
           "one id per character of the input")
@@ -83,16 +141,22 @@ int run_prepare(std::vector<std::string> arguments) {
       .show_default();
   app.add("--train-fraction", options.train_fraction, "part of the characters of a single .txt that is training")
       .show_default();
+  app.add("--max-documents,--num-docs", options.most_documents, "take the first documents only; 0: all").show_default();
   app.add_switch("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
   app.add("--threads", options.threads, "worker threads").in_range(1, 1024).show_default();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.split.order = order == "input" ? DocumentOrder::input : DocumentOrder::openwebtext;
+  options.input_kind = input_kind_from(input_format);
   options.load = load_options(load);
+  apply_recipe(recipe, options, format, append_eod);
+  require(!options.inputs.empty(), ErrorKind::usage, "--input is missing: it names the text");
   options.stop = &watch_stop_signals();
   if (format == "megatron") {
     for (const char* flag : {"--val-fraction", "--split-seed", "--order", "--train-fraction"})
       require(app.count(flag) == 0, ErrorKind::usage,
               "{} is for --format nanogpt; megatron data is split when it is read", flag);
+    for (const std::string& key : keys)
+      require(std::count(keys.begin(), keys.end(), key) == 1, ErrorKind::usage, "--json-keys names \"{}\" twice", key);
     run_megatron(options, keys, append_eod);
     return 0;
   }

@@ -1,5 +1,5 @@
 #pragma once
-// Bytes of an input file from front to back, decompressed where the name says that it is compressed.
+// Bytes of an input from front to back.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,12 +15,17 @@ class ByteSource {
   virtual size_t read(char* to, size_t size) = 0;
   /// Bytes of the file itself that were consumed so far: what progress is measured in.
   virtual uint64_t consumed() const = 0;
+  /// Passes over bytes. Throws Error::data when there are fewer.
+  virtual void skip(uint64_t bytes);
 };
 
-/// Opens a file, decompressing NAME.gz and NAME.zst. Throws Error::io.
-std::unique_ptr<ByteSource> open_source(const std::string& path);
+/// The name of standard input.
+constexpr const char* kStandardInput = "-";
 
-/// The name without a compression suffix, lower case: what tells the format.
-std::string uncompressed_name(const std::string& path);
+/// Opens a file as it is, or standard input. Throws Error::io.
+std::unique_ptr<ByteSource> open_bytes(const std::string& path);
+
+/// Opens a file, decompressing it where its name says so. Throws Error::io.
+std::unique_ptr<ByteSource> open_source(const std::string& path);
 
 }  // namespace trireme

@@ -1,6 +1,7 @@
 #include "data/document_chunks.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 
@@ -11,28 +12,38 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 }  // namespace
 
-DocumentChunks::DocumentChunks(const std::vector<InputFile>& files, Cut cut, uint64_t border, size_t target_bytes)
-    : files_(files), cut_(std::move(cut)), border_(border), target_(target_bytes) {}
+DocumentChunks::DocumentChunks(const std::vector<InputFile>& files, Cut cut, Options options)
+    : cut_(std::move(cut)),
+      options_(std::move(options)),
+      parts_(files, options_.columns, options_.from),
+      resumed_(options_.from.offset > 0) {}
+
+void DocumentChunks::open_part() {
+  open_ = true;
+  at_end_ = false;
+  line_ = 1;
+  given_ = 0;
+  rest_.clear();
+  if (!std::exchange(resumed_, false)) return;
+  parts_.source().skip(options_.from.offset);
+  given_ = options_.from.offset;
+  line_ = options_.from.line;
+}
 
 bool DocumentChunks::next(DocumentChunk& chunk) {
-  while (file_ < files_.size()) {
-    const InputFile& file = files_[file_];
-    if (!source_) {
-      source_ = open_source(file.path);
-      at_end_ = false;
-      line_ = 1;
-      given_ = 0;
-      rest_.clear();
-    }
-    chunk.path = &file.path;
-    chunk.kind = file.kind;
-    const bool found = file.kind == InputKind::text ? next_text(chunk) : next_lines(chunk);
+  while (open_ || parts_.next()) {
+    if (!open_) open_part();
+    chunk.name = parts_.name();
+    chunk.kind = parts_.kind();
+    chunk.file = parts_.file();
+    const bool found = chunk.kind == InputKind::text ? next_text(chunk) : next_lines(chunk);
     given_ += chunk.size;
-    chunk.progress = earlier_ + source_->consumed();
+    chunk.progress = parts_.consumed();
+    chunk.after = {parts_.file(), parts_.member(), given_, line_};
     if (at_end_ && rest_.empty()) {
-      earlier_ += file.bytes;
-      source_.reset();
-      ++file_;
+      open_ = false;
+      chunk.after = parts_.is_archive() ? InputPlace{parts_.file(), parts_.member() + 1, 0, 1}
+                                        : InputPlace{parts_.file() + 1, 0, 0, 1};
     }
     if (found) return true;
   }
@@ -43,7 +54,7 @@ bool DocumentChunks::next(DocumentChunk& chunk) {
 bool DocumentChunks::fill(DocumentChunk& chunk, size_t to) {
   if (chunk.bytes.size() < to + DocumentChunk::kPadding) chunk.bytes.resize(to + DocumentChunk::kPadding);
   while (chunk.size < to && !at_end_) {
-    const size_t n = source_->read(chunk.bytes.data() + chunk.size, to - chunk.size);
+    const size_t n = parts_.source().read(chunk.bytes.data() + chunk.size, to - chunk.size);
     chunk.size += n;
     at_end_ = n == 0;
   }
@@ -60,17 +71,18 @@ void DocumentChunks::begin_chunk(DocumentChunk& chunk) {
   chunk.bytes.resize(std::max(chunk.bytes.size(), rest_.size() + DocumentChunk::kPadding));
   std::copy(rest_.begin(), rest_.end(), chunk.bytes.begin());
   chunk.size = rest_.size();
+  chunk.first_line = line_;
   rest_.clear();
 }
 
 bool DocumentChunks::next_text(DocumentChunk& chunk) {
   begin_chunk(chunk);
   chunk.ends_document = true;
-  size_t near = target_ - target_ / 16;  // words end often: the last sixteenth has one
-  for (size_t to = target_;; to *= 2) {
+  size_t near = options_.target_bytes - options_.target_bytes / 16;  // words end often: the last sixteenth has one
+  for (size_t to = options_.target_bytes;; to *= 2) {
     const bool full = fill(chunk, to);
-    if (border_ > given_ && border_ - given_ <= chunk.size) {
-      keep_rest(chunk, border_ - given_);
+    if (options_.border > given_ && options_.border - given_ <= chunk.size) {
+      keep_rest(chunk, options_.border - given_);
       return true;
     }
     if (!full) return true;
@@ -86,8 +98,7 @@ bool DocumentChunks::next_text(DocumentChunk& chunk) {
 
 bool DocumentChunks::next_lines(DocumentChunk& chunk) {
   begin_chunk(chunk);
-  chunk.first_line = line_;
-  for (size_t to = std::max(target_, chunk.size); fill(chunk, to); to *= 2) {
+  for (size_t to = std::max(options_.target_bytes, chunk.size); fill(chunk, to); to *= 2) {
     const size_t last = chunk.text().rfind('\n');
     if (last != std::string_view::npos) {
       keep_rest(chunk, last + 1);

@@ -1,7 +1,10 @@
 #include "data/document_encoder.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "data/document_chunks.h"
 #include "data/json_lines.h"
 #include "data/ordered_pipeline.h"
@@ -13,115 +16,175 @@ namespace {
 constexpr size_t kReportedFaults = 10;
 constexpr size_t kKeptBuffer = size_t{8} << 20;  // a chunk that grew beyond it gives its memory back
 
+// Saving costs a flush to disk: the first one comes soon, later ones so seldom that they take about a twentieth.
+constexpr double kFirstSaveSeconds = 1, kLeastSaveSeconds = 5, kSaveShare = 20;
+
 struct Fault {
   uint64_t line;
   std::string reason;
 };
 
+/// Documents of one key.
+struct KeyIds {
+  std::vector<TokenId> ids;
+  std::vector<size_t> ends;  // of documents, in ids
+};
+
 /// One chunk on its way through the pipeline.
 struct Item {
   DocumentChunk chunk;
-  std::vector<TokenId> ids;
-  std::vector<size_t> ends;  // of documents, in ids
+  std::vector<KeyIds> keys;
   std::vector<Fault> faults;
   uint64_t text_bytes = 0;
   bool empty_file = false;
 
-  void clear() {
-    ids.clear();
-    ends.clear();
+  void clear(size_t key_count) {
+    keys.resize(key_count);
+    for (KeyIds& key : keys) {
+      key.ids.clear();
+      key.ends.clear();
+    }
     faults.clear();
     text_bytes = 0;
     empty_file = false;
   }
   void give_back_memory() {
     if (chunk.bytes.size() > kKeptBuffer) chunk.bytes = std::string();
-    if (ids.capacity() * sizeof(TokenId) > kKeptBuffer) ids = {};
+    for (KeyIds& key : keys) {
+      if (key.ids.capacity() * sizeof(TokenId) > kKeptBuffer) key.ids = {};
+    }
   }
 };
 
 void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& options, JsonLines& parser) {
-  const auto append = [&](std::string_view text) {
-    tokenizer.encode_plain(text, item.ids);
+  const auto append = [&](KeyIds& key, std::string_view text) {
+    tokenizer.encode_plain(text, key.ids);
     item.text_bytes += text.size();
   };
-  const auto end_document = [&] {
-    if (options.end_of_text) item.ids.push_back(*options.end_of_text);
-    item.ends.push_back(item.ids.size());
+  const auto end_document = [&](KeyIds& key) {
+    if (options.end_of_text) key.ids.push_back(*options.end_of_text);
+    key.ends.push_back(key.ids.size());
   };
-  item.clear();
+  item.clear(options.json_keys.size());
   if (item.chunk.kind == InputKind::json_lines) {
-    const auto document = [&](std::string_view text) {
-      append(text);
-      end_document();
+    const auto document = [&](size_t key, std::string_view text) {
+      append(item.keys[key], text);
+      end_document(item.keys[key]);
     };
     const auto fault = [&](uint64_t line, std::string reason) { item.faults.push_back({line, std::move(reason)}); };
     parser.parse(item.chunk, {document, fault});
-  } else if (item.chunk.size == 0) {
+    return;
+  }
+  require(item.keys.size() == 1, ErrorKind::usage,
+          "{} is text and has no fields; several --json-keys need jsonl or parquet files", *item.chunk.name);
+  if (item.chunk.size == 0) {
     item.empty_file = true;
   } else {
-    append(item.chunk.text());
-    if (item.chunk.ends_document) end_document();
+    append(item.keys[0], item.chunk.text());
+    if (item.chunk.ends_document) end_document(item.keys[0]);
   }
 }
 
-void report_faults(const Item& item, const DocumentEncoding& options, EncodedDocuments& result) {
-  for (const Fault& fault : item.faults) {
-    const std::string what = fmt::format("{}, line {}: {}", *item.chunk.path, fault.line, fault.reason);
-    require(!options.strict, ErrorKind::data, "{}; without --strict such lines are skipped and counted", what);
-    if (result.skipped_lines++ < kReportedFaults) log::warning("skipped {}", what);
-  }
-  if (!item.empty_file) return;
-  ++result.empty_files;
-  log::warning("skipped {}: it is empty", *item.chunk.path);
-}
+/// The take stage: faults to the log, ids to the sinks, now and then a save.
+class Taker {
+ public:
+  Taker(const DocumentEncoding& options, std::span<DocumentSink* const> sinks, size_t files, uint64_t total_bytes)
+      : options_(options), sinks_(sinks), files_(files), state_(options.from), progress_(options.task, total_bytes) {}
 
-void give(const Item& item, DocumentSink& sink, EncodedDocuments& result) {
-  const std::span<const TokenId> ids(item.ids);
-  size_t begin = 0;
-  for (const size_t end : item.ends) {
-    sink.append(ids.subspan(begin, end - begin));
-    sink.end_document();
-    begin = end;
+  void take(Item& item) {
+    check_stop(options_.stop);
+    if (enough()) return;
+    report_faults(item);
+    for (size_t i = 0; i < sinks_.size(); ++i) give(item.keys[i], *sinks_[i]);
+    state_.counts.documents += std::min(documents_left(), item.keys[0].ends.size());
+    state_.counts.text_bytes += item.text_bytes;
+    state_.place = item.chunk.after;
+    item.give_back_memory();
+    progress_.update(item.chunk.progress, state_.counts.documents,
+                     [&] { return fmt::format("file {} of {}: {}", item.chunk.file + 1, files_, *item.chunk.name); });
+    save_now_and_then();
   }
-  sink.append(ids.subspan(begin));
-  result.documents += item.ends.size();
-  result.text_bytes += item.text_bytes;
-}
+
+  bool enough() const { return options_.most_documents > 0 && state_.counts.documents >= options_.most_documents; }
+  const EncodingState& state() const { return state_; }
+
+ private:
+  size_t documents_left() const {
+    return options_.most_documents == 0 ? SIZE_MAX : options_.most_documents - state_.counts.documents;
+  }
+
+  void report_faults(const Item& item) {
+    for (const Fault& fault : item.faults) {
+      const std::string what = fmt::format("{}, line {}: {}", *item.chunk.name, fault.line, fault.reason);
+      require(!options_.strict, ErrorKind::data, "{}; without --strict such lines are skipped and counted", what);
+      if (state_.counts.skipped_lines++ < kReportedFaults) log::warning("skipped {}", what);
+    }
+    if (!item.empty_file) return;
+    ++state_.counts.empty_files;
+    log::warning("skipped {}: it is empty", *item.chunk.name);
+  }
+
+  void give(const KeyIds& key, DocumentSink& sink) {
+    const std::span<const TokenId> ids(key.ids);
+    const size_t documents = std::min(documents_left(), key.ends.size());
+    size_t begin = 0;
+    for (size_t i = 0; i < documents; ++i) {
+      sink.append(ids.subspan(begin, key.ends[i] - begin));
+      sink.end_document();
+      begin = key.ends[i];
+    }
+    if (documents == key.ends.size() && documents < documents_left()) sink.append(ids.subspan(begin));
+  }
+
+  void save_now_and_then() {
+    if (!options_.save || seconds_since(saved_) < pause_) return;
+    const auto start = Clock::now();
+    options_.save(state_);
+    saved_ = Clock::now();
+    pause_ = std::max(kLeastSaveSeconds, kSaveShare * seconds_since(start));
+  }
+
+  const DocumentEncoding& options_;
+  std::span<DocumentSink* const> sinks_;
+  size_t files_;
+  EncodingState state_;
+  Progress progress_;
+  Clock::time_point saved_ = Clock::now();
+  double pause_ = kFirstSaveSeconds;
+};
 
 }  // namespace
 
 void check_stop(const std::atomic<bool>* stop) {
-  if (stop && stop->load()) fail(ErrorKind::stopped, "stopped before the end; nothing of this run is left");
+  if (stop && stop->load()) fail(ErrorKind::stopped, "stopped before the end");
 }
 
-EncodedDocuments encode_documents(const std::vector<InputFile>& files, const Tokenizer& tokenizer,
-                                  const DocumentEncoding& options, DocumentSink& sink) {
+EncodingState encode_documents(const std::vector<InputFile>& files, const Tokenizer& tokenizer,
+                               const DocumentEncoding& options, std::span<DocumentSink* const> sinks) {
   uint64_t total = 0;
   for (const InputFile& file : files) total += file.bytes;
   std::vector<JsonLines> parsers;
-  for (int i = 0; i < options.threads; ++i) parsers.emplace_back(options.json_key);
-  DocumentChunks chunks(
-      files, [&](std::string_view text, size_t near) { return tokenizer.cut(text, near); }, options.border);
-  Progress progress(options.task, total);
-  EncodedDocuments result;
-  OrderedPipeline<Item>::run(options.threads, {[&](Item& item) { return chunks.next(item.chunk); },
+  for (int i = 0; i < options.threads; ++i) parsers.emplace_back(options.json_keys);
+  DocumentChunks chunks(files, [&](std::string_view text, size_t near) { return tokenizer.cut(text, near); },
+                        {.border = options.border, .columns = options.json_keys, .from = options.from.place});
+  Taker taker(options, sinks, files.size(), total);
+  std::atomic<bool> enough{taker.enough()};
+  OrderedPipeline<Item>::run(options.threads, {[&](Item& item) { return !enough.load() && chunks.next(item.chunk); },
                                                [&](Item& item, int worker) {
                                                  encode(item, tokenizer, options, parsers[static_cast<size_t>(worker)]);
                                                },
                                                [&](Item& item) {
-                                                 check_stop(options.stop);
-                                                 report_faults(item, options, result);
-                                                 give(item, sink, result);
-                                                 item.give_back_memory();
-                                                 progress.update(item.chunk.progress, result.documents);
+                                                 taker.take(item);
+                                                 enough = taker.enough();
                                                }});
-  if (result.skipped_lines > kReportedFaults)
-    log::warning("skipped {} malformed lines in all; the first {} are named above", result.skipped_lines,
+  const EncodingState& state = taker.state();
+  if (state.counts.skipped_lines > kReportedFaults)
+    log::warning("skipped {} malformed lines in all; the first {} are named above", state.counts.skipped_lines,
                  kReportedFaults);
-  require(result.documents > 0, ErrorKind::data, "the input has no documents ({} malformed lines, {} empty files)",
-          result.skipped_lines, result.empty_files);
-  return result;
+  require(state.counts.documents > 0, ErrorKind::data,
+          "the input has no documents ({} malformed lines, {} empty files)", state.counts.skipped_lines,
+          state.counts.empty_files);
+  return state;
 }
 
 }  // namespace trireme

@@ -3,12 +3,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/input_files.h"
+#include "data/input_parts.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -21,28 +23,39 @@ class DocumentSink {
   virtual void end_document() = 0;
 };
 
-struct DocumentEncoding {
-  std::string task = "prepare";  ///< word before the progress
-  std::string json_key = "text";
-  std::optional<TokenId> end_of_text;  ///< written after each document
-  uint64_t border = 0;                 ///< > 0: a text file is two documents, cut at this byte
-  bool strict = false;                 ///< the first malformed line throws Error::data
-  int threads = 1;
-  const std::atomic<bool>* stop = nullptr;
+struct DocumentCounts {
+  uint64_t documents = 0;   ///< for each key
+  uint64_t text_bytes = 0;  ///< decompressed and unpacked, of all keys
+  uint64_t skipped_lines = 0, empty_files = 0;
 };
 
-struct EncodedDocuments {
-  uint64_t documents = 0;
-  uint64_t text_bytes = 0;  ///< decompressed and unpacked
-  uint64_t skipped_lines = 0, empty_files = 0;
+/// How far an encoding is: what a later run needs to go on.
+struct EncodingState {
+  InputPlace place;
+  DocumentCounts counts;
+};
+
+struct DocumentEncoding {
+  std::string task = "prepare";                ///< word before the progress
+  std::vector<std::string> json_keys{"text"};  ///< each gives the documents of one sink
+  std::optional<TokenId> end_of_text;          ///< written after each document
+  uint64_t border = 0;                         ///< > 0: a text file is two documents, cut at this byte
+  uint64_t most_documents = 0;                 ///< > 0: the rest of the input is left out
+  bool strict = false;                         ///< the first malformed line throws Error::data
+  int threads = 1;
+  const std::atomic<bool>* stop = nullptr;
+  EncodingState from;  ///< go on there; the sinks hold what was before
+  /// Called now and then, when all that lies before a place is in the sinks. Empty: never.
+  std::function<void(const EncodingState&)> save;
 };
 
 /// Throws Error::stopped when the flag is set.
 void check_stop(const std::atomic<bool>* stop);
 
-/// Malformed lines and empty files are skipped: the first ten lines are named in warnings, all are counted. Throws
-/// Error::io, Error::data, Error::stopped.
-EncodedDocuments encode_documents(const std::vector<InputFile>& files, const Tokenizer& tokenizer,
-                                  const DocumentEncoding& options, DocumentSink& sink);
+/// One sink for each key. A line that lacks a key, or is malformed, gives no document to any of them; such lines and
+/// empty files are skipped: the first ten lines are named in warnings, all are counted. Text files are documents of the
+/// only key. Throws Error::io, Error::data, Error::usage (text files with several keys), Error::stopped.
+EncodingState encode_documents(const std::vector<InputFile>& files, const Tokenizer& tokenizer,
+                               const DocumentEncoding& options, std::span<DocumentSink* const> sinks);
 
 }  // namespace trireme

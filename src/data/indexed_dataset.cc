@@ -1,10 +1,12 @@
 #include "data/indexed_dataset.h"
 
 #include <bit>
+#include <cassert>
 #include <cstring>
 #include <string_view>
 
 #include "base/error.h"
+#include "data/block_check.h"
 
 namespace trireme {
 namespace {
@@ -13,8 +15,6 @@ static_assert(std::endian::native == std::endian::little, "indexed datasets are 
 
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9), kCachedMagic("TNTIDX\0\0", 8);
 constexpr size_t kBuffer = size_t{1} << 20;
-
-uint64_t width_of(IndexedType type) { return type == IndexedType::u16 ? 2 : 4; }
 
 /// Front to back over the bytes of an index.
 class IndexReader {
@@ -59,64 +59,34 @@ IndexedType read_type(uint64_t code, const std::string& path) {
 
 IndexedType indexed_type_for(uint64_t vocabulary) { return vocabulary < 65500 ? IndexedType::u16 : IndexedType::i32; }
 
-IndexedWriter::IndexedWriter(std::string prefix, IndexedType type)
-    : prefix_(std::move(prefix)), type_(type), bin_(prefix_ + ".bin") {
-  buffer_.reserve(kBuffer + sizeof(int32_t));
-}
+uint64_t width_of(IndexedType type) { return type == IndexedType::u16 ? 2 : 4; }
 
-void IndexedWriter::append(std::span<const TokenId> ids) {
-  for (const TokenId id : ids) {
-    std::byte bytes[sizeof id];
-    std::memcpy(bytes, &id, sizeof id);
-    buffer_.insert(buffer_.end(), bytes, bytes + width_of(type_));
-    if (buffer_.size() >= kBuffer) flush();
-  }
-  tokens_ += ids.size();
-  document_tokens_ += ids.size();
-}
-
-void IndexedWriter::end_document() {
-  require(document_tokens_ <= INT32_MAX, ErrorKind::data, "document {} has {} ids, an indexed dataset holds up to {}",
-          documents_.size(), document_tokens_, INT32_MAX);
-  if (document_tokens_ > 0) lengths_.push_back(static_cast<int32_t>(document_tokens_));
-  documents_.push_back(static_cast<int64_t>(lengths_.size()));
-  document_tokens_ = 0;
-}
-
-void IndexedWriter::flush() {
-  bin_.write(buffer_);
-  buffer_.clear();
-}
-
-void IndexedWriter::commit() {
-  require(tokens_ > 0, ErrorKind::data, "{}.bin would be empty: {} documents without an id", prefix_,
-          documents_.size() - 1);
-  flush();
-  AtomicFile index(prefix_ + ".idx");
+void write_index(const std::string& path, const IndexedLayout& layout) {
+  AtomicFile index(path);
   const auto write = [&index](const auto& value) { index.write(std::as_bytes(std::span(&value, 1))); };
   index.write(kMagic);
   write(uint64_t{1});
-  write(type_);
-  write(uint64_t{lengths_.size()});
-  write(uint64_t{documents_.size()});
-  index.write(std::as_bytes(std::span(lengths_)));
+  write(layout.type);
+  write(uint64_t{layout.lengths.size()});
+  write(uint64_t{layout.documents.size()});
+  index.write(std::as_bytes(std::span(layout.lengths)));
   std::vector<int64_t> offsets;
   offsets.reserve(kBuffer / sizeof(int64_t));
   int64_t offset = 0;
-  for (const int32_t length : lengths_) {
+  for (const int32_t length : layout.lengths) {
     offsets.push_back(offset);
-    offset += length * static_cast<int64_t>(width_of(type_));
+    offset += length * static_cast<int64_t>(width_of(layout.type));
     if (offsets.size() * sizeof(int64_t) < kBuffer) continue;
     index.write(std::as_bytes(std::span(offsets)));
     offsets.clear();
   }
   index.write(std::as_bytes(std::span(offsets)));
-  index.write(std::as_bytes(std::span(documents_)));
-  bin_.commit();
+  index.write(std::as_bytes(std::span(layout.documents)));
   index.commit();
 }
 
-IndexedDataset::IndexedDataset(const std::string& prefix) : bin_(prefix + ".bin") {
+IndexedDataset::IndexedDataset(const std::string& prefix)
+    : bin_(prefix + ".bin"), sidecar_(read_sidecar(prefix + ".bin")) {
   const std::string path = prefix + ".idx";
   const MappedFile index(path);
   if (index.text().starts_with(kMagic))
@@ -184,6 +154,11 @@ void IndexedDataset::check(const std::string& path) const {
           width_of(type_));
   require(!documents_.empty() && documents_.front() == 0 && documents_.back() == static_cast<int64_t>(lengths_.size()),
           ErrorKind::data, "{}: the document index does not go from 0 to {} sequences", path, lengths_.size());
+  if (sidecar_) {
+    require(element_bytes(*sidecar_) == width_of(type_) && sidecar_->tokens == tokens_, ErrorKind::data,
+            "{} says {} ids of type {}, {} says {} ids of {} bytes: one of them was cut or replaced",
+            sidecar_path(bin_.path()), sidecar_->tokens, sidecar_->dtype, path, tokens_, width_of(type_));
+  }
   for (size_t i = 1; i < documents_.size(); ++i)
     require(documents_[i] >= documents_[i - 1], ErrorKind::data, "{}: document {} ends before it begins", path, i - 1);
 }
@@ -191,14 +166,29 @@ void IndexedDataset::check(const std::string& path) const {
 std::vector<TokenId> IndexedDataset::sequence(uint64_t index) const {
   require(index < sequences(), ErrorKind::data, "{} has {} sequences, number {} was asked for", bin_.path(),
           sequences(), index);
-  std::vector<TokenId> ids(static_cast<size_t>(lengths_[index]));
-  const std::byte* at = bin_.bytes().data() + begins_[index] * width_of(type_);
-  for (TokenId& id : ids) {
-    id = 0;
-    std::memcpy(&id, at, width_of(type_));
-    at += width_of(type_);
+  std::vector<int32_t> ids(static_cast<size_t>(lengths_[index]));
+  copy(index, 0, ids);
+  return {ids.begin(), ids.end()};
+}
+
+void IndexedDataset::copy(uint64_t index, uint64_t offset, std::span<int32_t> ids) const {
+  assert(offset + ids.size() <= static_cast<uint64_t>(lengths_[index]));
+  const std::byte* from = bin_.bytes().data() + (begins_[index] + offset) * width_of(type_);
+  if (type_ == IndexedType::i32) {
+    if (!ids.empty()) std::memcpy(ids.data(), from, ids.size_bytes());
+    return;
   }
-  return ids;
+  for (int32_t& id : ids) {
+    uint16_t narrow;
+    std::memcpy(&narrow, from, sizeof narrow);
+    id = narrow;
+    from += sizeof narrow;
+  }
+}
+
+uint64_t IndexedDataset::check_ids(uint64_t vocabulary, bool all) const {
+  return check_blocks(bin_.path(), bin_.bytes(), sidecar_,
+                      {.width = width_of(type_), .vocabulary = vocabulary, .all = all});
 }
 
 }  // namespace trireme

@@ -6,12 +6,14 @@
 //   34        S x i32 length in ids | S x i64 byte offset in .bin | D x i64 sequences before each document, and in all
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/file.h"
-#include "data/document_encoder.h"
+#include "data/sidecar.h"
+#include "text/tokenizer.h"
 
 namespace trireme {
 
@@ -19,32 +21,19 @@ namespace trireme {
 enum class IndexedType : uint8_t { i32 = 4, u16 = 8 };
 IndexedType indexed_type_for(uint64_t vocabulary);
 
-/// Writes both files, seen whole or not at all; each document is one sequence. 4 bytes of memory per document.
-class IndexedWriter final : public DocumentSink {
- public:
-  IndexedWriter(std::string prefix, IndexedType type);
-
-  void append(std::span<const TokenId> ids) override;
-  /// A document without ids has no sequence. Throws Error::data for one of more than 2^31 - 1 ids.
-  void end_document() override;
-  /// Publishes both files, the index last. Throws Error::io, Error::data when there are no ids.
-  void commit();
-
-  uint64_t tokens() const { return tokens_; }
-
- private:
-  void flush();
-
-  std::string prefix_;
-  IndexedType type_;
-  AtomicFile bin_;
-  std::vector<std::byte> buffer_;
-  std::vector<int32_t> lengths_;
-  std::vector<int64_t> documents_{0};
-  uint64_t tokens_ = 0, document_tokens_ = 0;
+/// What an index says.
+struct IndexedLayout {
+  IndexedType type = IndexedType::u16;
+  std::vector<int32_t> lengths = {};     ///< ids of each sequence
+  std::vector<int64_t> documents = {0};  ///< sequences before each document, and in all
 };
 
-/// Both files, memory mapped.
+/// Writes an index, seen whole or not at all. Throws Error::io.
+void write_index(const std::string& path, const IndexedLayout& layout);
+
+uint64_t width_of(IndexedType type);
+
+/// Both files, memory mapped, and the sidecar PREFIX.bin.json where there is one.
 class IndexedDataset {
  public:
   /// Throws Error::io, Error::data naming what does not fit: magic, version, dtype, a cut-off index, offsets that are
@@ -59,6 +48,14 @@ class IndexedDataset {
   /// First sequence of each document, and the number of sequences.
   std::span<const int64_t> document_index() const { return documents_; }
   std::vector<TokenId> sequence(uint64_t index) const;
+  /// Ids of a sequence from `offset` on into `ids`; they must be there.
+  void copy(uint64_t index, uint64_t offset, std::span<int32_t> ids) const;
+  /// The .bin file.
+  std::span<const std::byte> bytes() const { return bin_.bytes(); }
+  const std::string& path() const { return bin_.path(); }
+  const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
+  /// Ids against the sidecar's checksums and the vocabulary, as check_blocks(); returns the blocks that were read.
+  uint64_t check_ids(uint64_t vocabulary, bool all) const;
 
  private:
   void read_mmap_index(std::span<const std::byte> bytes, const std::string& path);
@@ -66,6 +63,7 @@ class IndexedDataset {
   void check(const std::string& path) const;
 
   MappedFile bin_;
+  std::optional<TokenSidecar> sidecar_;
   IndexedType type_ = IndexedType::u16;
   std::vector<int32_t> lengths_;
   std::vector<uint64_t> begins_;  // in ids

@@ -8,34 +8,33 @@
 
 #include "base/error.h"
 #include "data/byte_source.h"
+#include "data/compressed_source.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<InputKind> kind_of(const std::string& path) {
-  const std::string name = uncompressed_name(path);
-  if (name.ends_with(".txt") || name.ends_with(".text")) return InputKind::text;
-  if (name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json")) return InputKind::json_lines;
-  return std::nullopt;
-}
+/// What the user says about names that do not tell.
+using Forced = std::optional<InputKind>;
 
-void add_file(const std::string& path, std::vector<InputFile>& files) {
-  const std::optional<InputKind> kind = kind_of(path);
+void add_file(const std::string& path, Forced forced, std::vector<InputFile>& files) {
+  const std::optional<InputKind> kind = forced ? forced : kind_of(path);
   require(kind.has_value(), ErrorKind::usage,
-          "{}: the name does not tell the format; .txt and .jsonl are read, also with .gz or .zst behind", path);
-  files.push_back({path, *kind, fs::file_size(path)});
+          "{}: the name does not tell the format; .txt, .jsonl and .parquet are read, .tar of .txt and .jsonl, all but "
+          ".parquet also with .gz or .zst behind; or say --input-format txt or jsonl",
+          path);
+  files.push_back({path, *kind, fs::is_regular_file(path) ? fs::file_size(path) : 0});
 }
 
-void add_folder(const std::string& folder, std::vector<InputFile>& files) {
+void add_folder(const std::string& folder, Forced forced, std::vector<InputFile>& files) {
   std::vector<std::string> paths;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file() && kind_of(entry.path().string())) paths.push_back(entry.path().string());
+    if (entry.is_regular_file() && (forced || kind_of(entry.path().string()))) paths.push_back(entry.path().string());
   }
-  require(!paths.empty(), ErrorKind::io, "folder {} has no .txt or .jsonl files", folder);
+  require(!paths.empty(), ErrorKind::io, "folder {} has no .txt, .jsonl, .tar or .parquet files", folder);
   std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths) add_file(path, files);
+  for (const std::string& path : paths) add_file(path, forced, files);
 }
 
 std::vector<std::string> matches(const std::string& pattern) {
@@ -46,20 +45,21 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-void add_path(const std::string& path, std::vector<InputFile>& files) {
-  if (fs::is_directory(path)) return add_folder(path, files);
-  if (fs::exists(path)) return add_file(path, files);
+void add_path(const std::string& path, Forced forced, std::vector<InputFile>& files) {
+  if (path == kStandardInput) return files.push_back({path, forced.value_or(InputKind::json_lines), 0});
+  if (fs::is_directory(path)) return add_folder(path, forced, files);
+  if (fs::exists(path)) return add_file(path, forced, files);
   const std::vector<std::string> found = matches(path);
   require(!found.empty(), ErrorKind::io, "input {} does not exist", path);
-  for (const std::string& match : found) add_path(match, files);
+  for (const std::string& match : found) add_path(match, forced, files);
 }
 
-void add_argument(const std::string& argument, std::vector<InputFile>& files) {
-  if (fs::exists(argument)) return add_path(argument, files);  // a comma may be part of a name
+void add_argument(const std::string& argument, Forced forced, std::vector<InputFile>& files) {
+  if (fs::exists(argument)) return add_path(argument, forced, files);  // a comma may be part of a name
   size_t at = 0;
   while (true) {
     const size_t comma = argument.find(',', at);
-    add_path(argument.substr(at, comma - at), files);
+    add_path(argument.substr(at, comma - at), forced, files);
     if (comma == std::string::npos) return;
     at = comma + 1;
   }
@@ -67,11 +67,30 @@ void add_argument(const std::string& argument, std::vector<InputFile>& files) {
 
 }  // namespace
 
-std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments) {
+std::optional<InputKind> kind_of(const std::string& path) {
+  const std::string name = uncompressed_name(path);
+  if (name.ends_with(".txt") || name.ends_with(".text")) return InputKind::text;
+  if (name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json")) return InputKind::json_lines;
+  if (name.ends_with(".tar")) return InputKind::archive;
+  if (name.ends_with(".parquet") && compression_of(path) == Compression::none) return InputKind::parquet;
+  return std::nullopt;
+}
+
+std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced) {
   std::vector<InputFile> files;
-  for (const std::string& argument : arguments) add_argument(argument, files);
+  for (const std::string& argument : arguments) add_argument(argument, forced, files);
   require(!files.empty(), ErrorKind::usage, "no input files were given");
+  const auto is_standard = [](const InputFile& file) { return file.path == kStandardInput; };
+  require(std::count_if(files.begin(), files.end(), is_standard) <= 1, ErrorKind::usage,
+          "standard input (-) can be given once");
   return files;
+}
+
+std::optional<InputKind> input_kind_from(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  if (name == "txt") return InputKind::text;
+  require(name == "jsonl", ErrorKind::usage, "--input-format is {}; auto, txt or jsonl was expected", name);
+  return InputKind::json_lines;
 }
 
 }  // namespace trireme

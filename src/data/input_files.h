@@ -2,6 +2,7 @@
 // Which files `--input` means, and what each of them holds.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,18 +10,27 @@ namespace trireme {
 
 enum class InputKind {
   text,        ///< .txt: the whole file is one document
-  json_lines,  ///< .jsonl: each line is an object, one of whose fields is a document
+  json_lines,  ///< .jsonl: each line is an object, some of whose fields are documents
+  archive,     ///< .tar: text and jsonl files, each of which may be compressed
+  parquet,     ///< .parquet: some of its columns are documents; read as json_lines
 };
 
 struct InputFile {
-  std::string path;
+  std::string path;  ///< "-": standard input
   InputKind kind;
-  uint64_t bytes;  ///< on disk
+  uint64_t bytes;  ///< on disk; 0 for standard input
 };
 
-/// Each argument is a file, a folder (all text and jsonl files in it and below, by name), a glob, or several of these
-/// with commas between. The order is that of the arguments. Throws Error::io for what is not there, Error::usage for a
-/// file whose name does not tell its format.
-std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments);
+/// What a file of that name holds, a compression suffix aside.
+std::optional<InputKind> kind_of(const std::string& path);
+
+/// Each argument is a file, a folder (all readable files in it and below, by name), a glob, "-" for standard input, or
+/// several of these with commas between. The order is that of the arguments. `forced` is what every file holds,
+/// whatever its name says; without it standard input is jsonl. Throws Error::io for what is not there, Error::usage for
+/// a file whose name does not tell its format.
+std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced = {});
+
+/// "auto", "txt" or "jsonl", as a user gives them for list_inputs(). Throws Error::usage.
+std::optional<InputKind> input_kind_from(const std::string& name);
 
 }  // namespace trireme

@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/document_chunks.h"
 
@@ -14,13 +16,14 @@ namespace trireme {
 /// Parser of one worker.
 class JsonLines {
  public:
-  /// `key`: the field that holds the document.
-  explicit JsonLines(std::string key);
+  /// `keys`: the fields that hold documents, each of them another one.
+  explicit JsonLines(std::vector<std::string> keys);
   JsonLines(JsonLines&&) noexcept;
   ~JsonLines();
 
   struct Handlers {
-    std::function<void(std::string_view text)> document;
+    /// One call for each key, in their order, and none for a line that lacks one of them.
+    std::function<void(size_t key, std::string_view text)> document;
     /// `line`: number in the file.
     std::function<void(uint64_t line, std::string reason)> fault;
   };
@@ -29,7 +32,10 @@ class JsonLines {
 
  private:
   struct Parser;
-  std::string key_;
+  std::string find_texts(std::string_view line);
+
+  std::vector<std::string> keys_;
+  std::vector<std::optional<std::string_view>> texts_;  // of the line at hand, by key
   std::unique_ptr<Parser> parser_;
 };
 

@@ -1,7 +1,5 @@
 #include "data/prepare.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bitset>
 #include <filesystem>
@@ -13,15 +11,19 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "data/byte_source.h"
+#include "data/character_meta.h"
 #include "data/document_chunks.h"
 #include "data/document_encoder.h"
+#include "data/end_of_text.h"
 #include "data/json_lines.h"
 #include "data/ordered_pipeline.h"
 #include "data/prepare_outputs.h"
 #include "data/progress.h"
 #include "data/sidecar.h"
+#include "data/spooled_documents.h"
+#include "data/temporary_copy.h"
 #include "data/text_border.h"
-#include "data/token_spool.h"
 #include "text/tokenizer_writer.h"
 #include "text/unicode.h"
 
@@ -31,30 +33,54 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLargestVocabulary = 65536;  // train.bin holds 16-bit ids
+
 class Preparation {
  public:
-  explicit Preparation(const PrepareOptions& options) : options_(options), files_(list_inputs(options.inputs)) {
-    for (const InputFile& file : files_) total_bytes_ += file.bytes;
-    require(total_bytes_ > 0, ErrorKind::data, "the input is empty: {} with 0 bytes",
+  explicit Preparation(const PrepareOptions& options)
+      : options_(options), files_(list_inputs(options.inputs, options.input_kind)) {
+    uint64_t bytes = 0;
+    for (const InputFile& file : files_) bytes += file.bytes;
+    const bool from_pipe = std::any_of(files_.begin(), files_.end(), [](const InputFile& file) {
+      return file.path == kStandardInput || !fs::is_regular_file(file.path);
+    });
+    require(bytes > 0 || from_pipe, ErrorKind::data, "the input is empty: {} with 0 bytes",
             files_.size() == 1 ? files_[0].path : fmt::format("{} files", files_.size()));
     single_text_ = files_.size() == 1 && files_[0].kind == InputKind::text;
   }
 
   PrepareReport run() {
     fs::create_directories(options_.output);
+    const std::unique_ptr<TemporaryCopy> copy = copy_standard_input();
     const auto start = Clock::now();
     load();
     report_.load_seconds = seconds_since(start);
     check_tokenizer();
     if (single_text_) border_ = text_border(files_[0].path, options_.train_fraction);
-    TokenSpool spool((fs::path(options_.output) / fmt::format(".prepare-{}.tmp", getpid())).string());
-    encode_all(spool);
-    write_outputs(spool);
+    SpooledDocuments documents(files_, *tokenizer_, spool_options());
+    documents.run([&] {
+      const DocumentCounts& counts = documents.encode();
+      report_.input_bytes = counts.text_bytes;
+      report_.skipped_lines = counts.skipped_lines;
+      report_.empty_files = counts.empty_files;
+      write_outputs(documents);
+    });
     report_.seconds = seconds_since(start) - report_.load_seconds;
     return report_;
   }
 
  private:
+  /// Where the input must be read twice, standard input is copied first.
+  std::unique_ptr<TemporaryCopy> copy_standard_input() {
+    if (!single_text_ && options_.tokenizer != "char") return nullptr;
+    const auto standard =
+        std::find_if(files_.begin(), files_.end(), [](const InputFile& file) { return file.path == kStandardInput; });
+    if (standard == files_.end()) return nullptr;
+    auto copy = std::make_unique<TemporaryCopy>(options_.output, standard->path);
+    standard->path = copy->path();
+    standard->bytes = fs::file_size(copy->path());
+    return copy;
+  }
+
   void load() {
     if (options_.tokenizer == "char") {
       const std::vector<char32_t> characters = collect_characters();
@@ -70,11 +96,7 @@ class Preparation {
             "65536 ids or --format megatron",
             options_.tokenizer, tokenizer_->vocabulary_size() - 1);
     if (single_text_) return;
-    const bool named = !options_.end_of_text.empty();
-    end_of_text_ = named ? tokenizer_->token_to_id(options_.end_of_text) : tokenizer_->end_of_text();
-    require(end_of_text_.has_value(), ErrorKind::data, "tokenizer {} has no {} to write between documents{}",
-            options_.tokenizer, named ? fmt::format("token \"{}\"", options_.end_of_text) : "end-of-text token",
-            named ? "" : "; name one with --end-of-text TOKEN");
+    end_of_text_ = end_of_text_id(*tokenizer_, options_.end_of_text, options_.tokenizer, "to write between documents");
   }
 
   /// Reads everything once to see which characters there are.
@@ -84,7 +106,7 @@ class Preparation {
     std::vector<JsonLines> parsers;
     for (int i = 0; i < options_.threads; ++i) {
       seen.push_back(std::make_unique<Seen>());
-      parsers.emplace_back(options_.json_key);
+      parsers.emplace_back(std::vector{options_.json_key});
     }
     const auto add = [&](std::string_view text, int worker) {
       Seen& set = *seen[static_cast<size_t>(worker)];
@@ -99,15 +121,17 @@ class Preparation {
       while (near < text.size() && (static_cast<uint8_t>(text[near]) & 0xC0) == 0x80) ++near;
       return near;
     };
-    DocumentChunks chunks(files_, between_characters);
-    Progress progress("characters", total_bytes_);
+    DocumentChunks chunks(files_, between_characters, {.columns = {options_.json_key}});
+    uint64_t bytes = 0;
+    for (const InputFile& file : files_) bytes += file.bytes;
+    Progress progress("characters", bytes);
     OrderedPipeline<DocumentChunk>::run(
         options_.threads,
         {[&](DocumentChunk& chunk) { return chunks.next(chunk); },
          [&](DocumentChunk& chunk, int worker) {
            if (chunk.kind == InputKind::text) return add(chunk.text(), worker);
            parsers[static_cast<size_t>(worker)].parse(
-               chunk, {[&](std::string_view text) { add(text, worker); }, [](uint64_t, const std::string&) {}});
+               chunk, {[&](size_t, std::string_view text) { add(text, worker); }, [](uint64_t, const std::string&) {}});
          },
          [&](DocumentChunk& chunk) {
            check_stop(options_.stop);
@@ -121,41 +145,39 @@ class Preparation {
     return characters;
   }
 
-  void encode_all(TokenSpool& spool) {
-    DocumentEncoding encoding;
-    encoding.json_key = options_.json_key;
-    encoding.end_of_text = end_of_text_;
-    encoding.border = border_;
-    encoding.strict = options_.strict;
-    encoding.threads = options_.threads;
-    encoding.stop = options_.stop;
-    const EncodedDocuments result = encode_documents(files_, *tokenizer_, encoding, spool);
-    report_.input_bytes = result.text_bytes;
-    report_.skipped_lines = result.skipped_lines;
-    report_.empty_files = result.empty_files;
+  SpooledDocuments::Options spool_options() const {
+    SpooledDocuments::Options options;
+    options.work_folder = (fs::path(options_.output) / ".prepare").string();
+    options.width = sizeof(uint16_t);
+    options.encoding.json_keys = {options_.json_key};
+    options.encoding.end_of_text = end_of_text_;
+    options.encoding.border = border_;
+    options.encoding.most_documents = options_.most_documents;
+    options.encoding.strict = options_.strict;
+    options.encoding.threads = options_.threads;
+    options.encoding.stop = options_.stop;
+    return options;
   }
 
-  void write_outputs(TokenSpool& spool) {
-    const DocumentSplit split =
-        single_text_ ? DocumentSplit{{0}, {1}} : split_documents(spool.documents(), options_.split);
-    report_.documents = single_text_ ? 1 : spool.documents();
-    PrepareOutputs outputs(options_.output);
+  void write_outputs(SpooledDocuments& documents) {
+    const uint64_t count = documents.spool(0).documents();
+    const DocumentSplit split = single_text_ ? DocumentSplit{{0}, {1}} : split_documents(count, options_.split);
+    report_.documents = single_text_ ? 1 : count;
     report_.train_documents = split.train.size();
     report_.val_documents = split.val.size();
-    report_.train_tokens = write_tokens(outputs, spool, "train.bin", split.train);
-    if (split.val.empty())
-      outputs.remove_old("val.bin");
-    else
-      report_.val_tokens = write_tokens(outputs, spool, "val.bin", split.val);
+    PrepareOutputs outputs(options_.output, documents.work_file("results"));
+    report_.train_tokens = write_tokens(outputs, documents.spool(0), "train.bin", split.train);
+    if (!split.val.empty()) report_.val_tokens = write_tokens(outputs, documents.spool(0), "val.bin", split.val);
     write_text(outputs.path("tokenizer.json"), tokenizer_->json());
-    outputs.keep();
+    if (options_.tokenizer == "char") write_text(outputs.path("meta.json"), character_meta_json(*tokenizer_));
+    if (split.val.empty()) outputs.remove_old("val.bin");
+    outputs.publish();
   }
 
-  uint64_t write_tokens(PrepareOutputs& outputs, TokenSpool& spool, const std::string& name,
+  uint64_t write_tokens(const PrepareOutputs& outputs, TokenSpool& spool, const std::string& name,
                         const std::vector<uint64_t>& documents) {
     const std::string path = outputs.path(name);
     const TokenSpool::Summary summary = spool.write(path, documents, [this] { check_stop(options_.stop); });
-    outputs.wrote(name);
     TokenSidecar sidecar;
     sidecar.tokens = summary.tokens;
     sidecar.documents = documents.size();
@@ -167,13 +189,12 @@ class Preparation {
                                       options_.train_fraction)
                         : describe(options_.split);
     write_sidecar(path, sidecar);
-    outputs.wrote(name + ".json");
     return summary.tokens;
   }
 
   const PrepareOptions& options_;
   std::vector<InputFile> files_;
-  uint64_t total_bytes_ = 0, border_ = 0;
+  uint64_t border_ = 0;
   bool single_text_ = false;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<TokenId> end_of_text_;

@@ -4,31 +4,35 @@
 // One .txt file is one text: its first 90 % of characters are train.bin, the rest val.bin, and no id separates
 // anything. Otherwise each .txt file and each line of a .jsonl file is a document, encoded as plain text (special
 // tokens written in it are text) and followed by one end-of-text id; documents are split by SplitRule. Memory: fixed
-// buffers, 32 bytes per document, the longest document. Disk: the ids are written twice, the first copy is removed at
-// the end.
+// buffers, 32 bytes per document, the longest document. Disk: the ids are written twice, the first copy, in
+// OUTPUT/.prepare, is removed at the end. A run that was killed is gone on with by the same call.
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/input_files.h"
 #include "data/split.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
 
 struct PrepareOptions {
-  std::vector<std::string> inputs;  ///< see list_inputs()
-  std::string tokenizer;            ///< path, or "char": a vocabulary of the characters in the input
-  TokenizerLoadOptions load;        ///< of that path
-  std::string output;               ///< folder
+  std::vector<std::string> inputs;      ///< see list_inputs()
+  std::string tokenizer;                ///< path, or "char": a vocabulary of the characters in the input
+  TokenizerLoadOptions load;            ///< of that path
+  std::string output;                   ///< folder
+  std::optional<InputKind> input_kind;  ///< what every file holds; empty: as its name says
   std::string json_key = "text";
   std::string end_of_text;  ///< token between documents; empty: the one that the tokenizer names
   SplitRule split;
   double train_fraction = 0.9;  ///< of the characters of a single text
+  uint64_t most_documents = 0;  ///< > 0: the first ones only
   bool strict = false;          ///< the first malformed line stops
   int threads = 1;
-  const std::atomic<bool>* stop = nullptr;  ///< set from outside: stop and leave nothing behind
+  const std::atomic<bool>* stop = nullptr;  ///< set from outside: stop
 };
 
 struct PrepareReport {
@@ -39,7 +43,8 @@ struct PrepareReport {
   double load_seconds = 0, seconds = 0;  ///< tokenizer load; everything else
 };
 
-/// Throws Error::usage, Error::io, Error::data, Error::stopped; then no file of this run is left in the folder.
+/// Throws Error::usage, Error::io, Error::data, Error::locked, Error::stopped; then none of the results is left in the
+/// folder, and OUTPUT/.prepare only where a later run can go on with it.
 PrepareReport prepare(const PrepareOptions& options);
 
 }  // namespace trireme

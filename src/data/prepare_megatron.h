@@ -3,9 +3,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/input_files.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -14,22 +16,26 @@ struct MegatronOptions {
   std::vector<std::string> inputs;  ///< see list_inputs()
   std::string tokenizer;
   TokenizerLoadOptions load;
-  std::string prefix;                          ///< PREFIX_KEY_document.bin and .idx
+  std::optional<InputKind> input_kind;         ///< what every file holds; empty: as its name says
+  std::string prefix;                          ///< PREFIX_KEY_document.bin, .idx and .bin.json (the sidecar)
   std::vector<std::string> json_keys{"text"};  ///< one dataset for each
   bool append_eod = false;
-  std::string end_of_text;  ///< token for it; empty: the one that the tokenizer names
+  std::string end_of_text;      ///< token for it; empty: the one that the tokenizer names
+  uint64_t most_documents = 0;  ///< > 0: the first ones only
   bool strict = false;
   int threads = 1;
   const std::atomic<bool>* stop = nullptr;
 };
 
 struct MegatronReport {
-  uint64_t documents = 0, tokens = 0;  ///< of all datasets
+  uint64_t documents = 0;  ///< of each dataset
+  uint64_t tokens = 0;     ///< of all datasets
   uint64_t input_bytes = 0;
   double load_seconds = 0, seconds = 0;
 };
 
-/// Each document is one sequence, in input order. The input is read once for each key. Throws as prepare().
+/// Each document is one sequence, in input order; one without an id has no sequence. What is half done lies in a folder
+/// .NAME.prepare beside the results. Throws as prepare().
 MegatronReport prepare_megatron(const MegatronOptions& options);
 
 }  // namespace trireme

@@ -1,5 +1,5 @@
 #pragma once
-// The files that one preparation leaves in its folder: all of them or none.
+// The files that one preparation leaves in its folder: made elsewhere, then moved there all at once.
 
 #include <filesystem>
 #include <string>
@@ -9,22 +9,19 @@ namespace trireme {
 
 class PrepareOutputs {
  public:
-  explicit PrepareOutputs(const std::string& folder) : folder_(folder) {}
-  PrepareOutputs(const PrepareOutputs&) = delete;
-  PrepareOutputs& operator=(const PrepareOutputs&) = delete;
-  /// Without keep(), removes what was written.
-  ~PrepareOutputs();
+  /// making: a folder of the same file system, emptied first.
+  PrepareOutputs(std::filesystem::path folder, std::filesystem::path making);
 
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  /// The file of that name is now this preparation's.
-  void wrote(const std::string& name) { written_.push_back(folder_ / name); }
-  /// Removes a token file of an earlier preparation, and its sidecar: it would not belong to this one.
-  void remove_old(const std::string& name);
-  void keep() { written_.clear(); }
+  /// Where to write the file of that name.
+  std::string path(const std::string& name) const { return (making_ / name).string(); }
+  /// A token file of an earlier preparation, and its sidecar, would not belong to this one: publish() removes them.
+  void remove_old(const std::string& name) { old_.push_back(name); }
+  /// Moves everything to its place. Throws Error::io.
+  void publish() const;
 
  private:
-  std::filesystem::path folder_;
-  std::vector<std::filesystem::path> written_;
+  std::filesystem::path folder_, making_;
+  std::vector<std::string> old_;
 };
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "base/log.h"
 
@@ -22,23 +23,29 @@ Progress::~Progress() {
   if (bar_open_) std::fputs("\r\033[K", stderr);
 }
 
-void Progress::update(uint64_t bytes, uint64_t documents) {
+void Progress::update(uint64_t bytes, uint64_t documents, const Subject& subject) {
+  if (!std::exchange(begun_, true)) {
+    first_bytes_ = bytes;
+    first_documents_ = documents;
+  }
   if (seconds_since(printed_) < (terminal_ ? kBarSeconds : kLineSeconds)) return;
   printed_ = Clock::now();
-  if (!terminal_) return log::info("{}", line(bytes, documents));
+  std::string text = line(bytes, documents);
+  if (subject) text += ", " + subject();
+  if (!terminal_) return log::info("{}", text);
   std::string bar;
   if (total_ > 0) {
     const size_t filled = std::min<size_t>(kBarWidth, bytes * kBarWidth / total_);
     bar = fmt::format("[{}{}] ", std::string(filled, '#'), std::string(kBarWidth - filled, '.'));
   }
-  fmt::print(stderr, "\r\033[K{}{}", bar, line(bytes, documents));
+  fmt::print(stderr, "\r\033[K{}{}", bar, text);
   std::fflush(stderr);
   bar_open_ = true;
 }
 
 std::string Progress::line(uint64_t bytes, uint64_t documents) const {
-  const double spent = std::max(seconds(), 1e-9);
-  const double rate = static_cast<double>(bytes) / spent;
+  const double spent = std::max(seconds_since(start_), 1e-9);
+  const double rate = static_cast<double>(bytes - first_bytes_) / spent;
   std::string text = fmt::format("{}: ", task_);
   if (total_ > 0) {
     text += fmt::format("{:.0f}% of {}, ", 100.0 * static_cast<double>(bytes) / static_cast<double>(total_),
@@ -47,7 +54,7 @@ std::string Progress::line(uint64_t bytes, uint64_t documents) const {
     text += fmt::format("{}, ", human_bytes(bytes));
   }
   text += fmt::format("{}/s, {:.0f} documents/s", human_bytes(static_cast<uint64_t>(rate)),
-                      static_cast<double>(documents) / spent);
+                      static_cast<double>(documents - first_documents_) / spent);
   if (total_ > bytes && rate > 0)
     text += fmt::format(", {} left", human_seconds(static_cast<double>(total_ - bytes) / rate));
   return text;

@@ -2,6 +2,7 @@
 // How far a long job over input bytes is: a bar on a terminal, a plain line now and then elsewhere; on stderr.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/time.h"
@@ -17,9 +18,10 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  /// What is being worked on, asked for only when a line is printed.
+  using Subject = std::function<std::string()>;
   /// Prints when it is time to.
-  void update(uint64_t bytes, uint64_t documents);
-  double seconds() const { return seconds_since(start_); }
+  void update(uint64_t bytes, uint64_t documents, const Subject& subject = {});
 
  private:
   std::string line(uint64_t bytes, uint64_t documents) const;
@@ -28,7 +30,8 @@ class Progress {
   uint64_t total_;
   Clock::time_point start_ = Clock::now(), printed_ = start_;
   bool terminal_;
-  bool bar_open_ = false;
+  bool begun_ = false, bar_open_ = false;
+  uint64_t first_bytes_ = 0, first_documents_ = 0;  // of the first update: rates count from there on
 };
 
 /// "1.5 GB", "12.3 MB", "800 kB": powers of ten.

@@ -1,12 +1,8 @@
 #include "data/token_spool.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -17,74 +13,67 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and are written as they are");
 
-constexpr size_t kBufferTokens = size_t{1} << 20;
+constexpr size_t kCopyBytes = size_t{2} << 20;
+
+uint64_t saved_count(const Json& saved, const char* key) { return saved.is_null() ? 0 : saved.at(key).get<uint64_t>(); }
 
 }  // namespace
 
-TokenSpool::TokenSpool(std::string path) : path_(std::move(path)) {
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  require(fd_ >= 0, ErrorKind::io, "cannot create {}: {}", path_, std::strerror(errno));
-  buffer_.reserve(kBufferTokens);
+TokenSpool::TokenSpool(const WorkFolder& folder, const std::string& name, uint64_t width, const Json& saved)
+    : width_(width),
+      tokens_(saved_count(saved, "tokens")),
+      ids_(folder.file(name + ".ids"), tokens_ * width),
+      ends_file_(folder.file(name + ".ends"), saved_count(saved, "documents") * sizeof(uint64_t)),
+      ends_(saved_count(saved, "documents")),
+      ends_on_disk_(ends_.size()) {
+  ends_file_.read(0, std::as_writable_bytes(std::span(ends_)));
 }
 
-TokenSpool::~TokenSpool() {
-  close(fd_);
-  unlink(path_.c_str());
+template <class Id>
+void TokenSpool::append_as(std::span<const TokenId> ids) {
+  narrowed_.resize(ids.size() * sizeof(Id));
+  Id* to = reinterpret_cast<Id*>(narrowed_.data());
+  for (const TokenId id : ids) *to++ = static_cast<Id>(id);
+  ids_.append(narrowed_);
 }
 
 void TokenSpool::append(std::span<const TokenId> ids) {
   tokens_ += ids.size();
-  while (!ids.empty()) {
-    const size_t take = std::min(ids.size(), kBufferTokens - buffer_.size());
-    for (const TokenId id : ids.first(take)) buffer_.push_back(static_cast<uint16_t>(id));
-    ids = ids.subspan(take);
-    if (buffer_.size() == kBufferTokens) flush();
-  }
+  if (width_ == sizeof(TokenId))
+    ids_.append(std::as_bytes(ids));
+  else
+    append_as<uint16_t>(ids);
 }
 
 void TokenSpool::end_document() { ends_.push_back(tokens_); }
 
-void TokenSpool::flush() {
-  const char* bytes = reinterpret_cast<const char*>(buffer_.data());
-  const size_t size = buffer_.size() * sizeof(uint16_t);
-  for (size_t done = 0; done < size;) {
-    const ssize_t n = ::write(fd_, bytes + done, size - done);
-    if (n < 0 && errno == EINTR) continue;
-    require(n > 0, ErrorKind::io, "cannot write {} ({} tokens so far): {}", path_, tokens_, std::strerror(errno));
-    done += static_cast<size_t>(n);
-  }
-  buffer_.clear();
+void TokenSpool::sync() {
+  ids_.sync();
+  ends_file_.append(std::as_bytes(std::span(ends_).subspan(ends_on_disk_)));
+  ends_file_.sync();
+  ends_on_disk_ = ends_.size();
 }
 
-void TokenSpool::read(uint64_t token, std::span<uint16_t> ids) {
-  char* bytes = reinterpret_cast<char*>(ids.data());
-  for (size_t done = 0; done < ids.size_bytes();) {
-    const ssize_t n =
-        pread(fd_, bytes + done, ids.size_bytes() - done, static_cast<off_t>(token * sizeof(uint16_t) + done));
-    if (n < 0 && errno == EINTR) continue;
-    require(n > 0, ErrorKind::io, "cannot read {} back: {}", path_, n < 0 ? std::strerror(errno) : "it was cut off");
-    done += static_cast<size_t>(n);
-  }
-}
+Json TokenSpool::state() const { return {{"tokens", tokens_}, {"documents", ends_.size()}}; }
 
 TokenSpool::Summary TokenSpool::write(const std::string& path, std::span<const uint64_t> documents,
                                       const std::function<void()>& keep_going) {
-  flush();
+  ids_.flush();
   AtomicFile file(path);
   BlockHasher hasher;
   Summary summary;
-  std::vector<uint16_t> ids(kBufferTokens);
+  std::vector<std::byte> bytes(kCopyBytes);
   for (size_t i = 0; i < documents.size();) {
     // Documents that follow each other in the spool are copied together.
     const uint64_t begin = begin_of(documents[i]);
     uint64_t end = ends_[documents[i]];
     for (++i; i < documents.size() && begin_of(documents[i]) == end; ++i) end = ends_[documents[i]];
-    for (uint64_t at = begin; at < end;) {
+    for (uint64_t at = begin * width_; at < end * width_;) {
       keep_going();
-      const std::span<uint16_t> part(ids.data(), std::min<uint64_t>(kBufferTokens, end - at));
-      read(at, part);
-      file.write(std::as_bytes(part));
-      hasher.append(std::as_bytes(part));
+      const auto part = std::span(bytes).first(std::min<uint64_t>(kCopyBytes, end * width_ - at));
+      ids_.read(at, part);
+      file.write(part);
+      hasher.append(part);
       at += part.size();
     }
     summary.tokens += end - begin;

@@ -7,24 +7,37 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "data/document_encoder.h"
+#include "data/growing_file.h"
+#include "data/work_folder.h"
 
 namespace trireme {
 
-/// A temporary file that is removed with the object. 8 bytes of memory per document.
+/// Two files in a work folder: NAME.ids and, per document, where it ends: NAME.ends. 8 bytes of memory per document.
 class TokenSpool final : public DocumentSink {
  public:
-  explicit TokenSpool(std::string path);
-  TokenSpool(const TokenSpool&) = delete;
-  TokenSpool& operator=(const TokenSpool&) = delete;
-  ~TokenSpool() override;
+  /// width: bytes of an id, 2 or 4. `saved` is what state() said when the work folder was last saved; null: nothing
+  /// was. Throws Error::io.
+  TokenSpool(const WorkFolder& folder, const std::string& name, uint64_t width, const Json& saved);
 
-  /// Ids up to 65535.
+  /// Ids that fit the width.
   void append(std::span<const TokenId> ids) override;
   /// What was appended since the last call is one document.
   void end_document() override;
 
   uint64_t documents() const { return ends_.size(); }
+  uint64_t tokens() const { return tokens_; }
+  uint64_t width() const { return width_; }
+  /// Id at which a document ends, by its number.
+  std::span<const uint64_t> ends() const { return ends_; }
+  /// Path of the ids.
+  const std::string& ids_path() const { return ids_.path(); }
+
+  /// What was appended survives a power cut.
+  void sync();
+  /// Describes what was appended, for a later run.
+  Json state() const;
 
   struct Summary {
     uint64_t tokens = 0;
@@ -36,14 +49,15 @@ class TokenSpool final : public DocumentSink {
 
  private:
   uint64_t begin_of(uint64_t document) const { return document == 0 ? 0 : ends_[document - 1]; }
-  void flush();
-  void read(uint64_t token, std::span<uint16_t> ids);
+  template <class Id>
+  void append_as(std::span<const TokenId> ids);
 
-  std::string path_;
-  int fd_ = -1;
-  std::vector<uint16_t> buffer_;
+  uint64_t width_;
+  uint64_t tokens_;
+  GrowingFile ids_, ends_file_;
   std::vector<uint64_t> ends_;
-  uint64_t tokens_ = 0;
+  size_t ends_on_disk_;
+  std::vector<std::byte> narrowed_;
 };
 
 }  // namespace trireme

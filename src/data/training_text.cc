@@ -27,13 +27,13 @@ size_t cut_before_space(std::string_view text, size_t near) {
 }  // namespace
 
 PieceCounter count_pieces(const TrainingTextOptions& options) {
-  const std::vector<InputFile> files = list_inputs(options.inputs);
+  const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind);
   uint64_t total = 0, faults = 0;
   for (const InputFile& file : files) total += file.bytes;
   std::vector<PieceCounter> counters(static_cast<size_t>(options.threads));
   std::vector<JsonLines> parsers;
-  for (int i = 0; i < options.threads; ++i) parsers.emplace_back(options.json_key);
-  DocumentChunks chunks(files, cut_before_space);
+  for (int i = 0; i < options.threads; ++i) parsers.emplace_back(std::vector{options.json_key});
+  DocumentChunks chunks(files, cut_before_space, {.columns = {options.json_key}});
   Progress progress("count words", total);
   OrderedPipeline<Item>::run(options.threads, {[&](Item& item) { return chunks.next(item.chunk); },
                                                [&](Item& item, int worker) {
@@ -43,7 +43,7 @@ PieceCounter count_pieces(const TrainingTextOptions& options) {
                                                    return counter.add_text(item.chunk.text());
                                                  parsers[static_cast<size_t>(worker)].parse(
                                                      item.chunk,
-                                                     {[&](std::string_view text) { counter.add_text(text); },
+                                                     {[&](size_t, std::string_view text) { counter.add_text(text); },
                                                       [&](uint64_t, const std::string&) { ++item.faults; }});
                                                },
                                                [&](Item& item) {

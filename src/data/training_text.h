@@ -2,15 +2,18 @@
 // Counts the pieces of input files, in parallel: what tokenizer training starts from.
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/input_files.h"
 #include "text/piece_counter.h"
 
 namespace trireme {
 
 struct TrainingTextOptions {
-  std::vector<std::string> inputs;  ///< see list_inputs()
+  std::vector<std::string> inputs;      ///< see list_inputs()
+  std::optional<InputKind> input_kind;  ///< what every file holds; empty: as its name says
   std::string json_key = "text";
   int threads = 1;
   const std::atomic<bool>* stop = nullptr;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "data/prepare_megatron.h"
+#include "tests/support/expect_error.h"
 #include "text/tokenizer_writer.h"
 
 namespace trireme {
@@ -26,15 +27,10 @@ class Indexed : public testing::Test {
   }
   ~Indexed() override { std::filesystem::remove_all(folder_); }
 
+  /// Documents {7, 8, 9}, none, {513}.
   void write_sample(IndexedType type) const {
-    IndexedWriter writer(prefix_, type);
-    writer.append(std::vector<TokenId>{7, 8});
-    writer.append(std::vector<TokenId>{9});
-    writer.end_document();
-    writer.end_document();  // empty
-    writer.append(std::vector<TokenId>{513});
-    writer.end_document();
-    writer.commit();
+    write_text(prefix_ + ".bin", bytes_of({7, 8, 9, 513}, width_of(type)));
+    write_index(prefix_ + ".idx", {.type = type, .lengths = {3, 1}, .documents = {0, 1, 1, 2}});
   }
   static std::string bytes_of(std::initializer_list<uint64_t> values, size_t width) {
     std::string out;
@@ -57,12 +53,13 @@ class Indexed : public testing::Test {
 
 TEST_F(Indexed, WritesTheBytesOfTheFormat) {
   write_sample(IndexedType::u16);
-  EXPECT_EQ(read_text(prefix_ + ".bin"), bytes_of({7, 8, 9, 513}, 2));
   EXPECT_EQ(read_text(prefix_ + ".idx"), std::string("MMIDIDX\0\0", 9) + bytes_of({1}, 8) + "\x08" +
                                              bytes_of({2, 4}, 8) + bytes_of({3, 1}, 4) + bytes_of({0, 6}, 8) +
                                              bytes_of({0, 1, 1, 2}, 8));
   write_sample(IndexedType::i32);
-  EXPECT_EQ(read_text(prefix_ + ".bin"), bytes_of({7, 8, 9, 513}, 4));
+  EXPECT_EQ(read_text(prefix_ + ".idx"), std::string("MMIDIDX\0\0", 9) + bytes_of({1}, 8) + "\x04" +
+                                             bytes_of({2, 4}, 8) + bytes_of({3, 1}, 4) + bytes_of({0, 12}, 8) +
+                                             bytes_of({0, 1, 1, 2}, 8));
 }
 
 TEST_F(Indexed, ReadsBackBothTypes) {
@@ -128,11 +125,31 @@ TEST_F(Indexed, PreparesOneDatasetPerKey) {
   options.json_keys = {"text", "title"};
   options.append_eod = true;
   const MegatronReport report = prepare_megatron(options);
-  EXPECT_EQ(report.documents, 4u);
+  EXPECT_EQ(report.documents, 2u);
   const IndexedDataset text(options.prefix + "_text_document"), title(options.prefix + "_title_document");
   EXPECT_EQ(text.sequence(0), (std::vector<TokenId>{0, 1, 2}));
   EXPECT_EQ(text.sequence(1), (std::vector<TokenId>{2}));
   EXPECT_EQ(title.sequence(1), (std::vector<TokenId>{0, 2}));
+  EXPECT_EQ(text.check_ids(3, true), 1u);
+  EXPECT_EQ(text.sidecar()->tokens, 4u);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / ".out.prepare"));
+}
+
+TEST_F(Indexed, FindsWhatWasChangedAfterwards) {
+  write_text((folder_ / "t.json").string(), character_tokenizer_json({'a', 'b'}, true));
+  write_text((folder_ / "in.jsonl").string(), "{\"text\": \"ab\"}\n");
+  MegatronOptions options;
+  options.inputs = {(folder_ / "in.jsonl").string()};
+  options.tokenizer = (folder_ / "t.json").string();
+  options.prefix = (folder_ / "x").string();
+  prepare_megatron(options);
+  EXPECT_ERROR(IndexedDataset(prefix_).check_ids(2, false), ErrorKind::data,
+               "was prepared with a vocabulary of 3 ids, but the model has 2");
+  write_text(prefix_ + ".bin", bytes_of({0, 2}, 2));
+  EXPECT_ERROR(IndexedDataset(prefix_).check_ids(3, false), ErrorKind::data, "have checksum");
+  std::filesystem::remove(prefix_ + ".bin.json");
+  EXPECT_EQ(IndexedDataset(prefix_).check_ids(3, true), 1u);
+  EXPECT_ERROR(IndexedDataset(prefix_).check_ids(2, true), ErrorKind::data, "token 1 is id 2");
 }
 
 }  // namespace

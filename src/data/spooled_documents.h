@@ -1,0 +1,49 @@
+#pragma once
+// The documents of the input, encoded into one spool for each key; a killed run is gone on with.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/document_encoder.h"
+#include "data/token_spool.h"
+#include "data/work_folder.h"
+
+namespace trireme {
+
+class SpooledDocuments {
+ public:
+  struct Options {
+    std::string work_folder;
+    std::string tokenizer;  ///< path, for messages
+    uint64_t width = 2;     ///< bytes of an id
+    DocumentEncoding encoding;
+  };
+
+  /// Standard input cannot be read again: with it nothing is saved. All arguments must outlive the object.
+  SpooledDocuments(const std::vector<InputFile>& files, const Tokenizer& tokenizer, Options options);
+
+  /// Encodes what an earlier run has not. Throws as encode_documents(), and Error::locked.
+  const DocumentCounts& encode();
+  TokenSpool& spool(size_t key) { return *spools_[key]; }
+  /// For results in the making: they vanish with the work.
+  std::string work_file(const std::string& name) const { return work_.file(name); }
+
+  /// Runs `body`, which encodes and writes the results. After a stop, or where the disk failed, what was saved stays
+  /// for a later run, else nothing does. Throws what the body throws; the message of a stop says which.
+  void run(const std::function<void()>& body);
+
+ private:
+  void open_spools(const Json& saved);
+  void restore();
+  void save(const EncodingState& state);
+
+  const std::vector<InputFile>& files_;
+  const Tokenizer& tokenizer_;
+  Options options_;
+  WorkFolder work_;
+  std::vector<std::unique_ptr<TokenSpool>> spools_;
+  DocumentCounts counts_;
+};
+
+}  // namespace trireme

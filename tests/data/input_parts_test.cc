@@ -1,0 +1,168 @@
+#include "data/input_parts.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <filesystem>
+
+#include "base/file.h"
+#include "data/compressed_source.h"
+#include "data/document_chunks.h"
+#include "data/tar_reader.h"
+#include "tests/support/archives.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Parts : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& bytes) const {
+    write_text(folder_ / name, bytes);
+    return folder_ / name;
+  }
+  static std::string content(ByteSource& source) {
+    std::string all;
+    char buffer[777];
+    while (const size_t n = source.read(buffer, sizeof buffer)) all.append(buffer, n);
+    return all;
+  }
+  /// "NAME=CONTENT" of every part, the folder left out.
+  std::vector<std::string> parts(const std::vector<std::string>& inputs, InputPlace from = {}) const {
+    const std::vector<InputFile> files = list_inputs(inputs);
+    InputParts reader(files, {"text"}, from);
+    std::vector<std::string> found;
+    while (reader.next())
+      found.push_back(reader.name()->substr(folder_.path().size() + 1) + "=" + content(reader.source()));
+    return found;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Parts, AreFilesAndTheFilesOfArchives) {
+  const std::string tar =
+      tar_of({{"a.jsonl", "{}\n"}, {"readme.md", "no"}, {"deep/b.txt.gz", gzip("text")}, {"empty.txt", ""}});
+  const std::vector<std::string> inside = {"a.jsonl={}\n", "deep/b.txt.gz=text", "empty.txt="};
+  for (const auto& [name, bytes] : {std::pair{"x.tar", tar},
+                                    {"x.tar.gz", gzip(tar)},
+                                    {"x.tgz", gzip(tar)},
+                                    {"x.tar.zst", zstd(tar)},
+                                    {"x.jsonl.zst.tar", tar}}) {
+    std::vector<std::string> expected;
+    for (const std::string& part : inside) expected.push_back(std::string(name) + ":" + part);
+    EXPECT_EQ(parts({write(name, bytes)}), expected) << name;
+  }
+  write("b.txt", "B");
+  EXPECT_EQ(
+      parts({folder_ / "x.tar", folder_ / "b.txt"}),
+      (std::vector<std::string>{"x.tar:a.jsonl={}\n", "x.tar:deep/b.txt.gz=text", "x.tar:empty.txt=", "b.txt=B"}));
+}
+
+TEST_F(Parts, BeginAtAnyPart) {
+  write("a.tar", tar_of({{"1.txt", "one"}, {"2.txt", "two"}}));
+  write("b.txt", "B");
+  const std::vector<std::string> both = {folder_ / "a.tar", folder_ / "b.txt"};
+  EXPECT_EQ(parts(both, {0, 1, 0, 1}), (std::vector<std::string>{"a.tar:2.txt=two", "b.txt=B"}));
+  EXPECT_EQ(parts(both, {0, 2, 0, 1}), std::vector<std::string>{"b.txt=B"});
+  EXPECT_EQ(parts(both, {1, 0, 0, 1}), std::vector<std::string>{"b.txt=B"});
+  EXPECT_EQ(parts(both, {2, 0, 0, 1}), std::vector<std::string>{});
+}
+
+TEST_F(Parts, OfAllFormsOfLongNames) {
+  const std::string longest = std::string(150, 'd') + "/" + std::string(120, 'n') + ".txt";
+  const std::string gnu = tar_entry("././@LongLink", longest + '\0', 'L') + tar_entry("cut", "1", '0');
+  const std::string record = " path=" + longest + "\n";
+  const std::string pax = std::to_string(record.size() + 3) + record;
+  const std::string posix = tar_entry("PaxHeaders/x", pax, 'x') + tar_entry("cut", "2", '0');
+  write("x.tar", gnu + posix + tar_entry("folder/", "", '5') + tar_entry("c.txt", "3", '\0') + std::string(1024, '\0'));
+  EXPECT_EQ(parts({folder_ / "x.tar"}),
+            (std::vector<std::string>{"x.tar:" + longest + "=1", "x.tar:" + longest + "=2", "x.tar:c.txt=3"}));
+}
+
+TEST_F(Parts, OfADamagedArchiveAreRefused) {
+  const std::string good = tar_of({{"a.txt", std::string(1000, 'x')}});
+  const auto read = [&](const std::string& bytes) { return parts({write("x.tar", bytes)}); };
+  EXPECT_ERROR(read("just text, and long enough for a header block" + std::string(600, '.')), ErrorKind::data,
+               "x.tar is no tar archive");
+  EXPECT_ERROR(read(""), ErrorKind::data, "x.tar is no tar archive: it is empty");
+  EXPECT_ERROR(read(good.substr(0, 300)), ErrorKind::data, "x.tar is cut off in a header");
+  EXPECT_ERROR(read(good.substr(0, 1200)), ErrorKind::data, "x.tar is cut off in a.txt");
+  std::string damaged = good + good;
+  damaged.resize(good.size());
+  damaged[1536 + 3] = 'y';  // the header that the end block is taken for
+  EXPECT_ERROR(read(damaged), ErrorKind::data, "x.tar is damaged: the checksum of a header is wrong");
+}
+
+TEST_F(Parts, ChunksGoOnAtAnyOfTheirEnds) {
+  std::string lines, text;
+  for (int i = 0; i < 3000; ++i) {
+    lines += "{\"text\": \"" + std::to_string(i) + "\"}\n";
+    text += "word" + std::to_string(i) + " ";
+  }
+  write("a.jsonl.gz", gzip(lines));
+  write("b.tar.zst", zstd(tar_of({{"c.txt", text}, {"d.jsonl", lines}})));
+  write("e.txt", text);
+  const std::vector<InputFile> files =
+      list_inputs({folder_ / "a.jsonl.gz," + (folder_ / "b.tar.zst") + "," + (folder_ / "e.txt")});
+  const auto cut = [](std::string_view bytes, size_t near) {
+    const size_t at = bytes.find(' ', near);
+    return at == std::string_view::npos ? bytes.size() : at;
+  };
+  struct Seen {
+    std::string text;
+    uint64_t line;
+    InputPlace after;
+  };
+  const auto read = [&](InputPlace from) {
+    DocumentChunks chunks(files, cut, {.border = 0, .columns = {"text"}, .from = from, .target_bytes = 2000});
+    std::vector<Seen> seen;
+    for (DocumentChunk chunk; chunks.next(chunk);)
+      seen.push_back({std::string(chunk.text()), chunk.first_line, chunk.after});
+    return seen;
+  };
+  const std::vector<Seen> all = read({});
+  ASSERT_GT(all.size(), 60u);
+  for (size_t i = 0; i < all.size(); i += 7) {
+    std::string expected, found;
+    for (size_t k = i + 1; k < all.size(); ++k) expected += all[k].text;
+    const std::vector<Seen> rest = read(all[i].after);
+    for (const Seen& chunk : rest) found += chunk.text;
+    EXPECT_EQ(found, expected) << i;
+    if (!rest.empty() && i + 1 < all.size()) {
+      EXPECT_EQ(rest[0].line, all[i + 1].line) << i;
+    }
+  }
+}
+
+TEST_F(Parts, OfParquetNeedArrow) {
+  write("x.parquet", "PAR1");
+  try {
+    parts({folder_ / "x.parquet"});
+    FAIL() << "four bytes are no Parquet file";
+  } catch (const Error& e) {  // what a build without Arrow says, or one with it about this file
+    const std::string message = e.what();
+    EXPECT_TRUE(message.find("this build reads no Parquet: the Arrow C++ library was not found") != message.npos ||
+                message.find("is no Parquet file or is damaged") != message.npos)
+        << message;
+  }
+}
+
+TEST_F(Parts, AreNamedByTheirSuffixesOrByTheUser) {
+  EXPECT_EQ(kind_of("a.JSONL.gz"), InputKind::json_lines);
+  EXPECT_EQ(kind_of("a.tzst"), InputKind::archive);
+  EXPECT_EQ(kind_of("a.parquet"), InputKind::parquet);
+  EXPECT_EQ(kind_of("enwik8"), std::nullopt);
+  write("enwik8", "x");
+  EXPECT_ERROR(list_inputs({folder_ / "enwik8"}), ErrorKind::usage, "or say --input-format txt or jsonl");
+  EXPECT_EQ(list_inputs({folder_ / "enwik8"}, InputKind::text)[0].kind, InputKind::text);
+  EXPECT_EQ(list_inputs({"-"})[0].kind, InputKind::json_lines);
+  EXPECT_ERROR(list_inputs({"-,-"}), ErrorKind::usage, "standard input (-) can be given once");
+  EXPECT_ERROR(input_kind_from("csv"), ErrorKind::usage, "--input-format is csv; auto, txt or jsonl was expected");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,178 @@
+// `trireme prepare` and `trireme data` as scripts call them: pipes, archives, large input, kills.
+
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "base/text.h"
+#include "tests/runs/program.h"
+#include "tests/support/archives.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class PrepareRuns : public testing::Test {
+ protected:
+  PrepareRuns() {
+    for (int i = 0; lines_.size() < 400'000; ++i)
+      lines_ += fmt::format("{{\"text\": \"the cat number {} sat on the mat, and the dog {} did not\", \"n\": {}}}\n",
+                            i, i * 7919 % 1000, i);
+    write_text(folder_ / "a.jsonl", lines_);
+    const Outcome trained = run(trireme_command(
+        {"tokenizer", "train", "--input", folder_ / "a.jsonl", "--vocab-size", "600", "--output", folder_ / "tok"}));
+    EXPECT_EQ(trained.code, 0) << trained.output;
+  }
+  std::vector<std::string> prepare(const std::string& input, const std::string& output,
+                                   std::vector<std::string> more = {}) const {
+    std::vector<std::string> words = {"prepare",        "--input",        input,
+                                      "--tokenizer",    folder_ / "tok",  "--output",
+                                      folder_ / output, "--val-fraction", "0"};
+    words.insert(words.end(), more.begin(), more.end());
+    return trireme_command(words);
+  }
+  std::string train(const std::string& output) const { return read_text(folder_ / (output + "/train.bin")); }
+
+  TemporaryFolder folder_;
+  std::string lines_;
+};
+
+TEST_F(PrepareRuns, TakesPipesAndArchivesAsItTakesFiles) {
+  ASSERT_EQ(run(prepare(folder_ / "a.jsonl", "plain")).code, 0);
+  write_text(folder_ / "b.tar.gz", gzip(tar_of({{"x/a.jsonl.zst", zstd(lines_)}, {"notes.md", "-"}})));
+  const Outcome archive = run(prepare(folder_ / "b.tar.gz", "archive"));
+  ASSERT_EQ(archive.code, 0) << archive.output;
+  EXPECT_THAT(archive.output, HasSubstr("1 of its files are neither text nor jsonl and were not read"));
+  EXPECT_EQ(train("archive"), train("plain"));
+
+  const auto piped = [&](const std::string& output, const std::string& flags) {
+    const std::string command =
+        fmt::format("cat {0}/a.jsonl | {1} prepare --input - --tokenizer {0}/tok --output {0}/{2} {3}", folder_.path(),
+                    trireme_path(), output, flags);
+    const Outcome outcome = run({"sh", "-c", command});
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+  };
+  piped("pipe", "--val-fraction 0");
+  EXPECT_EQ(train("pipe"), train("plain"));
+  piped("pipe-text", "--input-format txt");
+  fs::copy(folder_ / "a.jsonl", folder_ / "a.txt");
+  ASSERT_EQ(run(trireme_command({"prepare", "--input", folder_ / "a.txt", "--tokenizer", folder_ / "tok", "--output",
+                                 folder_ / "text"}))
+                .code,
+            0);
+  EXPECT_EQ(train("pipe-text"), train("text"));
+  EXPECT_FALSE(fs::exists(folder_ / "pipe-text/.prepare"));
+}
+
+TEST_F(PrepareRuns, TakesTheFirstDocuments) {
+  ASSERT_EQ(run(prepare(folder_ / "a.jsonl", "all")).code, 0);
+  const Outcome some = run(prepare(folder_ / "a.jsonl", "some", {"--max-documents", "1000"}));
+  ASSERT_EQ(some.code, 0) << some.output;
+  EXPECT_THAT(some.output, HasSubstr("1000 documents"));
+  const std::string first = train("some");
+  EXPECT_EQ(first, train("all").substr(0, first.size()));
+}
+
+TEST_F(PrepareRuns, KnowsTheRecipesLayouts) {
+  std::string many;
+  while (std::count(many.begin(), many.end(), '\n') < 11'000) many += lines_;
+  write_text(folder_ / "many.jsonl", many);
+  const auto openwebtext = [&](const std::string& output, std::vector<std::string> more) {
+    std::vector<std::string> words = {
+        "prepare",     "--recipe",      "openwebtext", "--input",       folder_ / "many.jsonl",
+        "--tokenizer", folder_ / "tok", "--output",    folder_ / output};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(trireme_command(words));
+  };
+  EXPECT_THAT(openwebtext("sample", {}).output, HasSubstr("(9995 documents)"));
+  EXPECT_THAT(read_text(folder_ / "sample/train.bin.json"), HasSubstr("both in the order of the permutation"));
+  const Outcome full = openwebtext("full", {"--full"});
+  EXPECT_THAT(full.output, Not(HasSubstr("10000 documents")));
+  EXPECT_EQ(full.code, 0) << full.output;
+
+  const auto neox = [&](const std::string& name) {
+    return run(
+        trireme_command({"prepare", "--recipe", name, "--tokenizer", folder_ / "tok", "--output", folder_ / "data"}));
+  };
+  EXPECT_THAT(neox("enron").output, HasSubstr("data/enron does not exist: put the files of enron there"));
+  EXPECT_THAT(neox("enrom").output, HasSubstr("--recipe enrom is not known; there are openwebtext and enron"));
+  fs::create_directories(folder_ / "data/enron");
+  write_text(folder_ / "data/enron/enron_emails.jsonl.zst", zstd(lines_));
+  EXPECT_EQ(neox("enron").code, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "data/enron/enron_text_document.idx"));
+  fs::create_directories(folder_ / "data/pile_00");
+  write_text(folder_ / "data/pile_00/00.jsonl.zst", zstd(lines_));
+  EXPECT_EQ(neox("pile_subset").code, 0);
+  EXPECT_TRUE(fs::exists(folder_ / "data/pile_00/pile_00_text_document.bin"));
+}
+
+/// 1 GB of jsonl: memory stays small, and a killed run goes on to the same bytes.
+TEST_F(PrepareRuns, LargeInputInLittleMemoryAlsoWhenKilled) {
+  ASSERT_EQ(run(prepare(folder_ / "a.jsonl", "once")).code, 0);
+  const size_t repeats = 1'000'000'000 / lines_.size() + 1;
+  std::string members, block = gzip(lines_);
+  for (size_t i = 0; i < repeats; ++i) members += block;  // gzip allows members one after the other
+  write_text(folder_ / "large.jsonl.gz", members);
+
+  const auto command = prepare(folder_ / "large.jsonl.gz", "large", {"--threads", "2"});
+  {
+    Program killed(command);
+    ASSERT_TRUE(killed.wait_for([&](const std::string&) { return fs::exists(folder_ / "large/.prepare/state.json"); }))
+        << killed.output();
+    const Outcome second = run(command);
+    EXPECT_EQ(second.code, 1) << second.output;
+    EXPECT_THAT(second.output, HasSubstr("another process prepares data in"));
+    kill(killed.pid(), SIGKILL);
+    EXPECT_EQ(killed.finish().code, 128 + SIGKILL);
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "large/train.bin"));
+
+  const Outcome outcome = run(command);
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("going on where an earlier run was stopped"));
+  rusage usage{};
+  getrusage(RUSAGE_CHILDREN, &usage);  // the largest of all children
+  const auto documents = static_cast<size_t>(std::count(lines_.begin(), lines_.end(), '\n')) * repeats;
+  EXPECT_LT(static_cast<size_t>(usage.ru_maxrss) * 1024, 100'000'000 + 32 * documents);
+  EXPECT_FALSE(fs::exists(folder_ / "large/.prepare"));
+
+  const std::string once = train("once");
+  const MappedFile large(folder_ / "large/train.bin");
+  ASSERT_EQ(large.bytes().size(), once.size() * repeats);
+  size_t different = 0;
+  for (size_t i = 0; i < repeats; ++i) different += large.text().substr(i * once.size(), once.size()) != once;
+  EXPECT_EQ(different, 0u);
+}
+
+TEST_F(PrepareRuns, StoppedByASignalItGoesOnToo) {
+  const size_t repeats = 500;
+  std::string members, block = zstd(lines_);
+  for (size_t i = 0; i < repeats; ++i) members += block;
+  write_text(folder_ / "large.jsonl.zst", members);
+  const std::vector<std::string> command =
+      trireme_command({"prepare", "--format", "megatron", "--input", folder_ / "large.jsonl.zst", "--tokenizer",
+                       folder_ / "tok", "--append-eod", "--output", folder_ / "x", "--threads", "1"});
+  Program stopped(command);
+  ASSERT_TRUE(stopped.wait_for([&](const std::string&) { return fs::exists(folder_ / ".x.prepare/state.json"); }))
+      << stopped.output();
+  kill(stopped.pid(), SIGTERM);
+  const Outcome first = stopped.finish();
+  EXPECT_EQ(first.code, 75) << first.output;
+  EXPECT_THAT(first.output, HasSubstr("stopped before the end; the same command goes on from there"));
+  EXPECT_FALSE(fs::exists(folder_ / "x_text_document.bin"));
+  const Outcome second = run(command);
+  ASSERT_EQ(second.code, 0) << second.output;
+  EXPECT_THAT(second.output, HasSubstr("going on where"));
+  ASSERT_EQ(run(prepare(folder_ / "a.jsonl", "once")).code, 0);
+  const std::string once = train("once");
+  const MappedFile large(folder_ / "x_text_document.bin");
+  ASSERT_EQ(large.bytes().size(), once.size() * repeats);
+  EXPECT_EQ(large.text().substr(once.size() * (repeats / 2), once.size()), once);
+}
+
+}  // namespace
+}  // namespace trireme
