@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/peer_process.h"
 #include "base/time.h"
 #include "cli/flags.h"
 #include "cli/stop_signals.h"
@@ -21,7 +22,6 @@
 #include "data/training_text.h"
 #include "text/bench_tokenize.h"
 #include "text/bpe_trainer.h"
-#include "base/peer_process.h"
 
 namespace trireme {
 namespace {

@@ -1,0 +1,53 @@
+#pragma once
+// What a file of tokens holds, whatever its format.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/sidecar.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+/// Documents by their number of ids.
+class LengthHistogram {
+ public:
+  void add(uint64_t length);
+  uint64_t documents() const { return documents_; }
+  uint64_t shortest() const { return documents_ == 0 ? 0 : shortest_; }
+  uint64_t longest() const { return longest_; }
+  double mean() const;
+  /// Element 0: empty ones; element k: lengths of 2^(k-1) to 2^k - 1.
+  const std::vector<uint64_t>& counts() const { return counts_; }
+
+ private:
+  std::vector<uint64_t> counts_;
+  uint64_t documents_ = 0, total_ = 0, shortest_ = UINT64_MAX, longest_ = 0;
+};
+
+struct Inspection {
+  std::string path, format;
+  uint64_t tokens = 0;
+  uint64_t sequences = 0;           ///< of an indexed dataset
+  LengthHistogram lengths;          ///< of documents; empty where nothing says where they end
+  std::vector<TokenId> head, tail;  ///< first and last ids
+  std::optional<TokenSidecar> sidecar;
+};
+
+/// path: a token file (FILE.bin), or an indexed dataset (its prefix, .bin or .idx). end_of_text: what ends the
+/// documents of a token file. Throws Error::io, Error::data.
+Inspection inspect(const std::string& path, std::optional<TokenId> end_of_text, size_t ends);
+
+/// The prefix of the indexed dataset that a path means; empty when it means none.
+std::string indexed_prefix(const std::string& path);
+
+/// tokenizer.json beside a file; empty when there is none.
+std::string tokenizer_beside(const std::string& path);
+
+/// Reads every byte and checks it: checksums, index, ids. Returns in words what could be checked. Throws Error::io,
+/// Error::data for the first fault.
+std::string verify_tokens(const std::string& path);
+
+}  // namespace trireme
