@@ -15,41 +15,54 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-V, L, H, C, I, T = 37, 2, 2, 16, 24, 12
+# Vocabulary, layers, heads, width, inner width, positions, narrow embedding. Head size 8 and inner widths that are not
+# 4 x width are where implementations go wrong; "wide" has the head size of the published models.
+SIZES = {
+    "small": dict(V=37, L=2, H=2, C=16, I=24, T=12, E=8),
+    "odd": dict(V=101, L=3, H=5, C=40, I=72, T=33, E=24),
+    "wide": dict(V=997, L=4, H=4, C=256, I=1024, T=128, E=128),
+}
 
 
-def random_models():
-    t = transformers
-    bert = dict(vocab_size=V, hidden_size=C, num_hidden_layers=L, num_attention_heads=H, intermediate_size=I,
-                max_position_embeddings=T)
-    opt = dict(vocab_size=V, hidden_size=C, num_hidden_layers=L, num_attention_heads=H, ffn_dim=I,
-               max_position_embeddings=T, pad_token_id=1)
-    neox = dict(vocab_size=V, hidden_size=C, num_hidden_layers=L, num_attention_heads=H, intermediate_size=I,
-                max_position_embeddings=T, rotary_pct=0.25)
-    distil = dict(vocab_size=V, dim=C, n_layers=L, n_heads=H, hidden_dim=I, max_position_embeddings=T)
-    roberta = dict(bert, max_position_embeddings=T + 2, type_vocab_size=1, pad_token_id=1)
+def random_models(size="small"):
+    """Name -> a function that makes the model."""
+    t, z = transformers, SIZES[size]
+    common = dict(vocab_size=z["V"], num_hidden_layers=z["L"], num_attention_heads=z["H"], hidden_size=z["C"],
+                  max_position_embeddings=z["T"])
+    bert = dict(common, intermediate_size=z["I"])
+    opt = dict(common, ffn_dim=z["I"], pad_token_id=1)
+    neox = dict(common, intermediate_size=z["I"])
+    distil = dict(vocab_size=z["V"], dim=z["C"], n_layers=z["L"], n_heads=z["H"], hidden_dim=z["I"],
+                  max_position_embeddings=z["T"])
+    roberta = dict(bert, max_position_embeddings=z["T"] + 2, type_vocab_size=1, pad_token_id=1)
+    gpt2 = dict(vocab_size=z["V"], n_positions=z["T"], n_embd=z["C"], n_layer=z["L"], n_head=z["H"], n_inner=z["I"])
     return {
-        "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(vocab_size=V, n_positions=T, n_embd=C, n_layer=L, n_head=H, n_inner=I)),
-        "opt": lambda: t.OPTForCausalLM(t.OPTConfig(**opt)),
-        "opt-post-norm": lambda: t.OPTForCausalLM(t.OPTConfig(**opt, do_layer_norm_before=False, word_embed_proj_dim=8)),
-        "neox-parallel": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**neox, use_parallel_residual=True, hidden_act="gelu_fast")),
-        "neox-sequential": lambda: t.GPTNeoXForCausalLM(t.GPTNeoXConfig(**dict(neox, rotary_pct=1.0), use_parallel_residual=False, hidden_act="gelu")),
+        "gpt2": lambda: t.GPT2LMHeadModel(t.GPT2Config(**gpt2)),
+        "opt": lambda: t.OPTForCausalLM(t.OPTConfig(**opt, word_embed_proj_dim=z["C"])),
+        "opt-post-norm": lambda: t.OPTForCausalLM(
+            t.OPTConfig(**opt, do_layer_norm_before=False, word_embed_proj_dim=z["E"])),
+        "neox-parallel": lambda: t.GPTNeoXForCausalLM(
+            t.GPTNeoXConfig(**neox, rotary_pct=0.25, use_parallel_residual=True, hidden_act="gelu_fast")),
+        "neox-sequential": lambda: t.GPTNeoXForCausalLM(
+            t.GPTNeoXConfig(**neox, rotary_pct=1.0, use_parallel_residual=False, hidden_act="gelu")),
         "bert-mlm": lambda: t.BertForMaskedLM(t.BertConfig(**bert)),
         "bert-classifier": lambda: t.BertForSequenceClassification(t.BertConfig(**bert, num_labels=3)),
         "bert-regression": lambda: t.BertForSequenceClassification(t.BertConfig(**bert, num_labels=1)),
-        "distilbert-classifier": lambda: t.DistilBertForSequenceClassification(t.DistilBertConfig(**distil, num_labels=2)),
+        "distilbert-classifier": lambda: t.DistilBertForSequenceClassification(
+            t.DistilBertConfig(**distil, num_labels=2)),
         "distilbert-mlm": lambda: t.DistilBertForMaskedLM(t.DistilBertConfig(**distil)),
         "roberta-classifier": lambda: t.RobertaForSequenceClassification(t.RobertaConfig(**roberta, num_labels=2)),
         "roberta-mlm": lambda: t.RobertaForMaskedLM(t.RobertaConfig(**roberta)),
     }
 
 
-def make_random(name, folder, seed):
+def make_random(name, folder, seed, size="small"):
     torch.manual_seed(seed)
-    model = random_models()[name]()
+    model = random_models(size)[name]()
     with torch.no_grad():  # values that give every parameter a say, biases and norms included
         for key, parameter in model.named_parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+            spread = 0.8 / SIZES[size]["C"] ** 0.5 if parameter.dim() > 1 else 0.2  # activations of about 1 at any width
+            parameter.add_(spread * torch.randn_like(parameter))
     model.save_pretrained(folder, safe_serialization=True)
 
 
@@ -85,28 +98,34 @@ def load(folder):
     return getattr(transformers, config.architectures[0]).from_pretrained(folder, attn_implementation="eager")
 
 
+def make_case(folder, output, sequences, length, seed):
+    """Writes the case and returns the model, in float64."""
+    model = load(folder).double().eval()
+    case = inputs_for(model, sequences, length, seed)
+    inputs = {key: value.double() if value.is_floating_point() else value for key, value in case.items()}
+    result = model(**inputs)
+    result.loss.backward()
+    expected = {"logits": result.logits.detach(), "loss": result.loss.detach().reshape(1)}
+    for name, parameter in model.named_parameters():
+        gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+        expected["grad." + name] = gradient
+    save_file({key: value.contiguous() for key, value in {**case, **expected}.items()}, output)
+    return model
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True, help="model folder")
     parser.add_argument("--output", required=True, help="case to write")
-    parser.add_argument("--random", choices=sorted(random_models()), help="make this small random model in --model first")
+    parser.add_argument("--random", choices=sorted(random_models()), help="make this random model in --model first")
+    parser.add_argument("--size", choices=SIZES, default="small", help="of the random model")
     parser.add_argument("--sequences", type=int, default=3)
     parser.add_argument("--length", type=int, default=9)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.random:
-        make_random(options.random, options.model, options.seed)
-
-    model = load(options.model).double().eval()
-    case = inputs_for(model, options.sequences, options.length, options.seed)
-    inputs = {key: value.double() if value.is_floating_point() else value for key, value in case.items()}
-    output = model(**inputs)
-    output.loss.backward()
-    expected = {"logits": output.logits.detach(), "loss": output.loss.detach().reshape(1)}
-    for name, parameter in model.named_parameters():
-        gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-        expected["grad." + name] = gradient
-    save_file({key: value.contiguous() for key, value in {**case, **expected}.items()}, options.output)
+        make_random(options.random, options.model, options.seed, options.size)
+    make_case(options.model, options.output, options.sequences, options.length, options.seed)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,7 @@ constexpr const char* kIgnored[] = {"embeddings.position_ids", "embeddings.token
 constexpr const char* kPrefixes[] = {"bert."};
 constexpr Architecture kArchitectures[] = {{"BertForMaskedLM", HeadKind::masked_language_model},
                                            {"BertForPreTraining", HeadKind::masked_language_model},
+                                           {"BertModel", HeadKind::masked_language_model},
                                            {"BertForSequenceClassification", HeadKind::classifier}};
 
 bool expresses(const Spec& spec) {

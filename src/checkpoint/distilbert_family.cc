@@ -44,6 +44,7 @@ constexpr NameRule kCopies[] = {{"vocab_projector.weight", "embedding.token.weig
 constexpr const char* kIgnored[] = {"embeddings.position_ids"};
 constexpr const char* kPrefixes[] = {"distilbert."};
 constexpr Architecture kArchitectures[] = {{"DistilBertForMaskedLM", HeadKind::masked_language_model},
+                                           {"DistilBertModel", HeadKind::masked_language_model},
                                            {"DistilBertForSequenceClassification", HeadKind::classifier}};
 constexpr float kNormEpsilon = 1e-12f;  // fixed in their code
 

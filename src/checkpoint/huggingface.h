@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 
+#include "checkpoint/importer.h"
 #include "model/parameter_table.h"
 #include "optim/training_state.h"
 
@@ -15,11 +16,14 @@ namespace trireme {
 /// numbers.
 Spec read_huggingface_spec(const std::string& folder);
 
-/// Loads model.safetensors (or the files of its index; F32, F16, BF16, F64) into the state: Conv1D weights transposed,
-/// q|k|v blocks regrouped per head, optional "transformer." prefix, buffers ignored, tied head. Missing, unexpected and
-/// mis-shaped tensors: one Error::data listing all. If the spec has a smaller context than the file, position rows are
-/// cropped; a larger one is an error. Which biases exist is the spec's word, never the file's.
-void load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table, TrainingState& state);
+/// The same model with another head, whatever the folder's own is (a classifier's classes: as its num_labels or
+/// id2label say, else 2). Throws Error::data where the family has no such head.
+Spec read_huggingface_spec(const std::string& folder, HeadKind head);
+
+/// Loads the folder's weights (TensorSource::of_folder) into the state by its family's names and layouts; faults as in
+/// import_tensors(). Which biases exist is the spec's word, never the file's.
+void load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table, TrainingState& state,
+                      MissingHead missing_head = MissingHead::refuse);
 
 /// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), generation_config.json and, if given,
 /// tokenizer.json with tokenizer_config.json. Biases that the spec lacks and the family always has are written as

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/nanogpt.h"
 
 namespace trireme {
 namespace {
@@ -17,7 +18,23 @@ ModelFolder open_huggingface(const std::string& path) {
   return {.path = path,
           .spec = read_huggingface_spec(path),
           .tokenizer_json = text_if_there(fs::path(path) / "tokenizer.json"),
-          .checkpoint = {}};
+          .checkpoint = {},
+          .nanogpt = false};
+}
+
+ModelFolder open_nanogpt(const std::string& path) {
+  return {.path = path,
+          .spec = read_nanogpt_spec(path),
+          .tokenizer_json = text_if_there(fs::path(path).parent_path() / "tokenizer.json"),
+          .checkpoint = {},
+          .nanogpt = true};
+}
+
+bool holds_huggingface_weights(const fs::path& folder) {
+  for (const char* name : {"model.safetensors", "pytorch_model.bin"}) {
+    if (fs::exists(folder / name) || fs::exists(folder / (std::string(name) + ".index.json"))) return true;
+  }
+  return false;
 }
 
 /// Everything that weights depend on must agree; what may differ is made equal first.
@@ -41,16 +58,23 @@ void require_same_model(const ModelFolder& folder, Spec wanted) {
 }  // namespace
 
 ModelFolder open_model(const std::string& path) {
-  require(fs::is_directory(path), ErrorKind::io,
-          "no model folder {}: give a Hugging Face folder (config.json, model.safetensors), a run or a step folder",
-          path);
-  if (fs::exists(fs::path(path) / "config.json") && !fs::exists(fs::path(path) / "manifest.json"))
-    return open_huggingface(path);
+  if (fs::is_regular_file(path) && path.ends_with(".pt")) return open_nanogpt(path);
+  require(
+      fs::is_directory(path), ErrorKind::io,
+      "no model {}: give a Hugging Face folder (config.json with model.safetensors or pytorch_model.bin), a run or a "
+      "step folder, or a ckpt.pt of nanoGPT",
+      path);
+  if (!fs::exists(fs::path(path) / "manifest.json")) {
+    const std::string nanogpt = find_nanogpt_checkpoint(path);
+    if (!nanogpt.empty() && !holds_huggingface_weights(path)) return open_nanogpt(nanogpt);
+    if (fs::exists(fs::path(path) / "config.json")) return open_huggingface(path);
+  }
   CheckpointFolder checkpoint = open_checkpoint(path);
   ModelFolder folder{.path = checkpoint.path,
                      .spec = checkpoint.facts.spec,
                      .tokenizer_json = checkpoint.facts.tokenizer_json,
-                     .checkpoint = {}};
+                     .checkpoint = {},
+                     .nanogpt = false};
   folder.checkpoint = std::move(checkpoint);
   return folder;
 }
@@ -59,6 +83,8 @@ void load_model(const ModelFolder& folder, const Spec& spec, const ParameterTabl
   require_same_model(folder, spec);
   if (folder.checkpoint) {
     load_checkpoint(*folder.checkpoint, table, state);
+  } else if (folder.nanogpt) {
+    load_nanogpt(folder.path, spec, table, state);
   } else {
     load_huggingface(folder.path, spec, table, state);
   }

@@ -1,6 +1,6 @@
 #pragma once
-// A model to start from or to sample: a Hugging Face folder, a run folder or one step's folder, told apart by what lies
-// in it.
+// A model to start from or to sample: a Hugging Face folder, a run folder, one step's folder or a checkpoint of
+// nanoGPT, told apart by what lies there.
 
 #include <optional>
 #include <string>
@@ -10,10 +10,11 @@
 namespace trireme {
 
 struct ModelFolder {
-  std::string path;  ///< the folder that holds the weights
+  std::string path;  ///< the folder that holds the weights; nanoGPT's: the file
   Spec spec;
   std::string tokenizer_json;                  ///< empty: none there
-  std::optional<CheckpointFolder> checkpoint;  ///< empty: a Hugging Face folder
+  std::optional<CheckpointFolder> checkpoint;  ///< empty: a Hugging Face folder or nanoGPT's file
+  bool nanogpt = false;
 };
 
 /// Opens without loading weights. Throws Error::io, Error::data saying what a model folder holds.

@@ -34,6 +34,7 @@ constexpr NameRule kNames[] = {
     {"lm_head.weight", "head.weight", Layout::same, true},
 };
 constexpr NameRule kCopies[] = {{"lm_head.weight", "embedding.token.weight"}};
+constexpr const char* kIgnored[] = {"version"};
 constexpr const char* kPrefixes[] = {"model.decoder.", "decoder."};
 constexpr Architecture kArchitectures[] = {{"OPTForCausalLM", HeadKind::language_model},
                                            {"OPTModel", HeadKind::language_model}};
@@ -104,7 +105,7 @@ const Family& opt_family() {
                              .names = kNames,
                              .copies = kCopies,
                              .synonyms = {},
-                             .ignored = {},
+                             .ignored = kIgnored,
                              .positions = PositionRule::attended,
                              .padding = 1,
                              .gamma_beta = false,

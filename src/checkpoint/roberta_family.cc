@@ -47,6 +47,7 @@ constexpr const char* kIgnored[] = {"embeddings.position_ids", "embeddings.token
                                     "pooler.dense.bias"};
 constexpr const char* kPrefixes[] = {"roberta."};
 constexpr Architecture kArchitectures[] = {{"RobertaForMaskedLM", HeadKind::masked_language_model},
+                                           {"RobertaModel", HeadKind::masked_language_model},
                                            {"RobertaForSequenceClassification", HeadKind::classifier}};
 constexpr int64_t kPositionOffset = 2;
 constexpr int64_t kPadding = kPositionOffset - 1;  // their positions begin behind the padding token's id

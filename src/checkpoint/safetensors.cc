@@ -70,22 +70,24 @@ std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry)
   return file_.bytes().subspan(header_.data_offset + entry.begin, entry.end - entry.begin);
 }
 
-std::vector<float> SafetensorsFile::read_f32(const SafetensorsEntry& entry) const {
-  const auto raw = bytes(entry);
-  const size_t element = safetensors_element_bytes(entry.dtype);
-  std::vector<float> values(raw.size() / element);
-  if (entry.dtype == "F32") {
+std::vector<float> elements_as_f32(std::span<const std::byte> raw, std::string_view dtype, std::string_view what) {
+  const bool floats = dtype == "F32" || dtype == "BF16" || dtype == "F16" || dtype == "F64";
+  require(floats, ErrorKind::data, "{} has type {}, expected F32, F16, BF16 or F64", what, dtype);
+  std::vector<float> values(raw.size() / safetensors_element_bytes(dtype));
+  if (dtype == "F32") {
     if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
-  } else if (entry.dtype == "BF16") {
+  } else if (dtype == "BF16") {
     widen<uint16_t>(raw, values, [](uint16_t bits) { return to_float(bf16_t{bits}); });
-  } else if (entry.dtype == "F16") {
+  } else if (dtype == "F16") {
     widen<uint16_t>(raw, values, half_to_float);
-  } else if (entry.dtype == "F64") {
-    widen<double>(raw, values, [](double value) { return static_cast<float>(value); });
   } else {
-    fail(ErrorKind::data, "{}: tensor {} has type {}, expected F32, F16, BF16 or F64", path(), entry.name, entry.dtype);
+    widen<double>(raw, values, [](double value) { return static_cast<float>(value); });
   }
   return values;
+}
+
+std::vector<float> SafetensorsFile::read_f32(const SafetensorsEntry& entry) const {
+  return elements_as_f32(bytes(entry), entry.dtype, fmt::format("{}: tensor {}", path(), entry.name));
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,

@@ -9,23 +9,31 @@
 namespace trireme {
 namespace fs = std::filesystem;
 
-TensorSource::TensorSource(const std::string& folder) {
-  const std::string single = folder + "/model.safetensors", index = single + ".index.json";
-  if (fs::exists(single)) {
-    files_.emplace_back(single);
-  } else if (fs::exists(index)) {
-    open_index(folder, index);
-  } else if (fs::exists(folder + "/pytorch_model.bin")) {
-    fail(ErrorKind::io,
-         "{} holds pytorch_model.bin but no model.safetensors; convert it with save_pretrained(..., "
-         "safe_serialization=True) of transformers",
-         folder);
+TensorSource TensorSource::of_folder(const std::string& folder) {
+  TensorSource source;
+  const std::string safe = folder + "/model.safetensors", torch = folder + "/pytorch_model.bin";
+  if (fs::exists(safe)) {
+    source.safe_.emplace_back(safe);
+  } else if (fs::exists(safe + ".index.json")) {
+    source.open_index(folder, safe + ".index.json", true);
+  } else if (fs::exists(torch)) {
+    source.torch_.emplace_back(torch);
+  } else if (fs::exists(torch + ".index.json")) {
+    source.open_index(folder, torch + ".index.json", false);
   } else {
-    fail(ErrorKind::io, "{} holds neither model.safetensors nor model.safetensors.index.json", folder);
+    fail(ErrorKind::io, "{} holds no weights: neither model.safetensors nor pytorch_model.bin, nor an index of either",
+         folder);
   }
+  return source;
 }
 
-void TensorSource::open_index(const std::string& folder, const std::string& index_path) {
+TensorSource TensorSource::of_torch_file(const std::string& path) {
+  TensorSource source;
+  source.torch_.emplace_back(path);
+  return source;
+}
+
+void TensorSource::open_index(const std::string& folder, const std::string& index_path, bool safe) {
   const Json json = read_json(index_path, size_t{100} << 20);
   const Json& map = json_member(json, "weight_map", index_path);
   require(map.is_object(), ErrorKind::data, "{}: \"weight_map\" is {}, expected an object", index_path,
@@ -38,33 +46,41 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
             "{}: {} lies in \"{}\", expected a file of the same folder", index_path, tensor, name);
     names.insert(name);
   }
-  for (const std::string& name : names) files_.emplace_back(folder + "/" + name);
-  size_t tensors = 0;
-  for (const SafetensorsFile& file : files_) {
-    for (const SafetensorsEntry& entry : file.entries()) {
-      ++tensors;
-      const auto listed = map.find(entry.name);
-      require(listed != map.end(), ErrorKind::data, "{}: tensor {} is not in {}", file.path(), entry.name, index_path);
-      require(file.path() == folder + "/" + listed->get<std::string>(), ErrorKind::data,
-              "{}: holds tensor {}, which belongs to {} by {}", file.path(), entry.name, listed->get<std::string>(),
-              index_path);
-    }
+  for (const std::string& name : names) {
+    const std::string path = folder + "/" + name;
+    safe ? (void)safe_.emplace_back(path) : (void)torch_.emplace_back(path);
   }
-  require(tensors == map.size(), ErrorKind::data, "{} lists {} tensors, its files hold {}", index_path, map.size(),
-          tensors);
+  const auto tensors = places();
+  for (const auto& [file, tensor] : tensors) {
+    const auto listed = map.find(tensor);
+    require(listed != map.end(), ErrorKind::data, "{}: tensor {} is not in {}", file, tensor, index_path);
+    require(file == folder + "/" + listed->get<std::string>(), ErrorKind::data,
+            "{}: holds tensor {}, which belongs to {} by {}", file, tensor, listed->get<std::string>(), index_path);
+  }
+  require(tensors.size() == map.size(), ErrorKind::data, "{} lists {} tensors, its files hold {}", index_path,
+          map.size(), tensors.size());
 }
 
-SourceTensor TensorSource::find(std::string_view name) const {
-  for (const SafetensorsFile& file : files_) {
-    if (const SafetensorsEntry* entry = file.find(name)) return {&file, entry};
+std::vector<std::pair<std::string, std::string>> TensorSource::places() const {
+  std::vector<std::pair<std::string, std::string>> places;
+  for (const SafetensorsFile& file : safe_) {
+    for (const SafetensorsEntry& entry : file.entries()) places.emplace_back(file.path(), entry.name);
   }
-  return {};
+  for (const TorchFile& file : torch_) {
+    for (const TorchTensor& tensor : file.tensors()) places.emplace_back(file.path(), tensor.name);
+  }
+  return places;
 }
 
 std::vector<SourceTensor> TensorSource::all() const {
   std::vector<SourceTensor> tensors;
-  for (const SafetensorsFile& file : files_) {
-    for (const SafetensorsEntry& entry : file.entries()) tensors.push_back({&file, &entry});
+  for (const SafetensorsFile& file : safe_) {
+    for (const SafetensorsEntry& entry : file.entries())
+      tensors.push_back({entry.name, entry.dtype, entry.shape, [&file, &entry] { return file.read_f32(entry); }});
+  }
+  for (const TorchFile& file : torch_) {
+    for (const TorchTensor& tensor : file.tensors())
+      tensors.push_back({tensor.name, tensor.dtype, tensor.shape, [&file, &tensor] { return file.read_f32(tensor); }});
   }
   return tensors;
 }

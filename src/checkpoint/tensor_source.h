@@ -1,32 +1,40 @@
 #pragma once
-// The tensors of a Hugging Face model folder: model.safetensors, or the files that model.safetensors.index.json lists.
+// The tensors of a model, whatever files they lie in: safetensors or those of torch.save(), one or several.
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/safetensors.h"
+#include "checkpoint/torch_file.h"
 
 namespace trireme {
 
 struct SourceTensor {
-  const SafetensorsFile* file = nullptr;
-  const SafetensorsEntry* entry = nullptr;
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  std::function<std::vector<float>()> read;  ///< elements as f32; throws Error::data for other types
 };
 
 class TensorSource {
  public:
-  /// Throws Error::io when the folder has no such file (naming what it has instead), Error::data for a bad file, an
-  /// index that does not fit its files, or a tensor in two files.
-  explicit TensorSource(const std::string& folder);
+  /// A Hugging Face folder: model.safetensors, or the files of its index, or pytorch_model.bin, or the files of its
+  /// index; the first of these that is there. Throws Error::io when there is none, Error::data for a bad file, an index
+  /// that does not fit its files, or a tensor in two files.
+  static TensorSource of_folder(const std::string& folder);
+  /// One file of torch.save().
+  static TensorSource of_torch_file(const std::string& path);
 
-  /// entry is null when there is no such tensor.
-  SourceTensor find(std::string_view name) const;
-  /// Every tensor, file by file.
+  /// Every tensor, file by file; valid as long as this object.
   std::vector<SourceTensor> all() const;
 
  private:
-  void open_index(const std::string& folder, const std::string& index_path);
-  std::vector<SafetensorsFile> files_;
+  TensorSource() = default;
+  void open_index(const std::string& folder, const std::string& index_path, bool safe);
+  /// File and name of every tensor.
+  std::vector<std::pair<std::string, std::string>> places() const;
+  std::vector<SafetensorsFile> safe_;
+  std::vector<TorchFile> torch_;
 };
 
 }  // namespace trireme

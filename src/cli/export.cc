@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/model_folder.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "train/stop.h"
@@ -49,26 +49,29 @@ class PartialFolder {
 }  // namespace
 
 int run_export(std::vector<std::string> arguments) {
-  Flags app("trireme export", "Writes a checkpoint as a folder that Hugging Face transformers loads.");
-  std::string checkpoint, output, dtype = "f32";
-  app.add("--checkpoint", checkpoint, "run folder (its latest checkpoint) or step folder").required();
+  Flags app("trireme export", "Writes a model as a folder that Hugging Face transformers loads.");
+  std::string model, output, dtype = "f32";
+  app.add(
+         "--checkpoint,--model", model,
+         "run folder (its latest checkpoint), step folder, or another model to convert: a Hugging Face folder with any "
+         "weights, a ckpt.pt of nanoGPT")
+      .required();
   app.add("--output", output, "folder to write; it must not exist or be empty").required();
   app.add("--dtype", dtype, "type of the written weights").one_of({"f32", "bf16"}).show_default();
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
   stop::install();
-  const CheckpointFolder folder = open_checkpoint(checkpoint);
+  const ModelFolder folder = open_model(model);
   PartialFolder partial(output);
-  const ParameterTable table(folder.facts.spec);
+  const ParameterTable table(folder.spec);
   TrainingState state(table, DType::f32, false);
-  load_checkpoint(folder, table, state);
-  if (folder.facts.tokenizer_json.empty()) {
-    log::warning("{} has no tokenizer.json; none is written", folder.path);
-  }
-  export_huggingface(partial.path(), folder.facts.spec, table, state, folder.facts.tokenizer_json,
+  load_model(folder, folder.spec, table, state);
+  if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer.json; none is written", folder.path);
+  export_huggingface(partial.path(), folder.spec, table, state, folder.tokenizer_json,
                      dtype == "bf16" ? DType::bf16 : DType::f32, stop::requested);
   partial.commit();
-  fmt::print("exported {} (step {}, {:.2f} M parameters, {}) to {}\n", folder.path, folder.facts.progress.step,
+  const std::string step = folder.checkpoint ? fmt::format("step {}, ", folder.checkpoint->facts.progress.step) : "";
+  fmt::print("exported {} ({}{:.2f} M parameters, {}) to {}\n", folder.path, step,
              static_cast<double>(table.total()) / 1e6, dtype, output);
   return 0;
 }

@@ -16,8 +16,8 @@ namespace trireme {
 int run_parity(std::vector<std::string> arguments) {
   Flags flags("trireme parity",
               "Compares logits, loss and every gradient of a model folder with those of another framework "
-              "(scripts/make_parity_case.py makes a case). In f32, dropout off.");
-  std::string model, case_file;
+              "(scripts/make_parity_case.py makes a case). Dropout is off.");
+  std::string model, case_file, dtype = "f32";
   double tolerance = 1e-3;
   int64_t threads = 0;
   flags.add("--model", model, "Hugging Face folder").required();
@@ -25,11 +25,15 @@ int run_parity(std::vector<std::string> arguments) {
   flags.add("--tolerance", tolerance, "largest error of a tensor, relative to its largest value")
       .positive()
       .show_default();
+  flags.add("--dtype", dtype, "weights and activations; bf16 needs a tolerance of about 0.25")
+      .one_of({"f32", "bf16"})
+      .show_default();
   flags.add("--threads", threads, "threads; 0: all cores").not_negative();
   if (const auto code = flags.parse(std::move(arguments))) return *code;
 
   const auto ops = make_cpu_ops();
-  const auto tensors = compare_with_case(model, case_file, DType::f32, *ops, compute_threads(threads));
+  const auto tensors =
+      compare_with_case(model, case_file, dtype == "bf16" ? DType::bf16 : DType::f32, *ops, compute_threads(threads));
   size_t bad = 0;
   double worst = 0;
   fmt::print("{:>10}  {:>10}  tensor\n", "error", "largest");

@@ -303,13 +303,12 @@ TEST(HuggingFace, ShardedModelsLoadByTheirIndex) {
   EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data, "expected a file of the same folder");
 }
 
-TEST(HuggingFace, FoldersWithoutSafetensorsSayWhatTheyHold) {
+TEST(HuggingFace, FoldersWithoutWeightsSayWhatIsMissing) {
   Folder folder;
   folder.write();
   fs::remove(folder.folder / "model.safetensors");
-  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::io, "holds neither model.safetensors nor");
-  write_text(folder.folder / "pytorch_model.bin", "PK");
-  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::io, "holds pytorch_model.bin but no model.safetensors");
+  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::io,
+               "holds no weights: neither model.safetensors nor pytorch_model.bin, nor an index of either");
 }
 
 TEST(HuggingFace, EveryFaultIsListedAtOnce) {

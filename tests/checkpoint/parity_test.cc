@@ -58,10 +58,20 @@ TEST_P(EveryFamily, GivesTheirLogitsLossAndGradients) {
 TEST_P(EveryFamily, IsNearInBfloat) {
   const auto ops = make_cpu_ops();
   const std::string folder = golden(GetParam());
-  for (const ParityTensor& tensor : compare_with_case(folder, folder + "/case.safetensors", DType::bf16, *ops, 1)) {
-    if (tensor.name.starts_with("grad.")) continue;
-    EXPECT_LT(tensor.error, 0.05) << tensor.name;
+  const auto tensors = compare_with_case(folder, folder + "/case.safetensors", DType::bf16, *ops, 1);
+  double largest = 0;
+  for (const ParityTensor& tensor : tensors)
+    if (tensor.name.starts_with("grad.")) largest = std::max(largest, tensor.want);
+  size_t gradients = 0;
+  for (const ParityTensor& tensor : tensors) {
+    if (!tensor.name.starts_with("grad.")) {
+      EXPECT_LT(tensor.error, 0.05) << tensor.name;
+    } else if (tensor.want > 1e-3 * largest) {  // smaller ones are zero but for rounding: key biases
+      EXPECT_LT(tensor.error, 0.1) << tensor.name;
+      ++gradients;
+    }
   }
+  EXPECT_GT(gradients, tensors.size() * 3 / 4);
 }
 
 TEST_P(EveryFamily, ComesBackWithTheSameBytes) {

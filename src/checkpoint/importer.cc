@@ -1,0 +1,187 @@
+#include "checkpoint/importer.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kPositions = "embedding.position.weight";
+constexpr const char* kTokens = "embedding.token.weight";
+
+bool of_head(const std::string& ours) { return ours.starts_with("head."); }
+
+std::vector<int64_t> sizes_of(const Shape& shape) {
+  std::vector<int64_t> sizes;
+  for (int d = 0; d < shape.dims(); ++d) sizes.push_back(shape[d]);
+  return sizes;
+}
+
+/// Where a parameter of ours comes from: one tensor of theirs, or one each for q, k and v.
+struct Piece {
+  const SourceTensor* source;
+  Layout layout;
+};
+struct Wanted {
+  const Parameter* parameter;
+  std::vector<Piece> pieces;
+};
+
+/// Compares files with what a model needs; every difference is a line of one error.
+class Importer {
+ public:
+  Importer(const Family& family, const TensorSource& source, const Spec& spec, const ParameterTable& table,
+           MissingHead missing_head)
+      : family_(family),
+        spec_(spec),
+        missing_head_(missing_head),
+        rules_(numbered_rules(family.names, spec.layers)),
+        all_(source.all()) {
+    index_tensors();
+    for (const Parameter& parameter : table.all()) match(parameter);
+    check_rest();
+  }
+
+  void require_no_faults(const std::string& where) const {
+    require(faults_.empty(), ErrorKind::data, "{} does not fit the model ({} tensors):\n  {}", where, faults_.size(),
+            fmt::join(faults_, "\n  "));
+  }
+
+  void load(const std::string& where, TrainingState& state) const {
+    if (!left_out_.empty())
+      log::info("{}: left out, the model has another head: {}", where, fmt::join(left_out_, ", "));
+    if (!new_.empty()) log::info("{}: not there, so they start anew: {}", where, fmt::join(new_, ", "));
+    std::vector<float> ours;
+    for (const Wanted& wanted : wanted_) {
+      const Shape& shape = wanted.parameter->stored_shape;
+      if (wanted.pieces.empty()) continue;
+      ours.resize(static_cast<size_t>(shape.count()));
+      for (const Piece& piece : wanted.pieces)
+        import_values(piece.layout, spec_.heads, shape[0], shape.count() / shape[0], piece.source->read(), ours);
+      state.write_master(*wanted.parameter, ours);
+    }
+  }
+
+ private:
+  void index_tensors() {
+    for (const SourceTensor& tensor : all_) {
+      const auto [place, added] = tensors_.emplace(plain_name(family_, tensor.name), &tensor);
+      if (added) continue;
+      faults_.push_back(
+          fmt::format("{}: stands twice, as \"{}\" and as \"{}\"", place->first, place->second->name, tensor.name));
+    }
+  }
+
+  void match(const Parameter& parameter) {
+    Wanted wanted{&parameter, {}};
+    bool known = false;
+    for (const NamedRule& rule : rules_) {
+      if (rule.ours != parameter.name) continue;
+      known = true;
+      used_.insert(rule.theirs);
+      const auto found = tensors_.find(rule.theirs);
+      if (found != tensors_.end()) {
+        if (check(parameter, rule, *found->second)) wanted.pieces.push_back({found->second, rule.layout});
+      } else if (missing_head_ == MissingHead::keep && of_head(parameter.name)) {
+        new_.push_back(rule.theirs);
+      } else {
+        faults_.push_back(fmt::format("{}: missing, expected {}", rule.theirs,
+                                      their_shape(rule.layout, sizes_of(parameter.stored_shape))));
+      }
+    }
+    if (!known)
+      faults_.push_back(fmt::format("{}: the family {} has no such parameter", parameter.name, family_.model_type));
+    wanted_.push_back(std::move(wanted));
+  }
+
+  bool check(const Parameter& parameter, const NamedRule& rule, const SourceTensor& source) {
+    const std::vector<int64_t> expected = their_shape(rule.layout, sizes_of(parameter.stored_shape));
+    const std::vector<int64_t>& found = source.shape;
+    if (source.dtype != "F32" && source.dtype != "F16" && source.dtype != "BF16" && source.dtype != "F64") {
+      faults_.push_back(fmt::format("{}: type {}, expected F32, F16, BF16 or F64", rule.theirs, source.dtype));
+      return false;
+    }
+    if (found == expected) return true;
+    if (parameter.name == kPositions && found.size() == 2 && found[1] == expected[1]) {
+      const int64_t known = found[0] - spec_.position_offset;
+      if (found[0] > expected[0]) {
+        log::info("{}: the first {} of {} positions are taken", rule.theirs, spec_.context, known);
+        return true;
+      }
+      faults_.push_back(fmt::format("{}: knows {} positions, the model asks for {}; set --model.context {} or less",
+                                    rule.theirs, known, spec_.context, known));
+      return false;
+    }
+    faults_.push_back(fmt::format("{}: shape {}, expected {}", rule.theirs, found, expected));
+    return false;
+  }
+
+  /// Tensors of the files that no parameter took.
+  void check_rest() {
+    for (const auto& [name, tensor] : tensors_) {
+      const bool ignored = std::any_of(family_.ignored.begin(), family_.ignored.end(),
+                                       [&](const char* pattern) { return fits(pattern, name); });
+      if (ignored || used_.contains(name) || is_copy(name, *tensor)) continue;
+      if (is_of_another_head(name)) {
+        left_out_.push_back(name);
+      } else {
+        faults_.push_back(fmt::format("{}: unexpected, {} {}", name, tensor->dtype, tensor->shape));
+      }
+    }
+  }
+
+  /// A decoder's matrix is another head's only for a classifier: elsewhere it says that the head is not tied.
+  bool is_of_another_head(const std::string& name) const {
+    for (const NamedRule& rule : rules_) {
+      if (rule.theirs == name && of_head(rule.ours)) return rule.ours != "head.weight" || !spec_.has_decoder();
+    }
+    return !spec_.has_decoder() && std::any_of(family_.copies.begin(), family_.copies.end(),
+                                               [&](const NameRule& rule) { return rule.theirs == name; });
+  }
+
+  /// Tied tensors must be the other one again.
+  bool is_copy(const std::string& name, const SourceTensor& copy) {
+    for (const NameRule& rule : family_.copies) {
+      if (rule.theirs != name) continue;
+      const auto original =
+          std::find_if(wanted_.begin(), wanted_.end(), [&](const Wanted& w) { return w.parameter->name == rule.ours; });
+      if (original == wanted_.end() || (original->parameter->name == kTokens && !spec_.tied_head)) continue;
+      if (original->pieces.empty()) return true;  // reported already
+      const SourceTensor& source = *original->pieces.front().source;
+      if (copy.shape == source.shape && copy.read() == source.read()) return true;
+      faults_.push_back(fmt::format(
+          "{}: differs from {} although the head is tied; set \"tie_word_embeddings\": false in config.json to "
+          "keep both",
+          copy.name, plain_name(family_, source.name)));
+      return true;
+    }
+    return false;
+  }
+
+  const Family& family_;
+  const Spec& spec_;
+  MissingHead missing_head_;
+  std::vector<NamedRule> rules_;
+  std::vector<SourceTensor> all_;
+  std::map<std::string, const SourceTensor*> tensors_;  // by plain name
+  std::vector<Wanted> wanted_;
+  std::set<std::string> used_;
+  std::vector<std::string> faults_, left_out_, new_;
+};
+
+}  // namespace
+
+void import_tensors(const Family& family, const TensorSource& source, const std::string& where, const Spec& spec,
+                    const ParameterTable& table, MissingHead missing_head, TrainingState& state) {
+  const Importer importer(family, source, spec, table, missing_head);
+  importer.require_no_faults(where);
+  importer.load(where, state);
+}
+
+}  // namespace trireme

@@ -1,0 +1,26 @@
+#pragma once
+// From a family's files into a model: which tensor is which parameter, and every difference in one error.
+
+#include <string>
+
+#include "checkpoint/family.h"
+#include "checkpoint/tensor_source.h"
+#include "model/parameter_table.h"
+#include "optim/training_state.h"
+
+namespace trireme {
+
+/// What to do where the files lack the head's parameters.
+enum class MissingHead : uint8_t {
+  refuse,
+  keep,  ///< they stay as they are in the state: a new head on a pretrained model
+};
+
+/// Loads the tensors of `source` by the family's names and layouts. Missing, unexpected and mis-shaped ones: one
+/// Error::data listing all, which begins with `where`. If the spec has a smaller context than the files, position rows
+/// are cropped; a larger one is an error. Tensors of a head that the model does not have are left out, and a line says
+/// so.
+void import_tensors(const Family& family, const TensorSource& source, const std::string& where, const Spec& spec,
+                    const ParameterTable& table, MissingHead missing_head, TrainingState& state);
+
+}  // namespace trireme

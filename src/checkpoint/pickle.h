@@ -1,0 +1,85 @@
+#pragma once
+// What a pickle of dictionaries, numbers, texts and tensors says, read as data: nothing is imported, called or
+// executed. Opcodes and globals that such pickles have no use for are refused by their name. Source: CPython's
+// pickletools.
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace trireme {
+
+class Pickle {
+ public:
+  enum class Kind : uint8_t {
+    none,
+    boolean,
+    integer,
+    real,
+    text,
+    list,     ///< lists, tuples, torch.Size
+    dict,     ///< plain or ordered
+    global,   ///< a class or function, by its name only
+    storage,  ///< the memory of tensors
+    tensor,
+  };
+  using Index = uint32_t;  ///< of a value; equal ones are one object
+
+  /// Elements of a storage: where its bytes are is the container's business.
+  struct Storage {
+    std::string_view dtype;  ///< "F32", "BF16", ...
+    std::string_view key;    ///< its name in the container
+    uint64_t count = 0;
+  };
+  struct Tensor {
+    Index storage = 0;
+    uint64_t offset = 0;  ///< elements
+    std::vector<int64_t> shape, strides;
+  };
+
+  /// Reads one pickle from the start of `bytes`; texts are views of it. `where` names the file in errors. Throws
+  /// Error::data. Memory is bounded by kMaxValues, whatever the bytes say.
+  Pickle(std::span<const std::byte> bytes, std::string_view where);
+
+  size_t bytes() const { return bytes_; }  ///< of this pickle; another can follow
+  Index root() const { return root_; }
+  Kind kind(Index value) const { return values_[value].kind; }
+  bool boolean(Index value) const { return values_[value].integer != 0; }
+  int64_t integer(Index value) const { return values_[value].integer; }
+  double real(Index value) const { return values_[value].real; }
+  std::string_view text(Index value) const { return values_[value].text; }
+  const std::vector<Index>& list(Index value) const { return lists_[values_[value].place]; }
+  /// In the order in which keys were set; a key that is set again stands twice.
+  const std::vector<std::pair<Index, Index>>& dict(Index value) const { return dicts_[values_[value].place]; }
+  const Storage& storage(Index value) const { return storages_[values_[value].place]; }
+  const std::vector<Storage>& storages() const { return storages_; }  ///< every one that was described
+  const Tensor& tensor(Index value) const { return tensors_[values_[value].place]; }
+
+  static constexpr size_t kMaxValues = 2'000'000;  ///< a tensor takes about 20: files of 100,000 tensors
+  static constexpr size_t kMaxDims = 8;
+  static constexpr size_t kMaxBytes = size_t{64} << 20;
+
+ private:
+  friend class PickleReader;
+  struct Value {
+    Kind kind = Kind::none;
+    uint32_t place = 0;  ///< in the array of its kind
+    union {
+      int64_t integer = 0;
+      double real;
+    };
+    std::string_view text;
+  };
+
+  std::vector<Value> values_;
+  std::vector<std::vector<Index>> lists_;
+  std::vector<std::vector<std::pair<Index, Index>>> dicts_;
+  std::vector<Storage> storages_;
+  std::vector<Tensor> tensors_;
+  Index root_ = 0;
+  size_t bytes_ = 0;
+};
+
+}  // namespace trireme
