@@ -14,6 +14,13 @@
 
 namespace trireme {
 
+/// Running mean and variance of the losses of a run, to tell spikes from.
+struct LossTrend {
+  int64_t count = 0;
+  double mean = 0, variance = 0;
+  bool operator==(const LossTrend&) const = default;
+};
+
 /// Everything but tensors that a run needs to go on.
 struct RunProgress {
   int64_t step = 0;      ///< optimizer steps done, skipped ones included
@@ -21,8 +28,9 @@ struct RunProgress {
   int64_t updates = 0;   ///< updates applied: Adam's t
   double best_loss = 0;  ///< lowest validation loss, infinity before the first evaluation
   int64_t best_step = -1;
-  int64_t skipped = 0;  ///< steps skipped for non-finite gradients
+  int64_t skipped = 0;  ///< steps skipped because they were not finite or a spike
   int64_t consecutive_skips = 0;
+  LossTrend losses;
   bool operator==(const RunProgress&) const = default;
 };
 

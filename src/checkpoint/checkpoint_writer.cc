@@ -9,13 +9,12 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "checkpoint/agreement.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/slices.h"
-#include "comm/scalars.h"
+#include "comm/agreement.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -195,7 +194,8 @@ CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTa
     }
     self.plan();
   });
-  agree_on_success(group, failure);
+  Scalars scalars(group);
+  agree_on_success(scalars, failure);
 }
 
 CheckpointWriter::~CheckpointWriter() {
@@ -232,11 +232,12 @@ std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best)
   self.pending = false;
   const bool first = self.group.rank() == 0;
   try {
-    agree_on_success(self.group, self.failure);
+    Scalars scalars(self.group);
+    agree_on_success(scalars, self.failure);
     const std::string_view own(reinterpret_cast<const char*>(self.hashes.data()),
                                self.hashes.size() * sizeof(uint64_t));
-    const std::vector<std::string> hashes = Scalars(self.group).gather(own);
-    agree_on_success(self.group, failure_of([&] {
+    const std::vector<std::string> hashes = scalars.gather(own);
+    agree_on_success(scalars, failure_of([&] {
                        if (first) self.publish_files(self.make_manifest(hashes), is_best);
                      }));
   } catch (const Error&) {

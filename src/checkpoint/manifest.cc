@@ -41,6 +41,7 @@ uint64_t read_hash(const Json& object, const char* name, std::string_view where)
 Json progress_to_json(const RunProgress& p) {
   Json json{{"step", p.step},           {"samples", p.samples}, {"updates", p.updates},
             {"best_step", p.best_step}, {"skipped", p.skipped}, {"consecutive_skips", p.consecutive_skips}};
+  json["losses"] = {{"count", p.losses.count}, {"mean", p.losses.mean}, {"variance", p.losses.variance}};
   json["best_loss"] = std::isfinite(p.best_loss) ? Json(p.best_loss) : Json(nullptr);  // JSON has no infinity
   return json;
 }
@@ -53,6 +54,12 @@ RunProgress progress_from_json(const Json& json, std::string_view where) {
   p.best_step = json_field<int64_t>(json, "best_step", where);
   p.skipped = json_field<int64_t>(json, "skipped", where);
   p.consecutive_skips = json_field<int64_t>(json, "consecutive_skips", where);
+  if (json.contains("losses")) {  // checkpoints of the first releases have none
+    const Json& losses = json_member(json, "losses", where);
+    p.losses.count = json_field<int64_t>(losses, "count", where);
+    p.losses.mean = json_field<double>(losses, "mean", where);
+    p.losses.variance = json_field<double>(losses, "variance", where);
+  }
   p.best_loss = json_member(json, "best_loss", where).is_null() ? std::numeric_limits<double>::infinity()
                                                                 : json_field<double>(json, "best_loss", where);
   return p;

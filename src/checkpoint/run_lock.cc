@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "checkpoint/json_fields.h"
 
@@ -124,9 +125,7 @@ std::string describe(const std::optional<LockOwner>& owner) {
 }  // namespace
 
 LockOwner this_owner() {
-  char host[256] = {};
-  gethostname(host, sizeof host - 1);
-  LockOwner owner{host, boot_id(), getpid(), variable("TRIREME_JOB_ID"), count_in("TRIREME_ATTEMPT")};
+  LockOwner owner{host_name(), boot_id(), getpid(), variable("TRIREME_JOB_ID"), count_in("TRIREME_ATTEMPT")};
   if (owner.job.empty()) {
     owner.job = variable("SLURM_JOB_ID");
     owner.attempt = count_in("SLURM_RESTART_CNT");

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/version.h"
+#include "comm/agreement.h"
 #include "config/document.h"
 #include "config/load.h"
 
@@ -20,6 +21,13 @@ constexpr const char* kUsage =
     "Files of other programs are understood too: --dialect intel-nanogpt, --dialect nanogpt (usually recognised).\n"
     "SIGTERM, SIGINT or SIGUSR1 to any rank stops all ranks after the same step, with a snapshot and exit code 75.\n\n";
 
+LoadedConfig read_arguments(const std::vector<std::string>& arguments) {
+  require(!arguments.empty(), ErrorKind::usage,
+          "train needs a configuration file or options; `trireme train --help` explains them");
+  const ConfigWords words = split_words(arguments);
+  return load_config(words.files, words.flags, words.dialect);
+}
+
 }  // namespace
 
 int run_train(std::vector<std::string> arguments) {
@@ -28,12 +36,13 @@ int run_train(std::vector<std::string> arguments) {
     fmt::print("{}{}", kUsage, options_help());
     return 0;
   }
-  require(!arguments.empty(), ErrorKind::usage,
-          "train needs a configuration file or options; `trireme train --help` explains them");
-  const ConfigWords words = split_words(arguments);
   Process process;
-  return process.run(
-      [&] { return train(load_config(words.files, words.flags, words.dialect), process, build_text()); });
+  return process.run([&] {
+    Scalars scalars(process.world());
+    LoadedConfig loaded;
+    together(scalars, [&] { loaded = read_arguments(arguments); });
+    return train(std::move(loaded), process, build_text());
+  });
 }
 
 }  // namespace trireme

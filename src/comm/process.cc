@@ -1,22 +1,16 @@
 #include "comm/process.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <exception>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "base/log.h"
+#include "comm/agreement.h"
 #include "comm/mpi/mpi.h"
 
 namespace trireme {
 namespace {
-
-std::string host_name() {
-  char name[256] = "";
-  if (gethostname(name, sizeof name - 1) != 0) return "unknown";
-  return name;
-}
 
 std::string started(const Launcher& launcher) {
   return fmt::format("{} processes started by {} ({}={})", launcher.size, launcher.name, launcher.variable,
@@ -97,12 +91,11 @@ int Process::run(const std::function<int()>& body) {
   int code = 1;
   try {
     return body();
+  } catch (const CommonError& e) {
+    if (rank() == 0) log::error("{}", e.what());
+    return exit_code(e.kind());
   } catch (const Error& e) {
     code = exit_code(e.kind());
-    if (e.kind() == ErrorKind::mismatch) {
-      if (rank() == 0) log::error("{}", e.what());
-      return code;
-    }
     log::error("{}", e.what());
   } catch (const std::bad_alloc&) {
     log::error("out of memory");

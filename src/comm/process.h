@@ -37,7 +37,7 @@ class Process {
   Progress& progress() { return progress_; }
 
   /// body(), whose return value all ranks agree on. In a job of several an exception ends the whole job: it is logged
-  /// and every process leaves with its exit code. Error::mismatch, which all ranks throw together, is logged once.
+  /// and every process leaves with its exit code. A CommonError (comm/agreement.h) is logged once.
   int run(const std::function<int()>& body);
   /// Ends every process of the job at once.
   [[noreturn]] void abort(int code);

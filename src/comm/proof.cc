@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "base/error.h"
 #include "base/hash.h"
+#include "comm/agreement.h"
 
 namespace trireme {
 namespace {
@@ -63,8 +63,8 @@ void prove_same_text(Scalars& scalars, std::string_view host, std::string_view t
   } else {
     while (is_listed(base)) ++base;
   }
-  fail(ErrorKind::mismatch, "ranks do not run the same {}: {}; {}; {}", what, verdict(ranks, hosts),
-       first_difference(texts, base, other), fix);
+  throw CommonError(ErrorKind::mismatch, fmt::format("ranks do not run the same {}: {}; {}; {}", what,
+                                                     verdict(ranks, hosts), first_difference(texts, base, other), fix));
 }
 
 }  // namespace
@@ -77,10 +77,9 @@ void prove_one_job(Scalars& scalars, std::string_view host, std::string_view con
 void prove_same_parameters(Scalars& scalars, std::string_view host, uint64_t hash, int64_t step) {
   const std::vector<int> ranks = scalars.differing(hash);
   if (ranks.empty()) return;
-  fail(
-      ErrorKind::mismatch,
-      "ranks hold different parameters after step {}: {}; resume from the last checkpoint and check that host's memory",
-      step, verdict(ranks, scalars.gather(host)));
+  throw CommonError(ErrorKind::mismatch, fmt::format("ranks hold different parameters after step {}: {}; resume from "
+                                                     "the last checkpoint and check that host's memory",
+                                                     step, verdict(ranks, scalars.gather(host))));
 }
 
 }  // namespace trireme

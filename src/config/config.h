@@ -139,7 +139,7 @@ struct CommOptions {
 
 struct CheckpointOptions {
   int64_t every = 1000, keep = 2;
-  bool best = true;
+  bool best = true, allow_other_data = false, allow_other_batch = false, allow_other_tokenizer = false;
   std::string best_link, resume = "auto", on_error = "continue";
   template <class V>
   void visit(V& v) {
@@ -154,6 +154,11 @@ struct CheckpointOptions {
     v.choice("on-error", on_error,
              "when a snapshot cannot be written while training goes on; the last one of a run must succeed either way",
              {"continue", "stop"});
+    v.flag("allow-other-data", allow_other_data, "resume although data files or run.seed are not the checkpoint's");
+    v.flag("allow-other-batch", allow_other_batch,
+           "resume although batch.global or batch.sequence is not the checkpoint's");
+    v.flag("allow-other-tokenizer", allow_other_tokenizer,
+           "resume although the data's tokenizer is not the checkpoint's");
   }
 };
 
@@ -198,7 +203,8 @@ struct EvaluationOptions {
 struct RunOptions {
   std::string dir = "run";
   int64_t steps = 1000, seed = 1337, hash_every = 100, max_skips = 10;
-  double hang_timeout = 10;
+  double hang_timeout = 10, spike_score = 6;
+  std::string on_difference = "heal", on_spike = "warn";
   bool overwrite = false, take_over = false;
   template <class V>
   void visit(V& v) {
@@ -207,6 +213,14 @@ struct RunOptions {
     v.integer("seed", seed, "seed of initial weights, sample order and dropout", 0, (1LL << 62));
     v.integer("hash-every", hash_every,
               "steps between checks that all ranks hold the same parameters (also after the first step)", 1, 1LL << 40);
+    v.choice("on-difference", on_difference,
+             "when a minority of ranks holds other parameters than the rest: heal: they take a good rank's; stop",
+             {"heal", "stop"});
+    v.choice("on-spike", on_spike,
+             "when a step's loss lies spike-score standard deviations above its running mean: warn; skip: the step "
+             "changes nothing; roll-back: the run goes back to its last snapshot and passes over the samples since",
+             {"warn", "skip", "roll-back"});
+    v.number("spike-score", spike_score, "see on-spike (0: spikes are not looked for)", 0, 1e6);
     v.integer("max-skips", max_skips,
               "steps in a row whose loss or gradients are not finite before training stops and RUN/bad-samples.json "
               "tells their samples",

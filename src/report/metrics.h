@@ -22,7 +22,7 @@ struct Metrics {
   double mfu = 0;                ///< 0-1: model FLOP/s divided by the ranks' summed peak
   uint64_t samples = 0;          ///< samples consumed since step 0
   uint64_t tokens = 0;           ///< tokens consumed since step 0
-  int64_t skipped = 0;           ///< steps skipped since step 0 because of non-finite gradients
+  int64_t skipped = 0;           ///< steps skipped since step 0: not finite, or a spike
 };
 
 /// Result of one evaluation at a step.

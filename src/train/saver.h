@@ -24,6 +24,8 @@ class Saver {
   bool has_best() const { return best_; }
   /// A snapshot of these weights is there or under way.
   bool has(int64_t step) const { return begun_ == step && !best_; }
+  /// Newest step that a snapshot holds; -1: none.
+  int64_t published_step() const { return published_; }
   /// From here on a snapshot that fails is an error whatever checkpoint.on-error says.
   void insist() { insists_ = true; }
 

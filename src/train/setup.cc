@@ -1,19 +1,15 @@
 #include "train/setup.h"
 
-#include <fmt/ranges.h>
-
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/json.h"
 #include "base/log.h"
-#include "checkpoint/run_folder.h"
-#include "config/document.h"
+#include "comm/agreement.h"
 #include "data/data_hash.h"
 #include "text/tokenizer.h"
+#include "train/resume.h"
 
 namespace trireme {
 namespace {
@@ -30,25 +26,6 @@ int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / mult
 
 void set_dropout(Spec& spec, double rate) {
   spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = static_cast<float>(rate);
-}
-
-/// Lays the options that were given over a spec that comes from elsewhere (preset, folder, checkpoint).
-Spec with_given_options(Spec spec, const LoadedConfig& loaded) {
-  const ModelOptions& m = loaded.config.model;
-  if (is_set(loaded, "model.layers")) spec.layers = m.layers;
-  if (is_set(loaded, "model.heads")) spec.heads = m.heads;
-  if (is_set(loaded, "model.width")) {
-    spec.width = m.width;
-    spec.inner_width = 4 * m.width;
-  }
-  if (is_set(loaded, "model.inner-width") && m.inner_width > 0) spec.inner_width = m.inner_width;
-  if (is_set(loaded, "model.context")) spec.context = m.context;
-  if (is_set(loaded, "model.activation")) spec.activation = activation_of(m.activation);
-  if (is_set(loaded, "model.tied-head")) spec.tied_head = m.tied_head;
-  if (is_set(loaded, "model.bias"))
-    spec.biases = {.qkv = m.bias, .attention_out = m.bias, .mlp_in = m.bias, .mlp_out = m.bias, .norm = m.bias};
-  set_dropout(spec, m.dropout);
-  return spec;
 }
 
 std::string data_path(const DataOptions& data, const std::string& name) {
@@ -78,70 +55,12 @@ int64_t vocabulary_of_data(const std::string& train_path, const std::string& tok
   return 0;
 }
 
-/// The checkpoint that this start goes on from: rank 0 looks, all ranks open the same one.
-std::optional<CheckpointFolder> find_resume(const LoadedConfig& loaded, Scalars& scalars) {
-  const Config& config = loaded.config;
-  const std::string& resume = config.checkpoint.resume;
-  if (resume == "none") {
-    const bool holds_steps = scalars.any(scalars.rank() == 0 && !list_steps(config.run.dir).empty());
-    require(!holds_steps || config.run.overwrite, ErrorKind::config,
-            "{} already holds checkpoints; to go on from them leave checkpoint.resume at auto, to delete them and "
-            "start anew add --run.overwrite",
-            config.run.dir);
-    if (scalars.rank() == 0) {
-      for (const int64_t step : list_steps(config.run.dir)) remove_folder(config.run.dir, step_name(step));
-    }
-    return std::nullopt;
-  }
-  if (resume != "auto") return open_checkpoint(resume);
-  std::string found;
-  if (scalars.rank() == 0) {
-    if (const auto folder = find_resumable(config.run.dir)) found = folder->path;
-  }
-  found = scalars.broadcast(found);
-  if (found.empty()) return std::nullopt;
-  return open_checkpoint(found);
-}
-
-void announce_resume(const CheckpointFolder& folder) {
-  const RunProgress& p = folder.facts.progress;
-  log::info("RESUMING from {}: {} steps and {} samples are done, best validation loss {:.4f}", folder.path, p.step,
-            p.samples, p.best_loss);
-}
-
-std::vector<std::string> differences(const Spec& found, const Spec& wanted) {
-  std::vector<std::string> out;
-  const auto compare = [&](const char* name, auto a, auto b) {
-    if (a != b) out.push_back(fmt::format("{}: {} in the checkpoint, {} asked for", name, a, b));
-  };
-  compare("model.layers", found.layers, wanted.layers);
-  compare("model.heads", found.heads, wanted.heads);
-  compare("model.width", found.width, wanted.width);
-  compare("model.inner-width", found.inner_width, wanted.inner_width);
-  compare("model.context", found.context, wanted.context);
-  compare("model.vocabulary", found.vocabulary, wanted.vocabulary);
-  compare("model.activation", static_cast<int>(found.activation), static_cast<int>(wanted.activation));
-  compare("model.tied-head", found.tied_head, wanted.tied_head);
-  compare("model.bias", found.biases.qkv, wanted.biases.qkv);
-  return out;
-}
-
-/// A resumed run trains the checkpoint's model; options that ask for another one are refused.
-Spec spec_of_resume(const CheckpointFolder& folder, const LoadedConfig& loaded) {
-  const Spec& found = folder.facts.spec;
-  Spec wanted = with_given_options(found, loaded);
-  const int64_t vocabulary = loaded.config.model.vocabulary;
-  if (is_set(loaded, "model.vocabulary") && vocabulary > 0) wanted.vocabulary = vocabulary;
-  const auto different = differences(found, wanted);
-  require(different.empty(), ErrorKind::config,
-          "{} is another model than the configuration asks for; start a new run in another run.dir, or ask for the "
-          "same model:\n  {}",
-          folder.path, fmt::join(different, "\n  "));
-  return wanted;
-}
-
 Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
-  if (setup.resume) return spec_of_resume(*setup.resume, setup.loaded);
+  if (setup.resume) {
+    Spec spec = setup.resume->facts.spec;
+    set_dropout(spec, setup.config().model.dropout);
+    return spec;
+  }
   const std::string& init = setup.config().model.init;
   if (init.empty() || init == "scratch") return spec_from_options(setup.loaded, data_vocabulary);
   setup.init = open_model(init);
@@ -151,15 +70,9 @@ Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
 }
 
 BatchShape resolve_batch(Setup& setup, const Scalars& scalars) {
-  int64_t started = 0;
-  if (setup.resume)
-    started =
-        from_json(parse_json(setup.resume->facts.config_json, setup.resume->path), setup.resume->path).batch.global;
+  // With batch.per-rank a run keeps the global batch that it was started with.
+  const int64_t started = setup.resume ? resumed_config(*setup.resume).batch.global : 0;
   const BatchPlan plan = plan_batch(setup.loaded, scalars.size(), started);
-  require(started == 0 || started == plan.global, ErrorKind::config,
-          "{} was trained with {} sequences per step, batch.global is {} now; a run keeps its global batch: set "
-          "--batch.global {} or start a new run",
-          setup.resume->path, started, plan.global, started);
   setup.loaded.config.batch.global = plan.global;
   int64_t sequence = setup.config().batch.sequence;
   if (sequence == 0) sequence = setup.spec.context;
@@ -189,6 +102,24 @@ void open_data(Setup& setup) {
 }
 
 }  // namespace
+
+Spec with_given_options(Spec spec, const LoadedConfig& loaded) {
+  const ModelOptions& m = loaded.config.model;
+  if (is_set(loaded, "model.layers")) spec.layers = m.layers;
+  if (is_set(loaded, "model.heads")) spec.heads = m.heads;
+  if (is_set(loaded, "model.width")) {
+    spec.width = m.width;
+    spec.inner_width = 4 * m.width;
+  }
+  if (is_set(loaded, "model.inner-width") && m.inner_width > 0) spec.inner_width = m.inner_width;
+  if (is_set(loaded, "model.context")) spec.context = m.context;
+  if (is_set(loaded, "model.activation")) spec.activation = activation_of(m.activation);
+  if (is_set(loaded, "model.tied-head")) spec.tied_head = m.tied_head;
+  if (is_set(loaded, "model.bias"))
+    spec.biases = {.qkv = m.bias, .attention_out = m.bias, .mlp_in = m.bias, .mlp_out = m.bias, .norm = m.bias};
+  set_dropout(spec, m.dropout);
+  return spec;
+}
 
 Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
   const ModelOptions& m = loaded.config.model;
@@ -222,19 +153,25 @@ Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
 Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
   Setup setup;
   setup.loaded = std::move(loaded);
-  validate(setup.loaded);
-  for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   const Config& config = setup.config();
+  together(scalars, [&] {
+    validate(setup.loaded);
+    require_training_data(config.data);
+    setup.tokenizer_json = find_tokenizer(config.data);
+  });
+  for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   setup.dtype = config.precision.dtype == "bf16" ? DType::bf16 : DType::f32;
-  require_training_data(config.data);
-  setup.tokenizer_json = find_tokenizer(config.data);
-  setup.resume = find_resume(setup.loaded, scalars);
-  if (setup.resume) announce_resume(*setup.resume);
-  setup.spec = resolve_spec(setup, vocabulary_of_data(data_path(config.data, config.data.train), setup.tokenizer_json));
-  if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
-  if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
-  setup.batch = resolve_batch(setup, scalars);
-  open_data(setup);
+  const std::string resume = find_resume(setup.loaded, scalars);
+  together(scalars, [&] {
+    if (!resume.empty()) setup.resume = open_checkpoint(resume);
+    setup.spec =
+        resolve_spec(setup, vocabulary_of_data(data_path(config.data, config.data.train), setup.tokenizer_json));
+    if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
+    if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
+    setup.batch = resolve_batch(setup, scalars);
+    open_data(setup);
+    if (setup.resume) check_resume(setup);
+  });
   return setup;
 }
 

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "comm/agreement.h"
 
 namespace trireme {
 namespace {
@@ -39,20 +40,23 @@ std::string write_list(const std::string& path, const std::vector<SkippedStep>& 
 }  // namespace
 
 void SkipWatch::add(const SkippedStep& step) {
-  log::write_once(log::Level::warning,
-                  fmt::format("step {} skipped: loss {} or gradient norm {} is not finite; samples {} to {}", step.step,
-                              step.loss, step.norm, step.first_sample, step.last_sample));
+  const std::string why = step.finite ? fmt::format("loss {:.4f} is a spike above {:.4f}", step.loss, step.limit)
+                                      : fmt::format("loss {} or gradient norm {} is not finite", step.loss, step.norm);
+  log::write_once(log::Level::warning, fmt::format("step {} skipped: {}; samples {} to {}", step.step, why,
+                                                   step.first_sample, step.last_sample));
   steps_.push_back(step);
 }
 
 void SkipWatch::check(int64_t in_a_row, Scalars& scalars) const {
   if (in_a_row < most_) return;
   const std::string where = scalars.rank() == 0 ? write_list(run_dir_ + "/bad-samples.json", steps_) : std::string();
-  scalars.barrier();  // the first rank to fail ends the others
-  fail(ErrorKind::numeric,
-       "loss or gradients were not finite {} steps in a row, up to step {} (samples {} to {}{}); lower "
-       "optim.learning-rate or resume from an earlier snapshot",
-       in_a_row, steps_.back().step, steps_.front().first_sample, steps_.back().last_sample, where);
+  const bool spikes = std::ranges::any_of(steps_, &SkippedStep::finite);
+  throw CommonError(
+      ErrorKind::numeric,
+      fmt::format("loss or gradients were not finite{} {} steps in a row, up to step {} (samples {} to {}{}); lower "
+                  "optim.learning-rate or resume from an earlier snapshot",
+                  spikes ? ", or the loss a spike," : "", in_a_row, steps_.back().step, steps_.front().first_sample,
+                  steps_.back().last_sample, where));
 }
 
 }  // namespace trireme

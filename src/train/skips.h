@@ -1,5 +1,6 @@
 #pragma once
-// Steps that were skipped because their loss or gradients were not finite, and the samples that they stumbled over.
+// Steps that were skipped because their loss or gradients were not finite or their loss was a spike, and the samples
+// that they stumbled over.
 
 #include <cstdint>
 #include <string>
@@ -13,6 +14,8 @@ struct SkippedStep {
   int64_t step = 0;                            ///< counted from 1
   uint64_t first_sample = 0, last_sample = 0;  ///< global sample indices of its batch
   double loss = 0, norm = 0;
+  bool finite = false;  ///< else it was a spike above `limit`
+  double limit = 0;
 };
 
 class SkipWatch {
@@ -21,7 +24,7 @@ class SkipWatch {
   SkipWatch(std::string run_dir, int64_t most) : run_dir_(std::move(run_dir)), most_(most) {}
 
   void add(const SkippedStep& step);
-  /// A step was finite.
+  /// A step was not skipped.
   void reset() { steps_.clear(); }
   /// Collective. `in_a_row` counts earlier attempts too. After too many writes RUN/bad-samples.json, an array of {step,
   /// first_sample, last_sample, loss, norm} with numbers that are not finite as texts, and throws Error::numeric.

@@ -49,7 +49,7 @@ double TrainStep::run_micro_batch(int64_t index, int64_t step, uint64_t consumed
   return 0;
 }
 
-StepResult TrainStep::run(int64_t step, uint64_t consumed, int64_t update, double learning_rate) {
+StepResult TrainStep::run(int64_t step, uint64_t consumed, int64_t update, double learning_rate, double most_loss) {
   double tokens = 0;
   for (int64_t m = 0; m < shape_.micro_batches; ++m) {
     tokens += static_cast<double>(
@@ -64,8 +64,9 @@ StepResult TrainStep::run(int64_t step, uint64_t consumed, int64_t update, doubl
   const double squared_norm = optimizer_.finish_exchange(stage_.context());
   loss = scalars_.sum(loss) / tokens;
 
-  StepResult result{
-      .loss = loss, .norm = std::sqrt(squared_norm), .skipped = !std::isfinite(loss) || !std::isfinite(squared_norm)};
+  const bool finite = std::isfinite(loss) && std::isfinite(squared_norm);
+  const StepResult result{
+      .loss = loss, .norm = std::sqrt(squared_norm), .finite = finite, .skipped = !finite || loss > most_loss};
   if (!result.skipped) optimizer_.update(stage_.context(), learning_rate, update, result.norm);
   return result;
 }

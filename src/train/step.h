@@ -23,7 +23,8 @@ struct BatchShape {
 struct StepResult {
   double loss = 0;       ///< mean over the global batch's counted tokens, nats
   double norm = 0;       ///< global gradient norm before clipping
-  bool skipped = false;  ///< loss or norm was not finite: no weight changed
+  bool finite = true;    ///< loss and norm are
+  bool skipped = false;  ///< not finite, or a loss above the limit: no weight changed
 };
 
 class TrainStep {
@@ -32,8 +33,8 @@ class TrainStep {
             Scalars& scalars, std::span<const uint16_t> data, const BatchShape& shape, uint64_t seed, bool dropout);
 
   /// Step number `step` on the samples that follow the first `consumed`; `update` counts applied updates, this one
-  /// included, from 1.
-  StepResult run(int64_t step, uint64_t consumed, int64_t update, double learning_rate);
+  /// included, from 1. A loss above `most_loss` changes no weight.
+  StepResult run(int64_t step, uint64_t consumed, int64_t update, double learning_rate, double most_loss);
 
  private:
   double run_micro_batch(int64_t index, int64_t step, uint64_t consumed, float scale);

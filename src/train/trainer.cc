@@ -6,12 +6,15 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/run_folder.h"
+#include "comm/agreement.h"
 #include "comm/mesh.h"
 #include "comm/proof.h"
 #include "config/document.h"
 #include "report/reporter.h"
 #include "train/cores.h"
 #include "train/facts.h"
+#include "train/healing.h"
 #include "train/machine.h"
 #include "train/meter.h"
 #include "train/optim_options.h"
@@ -20,12 +23,15 @@
 #include "train/saver.h"
 #include "train/setup.h"
 #include "train/skips.h"
+#include "train/spikes.h"
 #include "train/step.h"
 #include "train/stop.h"
 #include "train/straggler.h"
 
 namespace trireme {
 namespace {
+
+constexpr int64_t kMostRollBacks = 3;  // to one snapshot: the samples are not to blame then
 
 /// All ranks as a group of their own, which reports where the world does.
 std::unique_ptr<Communicator> reporting_group(Process& process) {
@@ -58,8 +64,9 @@ class Trainer {
  private:
   void load_start();
   StepResult train_one_step(double rate);
-  void account(const StepResult& result);
-  void check_parameters();
+  void account(const StepResult& result, double limit);
+  bool roll_back();
+  void make_reporter();
   void report_step(const StepResult& result, double rate);
   void evaluate_now();
   void save();
@@ -86,6 +93,7 @@ class Trainer {
   RunProgress progress_;
   Schedule schedule_;
   double peak_flops_;
+  int64_t rolled_back_ = 0;     ///< times since the newest snapshot
   std::optional<Saver> saver_;  ///< none when only evaluating
   SkipWatch skips_;
   StepMeter meter_;
@@ -113,21 +121,25 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
       schedule_(schedule_of(config())),
       skips_(config().run.dir, config().run.max_skips) {
   progress_.best_loss = std::numeric_limits<double>::infinity();
-  load_start();
+  together(scalars_, [&] { load_start(); });
   scalars_.barrier();  // all ranks of a host measure at the same time, as they will compute
   peak_flops_ =
       config().log.peak_tflops > 0 ? config().log.peak_tflops * 1e12 : measure_gemm_rate(*ops_, threads_, setup_.dtype);
   peak_flops_ = scalars_.sum(peak_flops_);
   if (claim) saver_.emplace(setup_, table_, state_, process_.world(), *claim);
   if (saver_ && setup_.resume) saver_->start_from(progress_.step);
-  reporter_ =
-      std::make_unique<Reporter>(ReporterOptions{.run_dir = config().evaluation.only ? std::string() : config().run.dir,
-                                                 .jsonl = config().log.jsonl,
-                                                 .tensorboard = config().log.tensorboard,
-                                                 .is_rank0 = process.rank() == 0},
-                                 progress_.step, config().run.steps,
-                                 run_facts(setup_, table_, plan_memory(setup_, table_, *ops_, process.size(), threads_),
-                                           process, threads_, peak_flops_));
+  make_reporter();
+}
+
+void Trainer::make_reporter() {
+  reporter_ = std::make_unique<Reporter>(
+      ReporterOptions{.run_dir = config().evaluation.only ? std::string() : config().run.dir,
+                      .jsonl = config().log.jsonl,
+                      .tensorboard = config().log.tensorboard,
+                      .is_rank0 = process_.rank() == 0},
+      progress_.step, config().run.steps,
+      run_facts(setup_, table_, plan_memory(setup_, table_, *ops_, process_.size(), threads_), process_, threads_,
+                peak_flops_));
 }
 
 void Trainer::load_start() {
@@ -147,20 +159,28 @@ void Trainer::load_start() {
 StepResult Trainer::train_one_step(double rate) {
   const auto start = Clock::now();
   const double waited = moves_.waited_seconds();
-  const StepResult result = step_.run(progress_.step, progress_.samples, progress_.updates + 1, rate);
+  const double limit = spike_limit(progress_.losses, config().run.spike_score);
+  const double most_loss = config().run.on_spike == "warn" ? std::numeric_limits<double>::infinity() : limit;
+  const StepResult result = step_.run(progress_.step, progress_.samples, progress_.updates + 1, rate, most_loss);
   meter_.add_step(seconds_since(start) - (moves_.waited_seconds() - waited),
                   optimizer_.last_exchange().exposed_seconds);
-  account(result);
+  account(result, limit);
   moves_.set_step(progress_.step);
   moves_.enter(Phase::step);
   return result;
 }
 
-void Trainer::account(const StepResult& result) {
+void Trainer::account(const StepResult& result, double limit) {
   const uint64_t first = progress_.samples;
   ++progress_.step;
   progress_.samples += static_cast<uint64_t>(setup_.batch.global);
   if (!result.skipped) {
+    if (result.loss > limit) {
+      log::write_once(log::Level::warning,
+                      fmt::format("step {}: loss {:.4f} is a spike above {:.4f}; samples {} to {}", progress_.step,
+                                  result.loss, limit, first, progress_.samples - 1));
+    }
+    add_loss(progress_.losses, result.loss);
     ++progress_.updates;
     progress_.consecutive_skips = 0;
     skips_.reset();
@@ -168,13 +188,37 @@ void Trainer::account(const StepResult& result) {
   }
   ++progress_.skipped;
   ++progress_.consecutive_skips;
-  skips_.add({progress_.step, first, progress_.samples - 1, result.loss, result.norm});
+  skips_.add({progress_.step, first, progress_.samples - 1, result.loss, result.norm, result.finite, limit});
   skips_.check(progress_.consecutive_skips, scalars_);
 }
 
-void Trainer::check_parameters() {
-  if (scalars_.size() == 1) return;
-  prove_same_parameters(scalars_, process_.host(), parameter_hash(state_, table_), progress_.step);
+/// Back to the newest snapshot's weights; the samples since then are passed over. False if there is no snapshot yet.
+bool Trainer::roll_back() {
+  publish(true);
+  const int64_t step = saver_->published_step();
+  if (step < 0) return false;
+  if (++rolled_back_ > kMostRollBacks) {
+    throw CommonError(ErrorKind::numeric,
+                      fmt::format("the loss was a spike again after going back to step {} {} times; lower "
+                                  "optim.learning-rate or resume from an earlier snapshot",
+                                  step, kMostRollBacks));
+  }
+  reporter_->finish("rolled-back", progress_.step);
+  const uint64_t samples = progress_.samples;
+  const int64_t skipped = progress_.skipped;
+  together(scalars_, [&] {
+    const CheckpointFolder folder = open_checkpoint(config().run.dir + "/" + step_name(step));
+    load_checkpoint(folder, table_, state_);
+    progress_ = folder.facts.progress;
+  });
+  log::write_once(log::Level::warning,
+                  fmt::format("rolled back to the snapshot of step {}; samples {} to {} are passed over", step,
+                              progress_.samples, samples - 1));
+  progress_.samples = samples;
+  progress_.skipped = skipped;
+  moves_.set_step(progress_.step);
+  make_reporter();
+  return true;
 }
 
 void Trainer::report_step(const StepResult& result, double rate) {
@@ -232,7 +276,10 @@ void Trainer::publish(bool wait) {
   if (!saver_->pending() || (!wait && !saver_->written())) return;
   const InPhase phase(moves_, Phase::save);
   const Aside aside(meter_);
-  if (const auto snapshot = saver_->publish()) reporter_->checkpoint(*snapshot);
+  if (const auto snapshot = saver_->publish()) {
+    rolled_back_ = 0;
+    reporter_->checkpoint(*snapshot);
+  }
 }
 
 int Trainer::finish(bool stopped) {
@@ -263,7 +310,10 @@ int Trainer::run() {
   while (!done() && !stopped) {
     const double rate = learning_rate(schedule_, progress_.step);
     const StepResult result = train_one_step(rate);
-    if (progress_.step == 1 || due(config().run.hash_every)) check_parameters();
+    const bool spike = result.skipped && result.finite;
+    if (spike && config().run.on_spike == "roll-back" && roll_back()) continue;
+    if (progress_.step == 1 || due(config().run.hash_every))
+      check_parameters(scalars_, process_.host(), state_, table_, progress_.step, config().run.on_difference == "heal");
     if (due(config().log.every) || progress_.step == 1 || done()) report_step(result, rate);
     reporter_->progress(progress_.step, result.loss);
     if (due(config().evaluation.every)) evaluate_now();
@@ -278,11 +328,17 @@ int Trainer::run() {
   return finish(stopped);
 }
 
+RunStatus failed(const Error& error) {
+  return {.state = "failed", .code = exit_code(error.kind()), .step = -1, .message = error.what()};
+}
+
 /// make_setup(), refused when the run would not fit in memory: before anything large is allocated.
 Setup make_fitting_setup(LoadedConfig loaded, const Process& process, const CorePlan& cores, Scalars& scalars) {
   Setup setup = make_setup(std::move(loaded), scalars);
   const ParameterTable table(setup.spec);
-  require_memory(plan_memory(setup, table, *make_cpu_ops(), process.size(), cores.threads), setup, process);
+  together(scalars, [&] {
+    require_memory(plan_memory(setup, table, *make_cpu_ops(), process.size(), cores.threads), setup, process);
+  });
   return setup;
 }
 
@@ -293,23 +349,30 @@ int train(LoadedConfig loaded, Process& process, std::string_view version) {
   Scalars scalars(process.world());
   const Config config = loaded.config;
   prove_one_job(scalars, process.host(), to_json(config).dump(1), version);
-  (void)resolve_mesh({.data = config.mesh.data, .tensor = config.mesh.tensor, .pipeline = config.mesh.pipeline},
-                     process.size(), process.launcher().name);
+  together(scalars, [&] {
+    (void)resolve_mesh({.data = config.mesh.data, .tensor = config.mesh.tensor, .pipeline = config.mesh.pipeline},
+                       process.size(), process.launcher().name);
+  });
   const PeerWatch peers(config, process, scalars, process.progress());
   const CorePlan cores = take_cores(config, process, scalars);
   std::optional<RunClaim> claim;
   try {
-    if (!config.evaluation.only) claim.emplace(config, process, peers.addresses());
-    scalars.barrier();  // nobody looks into the folder before rank 0 owns it
+    // Nobody looks into the folder before rank 0 owns it.
+    together(scalars, [&] {
+      if (!config.evaluation.only) claim.emplace(config, process, peers.addresses());
+    });
     Trainer trainer(make_fitting_setup(std::move(loaded), process, cores, scalars), process, cores,
                     claim ? &*claim : nullptr, peers);
     const int code = trainer.run();
     if (claim && process.rank() == 0)
       claim->end({.state = code == 0 ? "done" : "stopped", .code = code, .step = trainer.steps_done()});
     return code;
+  } catch (const CommonError& e) {
+    if (claim && process.rank() == 0) claim->end(failed(e));
+    throw;
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
-    if (claim) claim->end({.state = "failed", .code = exit_code(e.kind()), .step = -1, .message = e.what()});
+    if (claim) claim->end(failed(e));
     throw;
   }
 }

@@ -118,7 +118,7 @@ TEST(Checkpoint, FactsComeBack) {
   const ParameterTable table(spec);
   const TrainingState state(table, DType::f32, true);
   CheckpointFacts facts = facts_of(spec, 123);
-  facts.progress = {123, (uint64_t{1} << 60) + 1, 120, 0.1 + 0.2, 100, 3, 2};
+  facts.progress = {123, (uint64_t{1} << 60) + 1, 120, 0.1 + 0.2, 100, 3, 2, {50, 3.25, 0.1}};
   save(folder.path(), table, state, facts);
   const CheckpointFolder opened = open_checkpoint(folder.path());
   EXPECT_EQ(opened.facts.progress, facts.progress);

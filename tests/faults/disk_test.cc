@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "base/host.h"
 #include "tests/faults/fault_fixture.h"
 
 namespace trireme {
@@ -70,7 +71,7 @@ TEST_F(Disk, OneRanksFullDiskIsEveryRanksLostSnapshot) {
           environment);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("the snapshot of step 12 is lost"));
-  EXPECT_THAT(outcome.output, HasSubstr("rank 1: cannot write"));
+  EXPECT_THAT(outcome.output, HasSubstr("rank 1 on " + host_name() + ": cannot write"));
   EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 18));
 }
 

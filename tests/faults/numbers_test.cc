@@ -1,5 +1,6 @@
 // Numbers that are none.
 
+#include <fstream>
 #include <limits>
 
 #include "tests/faults/fault_fixture.h"
@@ -7,6 +8,7 @@
 namespace trireme {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class Numbers : public FaultFixture {
@@ -49,6 +51,97 @@ TEST_F(Numbers, StepsThatAreNotFiniteAreSkippedAndAfterSoManyTheSamplesAreWritte
     EXPECT_THAT(list, HasSubstr("\"last_sample\": 83"));
     EXPECT_EQ(count_of(list, "\"step\""), 3);
   }
+}
+
+/// A bit of the last rank's position matrix, 16 x 32 f32, turns when the hash reads it the second time, after step 5.
+class FlippedBit : public FaultFixture {
+ protected:
+  void SetUp() override {
+    if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  }
+  Outcome run_ranks(int ranks, const std::string& name, const std::vector<std::string>& flags = {}) {
+    std::vector<std::string> all = {"--run.hash-every", "5", "--batch.micro", "2"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const std::string rank = "FAULT_RANK=" + std::to_string(ranks - 1);
+    return run(mpirun_command(ranks, train(name, all)),
+               fault("flip", "2048", 1, {rank, "FAULT_FIRST=2", "FAULT_TIMES=1"}));
+  }
+};
+
+TEST_F(FlippedBit, IsFoundWithinTheIntervalAndHealedFromAGoodRank) {
+  const Outcome outcome = run_ranks(3, "run");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "warning: rank 2 on "), 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("held other parameters than the other 2 ranks after step 5"));
+  EXPECT_THAT(outcome.output, HasSubstr("copied from rank 0"));
+  // The bit turned where the hash looks, so that nothing had been computed with it.
+  ASSERT_EQ(run(mpirun_command(3, train("good", {"--batch.micro", "2"}))).code, 0);
+  EXPECT_EQ(weights("run"), weights("good"));
+}
+
+TEST_F(FlippedBit, OrTheRankIsNamedAndAllStop) {
+  const Outcome outcome = run_ranks(3, "run", {"--run.on-difference", "stop"});
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "ranks hold different parameters after step 5: rank 2 on "), 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("differs from the other 2"));
+}
+
+TEST_F(FlippedBit, OfTwoRanksBothAreNamed) {
+  const Outcome outcome = run_ranks(2, "run");
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("no majority agrees among rank 0 on "));
+}
+
+/// Tokens that follow a rule but for a stretch of noise, learnt two windows at a time: those of the stretch are spikes.
+class Spike : public FaultFixture {
+ protected:
+  Spike() {
+    std::ofstream out(path("train.bin"), std::ios::binary);
+    uint32_t state = 1;
+    for (uint32_t i = 0; i < 20000; ++i) {
+      state = state * 1664525u + 1013904223u;
+      const bool noise = i >= 10000 && i < 10064;
+      const char bytes[2] = {static_cast<char>(noise ? (state >> 16) % 31 : i % 31), 0};
+      out.write(bytes, 2);
+    }
+  }
+  std::vector<std::string> training(const std::string& name, const std::vector<std::string>& flags) const {
+    std::vector<std::string> all = {"--batch.global", "2", "--run.steps", "1000", "--log.every", "100"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return trireme_command(train(name, all));
+  }
+};
+
+TEST_F(Spike, IsToldWithItsSamples) {
+  const Outcome outcome = run(training("run", {}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, ContainsRegex("warning: step [0-9]+: loss [0-9.]+ is a spike above [0-9.]+; samples "));
+  EXPECT_EQ(progress("run").skipped, 0);
+  const Outcome silent = run(training("silent", {"--run.spike-score", "0"}));
+  EXPECT_EQ(count_of(silent.output, "spike"), 0) << silent.output;
+  EXPECT_EQ(weights("silent"), weights("run")) << "a warning changes nothing";
+}
+
+TEST_F(Spike, IsSkippedWherePolicySaysSo) {
+  const Outcome outcome = run(training("run", {"--run.on-spike", "skip"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  const int skipped = count_of(outcome.output, " skipped: loss ");
+  EXPECT_GT(skipped, 0) << outcome.output;
+  EXPECT_EQ(progress("run").skipped, skipped);
+  EXPECT_EQ(progress("run").updates, 1000 - skipped);
+  EXPECT_EQ(progress("run").samples, 2000u);
+}
+
+TEST_F(Spike, RollsBackToTheLastSnapshotAndPassesOverTheSamples) {
+  const Outcome outcome = run(training("run", {"--run.on-spike", "roll-back", "--checkpoint.every", "20"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  const int times = count_of(outcome.output, "warning: rolled back to the snapshot of step ");
+  EXPECT_GT(times, 0) << outcome.output;
+  const RunProgress p = progress("run");
+  EXPECT_EQ(p.step, 1000);
+  EXPECT_EQ(p.updates, 1000) << "what was rolled back was done again with other samples";
+  EXPECT_GT(p.samples, 2000u);
+  EXPECT_EQ(p.skipped, times);
 }
 
 }  // namespace

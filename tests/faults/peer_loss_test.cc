@@ -73,14 +73,5 @@ TEST_F(PeerLoss, AStoppedRankIsNamedAfterTheTimeout) {
   }
 }
 
-TEST_F(PeerLoss, AFlippedBitOfOneRanksWeightsIsFoundAndTheRankNamed) {
-  // The hash reads the position matrix, 16 x 32 f32; its second reading, after step 5, turns a bit of it.
-  const auto environment = fault("flip", "2048", 1, {"FAULT_RANK=2", "FAULT_FIRST=2", "FAULT_TIMES=1"});
-  const Outcome outcome = run(mpirun_command(3, train("run", {"--run.hash-every", "5"})), environment);
-  EXPECT_EQ(outcome.code, 2) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("ranks hold different parameters after step 5: rank 2 on "));
-  EXPECT_THAT(outcome.output, HasSubstr("differs from the other 2"));
-}
-
 }  // namespace
 }  // namespace trireme

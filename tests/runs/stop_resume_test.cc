@@ -7,6 +7,7 @@
 namespace trireme {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class StopResume : public TrainingFixture {};
@@ -75,15 +76,39 @@ TEST_F(StopResume, AnotherModelInTheFolderIsRefusedWithWhatDiffers) {
   expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
   const Outcome outcome = run(trireme_command(train("run", {"--model.width", "64", "--model.layers", "3"})));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.output, HasSubstr("model.layers: 2 in the checkpoint, 3 asked for"));
-  EXPECT_THAT(outcome.output, HasSubstr("model.width: 32 in the checkpoint, 64 asked for"));
+  EXPECT_THAT(outcome.output, ContainsRegex("model.layers +2 +3 +not possible: another model"));
+  EXPECT_THAT(outcome.output, ContainsRegex("model.width +32 +64 +not possible: another model"));
 }
 
 TEST_F(StopResume, AnotherGlobalBatchIsRefused) {
   expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
   const Outcome outcome = run(trireme_command(train("run", {"--batch.global", "6"})));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.output, HasSubstr("was trained with 12 sequences per step, batch.global is 6 now"));
+  EXPECT_THAT(outcome.output, ContainsRegex("batch.global +12 +6 +--checkpoint.allow-other-batch"));
+  const Outcome allowed =
+      run(trireme_command(train("run", {"--batch.global", "6", "--run.steps", "4", "--checkpoint.allow-other-batch"})));
+  expect_done(allowed);
+  EXPECT_THAT(allowed.output, HasSubstr("warning: batch.global changes with this start from 12 to 6"));
+  EXPECT_EQ(progress("run").samples, 2u * 12 + 2 * 6);
+}
+
+TEST_F(StopResume, OtherDataIsRefusedWithBothFilesUnlessAllowed) {
+  expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
+  std::filesystem::copy(path("val.bin"), path("other.bin"));
+  const std::vector<std::string> flags = {"--data.train", "other.bin", "--run.steps", "4"};
+  const Outcome outcome = run(trireme_command(train("run", flags)));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, ContainsRegex("data.train +.*train.bin \\(40000 bytes, XXH3 [0-9a-f]+\\) +.*other.bin "
+                                            "\\(8000 bytes, XXH3 [0-9a-f]+\\) +--checkpoint.allow-other-data"));
+  // The same bytes under another name are the same data.
+  std::filesystem::copy(path("train.bin"), path("moved.bin"));
+  expect_done(run(trireme_command(train("run", {"--data.train", "moved.bin", "--run.steps", "3"}))));
+  auto allowed = flags;
+  allowed.push_back("--checkpoint.allow-other-data");
+  const Outcome went_on = run(trireme_command(train("run", allowed)));
+  expect_done(went_on);
+  EXPECT_THAT(went_on.output, HasSubstr("warning: data.train changes with this start from "));
+  EXPECT_EQ(progress("run").step, 4);
 }
 
 TEST_F(StopResume, KeepsTheNewestSnapshotsAndTheBest) {

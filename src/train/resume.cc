@@ -1,0 +1,179 @@
+#include "train/resume.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/run_folder.h"
+#include "comm/agreement.h"
+#include "config/document.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+namespace {
+
+/// One thing that a start has different from its checkpoint.
+struct Difference {
+  std::string what, then, now;
+  const char* allow;  ///< the flag that accepts it; nullptr: a run cannot go on with it
+  bool allowed = false;
+};
+
+using Differences = std::vector<Difference>;
+
+std::string name_of(Activation activation) {
+  switch (activation) {
+    case Activation::gelu_tanh:
+      return "gelu-tanh";
+    case Activation::gelu_erf:
+      return "gelu-erf";
+    case Activation::relu:
+      return "relu";
+    default:
+      return "tanh";
+  }
+}
+
+void compare_models(const Setup& setup, Differences& out) {
+  const Spec& found = setup.resume->facts.spec;
+  Spec wanted = with_given_options(found, setup.loaded);
+  const int64_t vocabulary = setup.config().model.vocabulary;
+  if (setup.loaded.origins.contains("model.vocabulary") && vocabulary > 0) wanted.vocabulary = vocabulary;
+  const auto compare = [&](const char* name, auto then, auto now) {
+    if (then != now) out.push_back({name, fmt::format("{}", then), fmt::format("{}", now), nullptr});
+  };
+  compare("model.layers", found.layers, wanted.layers);
+  compare("model.heads", found.heads, wanted.heads);
+  compare("model.width", found.width, wanted.width);
+  compare("model.inner-width", found.inner_width, wanted.inner_width);
+  compare("model.context", found.context, wanted.context);
+  compare("model.vocabulary", found.vocabulary, wanted.vocabulary);
+  compare("model.activation", name_of(found.activation), name_of(wanted.activation));
+  compare("model.tied-head", found.tied_head, wanted.tied_head);
+  compare("model.bias", found.biases.qkv, wanted.biases.qkv);
+}
+
+/// The same tokenizer can be written in several ways.
+bool same_tokenizer(const std::string& a, const std::string& b) {
+  if (a == b || a.empty() || b.empty()) return true;
+  return tokenizer_from_json(a, "the checkpoint's tokenizer.json")->json() ==
+         tokenizer_from_json(b, "the data's tokenizer.json")->json();
+}
+
+std::string digest(const std::string& text) { return hex64(xxh3(std::as_bytes(std::span(text)))); }
+
+void compare_tokenizers(const Setup& setup, Differences& out) {
+  const std::string& then = setup.resume->facts.tokenizer_json;
+  if (same_tokenizer(then, setup.tokenizer_json)) return;
+  out.push_back({"tokenizer.json", "XXH3 " + digest(then), "XXH3 " + digest(setup.tokenizer_json),
+                 "checkpoint.allow-other-tokenizer", setup.config().checkpoint.allow_other_tokenizer});
+}
+
+void compare_batches(const Setup& setup, const Config& then, Differences& out) {
+  const auto compare = [&](const char* name, int64_t before, int64_t now) {
+    if (before != now)
+      out.push_back({name, fmt::format("{}", before), fmt::format("{}", now), "checkpoint.allow-other-batch",
+                     setup.config().checkpoint.allow_other_batch});
+  };
+  const int64_t sequence = then.batch.sequence > 0 ? then.batch.sequence : setup.resume->facts.spec.context;
+  compare("batch.global", then.batch.global, setup.batch.global);
+  compare("batch.sequence", sequence, setup.batch.sequence);
+}
+
+std::string describe(const std::vector<DataFileFact>& files, size_t i) {
+  if (i >= files.size()) return "none";
+  return fmt::format("{} ({} bytes, XXH3 {})", files[i].path, files[i].bytes, files[i].hash);
+}
+
+/// Files may move; their bytes may not change.
+void compare_data(const Setup& setup, const Config& then, Differences& out) {
+  const auto& before = setup.resume->facts.data_files;
+  const auto& now = setup.data_files;
+  const bool allowed = setup.config().checkpoint.allow_other_data;
+  constexpr const char* kFlag = "checkpoint.allow-other-data";
+  for (size_t i = 0; i < std::max(before.size(), now.size()); ++i) {
+    const bool same =
+        i < before.size() && i < now.size() && before[i].bytes == now[i].bytes && before[i].hash == now[i].hash;
+    if (!same)
+      out.push_back({i == 0 ? "data.train" : "data.validation", describe(before, i), describe(now, i), kFlag, allowed});
+  }
+  if (then.run.seed != setup.config().run.seed)
+    out.push_back(
+        {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", setup.config().run.seed), kFlag, allowed});
+}
+
+std::string table(const Differences& differences) {
+  std::vector<std::string> lines;
+  size_t what = 0, then = std::string_view("in the checkpoint").size(), now = std::string_view("now").size();
+  for (const Difference& d : differences) {
+    what = std::max(what, d.what.size());
+    then = std::max(then, d.then.size());
+    now = std::max(now, d.now.size());
+  }
+  lines.push_back(
+      fmt::format("  {:<{}}  {:<{}}  {:<{}}  to go on all the same", "", what, "in the checkpoint", then, "now", now));
+  for (const Difference& d : differences) {
+    const std::string fix = d.allow ? fmt::format("--{}", d.allow) : "not possible: another model";
+    lines.push_back(fmt::format("  {:<{}}  {:<{}}  {:<{}}  {}", d.what, what, d.then, then, d.now, now, fix));
+  }
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+/// Rank 0: the folder to go on from. Deletes the steps of a folder that is to be overwritten.
+std::string look_for_resume(const Config& config) {
+  if (config.checkpoint.resume == "auto") {
+    const auto folder = find_resumable(config.run.dir);
+    return folder ? folder->path : std::string();
+  }
+  if (config.checkpoint.resume != "none") return open_checkpoint(config.checkpoint.resume).path;
+  const std::vector<int64_t> steps = list_steps(config.run.dir);
+  require(steps.empty() || config.run.overwrite, ErrorKind::config,
+          "{} already holds checkpoints; to go on from them leave checkpoint.resume at auto, to delete them and "
+          "start anew add --run.overwrite",
+          config.run.dir);
+  for (const int64_t step : steps) remove_folder(config.run.dir, step_name(step));
+  return {};
+}
+
+}  // namespace
+
+std::string find_resume(const LoadedConfig& loaded, Scalars& scalars) {
+  std::string found;
+  together(scalars, [&] {
+    if (scalars.rank() == 0) found = look_for_resume(loaded.config);
+  });
+  return scalars.broadcast(found);
+}
+
+Config resumed_config(const CheckpointFolder& folder) {
+  return from_json(parse_json(folder.facts.config_json, folder.path), folder.path);
+}
+
+void check_resume(const Setup& setup) {
+  const RunProgress& p = setup.resume->facts.progress;
+  log::info("RESUMING from {}: {} steps and {} samples are done, best validation loss {:.4f}", setup.resume->path,
+            p.step, p.samples, p.best_loss);
+  const Config then = resumed_config(*setup.resume);
+  Differences differences;
+  compare_models(setup, differences);
+  compare_tokenizers(setup, differences);
+  compare_batches(setup, then, differences);
+  compare_data(setup, then, differences);
+  for (const Difference& d : differences) {
+    if (d.allowed)
+      log::write_once(log::Level::warning,
+                      fmt::format("{} changes with this start from {} to {}", d.what, d.then, d.now));
+  }
+  std::erase_if(differences, [](const Difference& d) { return d.allowed; });
+  require(differences.empty(), ErrorKind::config,
+          "{} belongs to another training than this start asks for:\n{}\nask for the same, or start a new run in "
+          "another run.dir",
+          setup.resume->path, table(differences));
+}
+
+}  // namespace trireme
