@@ -45,14 +45,23 @@ struct ModelOptions {
 };
 
 struct DataOptions {
-  std::string dir, train = "train.bin", validation = "val.bin", tokenizer;
+  std::string dir, train = "train.bin", validation = "val.bin", split, index_dir, tokenizer;
   bool verify = false;
 
   template <class V>
   void visit(V& v) {
     v.text("dir", dir, "folder that `trireme prepare` wrote");
-    v.text("train", train, "training tokens, in dir or an absolute path");
-    v.text("validation", validation, "validation tokens, in dir or an absolute path (empty: none)");
+    v.text("train", train,
+           "training tokens, in dir or an absolute path: a token file, the prefix of an indexed dataset of Megatron or "
+           "NeoX, or weights and prefixes in turn (0.7 a_text_document 0.3 b_text_document)");
+    v.text("validation", validation, "validation tokens, likewise (empty: none)");
+    v.text("split", split,
+           "shares of an indexed dataset's documents for training, validation and test, like 969, 30, 1 (empty: all "
+           "for training)");
+    v.text(
+        "index-dir", index_dir,
+        "folder for the order of an indexed dataset's samples, NeoX's three .npy files; one of each host's own works "
+        "too (empty: beside the dataset)");
     v.text("tokenizer", tokenizer, "tokenizer.json to store with checkpoints (empty: the one in dir)");
     v.flag("verify", verify, "check every block's checksum and every id before the first step (default: a sample)");
   }

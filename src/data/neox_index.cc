@@ -1,5 +1,6 @@
 #include "data/neox_index.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 #include <vector>
@@ -106,6 +107,15 @@ NeoxIndex::NeoxIndex(const std::string& stem)
           "{}{}, {} and {} do not belong together: {} samples begin in the second, the third orders {}; remove them "
           "to have them made again",
           stem, kDocuments, kSamples, kShuffle, sample_.shape().empty() ? 0 : sample_.shape()[0], shuffle_.size());
+}
+
+bool NeoxIndex::covers(uint64_t first, uint64_t last) const {
+  uint64_t lowest = UINT64_MAX, highest = 0;
+  for (uint64_t place = 0; place < places(); ++place) {
+    lowest = std::min(lowest, document(place));
+    highest = std::max(highest, document(place));
+  }
+  return last > first && places() % (last - first) == 0 && lowest == first && highest == last - 1;
 }
 
 NeoxIndex::Begin NeoxIndex::begin(uint64_t index) const {

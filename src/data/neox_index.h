@@ -46,6 +46,8 @@ class NeoxIndex {
   uint64_t places() const { return documents_.size(); }
   /// Sequence of the dataset at a place in doc.
   uint64_t document(uint64_t place) const { return static_cast<uint64_t>(documents_.at(place)); }
+  /// True when the order is over exactly the documents [first, last).
+  bool covers(uint64_t first, uint64_t last) const;
   struct Begin {
     uint64_t place, offset;
   };

@@ -14,11 +14,14 @@ Batcher::Batcher(int64_t sequences, int64_t sequence) : sequence_(sequence) {
   for (int64_t s = 0; s <= sequences; ++s) offsets_.push_back(static_cast<int32_t>(s * sequence));
 }
 
-const Batch& Batcher::fill(std::span<const uint16_t> data, uint64_t seed, Stream stream, BatchSlice slice) {
+const Batch& Batcher::fill(const SampleSource& data, Stream stream, BatchSlice slice) {
   const int64_t rows = slice.count * sequence_;
   const auto n = static_cast<size_t>(rows);
   assert(n <= tokens_.size());
-  gather_windows(data, seed, stream, slice, sequence_, std::span(tokens_).first(n), std::span(targets_).first(n));
+  const auto length = static_cast<size_t>(sequence_);
+  for (size_t i = 0; i < static_cast<size_t>(slice.count); ++i)
+    data.fill(stream, slice.first + i, std::span(tokens_).subspan(i * length, length),
+              std::span(targets_).subspan(i * length, length));
   for (size_t i = 0; i < n; ++i) samples_[i] = static_cast<int64_t>(slice.first) + static_cast<int64_t>(i) / sequence_;
   batch_.tokens = View(std::span(tokens_).first(n), {rows});
   batch_.targets = View(std::span(targets_).first(n), {rows});

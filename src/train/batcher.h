@@ -1,22 +1,22 @@
 #pragma once
-// Host arrays of one micro-batch of fixed windows, as a model's Batch.
+// Host arrays of one micro-batch of samples, as a model's Batch.
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "data/sampler.h"
+#include "data/sample_source.h"
 #include "model/pass.h"
 
 namespace trireme {
 
 class Batcher {
  public:
-  /// At most `sequences` windows of `sequence` tokens.
+  /// At most `sequences` samples of `sequence` tokens.
   Batcher(int64_t sequences, int64_t sequence);
-  /// The windows of slice's samples; valid until the next call. slice.count <= sequences; a slice of none gives a batch
+  /// The slice's samples; valid until the next call. slice.count <= sequences; a slice of none gives a batch
   /// of no rows.
-  const Batch& fill(std::span<const uint16_t> data, uint64_t seed, Stream stream, BatchSlice slice);
+  const Batch& fill(const SampleSource& data, Stream stream, BatchSlice slice);
 
  private:
   int64_t sequence_;

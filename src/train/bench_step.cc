@@ -107,8 +107,8 @@ class TrainingStep {
   double step() {
     const double scale = 1.0 / static_cast<double>(options_.batch * options_.sequence);
     const auto start = Clock::now();
-    const Batch& batch =
-        batcher_.fill(tokens_, 1, Stream::training, {static_cast<uint64_t>(steps_ * options_.batch), options_.batch});
+    const Batch& batch = batcher_.fill(WindowSource(tokens_, 1), Stream::training,
+                                       {static_cast<uint64_t>(steps_ * options_.batch), options_.batch});
     optimizer_.begin_exchange();
     loss_ = stage_.loss_and_backward(batch, {}, static_cast<float>(scale), Write::overwrite, &optimizer_) * scale;
     const double norm = std::sqrt(optimizer_.finish_exchange(stage_.context()));

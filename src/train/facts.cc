@@ -52,9 +52,9 @@ RunFacts run_facts(const Setup& setup, const ParameterTable& table, const Memory
   add("model",
       fmt::format("{:.2f}M parameters: {} layers, {} heads, width {}, context {}, vocabulary {}",
                   static_cast<double>(table.total()) / 1e6, s.layers, s.heads, s.width, s.context, s.vocabulary));
-  add("data", fmt::format("{} ({} tokens){}", setup.train->path(), setup.train->size(),
-                          setup.validation ? fmt::format(", validation {} ({} tokens)", setup.validation->path(),
-                                                         setup.validation->size())
+  add("data", fmt::format("{} ({} tokens){}", setup.train->name(), setup.train->tokens(),
+                          setup.validation ? fmt::format(", validation {} ({} tokens)", setup.validation->name(),
+                                                         setup.validation->tokens())
                                            : ""));
   add("batch", fmt::format("{} x {} = {} tokens per step: {} ranks x {} micro-batches of {}", b.global, b.sequence,
                            b.global * b.sequence, b.ranks, b.micro_batches, b.largest_micro()));

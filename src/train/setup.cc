@@ -1,20 +1,14 @@
 #include "train/setup.h"
 
-#include <filesystem>
-
 #include "base/error.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "comm/agreement.h"
-#include "data/data_hash.h"
-#include "text/tokenizer.h"
+#include "train/data_setup.h"
 #include "train/resume.h"
 
 namespace trireme {
 namespace {
-
-namespace fs = std::filesystem;
 
 bool is_set(const LoadedConfig& loaded, const char* option) { return loaded.origins.contains(option); }
 
@@ -26,33 +20,6 @@ int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / mult
 
 void set_dropout(Spec& spec, double rate) {
   spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = static_cast<float>(rate);
-}
-
-std::string data_path(const DataOptions& data, const std::string& name) {
-  return fs::path(name).is_absolute() || data.dir.empty() ? name : (fs::path(data.dir) / name).string();
-}
-
-/// Said before anything is looked up beside the file, whose absence would be blamed otherwise.
-void require_training_data(const DataOptions& data) {
-  const std::string path = data_path(data, data.train);
-  require(fs::exists(path), ErrorKind::io,
-          "no token file {}: make it with `trireme prepare`, or name its folder with --data.dir (now \"{}\")", path,
-          data.dir);
-}
-
-/// The tokenizer that made the data, if the user or the data folder has it.
-std::string find_tokenizer(const DataOptions& data) {
-  if (!data.tokenizer.empty()) return load_tokenizer(data.tokenizer)->json();
-  const fs::path beside = fs::path(data_path(data, data.train)).parent_path() / "tokenizer.json";
-  return fs::exists(beside) ? read_text(beside.string()) : std::string();
-}
-
-int64_t vocabulary_of_data(const std::string& train_path, const std::string& tokenizer_json) {
-  if (const auto sidecar = read_sidecar(train_path); sidecar && sidecar->vocabulary > 0)
-    return static_cast<int64_t>(sidecar->vocabulary);
-  if (!tokenizer_json.empty())
-    return static_cast<int64_t>(tokenizer_from_json(tokenizer_json, "the data's tokenizer.json")->vocabulary_size());
-  return 0;
 }
 
 Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
@@ -87,18 +54,14 @@ BatchShape resolve_batch(Setup& setup, const Scalars& scalars) {
 }
 
 void open_data(Setup& setup) {
-  const DataOptions& data = setup.config().data;
-  const auto vocabulary = static_cast<uint64_t>(setup.spec.vocabulary);
-  const auto need = static_cast<uint64_t>(setup.batch.sequence) + 1;
-  const auto open = [&](std::optional<TokenDataset>& out, const std::string& name) {
-    out.emplace(data_path(data, name), vocabulary, data.verify);
-    require(out->size() >= need, ErrorKind::data,
-            "{} has {} tokens, one sample needs {}; lower batch.sequence or use more text", out->path(), out->size(),
-            need);
-    setup.data_files.push_back({out->path(), out->size() * sizeof(uint16_t), hex64(data_hash(*out))});
-  };
-  open(setup.train, data.train);
-  if (!data.validation.empty()) open(setup.validation, data.validation);
+  RunData data = open_run_data(setup.loaded, setup.batch, static_cast<uint64_t>(setup.spec.vocabulary));
+  setup.train = std::move(data.train);
+  setup.validation = std::move(data.validation);
+  for (const FileSource* source : {setup.train.get(), setup.validation.get()}) {
+    if (!source) continue;
+    for (const SourceFile& file : source->files())
+      setup.data_files.push_back({file.path, file.bytes, hex64(file.hash)});
+  }
 }
 
 }  // namespace
@@ -164,8 +127,7 @@ Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
   const std::string resume = find_resume(setup.loaded, scalars);
   together(scalars, [&] {
     if (!resume.empty()) setup.resume = open_checkpoint(resume);
-    setup.spec =
-        resolve_spec(setup, vocabulary_of_data(data_path(config.data, config.data.train), setup.tokenizer_json));
+    setup.spec = resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json));
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
     if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
     setup.batch = resolve_batch(setup, scalars);

@@ -2,13 +2,14 @@
 // What is decided before anything is allocated: the model, the data, the batch, where the run goes on. Every rank
 // decides alike from the same files; rank 0's view of the run folder is the one that counts.
 
+#include <memory>
 #include <optional>
 
 #include "checkpoint/model_folder.h"
 #include "comm/scalars.h"
 #include "config/load.h"
 #include "config/validate.h"
-#include "data/token_dataset.h"
+#include "data/sample_source.h"
 #include "train/step.h"
 
 namespace trireme {
@@ -21,7 +22,7 @@ struct Setup {
   std::optional<CheckpointFolder> resume;  ///< the run goes on from here
   std::optional<ModelFolder> init;         ///< weights of a new run; empty: from scratch
   std::string tokenizer_json;              ///< empty: none known
-  std::optional<TokenDataset> train, validation;
+  std::unique_ptr<FileSource> train, validation;
   std::vector<DataFileFact> data_files;
 
   const Config& config() const { return loaded.config; }

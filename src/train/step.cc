@@ -17,8 +17,7 @@ int64_t BatchShape::largest_micro() const {
 }
 
 TrainStep::TrainStep(Stage& stage, Optimizer& optimizer, Ops& ops, TrainingState& state, const ParameterTable& table,
-                     Scalars& scalars, std::span<const uint16_t> data, const BatchShape& shape, uint64_t seed,
-                     bool dropout)
+                     Scalars& scalars, const SampleSource& data, const BatchShape& shape, uint64_t seed, bool dropout)
     : stage_(stage),
       optimizer_(optimizer),
       ops_(ops),
@@ -33,7 +32,7 @@ TrainStep::TrainStep(Stage& stage, Optimizer& optimizer, Ops& ops, TrainingState
 
 double TrainStep::run_micro_batch(int64_t index, int64_t step, uint64_t consumed, float scale) {
   const BatchSlice slice = batch_slice(consumed, shape_.global, shape_.ranks, shape_.rank, shape_.micro_batches, index);
-  const Batch& batch = batcher_.fill(data_, seed_, Stream::training, slice);
+  const Batch& batch = batcher_.fill(data_, Stream::training, slice);
   const Write write = index == 0 ? Write::overwrite : Write::add;
   const bool last = index + 1 == shape_.micro_batches;
   if (last) optimizer_.begin_exchange();
@@ -71,8 +70,8 @@ StepResult TrainStep::run(int64_t step, uint64_t consumed, int64_t update, doubl
   return result;
 }
 
-std::optional<double> evaluate(Stage& stage, Scalars& scalars, std::span<const uint16_t> data, const BatchShape& shape,
-                               uint64_t seed, int64_t batches) {
+std::optional<double> evaluate(Stage& stage, Scalars& scalars, const SampleSource& data, const BatchShape& shape,
+                               int64_t batches) {
   Batcher batcher(shape.largest_micro(), shape.sequence);
   double loss = 0, tokens = 0;
   for (int64_t b = 0; b < batches; ++b) {
@@ -80,7 +79,7 @@ std::optional<double> evaluate(Stage& stage, Scalars& scalars, std::span<const u
     for (int64_t m = 0; m < shape.micro_batches; ++m) {
       const BatchSlice slice = batch_slice(first, shape.global, shape.ranks, shape.rank, shape.micro_batches, m);
       if (slice.count == 0) continue;
-      const Batch& batch = batcher.fill(data, seed, Stream::evaluation, slice);
+      const Batch& batch = batcher.fill(data, Stream::evaluation, slice);
       loss += stage.loss(batch);
       tokens += static_cast<double>(batch.rows());
     }

@@ -3,7 +3,6 @@
 // takes the same decision.
 
 #include "comm/scalars.h"
-#include "data/token_dataset.h"
 #include "model/stage.h"
 #include "optim/optimizer.h"
 #include "train/batcher.h"
@@ -30,7 +29,7 @@ struct StepResult {
 class TrainStep {
  public:
   TrainStep(Stage& stage, Optimizer& optimizer, Ops& ops, TrainingState& state, const ParameterTable& table,
-            Scalars& scalars, std::span<const uint16_t> data, const BatchShape& shape, uint64_t seed, bool dropout);
+            Scalars& scalars, const SampleSource& data, const BatchShape& shape, uint64_t seed, bool dropout);
 
   /// Step number `step` on the samples that follow the first `consumed`; `update` counts applied updates, this one
   /// included, from 1. A loss above `most_loss` changes no weight.
@@ -45,7 +44,7 @@ class TrainStep {
   TrainingState& state_;
   const ParameterTable& table_;
   Scalars& scalars_;
-  std::span<const uint16_t> data_;
+  const SampleSource& data_;
   BatchShape shape_;
   uint64_t seed_;
   bool dropout_;
@@ -54,7 +53,7 @@ class TrainStep {
 
 /// Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the same number.
 /// Nothing when a stop was asked for on any rank meanwhile.
-std::optional<double> evaluate(Stage& stage, Scalars& scalars, std::span<const uint16_t> data, const BatchShape& shape,
-                               uint64_t seed, int64_t batches);
+std::optional<double> evaluate(Stage& stage, Scalars& scalars, const SampleSource& data, const BatchShape& shape,
+                               int64_t batches);
 
 }  // namespace trireme

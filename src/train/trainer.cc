@@ -116,7 +116,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
       optimizer_(table_, state_, *ops_, *exchange_group_, optimizer_options(config(), cores.progress_cpus)),
       stage_(setup_.spec, {&table_, state_.weights(), state_.gradients()}, setup_.dtype, model_shape(setup_), *ops_,
              threads_),
-      step_(stage_, optimizer_, *ops_, state_, table_, scalars_, setup_.train->tokens(), setup_.batch,
+      step_(stage_, optimizer_, *ops_, state_, table_, scalars_, *setup_.train, setup_.batch,
             static_cast<uint64_t>(config().run.seed), config().model.dropout > 0),
       schedule_(schedule_of(config())),
       skips_(config().run.dir, config().run.max_skips) {
@@ -242,13 +242,11 @@ void Trainer::evaluate_now() {
   if (evaluated_step_ == progress_.step) return;
   const InPhase phase(moves_, Phase::evaluation);
   const Aside aside(meter_);
-  const auto seed = static_cast<uint64_t>(config().run.seed);
   const int64_t batches = config().evaluation.batches;
-  const auto train_loss = evaluate(stage_, scalars_, setup_.train->tokens(), setup_.batch, seed, batches);
-  const auto loss = !train_loss ? train_loss
-                    : setup_.validation
-                        ? evaluate(stage_, scalars_, setup_.validation->tokens(), setup_.batch, seed, batches)
-                        : train_loss;
+  const auto train_loss = evaluate(stage_, scalars_, *setup_.train, setup_.batch, batches);
+  const auto loss = !train_loss         ? train_loss
+                    : setup_.validation ? evaluate(stage_, scalars_, *setup_.validation, setup_.batch, batches)
+                                        : train_loss;
   if (!loss) return;  // a stop was asked for
   evaluated_step_ = progress_.step;
   EvaluationMetrics metrics{.step = progress_.step,

@@ -1,0 +1,169 @@
+#include "data/indexed_source.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/data_hash.h"
+#include "data/document_parts.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Held while the files of an order are looked for and made. Where the file system has no locks every process makes
+/// them: each file appears whole, and all of them write the same.
+class BuildLock {
+ public:
+  explicit BuildLock(std::string path)
+      : path_(std::move(path)), fd_(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    if (fd_ >= 0) flock(fd_, LOCK_EX);
+  }
+  BuildLock(const BuildLock&) = delete;
+  BuildLock& operator=(const BuildLock&) = delete;
+  ~BuildLock() {
+    if (fd_ < 0) return;
+    unlink(path_.c_str());
+    close(fd_);
+  }
+
+ private:
+  std::string path_;
+  int fd_;
+};
+
+/// The order, if its files are there, newer than the dataset, and of these documents: their names do not say which
+/// part of a split they are for.
+std::unique_ptr<NeoxIndex> current_order(const std::string& stem, const std::string& prefix, uint64_t first,
+                                         uint64_t last) {
+  if (!has_neox_index(stem)) return nullptr;
+  if (fs::last_write_time(stem + "_shuffle_idx.npy") < fs::last_write_time(prefix + ".idx")) return nullptr;
+  auto order = std::make_unique<NeoxIndex>(stem);
+  return order->covers(first, last) ? std::move(order) : nullptr;
+}
+
+std::vector<double> weights_of(const std::vector<WeightedPrefix>& sets) {
+  std::vector<double> weights;
+  for (const WeightedPrefix& set : sets) weights.push_back(set.weight);
+  return weights;
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> words;
+  for (size_t at = text.find_first_not_of(" ,"); at != std::string::npos;) {
+    const size_t end = std::min(text.find_first_of(" ,", at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = text.find_first_not_of(" ,", end);
+  }
+  return words;
+}
+
+}  // namespace
+
+std::vector<WeightedPrefix> parse_blend(const std::string& text) {
+  const std::vector<std::string> words = words_of(text);
+  if (words.size() == 1) return {{1, words[0]}};
+  require(!words.empty() && words.size() % 2 == 0, ErrorKind::usage,
+          "data \"{}\" has {} words; one prefix, or weights and prefixes in turn, were expected", text, words.size());
+  std::vector<WeightedPrefix> sets;
+  for (size_t i = 0; i < words.size(); i += 2) {
+    WeightedPrefix set{0, words[i + 1]};
+    const char* const end = words[i].data() + words[i].size();
+    const auto [rest, error] = std::from_chars(words[i].data(), end, set.weight);
+    require(error == std::errc() && rest == end, ErrorKind::usage,
+            "data \"{}\": \"{}\" stands where a weight belongs; weights and prefixes come in turn", text, words[i]);
+    sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+IndexedSource::IndexedSource(IndexedSourceOptions options)
+    : options_(std::move(options)),
+      blend_(weights_of(options_.sets), options_.sets.size() == 1 ? 1 : std::max<uint64_t>(options_.samples, 1)) {
+  for (size_t i = 0; i < options_.sets.size(); ++i) sets_.push_back(open(i));
+}
+
+IndexedSource::Set IndexedSource::open(size_t number) const {
+  const std::string& prefix = options_.sets[number].prefix;
+  Set set{std::make_unique<IndexedDataset>(prefix), nullptr};
+  set.data->check_ids(options_.vocabulary, options_.verify);
+  uint64_t first = 0, last = set.data->sequences();
+  const bool blended = options_.sets.size() > 1;
+  if (!options_.split.empty()) {
+    const PartBorders borders = part_borders(options_.split, set.data->sequences());
+    const size_t part = options_.part == "train" ? 0 : 1;
+    first = borders[part];
+    last = borders[part + 1];
+  }
+  const NeoxOrder order{.name = blended ? fmt::format("{}_{}", options_.part, number) : options_.part,
+                        .samples = blended ? blend_.needed(number) : std::max<uint64_t>(options_.samples, 1),
+                        .sequence = options_.sequence,
+                        .seed = options_.seed};
+  if (!options_.index_folder.empty()) fs::create_directories(options_.index_folder);
+  const std::string stem = neox_index_stem(prefix, options_.index_folder, order);
+  set.order = current_order(stem, prefix, first, last);
+  if (set.order) return set;
+  const BuildLock lock(stem + ".lock");
+  set.order = current_order(stem, prefix, first, last);
+  if (set.order) return set;  // another process made it meanwhile
+  log::info("making the order of samples {}", stem);
+  build_neox_index(stem, set.data->lengths(), first, last, order);
+  set.order = std::make_unique<NeoxIndex>(stem);
+  return set;
+}
+
+void IndexedSource::fill(Stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {
+  const Blend::Choice choice =
+      sets_.size() == 1 ? Blend::Choice{0, index} : blend_.at(index % std::max<uint64_t>(options_.samples, 1));
+  const Set& set = sets_[choice.set];
+  auto [place, offset] = set.order->begin(choice.sample % set.order->samples());
+  const auto copy = [&](std::span<int32_t> to) {
+    while (!to.empty()) {
+      require(place < set.order->places() && set.order->document(place) < set.data->sequences(), ErrorKind::data,
+              "the order of samples of {} leads out of it; remove its .npy files to have them made again",
+              set.data->path());
+      const uint64_t document = set.order->document(place);
+      const auto length = static_cast<uint64_t>(set.data->lengths()[document]);
+      const uint64_t n = std::min<uint64_t>(to.size(), length - std::min(offset, length));
+      set.data->copy(document, offset, to.first(n));
+      to = to.subspan(n);
+      offset += n;
+      if (offset < length) continue;
+      ++place;
+      offset = 0;
+    }
+  };
+  copy(tokens);
+  std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
+  copy(targets.last(1));
+}
+
+uint64_t IndexedSource::tokens() const {
+  uint64_t total = 0;
+  for (const Set& set : sets_) total += set.data->tokens();
+  return total;
+}
+
+std::string IndexedSource::name() const {
+  std::vector<std::string> names;
+  for (const WeightedPrefix& set : options_.sets)
+    names.push_back(options_.sets.size() == 1 ? set.prefix : fmt::format("{} {}", set.weight, set.prefix));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::vector<SourceFile> IndexedSource::files() const {
+  std::vector<SourceFile> files;
+  for (const Set& set : sets_)
+    files.push_back({set.data->path(), set.data->bytes().size(), data_hash(set.data->bytes(), set.data->sidecar())});
+  return files;
+}
+
+}  // namespace trireme

@@ -1,0 +1,60 @@
+#pragma once
+// Samples of indexed datasets in NeoX's order, several of them blended by weight.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/blend.h"
+#include "data/indexed_dataset.h"
+#include "data/neox_index.h"
+#include "data/sample_source.h"
+
+namespace trireme {
+
+struct WeightedPrefix {
+  double weight = 1;
+  std::string prefix;
+};
+
+/// "PREFIX", or weights and prefixes in turn: "0.7 a_text_document 0.3 b_text_document"; blanks or commas between.
+/// Throws Error::usage.
+std::vector<WeightedPrefix> parse_blend(const std::string& text);
+
+struct IndexedSourceOptions {
+  std::vector<WeightedPrefix> sets;
+  std::string part = "train";  ///< train or valid: names the order's files; with `split`, which documents are read
+  std::string split;           ///< "969, 30, 1"; empty: all documents
+  uint64_t samples = 0;        ///< as many as the run draws: the order depends on it, as in NeoX
+  uint64_t sequence = 0, seed = 0;
+  std::string index_folder;  ///< for the order's files; empty: beside the datasets
+  uint64_t vocabulary = 0;   ///< ids of the model
+  bool verify = false;       ///< check every block and id, else a sample of them
+};
+
+class IndexedSource final : public FileSource {
+ public:
+  /// The order's files are made where they are missing or older than the dataset; of several processes that share the
+  /// folder one makes them and the others wait, so every host may have a folder of its own. Throws Error::io,
+  /// Error::data, Error::usage.
+  explicit IndexedSource(IndexedSourceOptions options);
+
+  /// Both streams are the one order, from its beginning. A sample beyond its end is taken from the beginning again.
+  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
+  uint64_t tokens() const override;
+  std::string name() const override;
+  std::vector<SourceFile> files() const override;
+
+ private:
+  struct Set {
+    std::unique_ptr<IndexedDataset> data;
+    std::unique_ptr<NeoxIndex> order;
+  };
+  Set open(size_t number) const;
+
+  IndexedSourceOptions options_;
+  Blend blend_;
+  std::vector<Set> sets_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,66 @@
+#pragma once
+// Samples of a data set by their number: a sample is `sequence` tokens and, for each, the token that follows it. Which
+// text sample n holds depends on the data, the seed and n alone, so any number of ranks goes on where another left off.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/sampler.h"
+#include "data/token_dataset.h"
+
+namespace trireme {
+
+/// A file of ids, and what tells it from a changed one.
+struct SourceFile {
+  std::string path;
+  uint64_t bytes = 0, hash = 0;
+};
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  /// Sample `index` of a stream. tokens, targets: [sequence].
+  virtual void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const = 0;
+};
+
+/// nanoGPT's: each sample begins at a random token; see window_start().
+class WindowSource final : public SampleSource {
+ public:
+  /// `ids` must outlive the source.
+  WindowSource(std::span<const uint16_t> ids, uint64_t seed) : ids_(ids), seed_(seed) {}
+  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
+
+ private:
+  std::span<const uint16_t> ids_;
+  uint64_t seed_;
+};
+
+/// What a run trains on: samples of files.
+class FileSource : public SampleSource {
+ public:
+  virtual uint64_t tokens() const = 0;   ///< ids of all files
+  virtual std::string name() const = 0;  ///< for people
+  virtual std::vector<SourceFile> files() const = 0;
+};
+
+/// Windows of one token file.
+class TokenFileSource final : public FileSource {
+ public:
+  TokenFileSource(TokenDataset dataset, uint64_t seed)
+      : dataset_(std::move(dataset)), windows_(dataset_.tokens(), seed) {}
+
+  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
+    windows_.fill(stream, index, tokens, targets);
+  }
+  uint64_t tokens() const override { return dataset_.size(); }
+  std::string name() const override { return dataset_.path(); }
+  std::vector<SourceFile> files() const override;
+
+ private:
+  TokenDataset dataset_;
+  WindowSource windows_;
+};
+
+}  // namespace trireme

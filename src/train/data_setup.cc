@@ -1,0 +1,124 @@
+#include "train/data_setup.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "data/indexed_source.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string data_path(const DataOptions& data, const std::string& name) {
+  return fs::path(name).is_absolute() || data.dir.empty() ? name : (fs::path(data.dir) / name).string();
+}
+
+/// The indexed datasets that an option names; empty when it names a token file.
+std::vector<WeightedPrefix> indexed_sets(const DataOptions& data, const std::string& option) {
+  if (fs::exists(data_path(data, option))) return {};  // a file, whatever characters are in its name
+  std::vector<WeightedPrefix> sets = option.empty() ? std::vector<WeightedPrefix>() : parse_blend(option);
+  for (WeightedPrefix& set : sets) set.prefix = data_path(data, set.prefix);
+  if (sets.size() == 1 && !fs::exists(sets[0].prefix + ".idx")) return {};
+  return sets;
+}
+
+std::unique_ptr<FileSource> open_tokens(const DataOptions& data, const std::string& name, const Config& config,
+                                        const BatchShape& batch, uint64_t vocabulary) {
+  TokenDataset dataset(data_path(data, name), vocabulary, data.verify);
+  const auto need = static_cast<uint64_t>(batch.sequence) + 1;
+  require(dataset.size() >= need, ErrorKind::data,
+          "{} has {} tokens, one sample needs {}; lower batch.sequence or use more text", dataset.path(),
+          dataset.size(), need);
+  return std::make_unique<TokenFileSource>(std::move(dataset), static_cast<uint64_t>(config.run.seed));
+}
+
+/// Samples that a run draws of a part: NeoX's own numbers, on which its order depends.
+uint64_t samples_of(const Config& config, const BatchShape& batch, bool training) {
+  const auto steps = static_cast<uint64_t>(config.run.steps), global = static_cast<uint64_t>(batch.global);
+  if (training) return steps * global;
+  const auto every = static_cast<uint64_t>(config.evaluation.every);
+  const uint64_t evaluations = every == 0 ? 1 : steps / every + 1;
+  return evaluations * static_cast<uint64_t>(config.evaluation.batches) * global;
+}
+
+std::unique_ptr<FileSource> open_indexed(std::vector<WeightedPrefix> sets, bool training, const std::string& split,
+                                         const Config& config, const BatchShape& batch, uint64_t vocabulary) {
+  IndexedSourceOptions options;
+  options.sets = std::move(sets);
+  options.part = training ? "train" : "valid";
+  options.split = split;
+  options.samples = samples_of(config, batch, training);
+  options.sequence = static_cast<uint64_t>(batch.sequence);
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.index_folder = config.data.index_dir;
+  options.vocabulary = vocabulary;
+  options.verify = config.data.verify;
+  return std::make_unique<IndexedSource>(std::move(options));
+}
+
+}  // namespace
+
+void require_training_data(const DataOptions& data) {
+  const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);
+  for (const WeightedPrefix& set : sets)
+    require(fs::exists(set.prefix + ".idx"), ErrorKind::io,
+            "no indexed dataset {}.idx: make it with `trireme prepare --format megatron`", set.prefix);
+  const std::string path = data_path(data, data.train);
+  require(!sets.empty() || fs::exists(path), ErrorKind::io,
+          "no token file {}: make it with `trireme prepare`, or name its folder with --data.dir (now \"{}\")", path,
+          data.dir);
+}
+
+std::string find_tokenizer(const DataOptions& data) {
+  if (!data.tokenizer.empty()) return load_tokenizer(data.tokenizer)->json();
+  const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);
+  const fs::path file = sets.empty() ? data_path(data, data.train) : sets[0].prefix;
+  const fs::path beside = file.parent_path() / "tokenizer.json";
+  return fs::exists(beside) ? read_text(beside.string()) : std::string();
+}
+
+int64_t vocabulary_of_data(const DataOptions& data, const std::string& tokenizer_json) {
+  std::vector<std::string> files;
+  for (const WeightedPrefix& set : indexed_sets(data, data.train)) files.push_back(set.prefix + ".bin");
+  if (files.empty()) files.push_back(data_path(data, data.train));
+  uint64_t largest = 0;
+  for (const std::string& file : files) {
+    if (const auto sidecar = read_sidecar(file)) largest = std::max(largest, sidecar->vocabulary);
+  }
+  if (largest > 0) return static_cast<int64_t>(largest);
+  if (!tokenizer_json.empty())
+    return static_cast<int64_t>(tokenizer_from_json(tokenizer_json, "the data's tokenizer.json")->vocabulary_size());
+  return 0;
+}
+
+RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary) {
+  const Config& config = loaded.config;
+  const DataOptions& data = config.data;
+  RunData out;
+  const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);
+  require(!sets.empty() || data.split.empty(), ErrorKind::config,
+          "data.split divides indexed datasets, and data.train \"{}\" is a token file; remove data.split", data.train);
+  if (sets.empty()) {
+    out.train = open_tokens(data, data.train, config, batch, vocabulary);
+    if (!data.validation.empty()) out.validation = open_tokens(data, data.validation, config, batch, vocabulary);
+    return out;
+  }
+  out.train = open_indexed(sets, true, data.split, config, batch, vocabulary);
+  const bool named = loaded.origins.contains("data.validation") && !data.validation.empty();
+  require(!named || data.split.empty(), ErrorKind::config,
+          "data.split takes the validation documents from data.train, and data.validation names others; give one of "
+          "them");
+  if (!data.split.empty()) {
+    out.validation = open_indexed(sets, false, data.split, config, batch, vocabulary);
+  } else if (named) {
+    const std::vector<WeightedPrefix> others = indexed_sets(data, data.validation);
+    out.validation = others.empty() ? open_tokens(data, data.validation, config, batch, vocabulary)
+                                    : open_indexed(others, false, "", config, batch, vocabulary);
+  }
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,30 @@
+#pragma once
+// The data of a run: token files of nanoGPT, or indexed datasets in NeoX's order.
+
+#include <memory>
+#include <string>
+
+#include "config/load.h"
+#include "data/sample_source.h"
+#include "train/step.h"
+
+namespace trireme {
+
+/// Throws Error::io naming what is missing, before anything is looked up beside it, whose absence would be blamed
+/// otherwise.
+void require_training_data(const DataOptions& data);
+
+/// tokenizer.json of the tokenizer that made the data, if the user or the data folder has it.
+std::string find_tokenizer(const DataOptions& data);
+
+/// Ids of the data's vocabulary by its sidecar or tokenizer.json; 0: not known.
+int64_t vocabulary_of_data(const DataOptions& data, const std::string& tokenizer_json);
+
+struct RunData {
+  std::unique_ptr<FileSource> train, validation;  ///< validation: may be none
+};
+
+/// vocabulary: ids of the model; no id of the data may be beyond it. Throws Error::io, Error::data, Error::config.
+RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary);
+
+}  // namespace trireme

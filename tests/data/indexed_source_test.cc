@@ -1,0 +1,189 @@
+#include "data/indexed_source.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(Blend, ChoosesAsMegatronDoes) {
+  // printed by an independent computation with numpy's argmax
+  const Blend blend({5, 3, 2}, 5000);
+  std::vector<uint8_t> sets;
+  std::vector<int64_t> samples;
+  for (uint64_t i = 0; i < 5000; ++i) {
+    const Blend::Choice choice = blend.at(i);
+    sets.push_back(static_cast<uint8_t>(choice.set));
+    samples.push_back(static_cast<int64_t>(choice.sample));
+  }
+  const auto crc = [](const auto& values) {
+    const auto bytes = std::as_bytes(std::span(values));
+    return crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size()));
+  };
+  EXPECT_EQ(crc(sets), 0x904fcfd7);
+  EXPECT_EQ(crc(samples), 0x551ec670);
+  EXPECT_EQ(blend.needed(0), 2513u);
+  EXPECT_ERROR(Blend({0, 0}, 1), ErrorKind::usage, "the weights of the data sets are all 0");
+  EXPECT_ERROR(Blend({1, -1}, 1), ErrorKind::usage, "-1 is no weight");
+}
+
+TEST(ParseBlend, TakesOnePrefixOrWeightsInTurn) {
+  EXPECT_EQ(parse_blend("a/x").size(), 1u);
+  const auto two = parse_blend("0.7 a/x, 0.3 b");
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[0].weight, 0.7);
+  EXPECT_EQ(two[1].prefix, "b");
+  EXPECT_ERROR(parse_blend("a b c"), ErrorKind::usage, "has 3 words; one prefix, or weights and prefixes in turn");
+  EXPECT_ERROR(parse_blend("a 0.5 b 0.5"), ErrorKind::usage, "\"a\" stands where a weight belongs");
+}
+
+class IndexedSamples : public testing::Test {
+ protected:
+  /// Documents of lengths 1 to 12 (and none), ids counting up from `first`.
+  std::string dataset(const std::string& name, int first, IndexedType type = IndexedType::u16) const {
+    IndexedLayout layout{.type = type};
+    std::string bytes;
+    int id = first;
+    for (int document = 0; document < 30; ++document) {
+      const int length = document * 7 % 13;
+      for (int i = 0; i < length; ++i, ++id) bytes.append(reinterpret_cast<const char*>(&id), width_of(type));
+      if (length > 0) layout.lengths.push_back(length);
+      layout.documents.push_back(static_cast<int64_t>(layout.lengths.size()));
+    }
+    write_text(folder_ / (name + ".bin"), bytes);
+    write_index(folder_ / (name + ".idx"), layout);
+    return folder_ / name;
+  }
+  static std::vector<int32_t> sample(const SampleSource& source, uint64_t index, size_t sequence) {
+    std::vector<int32_t> ids(sequence), targets(sequence);
+    source.fill(Stream::training, index, ids, targets);
+    EXPECT_TRUE(std::equal(ids.begin() + 1, ids.end(), targets.begin()));
+    ids.push_back(targets.back());
+    return ids;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(IndexedSamples, AreTheDocumentsInTheOrderOfTheIndex) {
+  for (const IndexedType type : {IndexedType::u16, IndexedType::i32}) {
+    const std::string prefix = dataset(type == IndexedType::u16 ? "x" : "y", 100, type);
+    IndexedSourceOptions options;
+    options.sets = {{1, prefix}};
+    options.samples = 40;
+    options.sequence = 9;
+    options.seed = 5;
+    const IndexedSource source(options);
+    // All documents in the order of doc, ids back to back: sample k (before the shuffle) is 10 of them from 9 k on.
+    const NeoxIndex order(neox_index_stem(prefix, "", {"train", 40, 9, 5}));
+    const IndexedDataset data(prefix);
+    std::vector<int32_t> all;
+    std::vector<uint64_t> begins;
+    for (uint64_t place = 0; place < order.places(); ++place) {
+      begins.push_back(all.size());
+      const auto ids = data.sequence(order.document(place));
+      all.insert(all.end(), ids.begin(), ids.end());
+    }
+    for (uint64_t i = 0; i < order.samples(); ++i) {
+      const auto [place, offset] = order.begin(i);
+      const auto from = all.begin() + static_cast<ptrdiff_t>(begins[place] + offset);
+      EXPECT_EQ(sample(source, i, 9), (std::vector<int32_t>(from, from + 10))) << i;
+    }
+    EXPECT_EQ(sample(source, order.samples(), 9), sample(source, 0, 9));
+    EXPECT_EQ(source.tokens(), data.tokens());
+  }
+}
+
+TEST_F(IndexedSamples, OfSeveralSetsFollowTheWeights) {
+  IndexedSourceOptions options;
+  options.sets = {{3, dataset("low", 0)}, {1, dataset("high", 1000)}};
+  options.samples = 400;
+  options.sequence = 4;
+  options.seed = 1;
+  options.index_folder = folder_ / "order";
+  const IndexedSource source(options);
+  EXPECT_TRUE(fs::exists(folder_ / "order/low_train_0_indexmap_302ns_4sl_1s_packedpi_ac_doc_idx.npy"));
+  EXPECT_TRUE(fs::exists(folder_ / "order/high_train_1_indexmap_101ns_4sl_1s_packedpi_ac_doc_idx.npy"));
+  int low = 0;
+  for (uint64_t i = 0; i < 400; ++i) low += sample(source, i, 4)[0] < 1000;
+  EXPECT_EQ(low, 300);
+  EXPECT_EQ(source.files().size(), 2u);
+  EXPECT_NE(source.name().find("3 "), std::string::npos);
+}
+
+TEST_F(IndexedSamples, OfASplitComeFromItsDocuments) {
+  const std::string prefix = dataset("x", 0);
+  const IndexedDataset data(prefix);
+  IndexedSourceOptions options;
+  options.sets = {{1, prefix}};
+  options.split = "80,20";
+  options.samples = 50;
+  options.sequence = 4;
+  const uint64_t border = 22;  // of 28 sequences: round(0.8 * 28)
+  uint64_t ids = 0;
+  for (uint64_t i = 0; i < border; ++i) ids += static_cast<uint64_t>(data.lengths()[i]);
+  const auto check = [&](const std::string& part, bool before) {
+    options.part = part;
+    const IndexedSource source(options);
+    for (uint64_t i = 0; i < 50; ++i) {
+      for (const int32_t id : sample(source, i, 4)) EXPECT_EQ(static_cast<uint64_t>(id) < ids, before) << part << i;
+    }
+  };
+  check("train", true);
+  check("valid", false);
+  options.split = "50,50";  // other documents under the same names: made again
+  options.part = "valid";
+  const IndexedSource source(options);
+  bool earlier = false;
+  for (uint64_t i = 0; i < 50; ++i) earlier = earlier || static_cast<uint64_t>(sample(source, i, 4)[0]) < ids;
+  EXPECT_TRUE(earlier);
+}
+
+TEST_F(IndexedSamples, AreMadeOnceByManyAtATime) {
+  IndexedSourceOptions options;
+  options.sets = {{1, dataset("x", 0)}};
+  options.samples = 2000;
+  options.sequence = 4;
+  std::vector<std::vector<int32_t>> first(8);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < first.size(); ++i)
+    threads.emplace_back([&, i] { first[i] = sample(IndexedSource(options), 77, 4); });
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& ids : first) EXPECT_EQ(ids, first[0]);
+  for (const auto& entry : fs::directory_iterator(folder_.path())) EXPECT_NE(entry.path().extension(), ".lock");
+}
+
+TEST_F(IndexedSamples, AreMadeAgainWhenTheDataIsNewer) {
+  const std::string prefix = dataset("x", 0);
+  IndexedSourceOptions options;
+  options.sets = {{1, prefix}};
+  options.samples = 20;
+  options.sequence = 4;
+  const std::string stem = neox_index_stem(prefix, "", {"train", 20, 4, 0});
+  { const IndexedSource source(options); }
+  const auto made = fs::last_write_time(stem + "_doc_idx.npy");
+  { const IndexedSource source(options); }
+  EXPECT_EQ(fs::last_write_time(stem + "_doc_idx.npy"), made);
+  fs::last_write_time(prefix + ".idx", fs::file_time_type::clock::now() + std::chrono::hours(1));
+  { const IndexedSource source(options); }
+  EXPECT_NE(fs::last_write_time(stem + "_doc_idx.npy"), made);
+}
+
+TEST_F(IndexedSamples, WithIdsThatTheModelLacksAreRefused) {
+  IndexedSourceOptions options;
+  options.sets = {{1, dataset("x", 1000)}};
+  options.samples = 20;
+  options.sequence = 4;
+  options.vocabulary = 1050;
+  EXPECT_ERROR(IndexedSource{options}, ErrorKind::data, "token 50 is id 1050, but the vocabulary has 1050 ids");
+}
+
+}  // namespace
+}  // namespace trireme

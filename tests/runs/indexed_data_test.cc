@@ -1,0 +1,88 @@
+// Training on the indexed datasets of Megatron and NeoX.
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "data/indexed_dataset.h"
+#include "tests/runs/training_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+class IndexedData : public TrainingFixture {
+ protected:
+  IndexedData() {
+    write_dataset("a", "train.bin", 37);
+    write_dataset("b", "val.bin", 11);
+  }
+  std::vector<std::string> blend(const std::string& run, std::vector<std::string> more = {}) const {
+    std::vector<std::string> flags = {"--data.train",       "0.7 a 0.3 b", "--data.split", "90, 9, 1",
+                                      "--evaluation.every", "30",          "--run.steps",  "60"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return train(run, flags);
+  }
+
+ private:
+  /// The ids of a token file as documents of `length` ids.
+  void write_dataset(const std::string& name, const std::string& tokens, int32_t length) const {
+    const std::string ids = read_text(path(tokens));
+    IndexedLayout layout;
+    for (int32_t left = static_cast<int32_t>(ids.size() / 2); left > 0; left -= length) {
+      layout.lengths.push_back(std::min(left, length));
+      layout.documents.push_back(static_cast<int64_t>(layout.lengths.size()));
+    }
+    write_text(path(name + ".bin"), ids);
+    write_index(path(name + ".idx"), layout);
+  }
+};
+
+TEST_F(IndexedData, BlendedAndSplitTrainsAndEvaluates) {
+  const Outcome outcome = run(trireme_command(blend("run", {"--evaluation.every", "30", "--run.steps", "60"})));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("0.7 " + path("a") + ", 0.3 " + path("b")));
+  const auto curve = losses("run");
+  EXPECT_LT(curve.at(60), curve.at(1) - 0.3);
+  // steps x batch = 720 samples, 70 % and 0.5 % more; (60 / 30 + 1) x 2 x 12 = 72 of validation
+  for (const char* name : {"a_train_0_indexmap_507ns_16sl_1337s_packedpi_ac_doc_idx.npy",
+                           "b_train_1_indexmap_218ns_16sl_1337s_packedpi_ac_doc_idx.npy",
+                           "a_valid_0_indexmap_51ns_16sl_1337s_packedpi_ac_doc_idx.npy"})
+    EXPECT_TRUE(std::filesystem::exists(path(name))) << name;
+}
+
+TEST_F(IndexedData, AnyNumberOfRanksGoesOnWithTheSameSamples) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const std::vector<std::string> flags = {
+      "--data.index-dir", path("order"), "--run.steps", "1000", "--evaluation.every", "0"};
+  ASSERT_EQ(run(trireme_command(blend("whole", flags))).code, 0);
+  std::filesystem::remove_all(path("order"));  // made again, by one of two ranks
+  {
+    Program program(mpirun_command(2, blend("cut", flags)));
+    ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find(" 20/1000") != std::string::npos; }))
+        << program.output();
+    kill(first_rank_of(program), SIGTERM);
+    program.finish();
+  }
+  const int64_t stopped = progress("cut").step;
+  ASSERT_LT(stopped, 1000);
+  const Outcome resumed = run(mpirun_command(3, blend("cut", flags)));
+  EXPECT_EQ(resumed.code, 0) << resumed.output;
+  const auto whole = losses("whole"), cut = losses("cut");
+  for (int64_t step = 1; step <= std::min<int64_t>(stopped + 20, 1000); ++step)
+    EXPECT_NEAR(cut.at(step), whole.at(step), 2e-3) << step;
+}
+
+TEST_F(IndexedData, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
+  const auto refused = [&](std::vector<std::string> flags) { return run(trireme_command(train("run", flags))).output; };
+  EXPECT_THAT(refused({"--data.train", "0.5 a 0.5 c"}), HasSubstr("no indexed dataset " + path("c") + ".idx"));
+  EXPECT_THAT(refused({"--data.train", "a b c"}), HasSubstr("weights and prefixes in turn, were expected"));
+  EXPECT_THAT(refused({"--data.split", "9,1"}), HasSubstr("data.train \"train.bin\" is a token file"));
+  EXPECT_THAT(refused({"--data.train", "a", "--data.split", "9,1", "--data.validation", "b"}),
+              HasSubstr("data.validation names others; give one of them"));
+  EXPECT_THAT(refused({"--data.train", "a", "--model.vocabulary", "20"}), HasSubstr("but the vocabulary has 20 ids"));
+}
+
+}  // namespace
+}  // namespace trireme
