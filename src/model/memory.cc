@@ -5,8 +5,8 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kLogitBytes =
-    256 << 20;  // 1,300 rows of 50,304 f32 logits: the GEMM is at full speed from a few hundred rows on
+constexpr int64_t kLogitRows = 640;         // the GEMM is at full speed from a few hundred rows on
+constexpr int64_t kLogitBytes = 256 << 20;  // fewer rows where the vocabulary is large
 
 BlockSaved take_block(const Spec& spec, DType dtype, int64_t rows, View x, View shared_middle, Arena& arena) {
   BlockSaved saved;
@@ -48,7 +48,20 @@ HeadSaved take_head(const Spec& spec, DType dtype, int64_t rows, Arena& arena) {
 
 int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows) {
   const int64_t row_bytes = spec.vocabulary_rows * static_cast<int64_t>(size_of(dtype));
-  return std::clamp(kLogitBytes / row_bytes / 128 * 128, int64_t{128}, std::max<int64_t>(rows, 1));
+  return std::min(std::clamp(kLogitBytes / row_bytes / 128 * 128, int64_t{128}, kLogitRows),
+                  std::max<int64_t>(rows, 1));
+}
+
+/// No block is at work while the head is, so what they need within a branch and the logits share their place.
+void ModelMemory::take_block_or_head(const Spec& spec, DType dtype, const ModelShape& shape, Arena& arena) {
+  const size_t start = arena.mark();
+  work.activation = arena.take(dtype, {shape.rows, spec.inner_width});
+  if (shape.training) work.wide = arena.take(dtype, {shape.rows, std::max(spec.inner_width, 3 * spec.width)});
+  const size_t blocks_end = arena.mark();
+  arena.release(start);
+  work.logits = spec.has_decoder() ? arena.take(dtype, {head_rows, spec.vocabulary_rows})
+                                   : arena.take(dtype, {shape.rows, spec.classes});
+  arena.release(std::max(blocks_end, arena.mark()));
 }
 
 ModelMemory::ModelMemory(const Spec& spec, DType dtype, const ModelShape& shape, Arena& arena)
@@ -77,16 +90,13 @@ ModelMemory::ModelMemory(const Spec& spec, DType dtype, const ModelShape& shape,
   if (spec.position == Position::rotary) rotary = arena.take(stat, {spec.context, spec.rotary_dims});
   work.norm = arena.take(dtype, {rows, width});
   work.branch = arena.take(dtype, {rows, width});
-  work.activation = arena.take(dtype, {rows, spec.inner_width});
   work.mean = arena.take(stat, {rows});
   work.rstd = arena.take(stat, {rows});
-  work.logits = spec.has_decoder() ? arena.take(dtype, {head_rows, spec.vocabulary_rows})
-                                   : arena.take(dtype, {rows, spec.classes});
   work.head_max = arena.take(stat, {head_rows});
   work.head_sum = arena.take(stat, {head_rows});
   work.head_target = arena.take(stat, {head_rows});
+  take_block_or_head(spec, dtype, shape, arena);
   if (!shape.training) return;
-  work.wide = arena.take(dtype, {rows, std::max(spec.inner_width, 3 * width)});
   work.gradient = arena.take(dtype, {rows, width});
   if (spec.norm_place == NormPlace::post || spec.residual == Residual::parallel)
     work.incoming = arena.take(dtype, {rows, width});

@@ -57,7 +57,7 @@ struct ModelShape {
   bool recompute = false;   ///< keep only each block's input and run its forward again in backward
 };
 
-/// Rows whose logits exist at a time: as many as fit in 128 MB, at most all.
+/// Rows whose logits exist at a time: 640, fewer where 256 MB would not hold them, at most all.
 int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows);
 
 struct ModelMemory {
@@ -69,6 +69,9 @@ struct ModelMemory {
   View output;  ///< [R, C] of the last block
   Workspace work;
   int64_t head_rows = 0;
+
+ private:
+  void take_block_or_head(const Spec& spec, DType dtype, const ModelShape& shape, Arena& arena);
 };
 
 /// Type of statistics and gradients beside activations of `dtype`.

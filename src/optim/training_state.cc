@@ -81,6 +81,9 @@ TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool mome
   gradients_ = arrays.gradients;
   moment1_ = arrays.moment1;
   moment2_ = arrays.moment2;
+  if (moments && table.tied()) {  // the embedding's own sum of the tied matrix: a row for each token of the step
+    Arena::set_sparse(gradients_.rows_slice(table.flat_count(), table.gradient_count() - table.flat_count()));
+  }
 }
 
 size_t TrainingState::bytes() const { return arena_.peak(); }

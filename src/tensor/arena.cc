@@ -1,10 +1,12 @@
 #include "tensor/arena.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -13,6 +15,13 @@ namespace trireme {
 namespace {
 constexpr size_t kAlignment = 64;  // one cache line, one AVX-512 register
 constexpr size_t kHugePage = size_t{2} << 20;
+/// The whole pages inside a tensor; both ends are equal where there are none.
+std::pair<std::byte*, std::byte*> pages_of(View tensor) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.data()), end = begin + tensor.bytes();
+  const uintptr_t first = (begin + page - 1) / page * page, last = std::max(first, end / page * page);
+  return {reinterpret_cast<std::byte*>(first), reinterpret_cast<std::byte*>(last)};
+}
 }  // namespace
 
 Arena::Arena(size_t bytes) : capacity_((std::max<size_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage) {
@@ -55,6 +64,24 @@ View Arena::take(DType dtype, Shape shape) {
     std::abort();
   }
   return {base_ + offset, dtype, shape};
+}
+
+void Arena::set_sparse(View tensor) {
+  const auto [first, last] = pages_of(tensor);
+  if (first < last)
+    madvise(first, static_cast<size_t>(last - first),
+            MADV_NOHUGEPAGE);  // advice only: without it the zeros take memory
+}
+
+void give_back(View tensor) {
+  auto* begin = static_cast<std::byte*>(tensor.data());
+  const auto [first, last] = pages_of(tensor);
+  if (first == last || madvise(first, static_cast<size_t>(last - first), MADV_DONTNEED) != 0) {
+    std::memset(begin, 0, tensor.bytes());
+    return;
+  }
+  std::memset(begin, 0, static_cast<size_t>(first - begin));
+  std::memset(last, 0, static_cast<size_t>(begin + tensor.bytes() - last));
 }
 
 }  // namespace trireme

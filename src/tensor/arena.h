@@ -23,6 +23,8 @@ class Arena {
   /// Next tensor, 64-byte aligned. Taking more than was planned is a broken invariant (assert in debug, abort in
   /// release).
   View take(DType dtype, Shape shape);
+  /// Small pages for a tensor of which few parts hold values at a time: what only holds zeros takes no memory.
+  static void set_sparse(View tensor);
   /// Position to return to with release(): scratch is a stack.
   size_t mark() const { return used_; }
   void release(size_t mark) { used_ = mark; }
@@ -37,6 +39,9 @@ class Arena {
   std::byte* base_ = nullptr;
   size_t capacity_ = 0, used_ = 0, peak_ = 0;
 };
+
+/// Zeroes a tensor of an arena by giving its memory back to the system, which hands out zeros again.
+void give_back(View tensor);
 
 /// Returns scratch to where it was at construction.
 class ArenaScope {

@@ -99,6 +99,8 @@ HWY_EXPORT(embedding_add_rows);
 
 namespace {
 
+constexpr int64_t kFewRows = 4;  // below one row in so many, fresh zero pages cost less than writing zeros
+
 constexpr int kDigitBits = 11;  // 2048 counters of 4 bytes fill a quarter of a first-level cache; ids take two passes
 constexpr int64_t kDigits = int64_t{1} << kDigitBits;
 
@@ -169,10 +171,13 @@ void CpuOps::do_embedding_backward(Context& context, ConstView ids, ConstView dy
   check_ids("embedding_backward", "id", ids, table_rows);
   const ArenaScope scope(*context.scratch);
   const int32_t* order = sort_rows_by_id(*context.scratch, ids, table_rows);
+  const bool mostly_zero = write == Write::overwrite && ids.rows() < table_rows / kFewRows;
+  if (mostly_zero) give_back(dtable);
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(embedding_sums)
     (ids, order, dy, dtable, write, share_of(ids.rows(), part, context.threads));
-    if (write == Write::overwrite) zero_unnamed(ids, order, dtable, share_of(table_rows, part, context.threads));
+    if (write == Write::overwrite && !mostly_zero)
+      zero_unnamed(ids, order, dtable, share_of(table_rows, part, context.threads));
   });
 }
 

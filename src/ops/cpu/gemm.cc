@@ -81,11 +81,12 @@ constexpr size_t kMaxPlans = 1024;  // of changing shapes (prompts of any length
 
 bool gemm_has_bf16() { return cpu_isa() == Isa::avx512bf16; }
 
-// Zen 5, 2 cores, oneDNN 2.6.3, 4096 rows, GFLOP/s including the copy, plain -> packed (bench: trireme bench ops):
+// Zen 5, 2 cores, oneDNN 2.6.3, 4096 rows, GFLOP/s including the copy, plain -> packed; the last f32 column was taken
+// on another day, so compare within a cell:
 //            768 -> 2304              768 -> 3072              3072 -> 768
-//   f32      forward 417 -> 447       419 -> 454               426 -> 446
-//            input   361 -> 442       372 -> 443               396 -> 440
-//            weight  420 -> 384       421 -> 410               416 -> 400
+//   f32      forward 417 -> 447       419 -> 454               396 -> 414
+//            input   361 -> 442       372 -> 443               371 -> 412
+//            weight  420 -> 384       421 -> 410               318 -> 338
 //   bf16     forward 846 -> 870       891 -> 917               852 -> 913
 //            input   830 -> 916       866 -> 908               823 -> 931
 //            weight  764 -> 800       729 -> 840               726 -> 794
