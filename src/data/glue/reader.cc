@@ -1,0 +1,184 @@
+#include "data/glue/reader.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using Fields = std::vector<std::string_view>;
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+Fields split_tabs(std::string_view line) {
+  Fields fields;
+  for (size_t tab; (tab = line.find('\t')) != std::string_view::npos; line.remove_prefix(tab + 1))
+    fields.push_back(line.substr(0, tab));
+  fields.push_back(line);
+  return fields;
+}
+
+/// Lines of a text; the last may lack its end.
+class Lines {
+ public:
+  explicit Lines(std::string_view text) : rest_(text) {
+    if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
+  }
+  bool next(std::string_view& line) {
+    if (rest_.empty()) return false;
+    const size_t end = std::min(rest_.find('\n'), rest_.size());
+    line = rest_.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    rest_.remove_prefix(std::min(end + 1, rest_.size()));
+    ++number_;
+    return true;
+  }
+  int64_t number() const { return number_; }
+
+ private:
+  std::string_view rest_;
+  int64_t number_ = 0;
+};
+
+/// Where a file has what of a row.
+struct Columns {
+  std::optional<size_t> first, second, label;
+};
+
+Columns find_columns(const Fields& header, const GlueTask& task, bool labelled, const std::string& path) {
+  const auto find = [&](const std::string& name) -> std::optional<size_t> {
+    if (name.empty()) return std::nullopt;
+    const auto at = std::ranges::find(header, name);
+    require(at != header.end(), ErrorKind::data, "{}: no column \"{}\"; its header has {}", path, name,
+            fmt::join(header, ", "));
+    return static_cast<size_t>(at - header.begin());
+  };
+  return {find(task.first), find(task.second), labelled ? find(task.label) : std::nullopt};
+}
+
+double read_label(const GlueTask& task, std::string_view text, const std::string& path, int64_t line) {
+  if (!task.spelled.empty()) {
+    const auto at = std::ranges::find(task.spelled, text);
+    require(at != task.spelled.end(), ErrorKind::data, "{} line {}: label \"{}\", expected one of {}", path, line, text,
+            fmt::join(task.spelled, ", "));
+    return static_cast<double>(at - task.spelled.begin());
+  }
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool number = error == std::errc() && end == text.data() + text.size() && std::isfinite(value);
+  const bool fits =
+      task.regression() || (value == std::floor(value) && value >= 0 && value < static_cast<double>(task.classes()));
+  require(number && fits, ErrorKind::data, "{} line {}: label \"{}\", expected {}", path, line, text,
+          task.regression() ? "a number" : fmt::format("a class from 0 to {}", task.classes() - 1));
+  return value;
+}
+
+/// `keep`: of the fields of a row, whether it belongs to the set.
+template <class Keep>
+GlueSet read_rows(const GlueTask& task, const std::string& name, const std::string& path, bool labelled, Keep keep) {
+  const MappedFile file(path);
+  Lines lines(file.text());
+  std::string_view line;
+  const bool headless = task.name == "cola" && labelled;
+  Columns columns;
+  if (headless) {
+    columns = {3, std::nullopt, 1};
+  } else {
+    require(lines.next(line), ErrorKind::data, "{}: the file is empty", path);
+    columns = find_columns(split_tabs(line), task, labelled, path);
+  }
+  GlueSet set{name, path, {}, 0};
+  while (lines.next(line)) {
+    const Fields fields = split_tabs(line);
+    const auto lacks = [&](const std::optional<size_t>& column) { return column && *column >= fields.size(); };
+    if (lacks(columns.first) || lacks(columns.second) || lacks(columns.label) ||
+        (columns.label && fields[*columns.label].empty())) {
+      ++set.dropped;
+      continue;
+    }
+    if (!keep(fields)) continue;
+    set.rows.push_back({std::string(fields[*columns.first]),
+                        columns.second ? std::string(fields[*columns.second]) : std::string(),
+                        columns.label ? read_label(task, fields[*columns.label], path, lines.number()) : -1});
+  }
+  require(!set.rows.empty(), ErrorKind::data, "{}: the file has no rows", path);
+  return set;
+}
+
+/// The task's folder: the given one or one in it.
+std::string task_folder(const GlueTask& task, const std::string& folder) {
+  std::vector<std::string> names{task.folder};
+  if (task.name == "ax") names.push_back("diagnostic");
+  for (const std::string& name : names) {
+    if (fs::is_directory(fs::path(folder) / name)) return (fs::path(folder) / name).string();
+  }
+  require(fs::is_directory(folder), ErrorKind::io,
+          "no folder {}; give the folder that holds the GLUE tasks ({}, ...) or the task's own", folder, task.folder);
+  return folder;
+}
+
+/// Files of a split and the names of their sets.
+std::vector<std::pair<std::string, std::string>> files_of(const GlueTask& task, GlueSplit split) {
+  if (task.name == "ax") return {{"diagnostic.tsv", task.name}};
+  if (split == GlueSplit::train) return {{"train.tsv", task.name}};
+  const std::string stem = split == GlueSplit::validation ? "dev" : "test";
+  if (task.name == "mnli") return {{stem + "_matched.tsv", "mnli"}, {stem + "_mismatched.tsv", "mnli-mm"}};
+  return {{stem + ".tsv", task.name}};
+}
+
+/// MRPC as Microsoft publishes it: the rows of dev_ids.tsv are the validation set.
+GlueSet read_original_mrpc(const GlueTask& task, const std::string& folder, GlueSplit split) {
+  std::string ids = folder + "/dev_ids.tsv";
+  if (!fs::exists(ids)) ids = folder + "/mrpc_dev_ids.tsv";
+  const MappedFile file(ids);
+  std::set<std::pair<std::string, std::string>> validation;
+  Lines lines(file.text());
+  for (std::string_view line; lines.next(line);) {
+    const Fields fields = split_tabs(line);
+    require(fields.size() == 2, ErrorKind::data, "{} line {}: {} fields, expected two ids", ids, lines.number(),
+            fields.size());
+    validation.emplace(fields[0], fields[1]);
+  }
+  return read_rows(task, task.name, folder + "/msr_paraphrase_train.txt", true, [&](const Fields& fields) {
+    return validation.contains({std::string(fields[1]), std::string(fields[2])}) == (split == GlueSplit::validation);
+  });
+}
+
+}  // namespace
+
+std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, GlueSplit split) {
+  const std::string own = task_folder(task, folder);
+  require(task.name != "ax" || split == GlueSplit::test, ErrorKind::usage,
+          "the task ax has no labels: it can only be predicted, with a model that was fine-tuned on mnli");
+  const bool labelled = split != GlueSplit::test;
+  std::vector<GlueSet> sets;
+  for (const auto& [name, set] : files_of(task, split)) {
+    const std::string path = own + "/" + name;
+    const bool mrpc = task.name == "mrpc" && !fs::exists(path);
+    if (mrpc && labelled && fs::exists(own + "/msr_paraphrase_train.txt")) {
+      sets.push_back(read_original_mrpc(task, own, split));
+      continue;
+    }
+    if (mrpc && !labelled && fs::exists(own + "/msr_paraphrase_test.txt")) {
+      sets.push_back(read_rows(task, set, own + "/msr_paraphrase_test.txt", false, [](const Fields&) { return true; }));
+      continue;
+    }
+    require(fs::exists(path), ErrorKind::io, "no file {}; give the folder of the original GLUE files with --data-dir",
+            path);
+    sets.push_back(read_rows(task, set, path, labelled, [](const Fields&) { return true; }));
+  }
+  return sets;
+}
+
+}  // namespace trireme

@@ -1,0 +1,197 @@
+#include "data/glue/reader.h"
+
+#include "base/file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/test_data.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+class GlueReader : public testing::Test {
+ protected:
+  void file(const std::string& name, const std::string& text) {
+    fs::create_directories(fs::path(folder_ / name).parent_path());
+    write_text(folder_ / name, text);
+  }
+  std::vector<GlueRow> rows(const std::string& task, GlueSplit split = GlueSplit::train) {
+    return read_glue(glue_task(task), folder_.path(), split).at(0).rows;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(GlueReader, TakesQuotesAsTextAndReadsFilesWithoutHeader) {
+  file("CoLA/train.tsv", "gj04\t1\t\tHe said \"no.\ncl\t0\t*\tHim said\tno");
+  const auto all = rows("cola");
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(all[0].first, "He said \"no.");
+  EXPECT_EQ(all[0].label, 1);
+  EXPECT_EQ(all[1].first, "Him said");  // the last line has no end and a field too many
+  file("CoLA/test.tsv", "index\tsentence\n0\tBill whistled.\n");
+  EXPECT_EQ(rows("cola", GlueSplit::test).at(0).first, "Bill whistled.");
+  EXPECT_EQ(rows("cola", GlueSplit::test).at(0).label, -1);
+}
+
+TEST_F(GlueReader, SkipsAByteOrderMarkAndKeepsSpacesAtTheEnd) {
+  file("MRPC/train.tsv", "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t7\t8\tone \t\" two\r\n");
+  const auto all = rows("mrpc");
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].first, "one ");
+  EXPECT_EQ(all[0].second, "\" two");
+  EXPECT_EQ(all[0].label, 1);
+}
+
+TEST_F(GlueReader, CutsMrpcFromMicrosoftsFilesByTheIdsOfItsDevSet) {
+  const std::string header = "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
+  file("MRPC/msr_paraphrase_train.txt", header + "1\t1\t2\ta\tb\n0\t3\t4\tc\td\n1\t4\t3\te\tf\n");
+  file("MRPC/msr_paraphrase_test.txt", header + "1\t5\t6\tg\th\n");
+  file("MRPC/dev_ids.tsv", "3\t4\n");
+  EXPECT_EQ(rows("mrpc").size(), 2u);
+  ASSERT_EQ(rows("mrpc", GlueSplit::validation).size(), 1u);
+  EXPECT_EQ(rows("mrpc", GlueSplit::validation)[0].second, "d");
+  EXPECT_EQ(rows("mrpc", GlueSplit::test).at(0).label, -1);  // theirs are not for training
+}
+
+TEST_F(GlueReader, DropsRowsOfQqpThatLackAField) {
+  file("QQP/train.tsv",
+       "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n0\t1\t2\ta?\tb?\t1\n1\t3\t4\tbroken\n2\t5\t6\tc?\td?\t\n"
+       "3\t7\t8\te?\tf?\t0\n");
+  const auto set = read_glue(glue_task("qqp"), folder_.path(), GlueSplit::train).at(0);
+  EXPECT_EQ(set.rows.size(), 2u);
+  EXPECT_EQ(set.dropped, 2);
+}
+
+TEST_F(GlueReader, ReadsBothSetsOfMnliWhateverTheirLabelColumns) {
+  const std::string columns = "index\tpromptID\tpairID\tgenre\tp1\tp2\tp3\tp4\tsentence1\tsentence2\tlabel1";
+  file("MNLI/train.tsv", columns + "\tgold_label\n0\t-\t-\t-\t-\t-\t-\t-\ta\tb\tneutral\tneutral\n");
+  file("MNLI/dev_matched.tsv",
+       columns + "\tlabel2\tgold_label\n0\t-\t-\t-\t-\t-\t-\t-\ta\tb\tneutral\tneutral\tcontradiction\n");
+  file("MNLI/dev_mismatched.tsv", columns + "\tgold_label\n0\t-\t-\t-\t-\t-\t-\t-\tc\td\tneutral\tentailment\n");
+  EXPECT_EQ(rows("mnli").at(0).label, 1);
+  const auto sets = read_glue(glue_task("mnli"), folder_.path(), GlueSplit::validation);
+  ASSERT_EQ(sets.size(), 2u);
+  EXPECT_EQ(sets[0].rows.at(0).label, 2);
+  EXPECT_EQ(sets[1].name, "mnli-mm");
+  EXPECT_EQ(sets[1].rows.at(0).label, 0);
+}
+
+TEST_F(GlueReader, ReadsTheOtherTasks) {
+  file("QNLI/train.tsv", "index\tquestion\tsentence\tlabel\n0\tWho?\tHe.\tnot_entailment\n");
+  file("WNLI/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t1\n");
+  file("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n");
+  file("SST-2/train.tsv", "sentence\tlabel\nfine \t1\n");
+  file("STS-B/train.tsv",
+       "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+       "0\tg\tf\t2012\t1\tn\tn\ta\tb\t3.800\n");
+  file("diagnostic/diagnostic.tsv", "index\tsentence1\tsentence2\n0\ta\tb\n");
+  EXPECT_EQ(rows("qnli").at(0).first, "Who?");
+  EXPECT_EQ(rows("qnli").at(0).label, 1);
+  EXPECT_EQ(rows("wnli").at(0).label, 1);
+  EXPECT_EQ(rows("rte").at(0).label, 0);
+  EXPECT_EQ(rows("SST-2").at(0).first, "fine ");
+  EXPECT_DOUBLE_EQ(rows("stsb").at(0).label, 3.8);
+  EXPECT_EQ(rows("ax", GlueSplit::test).at(0).second, "b");
+  EXPECT_ERROR(rows("ax"), ErrorKind::usage, "it can only be predicted");
+}
+
+TEST_F(GlueReader, NamesFileLineAndWhatWasExpected) {
+  EXPECT_ERROR(rows("mrpc"), ErrorKind::io, "MRPC");
+  file("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n");
+  EXPECT_ERROR(rows("rte"), ErrorKind::data,
+               "train.tsv line 2: label \"maybe\", expected one of entailment, not_entail");
+  file("SST-2/train.tsv", "text\tlabel\nfine\t1\n");
+  EXPECT_ERROR(rows("sst2"), ErrorKind::data, "no column \"sentence\"; its header has text, label");
+  file("WNLI/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\t2\n");
+  EXPECT_ERROR(rows("wnli"), ErrorKind::data, "label \"2\", expected a class from 0 to 1");
+  file("QNLI/train.tsv", "index\tquestion\tsentence\tlabel\n");
+  EXPECT_ERROR(rows("qnli"), ErrorKind::data, "the file has no rows");
+  EXPECT_ERROR(glue_task("squad"), ErrorKind::usage, "no task \"squad\" in GLUE; the tasks are cola, mnli,");
+  EXPECT_ERROR(read_glue(glue_task("rte"), folder_ / "absent", GlueSplit::train), ErrorKind::io,
+               "give the folder that holds the GLUE tasks");
+}
+
+TEST(GlueFiles, HaveTheirPublishedNumbersOfRows) {
+  TRIREME_NEEDS_TEST_DATA("glue/MRPC/train.tsv");
+  const std::string root = (test_data_dir() / "glue").string();
+  struct Case {
+    const char* task;
+    size_t train, validation, test;
+  };
+  for (const Case& c : {Case{"cola", 8551, 1043, 1063}, Case{"sst2", 67349, 872, 1821}, Case{"mrpc", 3668, 408, 1725},
+                        Case{"stsb", 5749, 1500, 1379}, Case{"rte", 2490, 277, 3000}}) {
+    const GlueTask& task = glue_task(c.task);
+    EXPECT_EQ(read_glue(task, root, GlueSplit::train).at(0).rows.size(), c.train) << c.task;
+    EXPECT_EQ(read_glue(task, root, GlueSplit::validation).at(0).rows.size(), c.validation) << c.task;
+    EXPECT_EQ(read_glue(task, root, GlueSplit::test).at(0).rows.size(), c.test) << c.task;
+  }
+}
+
+TEST(GlueFiles, MicrosoftsMrpcGivesTheSameRowsAsGlues) {
+  TRIREME_NEEDS_TEST_DATA("glue/MRPC/msr_paraphrase_train.txt");
+  const auto from = test_data_dir() / "glue" / "MRPC";
+  TemporaryFolder folder;
+  fs::create_directories(folder / "MRPC");
+  for (const char* name : {"msr_paraphrase_train.txt", "msr_paraphrase_test.txt", "dev_ids.tsv"})
+    fs::create_symlink(fs::absolute(from / name), folder / (std::string("MRPC/") + name));
+  const GlueTask& task = glue_task("mrpc");
+  EXPECT_EQ(read_glue(task, folder.path(), GlueSplit::train).at(0).rows.size(), 3668u);
+  EXPECT_EQ(read_glue(task, folder.path(), GlueSplit::validation).at(0).rows.size(), 408u);
+  EXPECT_EQ(read_glue(task, folder.path(), GlueSplit::test).at(0).rows.size(), 1725u);
+}
+
+class CustomFilesTest : public GlueReader {};
+
+TEST_F(CustomFilesTest, CsvTakesQuotedFieldsAndSortsItsLabels) {
+  file("t.csv", "id,sentence1,label,sentence2\n1,\"a, \"\"b\"\"\nc\",yes,d\n2,e,no,f\n");
+  const CustomData data = read_custom({.train = folder_ / "t.csv", .validation = "", .test = ""});
+  EXPECT_EQ(data.task.labels, (std::vector<std::string>{"no", "yes"}));
+  EXPECT_EQ(data.train.at(0).rows.at(0).first, "a, \"b\"\nc");
+  EXPECT_EQ(data.train.at(0).rows.at(0).second, "d");
+  EXPECT_EQ(data.train.at(0).rows.at(0).label, 1);
+}
+
+TEST_F(CustomFilesTest, JsonNumbersWithAPointMeanRegression) {
+  file("t.json", "{\"text\": \"a\", \"label\": 1.5}\n{\"text\": \"b\", \"label\": 2}\n");
+  file("v.json", "{\"data\": [{\"text\": \"c\", \"label\": 0.25}]}");
+  const CustomData data = read_custom({.train = folder_ / "t.json", .validation = folder_ / "v.json", .test = ""});
+  EXPECT_TRUE(data.task.regression());
+  EXPECT_EQ(data.task.second, "");
+  EXPECT_EQ(data.train.at(0).rows.at(1).label, 2);
+  EXPECT_EQ(data.validation.at(0).rows.at(0).label, 0.25);
+}
+
+TEST_F(CustomFilesTest, WholeNumbersAreClassesInTheirOrder) {
+  file("t.json", "[{\"a\": \"x\", \"b\": \"y\", \"label\": 10}, {\"a\": \"z\", \"b\": \"w\", \"label\": 9}]");
+  file("p.csv", "a,b\nu,v\n");
+  const CustomData data = read_custom({.train = folder_ / "t.json", .validation = "", .test = folder_ / "p.csv"});
+  EXPECT_EQ(data.task.labels, (std::vector<std::string>{"9", "10"}));
+  EXPECT_EQ(data.test.at(0).rows.at(0).second, "v");
+  EXPECT_EQ(data.test.at(0).rows.at(0).label, -1);
+}
+
+TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
+  const auto read = [&](const std::string& name) {
+    return read_custom({.train = folder_ / name, .validation = "", .test = ""});
+  };
+  file("short.csv", "sentence1,label\na,1\nb\n");
+  EXPECT_ERROR(read("short.csv"), ErrorKind::data, "short.csv record 3: 1 fields, the header has 2");
+  file("open.csv", "sentence1,label\n\"a,1\n");
+  EXPECT_ERROR(read("open.csv"), ErrorKind::data, "record 2: a quoted field does not end");
+  file("none.csv", "sentence1,class\na,1\n");
+  EXPECT_ERROR(read("none.csv"), ErrorKind::data, "no column \"label\"");
+  file("hole.json", "{\"a\": \"x\", \"label\": 1}\n{\"label\": 1}\n");
+  EXPECT_ERROR(read("hole.json"), ErrorKind::data, "hole.json row 2: \"a\" is missing or no text or number");
+  file("one.csv", "a,label\nx,1\ny,1\n");
+  EXPECT_ERROR(read("one.csv"), ErrorKind::data, "every label is \"1\"; at least two classes are needed");
+  EXPECT_ERROR(read("t.txt"), ErrorKind::usage, "data files are .csv or .json");
+  EXPECT_ERROR(read_custom({}), ErrorKind::usage, "--train-file or --validation-file");
+  file("t.csv", "a,label\nx,1\ny,0\n");
+  file("v.csv", "a,label\nx,2\n");
+  EXPECT_ERROR(read_custom({.train = folder_ / "t.csv", .validation = folder_ / "v.csv", .test = ""}), ErrorKind::data,
+               "v.csv row 1: the training file has no label \"2\"");
+}
+
+}  // namespace
+}  // namespace trireme
