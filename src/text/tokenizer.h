@@ -64,6 +64,9 @@ struct TokenizerLoadOptions {
   std::string pattern;
 };
 
+/// In place of a path: bytes as ids, 512 of them, as NeoX's tokenizer of that name; id 0 ends documents.
+constexpr const char* kCharLevelTokenizer = "CharLevelTokenizer";
+
 /// `path`: tokenizer.json, vocab.txt (BERT), a tiktoken rank file, or a folder that holds tokenizer.json, encoder.json
 /// + vocab.bpe, vocab.json + merges.txt or vocab.txt. Throws Error::io, Error::data, Error::usage.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerLoadOptions& options = {});

@@ -136,7 +136,11 @@ bool has_upper_case(const std::vector<std::string>& tokens) {
 bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tokens,
                        TokenizerLoadOptions::LowerCase choice) {
   using LowerCase = TokenizerLoadOptions::LowerCase;
-  if (choice != LowerCase::automatic) return choice == LowerCase::on;
+  if (choice != LowerCase::automatic) {
+    const bool lower = choice == LowerCase::on;
+    log::info("{}: lower case {}, as --lower-case says", path.string(), lower ? "on" : "off");
+    return lower;
+  }
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
   if (fs::exists(config_path)) {
     const JsonNode root = parse_json_node(read_text(config_path.string()), config_path.string());
@@ -182,6 +186,7 @@ bool is_vocab_json(const fs::path& path) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerLoadOptions& options) {
   const fs::path file(path);
+  if (path == kCharLevelTokenizer && !fs::exists(file)) return tokenizer_from_json(byte_tokenizer_json(), path);
   require(fs::exists(file), ErrorKind::io, "tokenizer {} does not exist", path);
   if (fs::is_directory(file)) return load_folder(file, options);
   if (is_vocab_json(file)) {

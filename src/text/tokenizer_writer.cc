@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "text/byte_alphabet.h"
 #include "text/unicode.h"
 
 namespace trireme {
@@ -132,6 +133,16 @@ std::string bert_tokenizer_json(const std::vector<std::string>& tokens, bool low
   size_t id = 0;
   write_list(out, tokens, [&](const std::string& token) { out += fmt::format("{}: {}", quoted(token), id++); });
   return out + "}\n  }\n}\n";
+}
+
+std::string byte_tokenizer_json() {
+  constexpr TokenId kIds = 512;
+  BpeDescription tokenizer;
+  for (TokenId id = 0; id < kIds; ++id) {
+    const auto byte = static_cast<char>(id);
+    tokenizer.vocabulary.emplace_back(id < 256 ? spell_bytes({&byte, 1}) : fmt::format("<|unused_{}|>", id), id);
+  }
+  return write_tokenizer_json(tokenizer);
 }
 
 std::string character_tokenizer_json(const std::vector<char32_t>& characters, bool end_of_text) {

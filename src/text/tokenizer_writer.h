@@ -25,6 +25,9 @@ std::string write_tokenizer_json(const BpeDescription& tokenizer);
 /// [CLS] and [SEP] make the template if both are there.
 std::string bert_tokenizer_json(const std::vector<std::string>& tokens, bool lower_case, const std::string& where);
 
+/// NeoX's CharLevelTokenizer of 512 ids: each byte of UTF-8 is its own number, the ids from 256 on stand for nothing.
+std::string byte_tokenizer_json();
+
 /// A tokenizer of single characters: ids in code point order, then, if `end_of_text`, <|endoftext|> as the last id.
 /// Throws Error::data for bytes that are no UTF-8.
 std::string character_tokenizer_json(const std::vector<char32_t>& characters, bool end_of_text);

@@ -92,7 +92,9 @@ TEST_P(Golden, WholeFilesMatch) {
 INSTANTIATE_TEST_SUITE_P(Families, Golden,
                          testing::Values(Family{"gpt2", "gpt2", true},
                                          Family{"gpt2", "tokenizers/gpt2.tokenizer.json", true},
-                                         Family{"opt", "opt", true}, Family{"neox", "neox/20B_tokenizer.json", false}));
+                                         Family{"opt", "opt", true}, Family{"neox", "neox/20B_tokenizer.json", false},
+                                         Family{"bert_uncased", "bert/bert-base-uncased-vocab.txt", false},
+                                         Family{"bert_cased", "bert/bert-base-cased-vocab.txt", false}));
 
 TEST(GoldenGpt2, PublishedFrenchTextMatches) {
   TRIREME_NEEDS_TEST_DATA("golden/swift-transformers/gpt2_encoded_tokens.json");
@@ -114,6 +116,7 @@ class GoldenPublished : public testing::TestWithParam<Published> {};
 TEST_P(GoldenPublished, TokensAndIdsMatch) {
   const std::string file = std::string("golden/swift-transformers/") + GetParam().file;
   TRIREME_NEEDS_TEST_DATA(file);
+  if (!*GetParam().tokenizer) GTEST_SKIP() << "the tokenizer of " << file << " is not among the test data";
   const JsonNode row = parse_json_node(read_text(data_path(file)), file);
   const auto tokenizer = load_tokenizer(data_path(GetParam().tokenizer));
   const std::vector<TokenId> plain = plain_ids(*tokenizer, row.find("text")->text);
@@ -127,7 +130,8 @@ TEST_P(GoldenPublished, TokensAndIdsMatch) {
 INSTANTIATE_TEST_SUITE_P(Swift, GoldenPublished,
                          testing::Values(Published{"bert_uncased_encoded.json", "bert/bert-base-uncased-vocab.txt"},
                                          Published{"llama_encoded.json", "tokenizers/llama2.tokenizer.json"},
-                                         Published{"t5_base_encoded.json", "tokenizers/t5-small.tokenizer.json"}));
+                                         Published{"t5_base_encoded.json", "tokenizers/t5-small.tokenizer.json"},
+                                         Published{"falcon_encoded.json", ""}));
 
 TEST(GoldenBert, MrpcPairsMatch) {
   TRIREME_NEEDS_TEST_DATA("golden/mrpc_pairs_bert_uncased.jsonl");
@@ -199,25 +203,23 @@ TEST(GoldenFiles, EveryTokenizerLoadsAndRoundTrips) {
   }
 }
 
-TEST(GoldenLlamaSpm, LlamaCppVectorsMatch) {
-  TRIREME_NEEDS_TEST_DATA("golden/llama.cpp/ggml-vocab-llama-spm.gguf.inp");
-  const auto texts =
-      split(read_text(data_path("golden/llama.cpp/ggml-vocab-llama-spm.gguf.inp")), "\n__ggml_vocab_test__\n");
-  const auto lines = split(read_text(data_path("golden/llama.cpp/ggml-vocab-llama-spm.gguf.out")), "\n");
-  const auto tokenizer = load_tokenizer(data_path("tokenizers/llama2.tokenizer.json"));
-  for (size_t i = 0; i < texts.size(); ++i) {
-    std::string ids;
-    for (const TokenId id : plain_ids(*tokenizer, texts[i])) ids += " " + std::to_string(id);
-    EXPECT_EQ(ids, lines[i]) << "text: " << texts[i];
-  }
-}
+/// llama.cpp's vectors: texts in NAME.inp, ids in NAME.out.
+struct Vectors {
+  const char* name;
+  const char* tokenizer;  ///< empty: it is not among the real test data
+};
 
-TEST(GoldenGpt2, LlamaCppVectorsMatch) {
-  TRIREME_NEEDS_TEST_DATA("golden/llama.cpp/ggml-vocab-gpt-2.gguf.inp");
-  const auto texts =
-      split(read_text(data_path("golden/llama.cpp/ggml-vocab-gpt-2.gguf.inp")), "\n__ggml_vocab_test__\n");
-  const auto lines = split(read_text(data_path("golden/llama.cpp/ggml-vocab-gpt-2.gguf.out")), "\n");
-  const auto tokenizer = load_tokenizer(data_path("gpt2"));
+void PrintTo(const Vectors& vectors, std::ostream* out) { *out << vectors.name; }
+
+class GoldenLlamaCpp : public testing::TestWithParam<Vectors> {};
+
+TEST_P(GoldenLlamaCpp, IdsMatch) {
+  const std::string file = std::string("golden/llama.cpp/ggml-vocab-") + GetParam().name + ".gguf";
+  TRIREME_NEEDS_TEST_DATA(file + ".inp");
+  if (!*GetParam().tokenizer) GTEST_SKIP() << "the tokenizer of " << file << " is not among the test data";
+  const auto texts = split(read_text(data_path(file + ".inp")), "\n__ggml_vocab_test__\n");
+  const auto lines = split(read_text(data_path(file + ".out")), "\n");
+  const auto tokenizer = load_tokenizer(data_path(GetParam().tokenizer));
   ASSERT_GE(lines.size(), texts.size());
   for (size_t i = 0; i < texts.size(); ++i) {
     std::string ids;
@@ -225,6 +227,13 @@ TEST(GoldenGpt2, LlamaCppVectorsMatch) {
     EXPECT_EQ(ids, lines[i]) << "text: " << texts[i];
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Vectors, GoldenLlamaCpp,
+                         testing::Values(Vectors{"gpt-2", "gpt2"},
+                                         Vectors{"llama-spm", "tokenizers/llama2.tokenizer.json"},
+                                         Vectors{"command-r", ""}, Vectors{"deepseek-coder", ""},
+                                         Vectors{"deepseek-llm", ""}, Vectors{"llama-bpe", ""}, Vectors{"qwen2", ""},
+                                         Vectors{"refact", ""}, Vectors{"starcoder", ""}));
 
 }  // namespace
 }  // namespace trireme

@@ -1,0 +1,66 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+class VocabTxt : public testing::Test {
+ protected:
+  std::vector<TokenId> ids(const std::string& vocabulary, TokenizerLoadOptions::LowerCase choice) {
+    write_text(folder_ / "vocab.txt", vocabulary);
+    testing::internal::CaptureStderr();
+    const auto tokenizer = load_tokenizer(folder_ / "vocab.txt", {.lower_case = choice, .pattern = ""});
+    said_ = testing::internal::GetCapturedStderr();
+    std::vector<TokenId> out;
+    tokenizer->encode_plain("HELLO", out);
+    return out;
+  }
+  using LowerCase = TokenizerLoadOptions::LowerCase;
+  TemporaryFolder folder_;
+  std::string said_;
+};
+
+const std::string kUncased = "[UNK]\nhello\n[CLS]\n", kCased = "[UNK]\nhello\nHELLO\n";
+
+TEST_F(VocabTxt, LettersSayWhetherItIsCased) {
+  EXPECT_EQ(ids(kUncased, LowerCase::automatic), std::vector<TokenId>{1});
+  EXPECT_THAT(said_, HasSubstr("lower case on, because the vocabulary has no upper-case letter"));
+  EXPECT_EQ(ids(kCased, LowerCase::automatic), std::vector<TokenId>{2});
+  EXPECT_THAT(said_, HasSubstr("lower case off, because the vocabulary has an upper-case letter"));
+  EXPECT_EQ(ids("[UNK]\nhello\n\u00c9t\n", LowerCase::automatic), std::vector<TokenId>{0});
+}
+
+TEST_F(VocabTxt, TheFileBesideItDecidesBeforeTheLetters) {
+  write_text(folder_ / "tokenizer_config.json", "{\"do_lower_case\": true}");
+  EXPECT_EQ(ids(kCased, LowerCase::automatic), std::vector<TokenId>{1});
+  EXPECT_THAT(said_, HasSubstr("lower case on, as "));
+  EXPECT_THAT(said_, HasSubstr("tokenizer_config.json says"));
+  EXPECT_EQ(ids(kCased, LowerCase::off), std::vector<TokenId>{2});
+}
+
+TEST_F(VocabTxt, TheUserDecidesBeforeAll) {
+  EXPECT_EQ(ids(kUncased, LowerCase::off), std::vector<TokenId>{0});
+  EXPECT_THAT(said_, HasSubstr("lower case off, as --lower-case says"));
+  EXPECT_EQ(ids(kCased, LowerCase::on), std::vector<TokenId>{1});
+  EXPECT_THAT(said_, HasSubstr("lower case on, as --lower-case says"));
+}
+
+TEST(CharLevel, BytesAreIds) {
+  const auto tokenizer = load_tokenizer(kCharLevelTokenizer);
+  EXPECT_EQ(tokenizer->vocabulary_size(), 512u);
+  const std::string text("a\0\xC3\xA9\xFF\n", 6);
+  std::vector<TokenId> ids;
+  tokenizer->encode_plain(text, ids);
+  EXPECT_EQ(ids, (std::vector<TokenId>{97, 0, 0xC3, 0xA9, 0xFF, 10}));
+  EXPECT_EQ(tokenizer->decode(ids), text);
+}
+
+}  // namespace
+}  // namespace trireme
