@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,8 +21,9 @@
 namespace trireme {
 
 struct Outcome {
-  int code = -1;       ///< exit code; 128 + signal for a death by signal
-  std::string output;  ///< standard output and error together
+  int code = -1;        ///< exit code; 128 + signal for a death by signal
+  std::string output;   ///< standard output and error together
+  size_t peak_rss = 0;  ///< bytes, of this process alone
 };
 
 /// A started command. Its output goes to a file, so that it can be read while it runs.
@@ -77,12 +79,14 @@ class Program {
   Outcome finish(double limit_seconds = 120) {
     const auto start = std::chrono::steady_clock::now();
     int status = 0;
-    while (waitpid(pid_, &status, WNOHANG) == 0) {
+    rusage usage{};
+    while (wait4(pid_, &status, WNOHANG, &usage) == 0) {
       if (std::chrono::steady_clock::now() - start > std::chrono::duration<double>(limit_seconds)) kill(pid_, SIGKILL);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     pid_ = -1;
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), output()};
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), output(),
+            static_cast<size_t>(usage.ru_maxrss) * 1024};
   }
 
  private:
