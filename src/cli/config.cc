@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/config_wizard.h"
 #include "config/document.h"
 
 namespace trireme {
@@ -11,10 +12,12 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: trireme config show FILES... [--key value ...] [--dialect NAME]\n"
-    "       trireme config options\n\n"
+    "       trireme config options\n"
+    "       trireme config wizard [--answer VALUE ...] [--output FILE]\n\n"
     "show     prints the configuration that these files and flags give, as native YAML, and where each value came "
     "from\n"
-    "options  prints docs/options.md: every option, and the keys of every dialect\n";
+    "options  prints docs/options.md: every option, and the keys of every dialect\n"
+    "wizard   asks what `accelerate config` asks and writes a file for `trireme launch --config-file`\n";
 
 void show(const std::vector<std::string>& words) {
   const ConfigWords split = split_words(words);
@@ -39,7 +42,8 @@ int run_config(std::vector<std::string> arguments) {
     fmt::print("{}", options_markdown());
     return 0;
   }
-  fail(ErrorKind::usage, "trireme config {}: expected show or options; `trireme config --help` explains them",
+  if (action == "wizard") return config_wizard({arguments.begin() + 1, arguments.end()});
+  fail(ErrorKind::usage, "trireme config {}: expected show, options or wizard; `trireme config --help` explains them",
        action.empty() ? "needs an action" : action);
 }
 

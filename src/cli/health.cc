@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/host_flags.h"
 #include "cluster/health/detached.h"
 #include "cluster/health/generate.h"
 #include "cluster/health/slurm_state.h"
@@ -27,21 +28,6 @@ namespace {
 using namespace health;
 
 constexpr const char* kDefaultConfig = "/etc/nhc/nhc.conf";
-
-std::string config_text(const HealthOptions& options) {
-  if (!options.check.empty()) return "* || " + options.check + "\n";
-  if (options.config == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::error_code ignored;
-  require(std::filesystem::exists(options.config, ignored), ErrorKind::config,
-          "no configuration file {}; give --config FILE, or write one from a good node with `trireme health gen`",
-          options.config);
-  return read_text(options.config, size_t{16} << 20);
-}
-
-std::string config_name(const HealthOptions& options) {
-  if (!options.check.empty()) return "-e";
-  return options.config == "-" ? "standard input" : options.config;
-}
 
 Plan read_plan(const HealthOptions& options, const Machine& machine) {
   Variables environment, fixed;
@@ -56,8 +42,8 @@ Plan read_plan(const HealthOptions& options, const Machine& machine) {
     fixed[assignment.substr(0, equals)] = assignment.substr(equals + 1);
   }
   environment["HOSTNAME"] = machine.host;
-  const std::string name = config_name(options);
-  return make_plan(parse_nhc_config(config_text(options), name), name, machine.host, environment, fixed);
+  const std::string name = health_config_name(options);
+  return make_plan(parse_nhc_config(health_config_text(options), name), name, machine.host, environment, fixed);
 }
 
 bool is_set(const Plan& plan, const char* name) {
@@ -99,13 +85,6 @@ int list_plan(const Plan& plan, bool json) {
   return 0;
 }
 
-/// The last numeric word: the flag, else the file's TIMEOUT, else NHC's 30 s.
-double watchdog_seconds(const HealthOptions& options, const Plan& plan) {
-  if (options.seconds >= 0) return options.seconds;
-  const auto timeout = plan.variables.find("TIMEOUT");
-  return timeout == plan.variables.end() ? 30 : parse_number(timeout->second, "TIMEOUT");
-}
-
 void print_report(const Report& report, const HealthOptions& options) {
   if (options.json) {
     fmt::print("{}\n", to_json(report).dump(options.json_indent));
@@ -141,7 +120,7 @@ void append_log(const HealthOptions& options, const Report& report) {
 Report look(const HealthOptions& options, const Plan& plan, const Machine& machine, bool background) {
   RunOptions run;
   run.all = options.all || is_set(plan, "NHC_CHECK_ALL");
-  run.seconds = watchdog_seconds(options, plan);
+  run.seconds = watchdog_seconds(options.seconds, plan);
   if (options.verbose && !background) {
     run.announce = [](const Step& step) { log::info("Running check:  \"{}\"", step.text); };
   }
@@ -172,6 +151,21 @@ int run_detached(const HealthOptions& options, const Plan& plan, const Machine& 
 }
 
 }  // namespace
+
+std::string health_config_text(const HealthOptions& options) {
+  if (!options.check.empty()) return "* || " + options.check + "\n";
+  if (options.config == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::error_code ignored;
+  require(std::filesystem::exists(options.config, ignored), ErrorKind::config,
+          "no configuration file {}; give --config FILE, or write one from a good node with `trireme health gen`",
+          options.config);
+  return read_text(options.config, size_t{16} << 20);
+}
+
+std::string health_config_name(const HealthOptions& options) {
+  if (!options.check.empty()) return "-e";
+  return options.config == "-" ? "standard input" : options.config;
+}
 
 int check_this_node(const HealthOptions& options) {
   Machine machine = Machine::local();
@@ -208,11 +202,21 @@ int run_health(std::vector<std::string> arguments) {
   app.add_switch("--drain", options.drain,
                  "drain this node in Slurm when it is sick, resume it when only we drained it");
   app.add("variables", options.variables, "NAME=VALUE for the file's lines (wins over the file), or gen");
+  HostRequest hosts;
+  launch::SshOptions ssh;
+  add_host_flags(app, hosts);
+  app.add("--host-key", ssh.host_key, "with hosts: yes refuses unknown host keys, accept-new learns them")
+      .show_default();
+  app.add("--connect-timeout", ssh.connect_seconds, "with hosts: seconds for an ssh connection").show_default();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   if (options.variables == std::vector<std::string>{"gen"}) {
     fmt::print("{}", generate_config(Machine::local()));
     return 0;
   }
+  const bool several = !hosts.hostfile.empty() || !hosts.hosts.empty() || !hosts.sinfo.empty() || hosts.slurm;
+  if (several) return check_nodes(options, resolve_hosts(hosts, environment_variable), ssh);
+  require(hosts.include.empty() && hosts.exclude.empty() && hosts.num_nodes == 0, ErrorKind::usage,
+          "--include, --exclude and --num-nodes choose among hosts: name them with -f, --hosts, --sinfo or --slurm");
   return check_this_node(options);
 }
 

@@ -2,6 +2,9 @@
 #include <string>
 #include <vector>
 
+#include "cluster/host_source.h"
+#include "cluster/launch/remote_shell.h"
+
 namespace trireme {
 
 /// What `trireme health` was asked for.
@@ -17,5 +20,11 @@ struct HealthOptions {
 
 /// The exit code of NHC.
 int check_this_node(const HealthOptions& options);
+/// Every host at once through node agents, one line each. 0: all of them are healthy.
+int check_nodes(const HealthOptions& options, const HostSet& hosts, const launch::SshOptions& ssh);
+
+/// Of --config, --check or standard input. Throws Error::config when there is no such file.
+std::string health_config_text(const HealthOptions& options);
+std::string health_config_name(const HealthOptions& options);
 
 }  // namespace trireme

@@ -72,7 +72,8 @@ std::string srun_part(const BatchJob& job) {
   std::string text = shell_join(words) + "\ncode=$?\n";
   if (job.requeue) {
     text +=
-        "# 75: all ranks stopped after the same step with a snapshot; the next run goes on from it.\n"
+        "# 75: all ranks stopped after the same step with a snapshot; the next run, which Slurm begins two minutes "
+        "later, goes on from it.\n"
         "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\n";
   }
   return text + "exit \"$code\"\n";

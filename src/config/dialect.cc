@@ -113,7 +113,7 @@ void Translation::set(std::string option, Value value, Origin origin) {
 }
 
 std::span<const Dialect* const> dialects() {
-  static constexpr const Dialect* all[] = {&kIntelNanogpt, &kNanogpt};
+  static constexpr const Dialect* all[] = {&kAccelerate, &kIntelNanogpt, &kNanogpt};
   return all;
 }
 

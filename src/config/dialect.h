@@ -81,6 +81,7 @@ const Dialect& find_dialect(std::string_view name);
 /// Native settings and notes from a dialect's settings. Throws Error::config.
 Translation translate(const Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
 
+extern const Dialect kAccelerate;
 extern const Dialect kIntelNanogpt;
 extern const Dialect kNanogpt;
 

@@ -26,6 +26,13 @@ inside() {
   nsenter --target "$(cat "$folder/h$index.pid")" --net --uts --mount --wd="$PWD" -- "$@"
 }
 
+# In place of this script, so that signals to it reach the command.
+become() {
+  local index=$1
+  shift
+  exec nsenter --target "$(cat "$folder/h$index.pid")" --net --uts --mount --wd="$PWD" -- "$@"
+}
+
 # A process that keeps the namespaces of one host (or of the switch) alive.
 hold() {
   local name=$1
@@ -111,7 +118,7 @@ command=${1:?up, run, link, limit or down} folder=${2:?folder}
 shift 2
 case $command in
   up) up "$1" ;;
-  run) inside "$@" ;;
+  run) become "$@" ;;
   link) inside "$1" ip link set eth0 "$2" ;;
   limit)
     inside "$1" tc qdisc del dev eth0 root 2>/dev/null || true

@@ -9,53 +9,24 @@ import sys
 import time
 import unittest
 
-BINARY = WORK = BED = None
-SCRIPT = pathlib.Path(__file__).resolve().parent / "hosts.sh"
+import bed
+from bed import wait_for
 
-
-def bed(*words, check=True, timeout=60):
-    return subprocess.run([str(SCRIPT), *map(str, words)], check=check, timeout=timeout, capture_output=True, text=True)
-
-
-def on_host(index, *words):
-    return [str(SCRIPT), "run", str(BED), str(index), *map(str, words)]
+BED = None  # set by bed.main()
 
 
 def launch(*words, timeout=60):
-    result = subprocess.run(on_host(1, BINARY, "launch", *words), cwd=WORK, timeout=timeout, capture_output=True, text=True)
-    result.both = result.stdout + result.stderr
-    return result
+    return BED.run(1, BED.binary, "launch", *words, timeout=timeout)
 
 
 def start(*words):
-    return subprocess.Popen(on_host(1, BINARY, "launch", *words), cwd=WORK, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
-
-
-def wait_for(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def marked_processes(mark):
-    found = []
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (folder / "cmdline").read_bytes() and int(folder.name) != os.getpid():
-                found.append(int(folder.name))
-        except OSError:
-            pass
-    return found
+    return BED.start(1, BED.binary, "launch", *words)
 
 
 class Launch(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        (WORK / "hosts").write_text("h1 slots=1\nh2 slots=1\nh3 slots=1\n")
+        (BED.work / "hosts").write_text("h1 slots=1\nh2 slots=1\nh3 slots=1\n")
 
     def assert_fails_before_start(self, result, *texts):
         self.assertEqual(result.returncode, 2, result.both)
@@ -86,7 +57,7 @@ class Launch(unittest.TestCase):
         result = launch("-f", "hosts", "--dry-run", "--program", "--", "echo", "RAN")
         self.assertEqual(result.returncode, 0, result.both)
         self.assertIn("h2 slots=1\n", result.stdout)
-        self.assertIn(f"--mca plm_rsh_agent '{BINARY} remote-shell --host-key yes", result.stdout)
+        self.assertIn(f"--mca plm_rsh_agent '{BED.binary} remote-shell --host-key yes", result.stdout)
         self.assertTrue(result.stdout.splitlines()[-1].endswith("echo RAN"))
 
     def test_missing_hostfile_is_an_error(self):
@@ -95,7 +66,7 @@ class Launch(unittest.TestCase):
         self.assertIn("hostfile nowhere does not exist; nothing was started", result.both)
 
     def test_duplicate_host_is_named_with_its_line(self):
-        (WORK / "twice").write_text("h1\r\nh2\r\n# note\r\nh1")
+        (BED.work / "twice").write_text("h1\r\nh2\r\n# note\r\nh1")
         result = launch("-f", "twice", "--program", "--", "echo", "RAN")
         self.assertEqual(result.returncode, 2)
         self.assertIn('twice:4: host "h1" is listed again, first by twice:1', result.both)
@@ -105,9 +76,9 @@ class Launch(unittest.TestCase):
         self.assert_fails_before_start(result, "10.77.0.2: it is the same machine as h2")
 
     def test_every_unreachable_host_is_named_at_once_with_its_fix(self):
-        known = BED / "h1.home/.ssh/known_hosts"
+        known = BED.folder / "h1.home/.ssh/known_hosts"
         before = known.read_text()
-        keys = BED / "h2.home/.ssh/authorized_keys"
+        keys = BED.folder / "h2.home/.ssh/authorized_keys"
         try:
             known.write_text("".join(line for line in before.splitlines(True) if not line.startswith("h3,")))
             keys.rename(keys.with_suffix(".off"))
@@ -120,7 +91,7 @@ class Launch(unittest.TestCase):
                                        "h9: its name is not known here", "3 problem(s) on 4 hosts")
 
     def test_changed_host_key_is_told_apart_and_unknown_ones_can_be_learned(self):
-        known = BED / "h1.home/.ssh/known_hosts"
+        known = BED.folder / "h1.home/.ssh/known_hosts"
         before = known.read_text()
         lines = before.splitlines(True)
         try:
@@ -138,7 +109,7 @@ class Launch(unittest.TestCase):
         self.assertIn("expected yes or accept-new; host keys are always checked", result.both)
 
     def test_login_noise_is_told_apart(self):
-        noise = BED / "h2.home/.bashrc"
+        noise = BED.folder / "h2.home/.bashrc"
         noise.write_text("echo welcome to h2\n")
         try:
             result = launch("--hosts", "h1,h2", "--program", "--", "echo", "RAN")
@@ -147,7 +118,7 @@ class Launch(unittest.TestCase):
         self.assert_fails_before_start(result, 'h2: its shell prints "welcome to h2" at login')
 
     def test_a_host_that_is_cut_off_is_named(self):
-        bed("link", BED, 3, "down")
+        BED.script("link", BED.folder, 3, "down")
         try:
             result = launch("-f", "hosts", "--connect-timeout", "2", "--program", "--", "echo", "RAN")
             self.assertEqual(result.returncode, 2, result.both)
@@ -156,23 +127,23 @@ class Launch(unittest.TestCase):
             self.assertEqual(result.returncode, 0, result.both)
             self.assertEqual(sorted(result.stdout.split()), ["h1", "h1[0]", "h2", "h2[1]"])
         finally:
-            bed("link", BED, 3, "up")
+            BED.script("link", BED.folder, 3, "up")
 
     def test_another_binary_on_a_host_is_found(self):
-        other = WORK / "other"
-        shutil.copy(BINARY, other)
+        other = BED.work / "other"
+        shutil.copy(BED.binary, other)
         with open(other, "ab") as file:
             file.write(b"x")
-        bed("run", BED, 2, "mount", "--bind", other, BINARY)
+        BED.script("run", BED.folder, 2, "mount", "--bind", other, BED.binary)
         try:
             result = launch("-f", "hosts", "--program", "--", "echo", "RAN")
         finally:
-            bed("run", BED, 2, "umount", BINARY)
+            BED.script("run", BED.folder, 2, "umount", BED.binary)
             other.unlink()
         self.assert_fails_before_start(result, "h2: the trireme binary differs", "copy one build to the same path")
 
     def test_a_port_in_use_is_found(self):
-        holder = subprocess.Popen(on_host(2, BINARY, "node-agent"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        holder = subprocess.Popen(BED.on(2, BED.binary, "node-agent"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             holder.stdin.write('{"do": "listen", "port": 29411}\n')
             holder.stdin.flush()
@@ -197,19 +168,12 @@ class Launch(unittest.TestCase):
     def test_a_stop_signal_asks_the_ranks_and_waits_for_them(self):
         job = start("-f", "hosts", "--program", "--", "sh", "-c",
                     "trap 'echo asked; exit 75' USR1; echo ready; for i in $(seq 600); do sleep 0.1; done")
-        ready = 0
-        while ready < 3:
-            line = job.stdout.readline()
-            self.assertTrue(line, "it ended before its ranks were ready")
-            ready += "ready" in line
-        time.sleep(0.3)
-        children = pathlib.Path(f"/proc/{job.pid}/task/{job.pid}/children").read_text().split()
-        launcher = [int(child) for child in children] or [job.pid]
-        os.kill(launcher[0], signal.SIGTERM)
-        rest = job.communicate(timeout=30)[0]
-        self.assertEqual(job.returncode, 75, rest)
-        self.assertIn("asking all ranks to stop", rest)
-        self.assertIn("asked", rest)
+        self.assertTrue(wait_for(lambda: job.output().count("ready") == 3 or not job.running()), job.output())
+        job.signal(signal.SIGTERM)
+        code, text = job.finish()
+        self.assertEqual(code, 75, text)
+        self.assertIn("asking all ranks to stop", text)
+        self.assertIn("asked", text)
 
     def test_a_lost_peer_is_restarted_and_an_error_is_not(self):
         result = launch("-f", "hosts", "--max-restarts", "2", "--program", "--", "sh", "-c",
@@ -225,60 +189,40 @@ class Launch(unittest.TestCase):
         mark = "31415.9265"
         job = start("-f", "hosts", "--program", "--", "sleep", mark)
         self.assertTrue(wait_for(lambda: sum(pathlib.Path(f"/proc/{p}/comm").read_text() == "sleep\n"
-                                             for p in marked_processes(mark) if pathlib.Path(f"/proc/{p}/comm").exists()) == 3))
-        victim = [p for p in marked_processes(mark) if pathlib.Path(f"/proc/{p}/comm").read_text() == "sleep\n"][0]
+                                             for p in bed.processes(mark) if pathlib.Path(f"/proc/{p}/comm").exists()) == 3))
+        victim = [p for p in bed.processes(mark) if pathlib.Path(f"/proc/{p}/comm").read_text() == "sleep\n"][0]
         os.kill(victim, signal.SIGKILL)
-        text = job.communicate(timeout=40)[0]
-        self.assertNotEqual(job.returncode, 0, text)
-        self.assertTrue(wait_for(lambda: not marked_processes(mark), 5), marked_processes(mark))
+        code, text = job.finish()
+        self.assertNotEqual(code, 0, text)
+        self.assertTrue(wait_for(lambda: not bed.processes(mark), 5), bed.processes(mark))
 
     def test_health_is_asked_before_the_start(self):
-        (WORK / "nhc.conf").write_text("* || check_hw_eth eth0\nh2 || check_hw_eth ib0\n")
+        (BED.work / "nhc.conf").write_text("* || check_hw_eth eth0\nh2 || check_hw_eth ib0\n")
         result = launch("-f", "hosts", "--health", "nhc.conf", "--program", "--", "echo", "RAN")
         self.assert_fails_before_start(result, "h2: health check failed: check_hw_eth: no network interface ib0")
         result = launch("-f", "hosts", "--health", "nhc.conf", "--drop-bad-hosts", "--program", "--", "hostname")
         self.assertEqual(result.returncode, 0, result.both)
         self.assertNotIn("h2", result.stdout)
 
+    def test_health_of_every_host_is_one_line_each(self):
+        (BED.work / "nhc.conf").write_text("* || check_hw_eth eth0\nh2 || check_hw_eth ib0\n")
+        result = BED.run(1, BED.binary, "health", "-c", "nhc.conf", "--hosts", "h[1-3],h9")
+        self.assertEqual(result.returncode, 1, result.both)
+        self.assertEqual(result.stdout.splitlines()[:3],
+                         ["h1 | Healthy", "h2 | ERROR: nhc: Health check failed: check_hw_eth: no network interface ib0",
+                          "h3 | Healthy"])
+        self.assertIn("h9 | ERROR: No results reported (its name is not known here", result.stdout)
+
     def test_training_runs_on_three_hosts_over_a_slow_link(self):
-        text = WORK / "text.txt"
-        text.write_text("the quick brown fox jumps over the lazy dog. " * 2000)
-        subprocess.run([BINARY, "prepare", "--input", text, "--tokenizer", "char", "--output", WORK / "data"], check=True,
-                       capture_output=True, timeout=60)
-        (WORK / "tiny.yaml").write_text(
-            "model: {layers: 1, heads: 2, width: 16, context: 16}\n"
-            f"data: {{dir: {WORK}/data}}\nbatch: {{global: 6, micro: 1}}\n"
-            f"run: {{dir: {WORK}/run, steps: 20}}\ncheckpoint: {{every: 5}}\nlaunch: {{threads: 1}}\n")
-        bed("limit", BED, 2, "10mbit")
+        config, run = BED.write_training()
+        BED.script("limit", BED.folder, 2, "10mbit")
         try:
-            result = launch("-f", "hosts", "--", "train", "tiny.yaml", timeout=150)
+            result = launch("-f", "hosts", "--", "train", config, timeout=150)
         finally:
-            bed("limit", BED, 2, "none")
+            BED.script("limit", BED.folder, 2, "none")
         self.assertEqual(result.returncode, 0, result.both)
-        self.assertTrue((WORK / "run/step-00000020/manifest.json").exists(), result.both)
-
-
-def main():
-    global BINARY, WORK, BED
-    BINARY, WORK = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
-    BED = WORK / "bed"
-    if BED.exists():
-        bed("down", BED)
-    shutil.rmtree(WORK, ignore_errors=True)
-    WORK.mkdir(parents=True)
-    made = bed("up", BED, 3, check=False)
-    try:
-        if made.returncode == 77:
-            print(made.stderr.strip())
-            return 77
-        if made.returncode != 0:
-            print(made.stdout + made.stderr)
-            return 1
-        return 0 if unittest.main(exit=False, verbosity=2).result.wasSuccessful() else 1
-    finally:
-        bed("down", BED)
-        shutil.rmtree(WORK, ignore_errors=True)
+        self.assertTrue((run / "step-00000020/manifest.json").exists(), result.both)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bed.main(3))

@@ -37,7 +37,8 @@ TEST(BatchScript, SrunStepsAreWarnedAndTheScriptQueuesAgain) {
       "#SBATCH --output=slurm-%j.out\n#SBATCH --open-mode=append\n#SBATCH --signal=USR1@180\n#SBATCH --requeue\n\n"
       "srun --mpi=pmix --label --kill-on-bad-exit=1 --cpu-bind=none /opt/trireme train 'my run.yaml'\n"
       "code=$?\n"
-      "# 75: all ranks stopped after the same step with a snapshot; the next run goes on from it.\n"
+      "# 75: all ranks stopped after the same step with a snapshot; the next run, which Slurm begins two minutes "
+      "later, goes on from it.\n"
       "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\n"
       "exit \"$code\"\n");
 }

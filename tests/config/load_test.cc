@@ -120,7 +120,7 @@ TEST_F(Load, RefusesWordsThatAreNoFlags) {
 
 TEST_F(Load, RefusesAnUnknownDialect) {
   EXPECT_ERROR(load_config({}, {}, "nanogtp"), ErrorKind::usage,
-               "no dialect \"nanogtp\"; there are native, intel-nanogpt, nanogpt");
+               "no dialect \"nanogtp\"; there are native, accelerate, intel-nanogpt, nanogpt");
 }
 
 TEST_F(Load, RefusesFilesOfTwoDialects) {

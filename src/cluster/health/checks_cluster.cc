@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
 #include <sstream>
 #include <thread>
 
@@ -105,7 +107,36 @@ Check make_stream(Words words) {
   };
 }
 
+/// The number behind the last "Avg bus bandwidth :" of `trireme bench comm`; below 0: there is none.
+double average_bus_bandwidth(const std::string& output) {
+  const size_t at = output.rfind("Avg bus bandwidth");
+  const size_t colon = at == std::string::npos ? at : output.find(':', at);
+  return colon == std::string::npos ? -1 : std::strtod(output.c_str() + colon + 1, nullptr);
+}
+
+/// LEAST-GB-PER-S [RANKS [BYTES]]: average bus bandwidth of an all_reduce among ranks on this node.
+Check make_comm_bandwidth(Words words) {
+  require_words(words, 1, 3, "LEAST-GB-PER-S [RANKS [BYTES]]");
+  const double least = parse_number(words[0], "GB/s");
+  const std::string ranks = words.size() > 1 ? words[1] : "2", bytes = words.size() > 2 ? words[2] : "16M";
+  require(parse_number(ranks, "ranks") >= 2, ErrorKind::config, "ranks: expected at least 2, found \"{}\"", ranks);
+  return [=](const Machine& machine) {
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe");
+    const ProcessResult result =
+        machine.command({program, "launch", "--hosts", "localhost:" + ranks, "--skip-preflight", "--", "bench", "comm",
+                         "all_reduce", "-b", bytes, "-e", bytes, "-n", "5"},
+                        60);
+    const double found = average_bus_bandwidth(result.out);
+    if (result.exit_code != 0 || found < 0) {
+      return failed("trireme bench comm {}: {}", describe_end(result), result.err.substr(0, result.err.find('\n')));
+    }
+    if (found < least) return failed("all_reduce among {} ranks at {:.2f} GB/s, below {:.2f}", ranks, found, least);
+    return passed(fmt::format("all_reduce among {} ranks at {:.2f} GB/s", ranks, found));
+  };
+}
+
 constexpr KnownCheck kChecks[] = {
+    {"check_comm_bandwidth", make_comm_bandwidth},
     {"check_cpu_drop_mem_cache", make_drop_cache},
     {"check_cpu_stream", make_stream},
     {"check_nvme_count", make_nvme},

@@ -155,6 +155,12 @@ std::vector<const Result*> Report::failures() const {
   return failed;
 }
 
+double watchdog_seconds(double told, const Plan& plan) {
+  if (told >= 0) return told;
+  const auto timeout = plan.variables.find("TIMEOUT");
+  return timeout == plan.variables.end() ? 30 : parse_number(timeout->second, "TIMEOUT");
+}
+
 bool has_gpu(const Machine& machine) {
   const std::string folder = "/sys/bus/pci/devices";
   for (const std::string& device : machine.list(folder)) {

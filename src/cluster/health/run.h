@@ -26,6 +26,9 @@ struct Report {
   bool healthy() const { return failures().empty(); }
 };
 
+/// The last numeric word: `told` unless below 0, else the file's TIMEOUT, else NHC's 30 s.
+double watchdog_seconds(double told, const Plan& plan);
+
 struct RunOptions {
   bool all = false;                           ///< go on after a failure
   double seconds = 30;                        ///< watchdog for the whole run; 0: none

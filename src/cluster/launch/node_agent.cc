@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "cluster/health/run.h"
+#include "cluster/health/slurm_state.h"
 #include "cluster/launch/node_facts.h"
 
 namespace trireme::launch {
@@ -131,8 +132,13 @@ Json check_health(const Json& request) {
                               environment, request.value("variables", Variables{}));
   health::RunOptions options;
   options.all = request.value("all", false);
-  options.seconds = request.value("seconds", 30.0);
-  return to_json(run_plan(plan, machine, options));
+  options.seconds = watchdog_seconds(request.value("seconds", -1.0), plan);
+  const health::Report report = run_plan(plan, machine, options);
+  if (request.value("drain", false)) {
+    const auto failures = report.failures();
+    mark_in_slurm(machine, machine.host, failures.empty(), failures.empty() ? "" : failures.front()->outcome.text);
+  }
+  return to_json(report);
 }
 
 Json answer(const Json& request, Listener& listener) {

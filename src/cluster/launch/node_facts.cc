@@ -2,9 +2,13 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -91,6 +95,20 @@ std::string network_of(const sockaddr_in6& address, const sockaddr_in6& mask) {
   return fmt::format("{}/{}", text.data(), bits);
 }
 
+/// Whether the link's driver has a rate that means nothing: a pair of virtual Ethernet ends says 10 Gb/s.
+bool is_pretended(const std::string& interface) {
+  const int any = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (any < 0) return false;
+  ethtool_drvinfo info{};
+  info.cmd = ETHTOOL_GDRVINFO;
+  ifreq request{};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  request.ifr_data = reinterpret_cast<char*>(&info);
+  const bool told = ioctl(any, SIOCETHTOOL, &request) == 0;
+  close(any);
+  return told && std::string_view(info.driver) == "veth";
+}
+
 std::string own_address() {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
@@ -128,7 +146,7 @@ std::vector<Interface> list_interfaces() {
     }
     found.address = text.data();
     const std::string speed = first_word("/sys/class/net/" + found.name + "/speed");
-    if (!speed.empty() && speed.front() != '-') found.megabit = std::atoll(speed.c_str());
+    if (!is_pretended(found.name) && !speed.empty() && speed.front() != '-') found.megabit = std::atoll(speed.c_str());
     interfaces.push_back(std::move(found));
   }
   freeifaddrs(first);

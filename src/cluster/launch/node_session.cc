@@ -105,6 +105,19 @@ struct NodeSessions::Session {
 
 namespace {
 
+std::vector<std::string> agent_command(const std::string& host, const std::string& executable,
+                                       const SshOptions& options) {
+  if (is_this_host(host)) return {executable, "node-agent"};
+  if (options.through_srun) {
+    return {"srun",       "--nodes=1",    "--ntasks=1",   "--nodelist=" + host, "--overlap",
+            "--mpi=none", "--export=ALL", "--unbuffered", executable,           "node-agent"};
+  }
+  std::vector<std::string> words = ssh_command(options);
+  words.push_back(host);
+  words.push_back(shell_join({executable, "node-agent"}));
+  return words;
+}
+
 void read_some(int& fd, std::string& text) {
   std::array<char, 65536> buffer;
   const ssize_t got = read(fd, buffer.data(), buffer.size());
@@ -124,15 +137,7 @@ NodeSessions::NodeSessions(const std::vector<std::string>& hosts, const std::str
     : hosts_(hosts), sessions_(hosts.size()), round_trips_(hosts.size(), 0), executable_(executable) {
   signal(SIGPIPE, SIG_IGN);
   for (size_t i = 0; i < hosts_.size(); ++i) {
-    std::vector<std::string> words;
-    if (is_this_host(hosts_[i])) {
-      words = {executable, "node-agent"};
-    } else {
-      words = ssh_command(options);
-      words.push_back(hosts_[i]);
-      words.push_back(shell_join({executable, "node-agent"}));
-    }
-    sessions_[i].start(words);
+    sessions_[i].start(agent_command(hosts_[i], executable, options));
   }
   std::vector<std::optional<std::string>> greetings(hosts_.size());
   receive(options.connect_seconds + 10, std::vector<bool>(hosts_.size(), true), greetings);

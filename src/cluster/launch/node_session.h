@@ -1,5 +1,5 @@
 #pragma once
-// The head's side: one node agent per host, over ssh, all asked at the same time.
+// The head's side: one node agent per host, over ssh or srun, all asked at the same time.
 
 #include <optional>
 #include <string>
@@ -18,8 +18,8 @@ std::string to_text(const Problem& problem);
 
 class NodeSessions {
  public:
-  /// Starts `executable node-agent` on every host (directly on this one); waits for the greetings. Hosts that did not
-  /// give one are in problems() and get no requests.
+  /// Starts `executable node-agent` on every host (through ssh or srun, directly on this one); waits for the greetings.
+  /// Hosts that did not give one are in problems() and get no requests.
   NodeSessions(const std::vector<std::string>& hosts, const std::string& executable, const SshOptions& options);
   /// Closes the streams; the agents end by themselves.
   ~NodeSessions();

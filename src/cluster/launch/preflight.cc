@@ -106,23 +106,27 @@ void measure_clocks(NodeSessions& sessions, PreflightResult& result) {
 }
 
 /// Every host listens, then every host connects to all others.
+/// `session`: of each host in facts, among those that were asked.
 void try_all_pairs(const PreflightRequest& request, const std::vector<NodeFacts>& facts,
-                   const std::vector<size_t>& chosen, NodeSessions& sessions, PreflightResult& result) {
+                   const std::vector<size_t>& session, const std::vector<size_t>& chosen, NodeSessions& sessions,
+                   PreflightResult& result) {
   const std::vector<Json> ports = sessions.ask_all({{"do", "listen"}, {"port", request.port}}, 10);
   const size_t hosts = facts.size();
-  std::vector<Json> requests(hosts);
+  std::vector<Json> requests(ports.size());
   for (size_t from = 0; from < hosts; ++from) {
     Json targets = Json::array();
     for (size_t to = 0; to < hosts; ++to) {
-      if (to == from || ports[to].is_null()) continue;
-      targets.push_back({request.placement[to].host, facts[to].interfaces[chosen[to]].address, ports[to].at("port")});
+      if (to == from || ports[session[to]].is_null()) continue;
+      targets.push_back(
+          {request.placement[to].host, facts[to].interfaces[chosen[to]].address, ports[session[to]].at("port")});
     }
-    if (!targets.empty()) requests[from] = {{"do", "connect"}, {"targets", targets}};
+    if (!targets.empty()) requests[session[from]] = {{"do", "connect"}, {"targets", targets}};
   }
   const std::vector<Json> answers = sessions.ask(requests, 15);
   for (size_t from = 0; from < hosts; ++from) {
-    if (answers[from].is_null()) continue;
-    for (const Json& pair : answers[from].at("failed")) {
+    const Json& answer = answers[session[from]];
+    if (answer.is_null()) continue;
+    for (const Json& pair : answer.at("failed")) {
       result.problems.push_back({request.placement[from].host,
                                  fmt::format("cannot reach {} over {}: {}", pair.at(0).get<std::string>(),
                                              result.network, pair.at(1).get<std::string>()),
@@ -218,17 +222,18 @@ PreflightResult run_preflight(const PreflightRequest& request, NodeSessions& ses
   PreflightRequest reached = request;
   reached.placement.clear();
   std::vector<NodeFacts> facts;
+  std::vector<size_t> session;
   for (size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].is_null()) continue;
     facts.push_back(facts_from_json(answers[i]));
     reached.placement.push_back(request.placement[i]);
+    session.push_back(i);
   }
   if (!facts.empty()) judge_facts(reached, facts, result);
-  const bool all = facts.size() == request.placement.size();
-  if (all) measure_clocks(sessions, result);
-  if (all && facts.size() > 1) {
+  measure_clocks(sessions, result);
+  if (facts.size() > 1) {
     const std::vector<size_t> chosen = pick_network(request.interface, facts, result);
-    if (!chosen.empty()) try_all_pairs(request, facts, chosen, sessions, result);
+    if (!chosen.empty()) try_all_pairs(reached, facts, session, chosen, sessions, result);
   }
   result.problems.insert(result.problems.begin(), sessions.problems().begin(), sessions.problems().end());
   return result;

@@ -10,6 +10,7 @@ struct SshOptions {
   /// ssh's StrictHostKeyChecking: "yes" refuses unknown keys, "accept-new" learns them; never "no".
   std::string host_key = "yes";
   int connect_seconds = 10;
+  bool through_srun = false;  ///< node agents start as steps of the Slurm job around us, which needs no keys
 };
 
 /// ssh and its options, up to the host. BatchMode: no password, no question, no banner.

@@ -108,7 +108,7 @@ std::vector<std::string> open_mpi_words(const Starter& starter, const StartReque
     add(words, {"--mca", "btl_tcp_if_include", request.network, "--mca", "oob_tcp_if_include", request.network});
   }
   for (const auto& [name, value] : request.variables) add(words, {"-x", name + "=" + value});
-  for (const std::string& name : request.hidden_variables) add(words, {"-x", name});
+  for (const auto& [name, value] : request.secrets) add(words, {"-x", name});
   return words;
 }
 
@@ -122,7 +122,7 @@ std::vector<std::string> hydra_words(const Starter& starter, const StartRequest&
     add(words, {"-iface", request.network});
   if (request.tcp_only) add(words, {"-genv", "UCX_TLS", "tcp,self,sm"});
   for (const auto& [name, value] : request.variables) add(words, {"-genv", name, value});
-  return words;
+  return words;  // secrets lie in its own environment, all of which Hydra passes on
 }
 
 bool is_even(const std::vector<Placement>& placement) {
@@ -215,6 +215,7 @@ StartCommand start_command(const Starter& starter, const StartRequest& request) 
         command.environment.emplace_back("SLURM_HOSTFILE", request.hostfile);
       }
   }
+  command.environment.insert(command.environment.end(), request.secrets.begin(), request.secrets.end());
   command.words.insert(command.words.end(), request.command.begin(), request.command.end());
   return command;
 }

@@ -39,12 +39,12 @@ struct StartRequest {
   std::vector<Placement> placement;
   std::vector<std::string> command;                            ///< what each rank runs
   std::vector<std::pair<std::string, std::string>> variables;  ///< for every rank
-  std::vector<std::string> hidden_variables;  ///< set in our own environment and passed by name: secrets
-  std::string hostfile;                       ///< path of the file for the starter
-  std::vector<std::string> agent;             ///< the remote shell and its options, found on every host (Open MPI)
-  std::string agent_script;                   ///< a script on this host that runs it (Hydra takes no options)
-  std::string network;                        ///< "10.0.0.0/24" or an interface; empty: the starter's choice
-  bool tcp_only = false;                      ///< no usable InfiniBand on every host
+  std::vector<std::pair<std::string, std::string>> secrets;    ///< passed by name: never on a command line
+  std::string hostfile;                                        ///< path of the file for the starter
+  std::vector<std::string> agent;  ///< the remote shell and its options, found on every host (Open MPI)
+  std::string agent_script;        ///< a script on this host that runs it (Hydra takes no options)
+  std::string network;             ///< "10.0.0.0/24" or an interface; empty: the starter's choice
+  bool tcp_only = false;           ///< no usable InfiniBand on every host
   bool inherit_binding = false;
   bool as_root = false;
 };

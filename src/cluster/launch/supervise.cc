@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -23,6 +24,7 @@ namespace {
 
 constexpr double kSameRequestSeconds = 5;
 constexpr double kKillAfterSeconds = 5;
+constexpr double kAskSeconds = 0.5;
 
 struct Stream {
   int fd = -1;     ///< we read here
@@ -68,8 +70,9 @@ class StopSignals {
 
 class Attempt {
  public:
-  Attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement, double stop_seconds)
-      : out_(kind, placement), err_(kind, placement), stop_seconds_(stop_seconds) {
+  Attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement, double stop_seconds,
+          const JobChannel& job)
+      : out_(kind, placement), err_(kind, placement), stop_seconds_(stop_seconds), job_(job) {
     start(command);
   }
 
@@ -150,7 +153,7 @@ class Attempt {
       end_.stop_requested = true;
       stop_at_ = Clock::now();
       log::info("launch: {}; asking all ranks to stop after this step", strsignal(number));
-      kill(child_, SIGUSR1);
+      if (!job_.ask_to_stop(fmt::format("launch got {}", strsignal(number)))) kill(child_, SIGUSR1);
     } else if (seconds_since(stop_at_) > kSameRequestSeconds && number != SIGUSR1) {
       force("a second signal came");
     }
@@ -160,7 +163,20 @@ class Attempt {
     if (end_.stop_requested && !end_.stop_forced && seconds_since(stop_at_) > stop_seconds_) {
       force(fmt::format("the job did not stop within {} s", stop_seconds_));
     }
+    if (!end_.stop_forced && seconds_since(asked_at_) > kAskSeconds) look_whether_over();
     if (end_.stop_forced && seconds_since(forced_at_) > kKillAfterSeconds) kill(-child_, SIGKILL);
+  }
+
+  void look_whether_over() {
+    asked_at_ = Clock::now();
+    const double grace = job_.over();
+    if (grace < 0) {
+      over_at_.reset();
+    } else if (!over_at_) {
+      over_at_ = Clock::now();
+    } else if (seconds_since(*over_at_) > grace) {
+      force("the job is over, but its starter waits, probably for a host that does not answer");
+    }
   }
 
   void force(const std::string& why) {
@@ -182,18 +198,20 @@ class Attempt {
   StopSignals signals_;
   OutputPrefixer out_, err_;
   double stop_seconds_;
+  const JobChannel& job_;
   pid_t child_ = -1;
   std::array<Stream, 2> streams_;
   bool ended_ = false;
-  Clock::time_point stop_at_, forced_at_, ended_at_;
+  Clock::time_point stop_at_, forced_at_, ended_at_, asked_at_ = Clock::now();
+  std::optional<Clock::time_point> over_at_;
   AttemptEnd end_;
 };
 
 }  // namespace
 
 AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
-                       double stop_seconds) {
-  return Attempt(command, kind, placement, stop_seconds).finish();
+                       double stop_seconds, const JobChannel& job) {
+  return Attempt(command, kind, placement, stop_seconds, job).finish();
 }
 
 bool may_restart(int code) { return code == 76 || code > 128; }

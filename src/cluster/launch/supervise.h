@@ -1,6 +1,7 @@
 #pragma once
 // One attempt of a job: the starter as a child, its output prefixed, stop signals turned into a stop request.
 
+#include <functional>
 #include <string>
 
 #include "cluster/launch/starter.h"
@@ -14,12 +15,22 @@ struct AttemptEnd {
   std::string first_error;      ///< first line of a rank that said "error:"
 };
 
-/// Runs the starter until it ends. TERM, INT and USR1 to this process become SIGUSR1 to the starter, which every
-/// starter passes on to the ranks (Open MPI's mpirun turns TERM into a kill after 1 s, so TERM is never sent first);
+/// What can be done with a job beside its starter.
+struct JobChannel {
+  /// Asks the running job itself to stop; false where that is not possible.
+  std::function<bool(const std::string& why)> ask_to_stop;
+  /// Once the job says that it is over: seconds that its starter may take to end; below 0 before. A starter may wait
+  /// for ever for a host that does not answer.
+  std::function<double()> over;
+};
+
+/// Runs the starter until it ends. TERM, INT and USR1 to this process become a call of ask_to_stop(), and where that
+/// gives false SIGUSR1 to the starter, which every starter passes on to the ranks (Open MPI's mpirun turns TERM into a
+/// kill after 1 s, so TERM is never sent first);
 /// signals within 5 s of the first are the same request. A later TERM or INT, or `stop_seconds` without an end, ends
 /// the starter with TERM, and KILL 5 s later. Throws Error::io.
 AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
-                       double stop_seconds);
+                       double stop_seconds, const JobChannel& job);
 
 /// Whether an attempt that ended with `code` may be tried again: 76 (a peer was lost) and deaths by signal.
 bool may_restart(int code);

@@ -258,6 +258,19 @@ TEST_F(Checks, MemoryBandwidthIsMeasured) {
   EXPECT_THAT(run("check_cpu_stream 100000000"), HasSubstr("below 100000000"));
 }
 
+TEST_F(Checks, BandwidthBetweenRanksComesFromTheCollectiveBench) {
+  node.on_command = [&](const std::string& line) {
+    EXPECT_THAT(line, testing::EndsWith(
+                          " launch --hosts localhost:4 --skip-preflight -- bench comm all_reduce -b 1M -e 1M -n 5"));
+    node.answer(line, "localhost[0] # Avg bus bandwidth    : 9.5\n");
+  };
+  EXPECT_EQ(run("check_comm_bandwidth 2 4 1M"), "remark: all_reduce among 4 ranks at 9.50 GB/s");
+  EXPECT_EQ(run("check_comm_bandwidth 23.0 4 1M"), "all_reduce among 4 ranks at 9.50 GB/s, below 23.00")
+      << "as text \"9.5\" is above \"23.0\"";
+  node.on_command = [&](const std::string& line) { node.answers[line] = {2, false, "", "error: no mpirun\nmore", 0}; };
+  EXPECT_EQ(run("check_comm_bandwidth 1"), "trireme bench comm ended with code 2: error: no mpirun");
+}
+
 TEST_F(Checks, PingFailsWithTheHost) {
   node.answer("ping -q -c 1 -W 5 gw", "");
   EXPECT_EQ(run("check_net_ping gw"), "");

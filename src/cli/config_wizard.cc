@@ -1,0 +1,245 @@
+// trireme config wizard: the questions of `accelerate config` with its defaults; the answers as its YAML.
+
+#include "cli/config_wizard.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cli/flags.h"
+
+namespace trireme {
+namespace {
+
+using Answers = std::map<std::string, std::string>;
+
+bool is_multi(const Answers& answers) { return answers.at("machine-type") == "multi-CPU"; }
+bool is_single(const Answers& answers) { return !is_multi(answers); }
+bool always(const Answers&) { return true; }
+bool several_machines(const Answers& answers) { return is_multi(answers) && answers.at("num-machines") != "1"; }
+bool other_networks(const Answers& answers) { return several_machines(answers) && answers.at("same-network") == "no"; }
+
+enum class Kind { choice, yes_no, count, text };
+
+struct Question {
+  const char* flag;
+  const char* text;
+  const char* fallback;
+  Kind kind;
+  bool (*is_asked)(const Answers&);
+  std::vector<std::string> choices = {};
+  /// Answers that exist elsewhere and cannot be honoured, and why.
+  std::vector<std::string> refused = {};
+  const char* why = "";
+};
+
+const std::vector<Question>& questions() {
+  static const std::vector<Question> all = {
+      {"compute-environment",
+       "In which compute environment are you running?",
+       "This machine",
+       Kind::choice,
+       always,
+       {"This machine"},
+       {"AWS SageMaker"},
+       "ranks start on hosts that `trireme launch` reaches"},
+      {"machine-type",
+       "Which type of machine are you using?",
+       "No distributed training",
+       Kind::choice,
+       always,
+       {"No distributed training", "multi-CPU"},
+       {"multi-XPU", "multi-GPU", "multi-NPU", "TPU"},
+       "this build trains on CPUs"},
+      {"num-machines", "How many different machines will you use?", "1", Kind::count, is_multi},
+      {"machine-rank", "What is the rank of this machine? (MPI numbers the machines; nothing depends on it)", "0",
+       Kind::count, several_machines},
+      {"main-process-ip", "What is the IP address of the machine that will host the main process? (MPI finds it)", "",
+       Kind::text, several_machines},
+      {"main-process-port", "What port must be free on every machine? (empty: any)", "", Kind::text, several_machines},
+      {"same-network", "Are all the machines on the same local network?", "yes", Kind::yes_no, several_machines},
+      {"rdzv-backend", "What rendezvous backend will you use? (MPI is the one used)", "static", Kind::text,
+       other_networks},
+      {"hostfile", "Where is the hostfile?", "~/hostfile", Kind::text, several_machines},
+      {"cpu", "Do you want to run your training on CPU only?", "no", Kind::yes_no, is_single},
+      {"ipex",
+       "Do you want to use Intel PyTorch Extension (IPEX)?",
+       "no",
+       Kind::yes_no,
+       always,
+       {},
+       {"yes"},
+       "there is no torch here; Trireme's own kernels use what the CPU has"},
+      {"dynamo",
+       "Do you wish to optimize your script with torch dynamo?",
+       "no",
+       Kind::yes_no,
+       always,
+       {},
+       {"yes"},
+       "there is no torch here"},
+      {"deepspeed",
+       "Do you want to use DeepSpeed?",
+       "no",
+       Kind::yes_no,
+       is_single,
+       {},
+       {"yes"},
+       "its engine is not here; set batch.* and optim.* in the training's own file"},
+      {"num-processes", "How many CPU processes should be used for distributed training?", "1", Kind::count, is_multi},
+      {"mixed-precision",
+       "Do you wish to use mixed precision?",
+       "no",
+       Kind::choice,
+       always,
+       {"no", "bf16"},
+       {"fp16", "fp8"},
+       "CPUs compute in bf16 or f32"},
+  };
+  return all;
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+/// The answer in the spelling that is kept. Throws Error::usage saying what is possible.
+std::string accept(const Question& question, const std::string& given) {
+  const std::string word = lower(given);
+  const auto is_same = [&](const std::string& choice) { return lower(choice) == word; };
+  std::string kept = given;
+  if (question.kind == Kind::yes_no) {
+    kept = word.starts_with('y') ? "yes" : "no";
+    require(word == "yes" || word == "y" || word == "no" || word == "n", ErrorKind::usage,
+            "--{} \"{}\": expected yes or no", question.flag, given);
+  }
+  if (std::ranges::any_of(question.refused, [&](const std::string& choice) { return lower(choice) == lower(kept); })) {
+    fail(ErrorKind::usage, "--{} \"{}\" cannot be had: {}", question.flag, given, question.why);
+  }
+  if (question.kind == Kind::choice) {
+    const auto found = std::ranges::find_if(question.choices, is_same);
+    require(found != question.choices.end(), ErrorKind::usage, "--{} \"{}\": expected {}", question.flag, given,
+            fmt::join(question.choices, " or "));
+    kept = *found;
+  }
+  if (question.kind == Kind::text) {
+    require(given.find_first_of("'\"#\n:{}[]") == std::string::npos, ErrorKind::usage,
+            "--{} \"{}\": quotes, colons and brackets cannot stand here", question.flag, given);
+  }
+  if (question.kind == Kind::count) {
+    const bool digits =
+        !given.empty() && given.size() < 7 && given.find_first_not_of("0123456789") == std::string::npos;
+    const bool may_be_zero = std::string_view(question.fallback) == "0";
+    require(digits && (may_be_zero || given.find_first_not_of('0') != std::string::npos), ErrorKind::usage,
+            "--{} \"{}\": expected a whole number from {}", question.flag, given, may_be_zero ? 0 : 1);
+    kept = std::to_string(std::stoi(given));
+  }
+  return kept;
+}
+
+std::string prompt_of(const Question& question) {
+  const std::string choices = question.choices.empty() ? "" : fmt::format(" ({})", fmt::join(question.choices, ", "));
+  return fmt::format("{}{} [{}]: ", question.text, choices, question.fallback);
+}
+
+/// Asks until the answer can be taken; an empty line or the end of the input is the default.
+std::string ask(const Question& question) {
+  for (;;) {
+    std::fputs(prompt_of(question).c_str(), stderr);
+    std::string line;
+    if (!std::getline(std::cin, line)) {
+      std::fputs("\n", stderr);
+      line.clear();
+    }
+    if (line.empty()) return question.fallback;
+    try {
+      return accept(question, line);
+    } catch (const Error& e) {
+      if (isatty(STDIN_FILENO) == 0) throw;
+      fmt::print(stderr, "{}\n", e.what());
+    }
+  }
+}
+
+std::string yaml_of(const Answers& answers) {
+  const auto answer = [&](const char* flag) {
+    const auto found = answers.find(flag);
+    return found == answers.end() ? std::string() : found->second;
+  };
+  const auto or_null = [](const std::string& text) { return text.empty() ? std::string("null") : text; };
+  const bool multi = is_multi(answers), several = several_machines(answers);
+  std::string text =
+      "# Written by `trireme config wizard`; `accelerate` reads it too.\n"
+      "# trireme launch --config-file FILE -- train config.yaml\n"
+      "compute_environment: LOCAL_MACHINE\n";
+  text += fmt::format("distributed_type: {}\n", multi ? "MULTI_CPU" : "NO");
+  text += fmt::format("machine_rank: {}\n", several ? answer("machine-rank") : "0");
+  text += fmt::format("main_process_ip: {}\n", or_null(answer("main-process-ip")));
+  text += fmt::format("main_process_port: {}\n", or_null(answer("main-process-port")));
+  text += "main_training_function: main\n";
+  text += fmt::format("mixed_precision: '{}'\n", answer("mixed-precision"));
+  text += fmt::format("num_machines: {}\n", multi ? answer("num-machines") : "1");
+  text += fmt::format("num_processes: {}\n", multi ? answer("num-processes") : "1");
+  text +=
+      fmt::format("rdzv_backend: {}\n", or_null(answer("rdzv-backend").empty() ? "static" : answer("rdzv-backend")));
+  text += fmt::format("same_network: {}\n", answer("same-network") == "no" ? "false" : "true");
+  text += fmt::format("use_cpu: {}\n", multi || answer("cpu") == "yes" ? "true" : "false");
+  if (several) text += fmt::format("mpirun_config:\n  mpirun_hostfile: '{}'\n", answer("hostfile"));
+  return text;
+}
+
+void check_together(const Answers& answers) {
+  if (!is_multi(answers)) return;
+  const int machines = std::stoi(answers.at("num-machines")), processes = std::stoi(answers.at("num-processes"));
+  require(processes % machines == 0, ErrorKind::usage,
+          "--num-processes {} cannot be spread evenly over --num-machines {}; take a multiple", processes, machines);
+}
+
+}  // namespace
+
+int config_wizard(std::vector<std::string> arguments) {
+  Flags app("trireme config wizard",
+            "Asks how ranks are started, as `accelerate config` does, and writes one YAML file.");
+  app.set_footer("Every answer is also a flag; what no flag answers is asked, and an empty line takes the default.");
+  std::string output = "cluster.yaml";
+  bool defaults = false;
+  std::map<std::string, std::optional<std::string>> given;
+  for (const Question& question : questions()) {
+    app.add(fmt::format("--{}", question.flag), given[question.flag], prompt_of(question));
+  }
+  app.add("-o,--output", output, "file to write, - for standard output").show_default();
+  app.add_switch("--defaults", defaults, "ask nothing: what no flag answers takes its default");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+
+  Answers answers;
+  for (const Question& question : questions()) {
+    const auto& flag = given.at(question.flag);
+    if (!question.is_asked(answers)) {
+      require(!flag, ErrorKind::usage, "--{} does not go with the other answers", question.flag);
+      continue;
+    }
+    answers[question.flag] = flag ? accept(question, *flag) : defaults ? question.fallback : ask(question);
+  }
+  check_together(answers);
+  const std::string text = yaml_of(answers);
+  if (output == "-") {
+    fmt::print("{}", text);
+    return 0;
+  }
+  write_text(output, text);
+  log::info("wrote {}; use it with `trireme launch --config-file {} -- train config.yaml`", output, output);
+  return 0;
+}
+
+}  // namespace trireme

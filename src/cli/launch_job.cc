@@ -1,0 +1,384 @@
+#include "cli/launch_job.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "checkpoint/run_status.h"
+#include "cli/host_flags.h"
+#include "cluster/health/run.h"
+#include "cluster/launch/node_agent.h"
+#include "cluster/launch/preflight.h"
+#include "cluster/launch/supervise.h"
+#include "cluster/subprocess.h"
+#include "comm/control.h"
+#include "config/load.h"
+
+namespace trireme {
+namespace {
+
+using namespace launch;
+
+/// What the launched command says about itself: `train` names its run folder and its data.
+struct JobFacts {
+  std::string run_folder = ".";
+  bool has_status = false;  ///< the command writes run_folder/status.json
+  bool inherit_binding = false;
+  std::vector<std::string> flags;  ///< to add to the command
+  std::vector<std::string> files;  ///< must be the same on every host
+};
+
+std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+JobFacts describe_job(const LaunchRequest& request) {
+  JobFacts job;
+  if (request.any_program || request.command[0] != "train") return job;
+  const ConfigWords words = split_words({request.command.begin() + 1, request.command.end()});
+  const LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
+  job.run_folder = loaded.config.run.dir;
+  job.has_status = !loaded.config.evaluation.only;
+  if (!request.default_dtype.empty() && !loaded.given("precision.dtype")) {
+    job.flags = {"--precision.dtype", request.default_dtype};
+  }
+  job.inherit_binding = loaded.config.launch.bind == "inherit";
+  for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
+  const std::filesystem::path data = std::filesystem::absolute(loaded.config.data.dir);
+  for (const std::string& file : {loaded.config.data.train, loaded.config.data.validation}) {
+    if (!file.empty()) job.files.push_back(data / file);
+  }
+  return job;
+}
+
+/// A folder of our own for the hostfile and the remote shell, gone with the object.
+class PrivateFolder {
+ public:
+  PrivateFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "trireme-launch-XXXXXX").string();
+    require(mkdtemp(name.data()) != nullptr, ErrorKind::io, "cannot make a folder {}", name);
+    path_ = name;
+  }
+  ~PrivateFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  std::string file(const char* name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string random_hex() {
+  std::random_device device;
+  return hex64((uint64_t{device()} << 32) | device());
+}
+
+constexpr const char* kSecretVariable = "TRIREME_CONTROL_SECRET";
+constexpr double kSecondsAfterLoss = 3, kSecondsAfterEnd = 15;  // for the starter to end
+constexpr double kJoinSeconds = 2;                              // while we wait no output is passed on
+
+using StatusStamp = std::pair<std::filesystem::file_time_type, uintmax_t>;
+
+class Launch {
+ public:
+  Launch(LaunchRequest request, HostSet hosts)
+      : request_(std::move(request)),
+        hosts_(std::move(hosts.hosts)),
+        job_(describe_job(request_)),
+        id_(random_hex()),
+        secret_(random_hex() + random_hex()) {
+    starter_ = find_starter(request_.starter);
+    log::info("launch: {}; starting through {} ({}), because {}", hosts.source, starter_.path, starter_.version,
+              starter_.why);
+    for (const Host& host : hosts.skipped) log::info("launch: skipped {}: {}", host.name, host.state);
+    placement_ = place(hosts_, request_.placement);
+    request_.ssh.through_srun = starter_.kind == StarterKind::srun;
+  }
+
+  int run() {
+    if (request_.dry_run) return print_plan();
+    if (!request_.skip_preflight) preflight();
+    if (request_.preflight_only) return 0;
+    for (int attempt = 0;; ++attempt) {
+      const auto before = status_stamp();
+      const JobChannel job = {[&](const std::string& why) { return ask_to_stop(before, why); },
+                              [&] { return seconds_to_end(before); }};
+      const AttemptEnd end = run_attempt(prepare(attempt), starter_.kind, placement_, request_.stop_seconds, job);
+      const int code = final_code(end, before);
+      if (code != 0) sweep_hosts();
+      const bool again = !end.stop_requested && may_restart(code) && attempt < request_.max_restarts;
+      tell_end(end, code, again ? attempt + 1 : 0);
+      if (!again) return code == 75 && request_.requeue ? requeue() : code;
+      if (request_.drop_failed_host) drop_failed_host();
+      if (request_.drop_bad_hosts) preflight();
+    }
+  }
+
+ private:
+  std::vector<std::string> host_names() const {
+    std::vector<std::string> names;
+    for (const Placement& entry : placement_) names.push_back(entry.host);
+    return names;
+  }
+
+  StartRequest start_request(int attempt) const {
+    StartRequest start;
+    start.placement = placement_;
+    if (!request_.any_program) start.command = {own_path()};
+    start.command.insert(start.command.end(), request_.command.begin(), request_.command.end());
+    start.command.insert(start.command.end(), job_.flags.begin(), job_.flags.end());
+    // Whatever the configuration says about a first start: a restart goes on.
+    if (attempt > 0 && job_.has_status) start.command.insert(start.command.end(), {"--checkpoint.resume", "auto"});
+    for (const std::string& variable : request_.variables) {
+      const size_t equals = variable.find('=');
+      start.variables.emplace_back(variable.substr(0, equals), variable.substr(equals + 1));
+    }
+    start.variables.emplace_back(kLaunchIdVariable, id_);
+    // The run folder's owner: a requeued Slurm job is the same job.
+    const char* slurm_job = environment_variable("SLURM_JOB_ID");
+    const char* requeued = environment_variable("SLURM_RESTART_CNT");
+    const int base = slurm_job != nullptr && requeued != nullptr ? std::atoi(requeued) * 1000 : 0;
+    start.variables.emplace_back("TRIREME_JOB_ID", slurm_job != nullptr ? slurm_job : id_);
+    start.variables.emplace_back("TRIREME_ATTEMPT", std::to_string(base + attempt));
+    start.secrets = {{kSecretVariable, secret_}};
+    start.hostfile = folder_.file("hosts");
+    start.agent = agent();
+    start.agent_script = folder_.file("remote-shell");
+    start.network = starter_.kind == StarterKind::hydra ? interface_ : network_;
+    start.tcp_only = !infiniband_;
+    start.inherit_binding = job_.inherit_binding;
+    start.as_root = geteuid() == 0;
+    return start;
+  }
+
+  std::vector<std::string> agent() const {
+    return {own_path(),
+            "remote-shell",
+            "--host-key",
+            request_.ssh.host_key,
+            "--connect-timeout",
+            std::to_string(request_.ssh.connect_seconds),
+            "--"};
+  }
+  std::string agent_script() const { return fmt::format("#!/bin/sh\nexec {} \"$@\"\n", shell_join(agent())); }
+
+  StartCommand prepare(int attempt) const {
+    StartCommand command = start_command(starter_, start_request(attempt));
+    write_text(folder_.file("hosts"), command.hostfile_text);
+    write_text(folder_.file("remote-shell"), agent_script());
+    std::filesystem::permissions(folder_.file("remote-shell"), std::filesystem::perms::owner_all);
+    return command;
+  }
+
+  int print_plan() const {
+    const StartCommand command = start_command(starter_, start_request(0));
+    fmt::print("# {} processes on {} hosts\n", total_processes(placement_), placement_.size());
+    if (!command.hostfile_text.empty()) {
+      fmt::print("cat > {} <<'EOF'\n{}EOF\n", folder_.file("hosts"), command.hostfile_text);
+    }
+    if (starter_.kind == StarterKind::hydra) {
+      fmt::print("cat > {0} <<'EOF'\n{1}EOF\nchmod 700 {0}\n", folder_.file("remote-shell"), agent_script());
+    }
+    for (const auto& [name, value] : command.environment) {
+      fmt::print("export {}={}\n", name, name == kSecretVariable ? "..." : shell_quote(value));
+    }
+    fmt::print("{}\n", shell_join(command.words));
+    return 0;
+  }
+
+  void preflight() {
+    for (;;) {
+      NodeSessions sessions(host_names(), own_path(), request_.ssh);
+      PreflightResult result =
+          run_preflight({placement_, job_.run_folder, job_.files, request_.interface, request_.port}, sessions);
+      check_health(sessions, result);
+      for (const std::string& note : result.notes) log::info("preflight: {}", note);
+      if (result.problems.empty()) {
+        network_ = result.network;
+        interface_ = result.interface;
+        infiniband_ = result.infiniband;
+        if (placement_.size() > 1) {
+          log::info("preflight: {} hosts agree; network {}, {}", placement_.size(), network_,
+                    infiniband_ ? "InfiniBand on every host" : "TCP");
+        }
+        return;
+      }
+      for (const Problem& problem : result.problems) log::error("preflight: {}", to_text(problem));
+      if (!request_.drop_bad_hosts || !drop_hosts(result.problems)) {
+        fail(ErrorKind::config, "launch: {} problem(s) on {} hosts; nothing was started", result.problems.size(),
+             placement_.size());
+      }
+    }
+  }
+
+  void check_health(NodeSessions& sessions, PreflightResult& result) const {
+    if (request_.health_config.empty()) return;
+    const std::string text = read_text(request_.health_config, size_t{16} << 20);
+    const size_t known = sessions.problems().size();
+    const auto answers =
+        sessions.ask_all({{"do", "health"}, {"config", text}, {"name", request_.health_config}, {"all", true}}, 120);
+    result.problems.insert(result.problems.end(), sessions.problems().begin() + static_cast<std::ptrdiff_t>(known),
+                           sessions.problems().end());
+    for (size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i].is_null()) continue;
+      const health::Report report = health::report_from_json(answers[i], sessions.hosts()[i]);
+      for (const health::Result* failure : report.failures()) {
+        result.problems.push_back({sessions.hosts()[i], "health check failed: " + failure->outcome.text, ""});
+      }
+    }
+  }
+
+  /// Whether hosts with a problem of their own could be left out; places the ranks on the others.
+  bool drop_hosts(const std::vector<Problem>& problems) {
+    const size_t before = hosts_.size();
+    std::erase_if(hosts_, [&](const Host& host) {
+      return std::ranges::any_of(problems, [&](const Problem& problem) { return problem.host == host.name; });
+    });
+    if (hosts_.empty() || hosts_.size() == before) return false;
+    log::warning("launch: going on without {} of {} hosts", before - hosts_.size(), before);
+    placement_ = place(hosts_, request_.placement);
+    return true;
+  }
+
+  /// Tells an old status.json from one that this attempt wrote.
+  StatusStamp status_stamp() const {
+    std::error_code absent;
+    const std::string path = job_.run_folder + "/status.json";
+    const auto time = std::filesystem::last_write_time(path, absent);
+    return absent ? StatusStamp() : StatusStamp{time, std::filesystem::file_size(path, absent)};
+  }
+
+  /// The job's own word counts where it has one: mpirun may say 0 for a killed job.
+  int final_code(const AttemptEnd& end, const StatusStamp& before) {
+    status_.reset();
+    if (!job_.has_status) return end.code;
+    if (status_stamp() == before) {
+      if (end.code != 0) return end.code;
+      log::error("launch: {} returned 0, but no rank began to train: {}/status.json was not written", starter_.path,
+                 job_.run_folder);
+      return 1;
+    }
+    try {
+      status_ = read_status(job_.run_folder);
+    } catch (const Error& e) {
+      log::warning("launch: {}", e.what());
+      return end.code;
+    }
+    if (status_->state == "running") return end.code != 0 ? end.code : 1;  // it did not get to say how it ended
+    return status_->code;
+  }
+
+  /// Through the job's control channel, whose place a running job tells in its status.json.
+  bool ask_to_stop(const StatusStamp& before, const std::string& why) const {
+    if (!job_.has_status || status_stamp() == before) return false;
+    try {
+      const RunStatus status = read_status(job_.run_folder);
+      std::vector<std::string> addresses;
+      std::istringstream list(status.control);
+      for (std::string address; std::getline(list, address, ',');) addresses.push_back(address);
+      if (status.state != "running" || addresses.empty()) return false;
+      ControlClient client(addresses, secret_, ControlClient::kLauncher, "launch", nullptr, {}, kJoinSeconds);
+      client.request_stop(why);
+      log::info("launch: the job's control channel has the request");
+      return true;
+    } catch (const Error& e) {
+      log::warning("launch: not through the control channel: {}", e.what());
+      return false;
+    }
+  }
+
+  double seconds_to_end(const StatusStamp& before) const {
+    if (!job_.has_status || status_stamp() == before) return -1;
+    try {
+      const std::string state = read_status(job_.run_folder).state;
+      return state == "running" ? -1 : state == "peer-lost" ? kSecondsAfterLoss : kSecondsAfterEnd;
+    } catch (const Error&) {
+      return -1;  // it is being replaced
+    }
+  }
+
+  /// Only peer-lost tells whose rank it was; the others tell who noticed.
+  void drop_failed_host() {
+    if (!status_ || status_->state != "peer-lost") {
+      log::warning("launch: the job did not tell which host failed; restarting on the same hosts");
+      return;
+    }
+    const std::string failed = host_of_rank(placement_, status_->rank);
+    if (hosts_.size() < 2 || std::erase_if(hosts_, [&](const Host& host) { return host.name == failed; }) == 0) return;
+    log::warning("launch: restarting without {}, whose rank {} was lost", failed, status_->rank);
+    placement_ = place(hosts_, request_.placement);
+  }
+
+  void sweep_hosts() {
+    const size_t asked = placement_.size();
+    NodeSessions sessions(host_names(), own_path(), request_.ssh);
+    const auto answers = sessions.ask_all({{"do", "sweep"}, {"id", id_}}, 20);
+    for (size_t i = 0; i < asked; ++i) {
+      const int killed = answers[i].is_null() ? 0 : answers[i].at("killed").get<int>();
+      if (killed > 0) log::warning("launch: ended {} process(es) left on {}", killed, sessions.hosts()[i]);
+    }
+    for (const Problem& problem : sessions.problems()) {
+      log::warning("launch: whether processes are left cannot be seen: {}", to_text(problem));
+    }
+  }
+
+  /// Slurm runs the job again from its start; the run goes on from its snapshot.
+  static int requeue() {
+    const char* job = environment_variable("SLURM_JOB_ID");
+    require(job != nullptr, ErrorKind::config, "--requeue: this is not a Slurm job");
+    ProcessRequest request;
+    request.arguments = {"scontrol", "requeue", job};
+    const ProcessResult result = run_process(request);
+    require(result.exit_code == 0, ErrorKind::io, "scontrol requeue {} {}: {}", job, describe_end(result), result.err);
+    log::info("launch: job {} is queued again", job);
+    return 75;
+  }
+
+  void tell_end(const AttemptEnd& end, int code, int next_attempt) const {
+    if (code == 0) return;
+    if (code == 75) {
+      log::info("launch: the job stopped as asked (code 75); start it again to go on");
+      return;
+    }
+    if (!end.first_error.empty()) log::error("launch: first failure: {}", end.first_error);
+    const std::string where =
+        status_ && status_->state != "running"
+            ? fmt::format(" (status.json: {}, rank {} on {})", status_->state, status_->rank, status_->host)
+            : "";
+    if (next_attempt > 0) {
+      log::warning("launch: the job ended with code {}{}; restart {} of {}", code, where, next_attempt,
+                   request_.max_restarts);
+    } else {
+      log::error("launch: the job ended with code {}{}", code, where);
+    }
+  }
+
+  LaunchRequest request_;
+  std::vector<Host> hosts_;
+  JobFacts job_;
+  std::string id_;
+  std::string secret_;  ///< of the job's control channel
+  Starter starter_;
+  std::vector<Placement> placement_;
+  std::string network_, interface_;
+  bool infiniband_ = false;
+  std::optional<RunStatus> status_;
+  PrivateFolder folder_;
+};
+
+}  // namespace
+
+int launch_job(LaunchRequest request, HostSet hosts) { return Launch(std::move(request), std::move(hosts)).run(); }
+
+}  // namespace trireme

@@ -1,0 +1,31 @@
+#pragma once
+// One launched job: its hosts looked at, its ranks started, watched, stopped, and started again where asked.
+
+#include <string>
+#include <vector>
+
+#include "cluster/host_source.h"
+#include "cluster/launch/remote_shell.h"
+#include "cluster/launch/starter.h"
+
+namespace trireme {
+
+struct LaunchRequest {
+  HostRequest hosts;
+  PlacementRequest placement;
+  launch::StarterRequest starter;
+  launch::SshOptions ssh;
+  std::vector<std::string> variables;  ///< NAME=VALUE
+  std::string interface, health_config;
+  std::string default_dtype;  ///< for training whose own files and flags do not say it
+  int port = 0, max_restarts = 0;
+  double stop_seconds = 120;
+  bool dry_run = false, preflight_only = false, skip_preflight = false, drop_bad_hosts = false,
+       drop_failed_host = false, any_program = false, requeue = false;
+  std::vector<std::string> command;
+};
+
+/// Does all of it and returns the exit code of `trireme launch`. Throws Error.
+int launch_job(LaunchRequest request, HostSet hosts);
+
+}  // namespace trireme

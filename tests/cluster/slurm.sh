@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# A Slurm of its own on hosts made by hosts.sh: slurmctld on host 1, slurmd on the others, munge on all of them.
+#
+#   slurm.sh up FOLDER COUNT [HEALTH_PROGRAM]   on the hosts that `hosts.sh up FOLDER COUNT` made
+#
+# Clients need SLURM_CONF=FOLDER/slurm.conf. `hosts.sh down FOLDER` ends it. Exits with 77 and a message where Slurm is
+# not installed.
+set -euo pipefail
+export PATH=$PATH:/usr/sbin:/sbin
+here=$(cd "$(dirname "$0")" && pwd)
+
+skip() {
+  echo "skipped: $*" >&2
+  exit 77
+}
+
+on() { "$here/hosts.sh" run "$folder" "$@"; }
+
+write_config() {
+  local nodes health=
+  nodes=$(seq -f 'h%.0f' -s, 2 "$count")
+  [[ -z $health_program ]] ||
+    health=$(printf '%s\n' "HealthCheckProgram=$health_program" HealthCheckInterval=1 HealthCheckNodeState=ANY)
+  mkdir -p "$folder/state" "$folder/slurm"
+  # slurmd looks for control groups even where no plugin uses them; those of version 1 it does not open before.
+  echo CgroupPlugin=cgroup/v1 >"$folder/cgroup.conf"
+  cat >"$folder/slurm.conf" <<CONF
+ClusterName=bed
+SlurmctldHost=h1(10.77.0.1)
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+CredType=cred/munge
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/slurm/spool.%n
+SlurmctldPidFile=$folder/slurm/slurmctld.pid
+SlurmdPidFile=$folder/slurm/slurmd.%n.pid
+SlurmctldLogFile=$folder/slurm/slurmctld.log
+SlurmdLogFile=$folder/slurm/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/linear
+SlurmdParameters=config_overrides
+ReturnToService=2
+KillWait=3
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1
+$health
+NodeName=$nodes CPUs=2 State=UNKNOWN
+PartitionName=all Nodes=$nodes Default=YES MaxTime=INFINITE State=UP
+CONF
+}
+
+start_munge() {
+  on "$1" sh -c "mkdir -p /run/munge && chmod 755 /run/munge && chown root:root /run /run/munge &&
+    munged --force --key-file='$folder/munge.key' --num-threads=1 --socket=/run/munge/munge.socket.2 \
+      --pid-file=/run/munge/munged.pid --log-file=/run/munge/munged.log --seed-file=/run/munge/seed"
+}
+
+up() {
+  local host
+  for tool in slurmctld slurmd srun sbatch munged; do command -v "$tool" >/dev/null || skip "$tool is not installed"; done
+  write_config
+  export SLURM_CONF=$folder/slurm.conf
+  on 1 srun --mpi=list 2>&1 | grep -q pmix || skip "this Slurm has no PMIx"
+  head -c 1024 /dev/urandom >"$folder/munge.key"
+  chmod 400 "$folder/munge.key"
+  for host in $(seq "$count"); do start_munge "$host"; done
+  on 1 slurmctld -c </dev/null >/dev/null 2>&1
+  for host in $(seq 2 "$count"); do on "$host" slurmd </dev/null >/dev/null 2>&1; done
+  for _ in $(seq 150); do
+    [[ "$(on 1 sinfo -h -t idle -o %D 2>/dev/null)" == $((count - 1)) ]] && return
+    sleep 0.1
+  done
+  echo "the nodes never became idle" >&2
+  on 1 sinfo >&2 || true
+  tail -n 5 "$folder"/slurm/*.log >&2
+  return 1
+}
+
+command=${1:?up} folder=${2:?folder} count=${3:?count} health_program=${4-}
+[[ $folder == /* ]] || folder=$PWD/$folder
+case $command in
+  up) up ;;
+  *) echo "slurm.sh: no command $command" >&2 && exit 2 ;;
+esac

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Batch jobs and node checks under a real Slurm (slurm.sh): two nodes, each a host of its own. Arguments: the program, a work folder."""
+import json
+import re
+import sys
+import unittest
+
+import bed
+
+BED = None  # set by bed.main()
+
+
+def slurm(*words, host=1):
+    return BED.run(host, *words, timeout=40)
+
+
+def submit(config, *words):
+    result = slurm(BED.binary, "slurm", "--nodes", "2", *words, "--submit", "--", "train", config)
+    assert result.returncode == 0, result.both
+    return result.stdout.strip()
+
+
+def job_state(job):
+    return dict(re.findall(r"(\w+)=(\S+)", slurm("scontrol", "show", "job", job).stdout))
+
+
+def node_state(node):
+    state, _, reason = slurm("sinfo", "-h", "-n", node, "-o", "%t|%E").stdout.strip().partition("|")
+    return state.rstrip("*"), reason
+
+
+def output(job):
+    text = (BED.work / f"slurm-{job}.out").read_text()
+    return "\n".join(line for line in text.splitlines() if " | loss " not in line and "snapshot of" not in line)
+
+
+def steps(run):
+    return [json.loads(line)["step"] for line in (run / "metrics.jsonl").read_text().splitlines() if '"loss"' in line]
+
+
+class Slurm(unittest.TestCase):
+    def setUp(self):
+        self.assertTrue(bed.wait_for(lambda: slurm("sinfo", "-h", "-t", "idle", "-o", "%D").stdout.strip() == "2"),
+                        slurm("sinfo", "-R").both)
+
+    def assert_ends(self, job, state, seconds=30):
+        self.assertTrue(bed.wait_for(lambda: job_state(job).get("JobState") == state, seconds), (job_state(job).get("JobState"), output(job)))
+
+    def test_srun_joins_ranks_of_two_nodes(self):
+        config, run = BED.write_training("srun")
+        result = slurm("srun", "--mpi=pmix", "--nodes=2", "--ntasks=2", BED.binary, "train", config)
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertTrue((run / "step-00000020/manifest.json").exists(), result.both)
+        self.assertIn("2 ranks x 3 micro-batches", result.both)
+
+    def test_srun_without_pmi_is_refused(self):
+        config, run = BED.write_training("alone")
+        result = slurm("srun", "--mpi=none", "--nodes=2", "--ntasks=2", BED.binary, "train", config)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("each train alone: srun gave them no PMI; start with `srun --mpi=pmix`", result.both)
+        self.assertFalse(run.exists())
+
+    def stop_and_come_back(self, name, cancel, *words):
+        config, run = BED.write_training(name, steps=1000, every=50, batch=24)
+        job = submit(config, *words)
+        self.assertTrue(bed.wait_for(lambda: (run / "step-00000050").exists(), 40), output(job))
+        slurm("scancel", *cancel, "--signal=USR1", job)
+        self.assertTrue(bed.wait_for(lambda: job_state(job).get("Restarts") == "1" and
+                                     job_state(job).get("JobState") == "PENDING"), output(job))
+        stopped = json.loads((run / "status.json").read_text())
+        self.assertEqual((stopped["state"], stopped["code"]), ("stopped", 75), output(job))
+        self.assertGreaterEqual(stopped["step"], 50)
+        self.assertLess(stopped["step"], 1000)
+        # Slurm itself waits two minutes for what this waits for: that the nodes have done with the first run.
+        self.assertTrue(bed.wait_for(lambda: not bed.processes(f"slurmstepd: [{job}.")))
+        slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.assert_ends(job, "COMPLETED", 60)
+        self.assertEqual(json.loads((run / "status.json").read_text())["state"], "done", output(job))
+        self.assertIn(f"RESUMING from {run}/step-{stopped['step']:08}", output(job))
+        # The next batch is the one that the stopped run would have taken: no step twice, none left out.
+        self.assertEqual(steps(run), list(range(1, 1001)))
+        return output(job)
+
+    def test_a_job_is_warned_queued_again_and_goes_on(self):
+        self.stop_and_come_back("sbatch", [])
+
+    def test_launch_inside_a_job_takes_the_batch_shells_warning(self):
+        text = self.stop_and_come_back("launch", ["--batch"], "--starter", "mpirun")
+        self.assertIn("starting through /usr/bin/srun (pmix)", text)
+        self.assertIn("the job's control channel has the request", text)
+        self.assertRegex(text, r"launch: job \d+ is queued again")
+
+    def test_a_sick_node_is_drained_and_brought_back_by_slurm_itself(self):
+        well = BED.work / "h2.well"
+        well.unlink()
+        try:
+            self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "drain"), node_state("h2"))
+            self.assertEqual(node_state("h2")[1], f"NHC: check_file_test: {well} should be a plain file")
+            self.assertEqual(node_state("h3")[0], "idle")
+        finally:
+            well.touch()
+        self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
+
+    def test_a_reason_of_a_human_is_left_alone(self):
+        slurm("scontrol", "update", "NodeName=h3", "State=DRAIN", "Reason=disk swap, ask Ann")
+        try:
+            for check in ("check_hw_eth eth0", "check_hw_eth ib9"):
+                result = slurm(BED.binary, "health", "-e", check, "--drain", host=3)
+                self.assertIn("left as it is: the node is drain", result.both)
+                self.assertEqual(node_state("h3"), ("drain", "disk swap, ask Ann"))
+        finally:
+            slurm("scontrol", "update", "NodeName=h3", "State=RESUME")
+
+
+def start_slurm(hosts):
+    checks = hosts.work / "checks"
+    # What HealthCheckProgram runs every second on every node: h2 is well as long as h2.well is there.
+    for node in ("h2", "h3"):
+        (hosts.work / f"{node}.well").touch()
+    checks.write_text(f"#!/bin/sh\nexport SLURM_CONF={hosts.folder}/slurm.conf PATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
+                      f"exec {hosts.binary} health -e \"check_file_test -f {hosts.work}/$(hostname).well\" --drain\n")
+    checks.chmod(0o755)
+    hosts.environment["SLURM_CONF"] = str(hosts.folder / "slurm.conf")
+    return hosts.script("up", hosts.folder, 3, checks, check=False, name="slurm.sh")
+
+
+if __name__ == "__main__":
+    sys.exit(bed.main(3, start_slurm))
