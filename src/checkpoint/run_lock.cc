@@ -99,10 +99,17 @@ int open_lock(const std::string& path) {
   return fd;
 }
 
+bool write_all(int fd, const std::string& text) {
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t n = pwrite(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (n < 0 && errno != EINTR) return false;
+    if (n > 0) done += static_cast<size_t>(n);
+  }
+  return true;
+}
+
 void write_owner(int fd, const LockOwner& owner, const std::string& path) {
-  const std::string text = to_text(owner);
-  const bool written = ftruncate(fd, 0) == 0 &&
-                       pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()) && fsync(fd) == 0;
+  const bool written = ftruncate(fd, 0) == 0 && write_all(fd, to_text(owner)) && fsync(fd) == 0;
   require(written, ErrorKind::io, "cannot write {}: {}", path, std::strerror(errno));
 }
 

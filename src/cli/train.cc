@@ -10,6 +10,7 @@
 #include "comm/agreement.h"
 #include "config/document.h"
 #include "config/load.h"
+#include "train/stop.h"
 
 namespace trireme {
 namespace {
@@ -36,6 +37,7 @@ int run_train(std::vector<std::string> arguments) {
     fmt::print("{}{}", kUsage, options_help());
     return 0;
   }
+  stop::install();  // MPI's start-up takes its time, and may put handlers of its own in the place of these
   Process process;
   return process.run([&] {
     Scalars scalars(process.world());

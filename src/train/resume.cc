@@ -100,7 +100,7 @@ void compare_data(const Setup& setup, const Config& then, Differences& out) {
     const bool same =
         i < before.size() && i < now.size() && before[i].bytes == now[i].bytes && before[i].hash == now[i].hash;
     if (!same)
-      out.push_back({i == 0 ? "data.train" : "data.validation", describe(before, i), describe(now, i), kFlag, allowed});
+      out.push_back({fmt::format("data file {}", i + 1), describe(before, i), describe(now, i), kFlag, allowed});
   }
   if (then.run.seed != setup.config().run.seed)
     out.push_back(

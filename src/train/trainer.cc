@@ -13,6 +13,7 @@
 #include "config/document.h"
 #include "report/reporter.h"
 #include "train/cores.h"
+#include "train/data_guard.h"
 #include "train/facts.h"
 #include "train/healing.h"
 #include "train/machine.h"
@@ -97,6 +98,7 @@ class Trainer {
   std::optional<Saver> saver_;  ///< none when only evaluating
   SkipWatch skips_;
   StepMeter meter_;
+  std::optional<DataGuard> data_guard_;
   StragglerWatch straggler_;
   int64_t evaluated_step_ = -1;
   std::unique_ptr<Reporter> reporter_;
@@ -128,6 +130,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
   peak_flops_ = scalars_.sum(peak_flops_);
   if (claim) saver_.emplace(setup_, table_, state_, process_.world(), *claim);
   if (saver_ && setup_.resume) saver_->start_from(progress_.step);
+  data_guard_.emplace(setup_.data_files);
   make_reporter();
 }
 
@@ -235,6 +238,7 @@ void Trainer::report_step(const StepResult& result, double rate) {
               peak_flops_);
   reporter_->step(metrics);
   straggler_.tell(scalars_, process_.host(), meter_.busy_per_step(), meter_.steps());
+  together(scalars_, [&] { data_guard_->check(); });
   meter_.restart();
 }
 

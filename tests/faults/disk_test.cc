@@ -90,6 +90,85 @@ TEST_F(Disk, AReadOnlyRunFolderIsAnErrorBeforeTheFirstStep) {
   EXPECT_THAT(outcome.output, Not(HasSubstr("step  1/")));
 }
 
+TEST_F(Disk, WritesThatTakeOnlyAPartAreWrittenOn) {
+  const Outcome outcome = run_with(fault("short", "run/", 1));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12, 18));
+  EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("run")})).code, 0);
+  EXPECT_EQ(losses("run").size(), 18u) << "metrics.jsonl is whole";
+}
+
+TEST_F(Disk, ARunFolderThatVanishesCostsSnapshotsAndAtTheEndTheRun) {
+  Program program(trireme_command(train("run", {"--checkpoint.every", "100", "--run.steps", "1000000"})));
+  ASSERT_TRUE(wait_for_file(program, path("run") + "/latest"));
+  std::filesystem::rename(path("run"), path("elsewhere"));
+  ASSERT_TRUE(wait_for_text(program, "error: "));
+  const Outcome outcome = program.finish();
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("is no longer this process's"));
+  EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("elsewhere")})).code, 0) << "what was saved is whole";
+}
+
+/// In a mount namespace of its own, with a file system of that size mounted on the run folder.
+class SmallDisk : public Disk {
+ protected:
+  void SetUp() override {
+    if (run({"unshare", "-m", "true"}).code != 0) GTEST_SKIP() << "mounting needs rights that this user has not";
+    std::filesystem::create_directory(path("run"));
+  }
+  Outcome run_on(const std::string& options, const std::vector<std::string>& flags) {
+    std::string words;
+    for (const std::string& word : trireme_command(train("run", flags))) words += "'" + word + "' ";
+    return run({"unshare", "-m", "sh", "-c",
+                "mount -t tmpfs -o " + options + " none " + path("run") + " && " + words + "; code=$?; ls -a " +
+                    path("run") + "; exit $code"});
+  }
+};
+
+TEST_F(SmallDisk, ThatIsTooSmallForOneCheckpointIsRefusedBeforeTheFirstStep) {
+  const Outcome outcome = run_on("size=8m", {});
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              ::testing::ContainsRegex("a checkpoint in .* needs [0-9.]+ MB, the file system has 8.* MB"));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("step  1/")));
+}
+
+TEST_F(SmallDisk, ThatFillsUpDropsSnapshotsWithTheNumbersAndKeepsTheOld) {
+  // 400 snapshots of 0.4 MB do not fit; the bound that is checked before the first step does.
+  const Outcome outcome =
+      run_on("size=36m", {"--checkpoint.every", "2", "--checkpoint.keep", "0", "--run.steps", "300"});
+  EXPECT_EQ(outcome.code, 1) << "the last snapshot must succeed\n" << outcome.output;
+  EXPECT_THAT(outcome.output,
+              ::testing::ContainsRegex("warning: the snapshot of step [0-9]+ is lost, training goes on .*"
+                                       "needs [0-9.]+ MB, the file system has [0-9.]+ MB free"));
+  EXPECT_THAT(outcome.output, HasSubstr("step 300/300"));
+  EXPECT_THAT(outcome.output, HasSubstr("\nstep-00000002\n"));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("\n.saving-")));
+}
+
+TEST_F(SmallDisk, WithoutInodesIsRefusedBeforeTheFirstStep) {
+  const Outcome outcome = run_on("size=64m,nr_inodes=8", {});
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, ::testing::ContainsRegex("needs [0-9]+ files, the file system has [0-9]+ inodes free"));
+}
+
+TEST_F(SmallDisk, SharedMemoryThatIsTooSmallStopsNothing) {
+  if (!has_mpi() || is_hydra()) GTEST_SKIP() << "Open MPI falls back to files in /tmp or to TCP by itself";
+  std::string words;
+  for (const std::string& word : mpirun_command(2, train("run"))) words += "'" + word + "' ";
+  const Outcome outcome = run({"unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=64k none /dev/shm && " + words});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(progress("run").step, 20);
+}
+
+TEST_F(Disk, TensorBoardFilesThatCannotBeMadeGiveOneWarning) {
+  const Outcome outcome = run_with(fault("open", "/tensorboard/", EACCES));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "warning: "), 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("Permission denied"));
+  EXPECT_EQ(progress("run").step, 18);
+}
+
 TEST_F(Disk, AFullLogDiskGivesOneWarning) {
   const Outcome outcome = run_with(fault("write", "metrics.jsonl", ENOSPC));
   EXPECT_EQ(outcome.code, 0) << outcome.output;

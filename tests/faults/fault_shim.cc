@@ -1,6 +1,7 @@
 // Loaded before the C library (LD_PRELOAD), makes chosen calls of the program fail. The environment says which:
-//   FAULT_CALL   write, fsync, open (of a new file), statvfs, flip
-//   FAULT_MATCH  part of the path that the call is about; of flip: the length of the hashed array in bytes
+//   FAULT_CALL   write, short (a write that takes half), fsync, open (of a new file), statvfs, flip, slow
+//   FAULT_MATCH  part of the path that the call is about; of flip: the length of the hashed array in
+//                bytes; of slow: microseconds that each product of matrices takes longer
 //   FAULT_ERRNO  what the call fails with; 0: it waits while the file FAULT_WHILE exists, and makes FAULT_SEEN first
 //   FAULT_FIRST, FAULT_TIMES  the first matching call that fails, counted from 1, and how many do (0: all)
 //   FAULT_RANK   only on this rank
@@ -13,6 +14,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstdarg>
 #include <cstddef>
@@ -70,6 +72,9 @@ Function* real(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
+/// How much of a write the system takes.
+size_t part_of(size_t size, int fd) { return size > 1 && fails("short", fd) ? size / 2 : size; }
+
 int open_or_fail(const char* name, const char* path, int flags, mode_t mode) {
   if ((flags & O_CREAT) && fails("open", path)) return -1;
   return real<int(const char*, int, ...)>(name)(path, flags, mode);
@@ -80,13 +85,13 @@ int open_or_fail(const char* name, const char* path, int flags, mode_t mode) {
 extern "C" {
 
 ssize_t write(int fd, const void* data, size_t size) {
-  return fails("write", fd) ? -1 : real<decltype(write)>("write")(fd, data, size);
+  return fails("write", fd) ? -1 : real<decltype(write)>("write")(fd, data, part_of(size, fd));
 }
 ssize_t pwrite(int fd, const void* data, size_t size, off_t at) {
-  return fails("write", fd) ? -1 : real<decltype(pwrite)>("pwrite")(fd, data, size, at);
+  return fails("write", fd) ? -1 : real<decltype(pwrite)>("pwrite")(fd, data, part_of(size, fd), at);
 }
 ssize_t pwrite64(int fd, const void* data, size_t size, off64_t at) {
-  return fails("write", fd) ? -1 : real<decltype(pwrite64)>("pwrite64")(fd, data, size, at);
+  return fails("write", fd) ? -1 : real<decltype(pwrite64)>("pwrite64")(fd, data, part_of(size, fd), at);
 }
 int fsync(int fd) { return fails("fsync", fd) ? -1 : real<decltype(fsync)>("fsync")(fd); }
 
@@ -114,6 +119,15 @@ int statvfs64(const char* path, struct statvfs64* info) noexcept {
   const int code = real<int(const char*, struct statvfs64*)>("statvfs64")(path, info);
   if (fails("statvfs", path)) info->f_bavail = 3;
   return code;
+}
+
+int dnnl_primitive_execute(const void* primitive, void* stream, int count, const void* arguments) {
+  if (strcmp(setting("FAULT_CALL"), "slow") == 0 && on_this_rank()) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(atoi(setting("FAULT_MATCH")));
+    while (std::chrono::steady_clock::now() < end) {
+    }
+  }
+  return real<int(const void*, void*, int, const void*)>("dnnl_primitive_execute")(primitive, stream, count, arguments);
 }
 
 uint64_t XXH3_64bits(const void* data, size_t length) {

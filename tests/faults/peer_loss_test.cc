@@ -61,6 +61,56 @@ TEST_F(PeerLoss, AKilledRankIsNamedAtOnceAndTheJobGoesOnFromItsLastSnapshot) {
   EXPECT_EQ(progress("killed-1").step, step + 3);
 }
 
+TEST_F(PeerLoss, ARankThatIsKilledDuringTheStartAnEvaluationOrASaveIsNamedWithThePhase) {
+  struct Case {
+    std::string name, call, match, phase;
+    std::vector<std::string> flags;
+  };
+  const std::vector<Case> cases = {
+      {"start", "fsync", "start/lock", "start-up after step 0", {}},
+      // The last heartbeat may be older than the save, so that any phase may be told.
+      {"save", "fsync", ".saving-00000004/rank-00000", "", {"--checkpoint.every", "4"}},
+  };
+  for (const Case& c : cases) {
+    write_text(path("hold"), "");
+    std::filesystem::remove(path("seen"));
+    std::vector<std::string> flags = {"--run.steps", "1000000"};
+    flags.insert(flags.end(), c.flags.begin(), c.flags.end());
+    Program program(
+        ranks_command(3, c.name, flags),
+        fault(c.call, c.match, 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen"), "FAULT_RANK=0"}));
+    ASSERT_TRUE(wait_for_file(program, path("seen")));
+    kill(pid_of_rank(program, 1), SIGKILL);
+    const Outcome outcome = program.finish(30);
+    EXPECT_NE(outcome.code, 0);
+    EXPECT_EQ(read_status(path(c.name)).state, "peer-lost") << outcome.output;
+    EXPECT_EQ(read_status(path(c.name)).rank, 1);
+    if (!is_hydra()) {
+      EXPECT_THAT(outcome.output, HasSubstr("was lost (its connection closed) in "));
+      EXPECT_THAT(outcome.output, HasSubstr("in " + c.phase));
+    }
+    EXPECT_TRUE(list_steps(path(c.name)).empty()) << "nothing was half published";
+  }
+  Program program(ranks_command(3, "evaluation", {"--evaluation.every", "1", "--evaluation.batches", "1000000"}));
+  ASSERT_TRUE(wait_for_file(program, path("evaluation") + "/metrics.jsonl"));
+  kill(pid_of_rank(program, 2), SIGKILL);
+  const Outcome outcome = program.finish(30);
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_EQ(read_status(path("evaluation")).rank, 2) << outcome.output;
+}
+
+TEST_F(PeerLoss, ARankThatIsTwiceAsSlowIsNamedWithWhatItCosts) {
+  // Each product of matrices takes rank 1 half a millisecond longer: many times what it takes the others.
+  const Outcome outcome =
+      run(mpirun_command(3, train("run", {"--run.steps", "150", "--log.every", "50", "--batch.micro", "2"})),
+          fault("slow", "500", 0, {"FAULT_RANK=1"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "warning: rank 1 on "), 1) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              ::testing::ContainsRegex("is slow: [0-9.]+ ms of work per step where the others need [0-9.]+ ms; the "
+                                       "job loses [0-9]+ % of its time"));
+}
+
 TEST_F(PeerLoss, AStoppedRankIsNamedAfterTheTimeout) {
   for (const int rank : {2, 0}) {
     const std::string name = "stopped-" + std::to_string(rank);

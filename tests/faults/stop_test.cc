@@ -32,6 +32,19 @@ TEST_F(StopInEveryPhase, BeforeTheFirstStepNothingIsSaved) {
   EXPECT_THAT(list_steps(path("run")), ::testing::IsEmpty());
 }
 
+TEST_F(StopInEveryPhase, DuringTheStart) {
+  // Rank 0 waits while it takes the lock, the others wait for it.
+  write_text(path("hold"), "");
+  Program program(ranks_command(2, "run"),
+                  fault("fsync", "run/lock", 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen")}));
+  ASSERT_TRUE(wait_for_file(program, path("seen")));
+  kill(pid_of_rank(program, 1), SIGTERM);
+  std::filesystem::remove(path("hold"));
+  const Outcome outcome = program.finish();
+  expect_stopped("run", outcome);
+  EXPECT_THAT(outcome.output, HasSubstr("stopped before the first step: nothing to save"));
+}
+
 TEST_F(StopInEveryPhase, InAnEvaluation) {
   run(mpirun_command(2, train("run", {"--run.steps", "2", "--optim.decay-steps", "20"})));
   Program program(ranks_command(2, "run", {"--evaluation.every", "3", "--evaluation.batches", "1000000"}));

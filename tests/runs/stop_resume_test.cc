@@ -98,7 +98,7 @@ TEST_F(StopResume, OtherDataIsRefusedWithBothFilesUnlessAllowed) {
   const std::vector<std::string> flags = {"--data.train", "other.bin", "--run.steps", "4"};
   const Outcome outcome = run(trireme_command(train("run", flags)));
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.output, ContainsRegex("data.train +.*train.bin \\(40000 bytes, XXH3 [0-9a-f]+\\) +.*other.bin "
+  EXPECT_THAT(outcome.output, ContainsRegex("data file 1 +.*train.bin \\(40000 bytes, XXH3 [0-9a-f]+\\) +.*other.bin "
                                             "\\(8000 bytes, XXH3 [0-9a-f]+\\) +--checkpoint.allow-other-data"));
   // The same bytes under another name are the same data.
   std::filesystem::copy(path("train.bin"), path("moved.bin"));
@@ -107,7 +107,7 @@ TEST_F(StopResume, OtherDataIsRefusedWithBothFilesUnlessAllowed) {
   allowed.push_back("--checkpoint.allow-other-data");
   const Outcome went_on = run(trireme_command(train("run", allowed)));
   expect_done(went_on);
-  EXPECT_THAT(went_on.output, HasSubstr("warning: data.train changes with this start from "));
+  EXPECT_THAT(went_on.output, HasSubstr("warning: data file 1 changes with this start from "));
   EXPECT_EQ(progress("run").step, 4);
 }
 
