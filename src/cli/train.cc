@@ -20,11 +20,15 @@ constexpr const char* kUsage =
     "       mpirun -n N trireme train CONFIG.yaml... [--option value ...]\n\n"
     "Trains a model, or goes on with the run in run.dir. Later files win over earlier ones, flags win over files.\n"
     "Files of other programs are understood too: --dialect intel-nanogpt, --dialect nanogpt (usually recognised).\n"
+    "--profile N prints where the time of N steps goes and writes RUN/trace.json.\n"
     "SIGTERM, SIGINT or SIGUSR1 to any rank stops all ranks after the same step, with a snapshot and exit code 75.\n\n";
 
-LoadedConfig read_arguments(const std::vector<std::string>& arguments) {
+LoadedConfig read_arguments(std::vector<std::string> arguments) {
   require(!arguments.empty(), ErrorKind::usage,
           "train needs a configuration file or options; `trireme train --help` explains them");
+  for (std::string& word : arguments) {
+    if (word == "--profile" || word.starts_with("--profile=")) word.insert(2, "log.");
+  }
   const ConfigWords words = split_words(arguments);
   return load_config(words.files, words.flags, words.dialect);
 }

@@ -175,9 +175,14 @@ struct LogOptions {
   int64_t every = 10;
   bool jsonl = true, tensorboard = true;
   double peak_tflops = 0;
+  int64_t profile = 0;
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between log lines", 1, 1LL << 40);
+    v.integer("profile", profile,
+              "time the operators of so many steps, print where the time goes and write RUN/trace.json for "
+              "chrome://tracing (also --profile; 0: off)",
+              0, 10000);
     v.flag("jsonl", jsonl, "write RUN/metrics.jsonl");
     v.flag("tensorboard", tensorboard, "write TensorBoard event files to RUN/tensorboard");
     v.number("peak-tflops", peak_tflops, "peak of one rank for the MFU column (0: measured GEMM rate of this machine)",

@@ -20,6 +20,7 @@
 #include "train/meter.h"
 #include "train/optim_options.h"
 #include "train/peer_watch.h"
+#include "train/profile.h"
 #include "train/run_claim.h"
 #include "train/saver.h"
 #include "train/setup.h"
@@ -39,6 +40,10 @@ std::unique_ptr<Communicator> reporting_group(Process& process) {
   auto group = process.world().split(0, process.rank());
   group->report_to(&process.progress());
   return group;
+}
+
+std::unique_ptr<Ops> make_ops(StepProfile& profile, bool profiled) {
+  return profiled ? make_profiled_ops(make_cpu_ops(), profile) : make_cpu_ops();
 }
 
 /// A phase within a scope; the one around it goes on after it.
@@ -65,6 +70,7 @@ class Trainer {
  private:
   void load_start();
   StepResult train_one_step(double rate);
+  void show_profile();
   void account(const StepResult& result, double limit);
   bool roll_back();
   void make_reporter();
@@ -85,6 +91,7 @@ class Trainer {
   Scalars scalars_;
   int threads_;
   ParameterTable table_;
+  StepProfile profile_;
   std::unique_ptr<Ops> ops_;
   TrainingState state_;
   std::unique_ptr<Communicator> exchange_group_;
@@ -112,7 +119,8 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
       scalars_(process.world()),
       threads_(cores.threads),
       table_(setup_.spec),
-      ops_(make_cpu_ops()),
+      profile_(config().log.profile),
+      ops_(make_ops(profile_, config().log.profile > 0)),
       state_(table_, setup_.dtype, true),
       exchange_group_(reporting_group(process)),
       optimizer_(table_, state_, *ops_, *exchange_group_, optimizer_options(config(), cores.progress_cpus)),
@@ -164,13 +172,29 @@ StepResult Trainer::train_one_step(double rate) {
   const double waited = moves_.waited_seconds();
   const double limit = spike_limit(progress_.losses, config().run.spike_score);
   const double most_loss = config().run.on_spike == "warn" ? std::numeric_limits<double>::infinity() : limit;
+  profile_.begin_step();
   const StepResult result = step_.run(progress_.step, progress_.samples, progress_.updates + 1, rate, most_loss);
   meter_.add_step(seconds_since(start) - (moves_.waited_seconds() - waited),
                   optimizer_.last_exchange().exposed_seconds);
+  if (profile_.end_step(optimizer_.last_exchange().exposed_seconds)) show_profile();
   account(result, limit);
   moves_.set_step(progress_.step);
   moves_.enter(Phase::step);
   return result;
+}
+
+void Trainer::show_profile() {
+  const Aside aside(meter_);
+  const ProfileCeilings ceilings{peak_flops_ / process_.size(), measure_copy_rate(*ops_, threads_)};
+  if (process_.rank() != 0) return;
+  log::info("where the time of {} steps of rank 0 went\n{}", config().log.profile, profile_.table(ceilings));
+  const std::string trace = config().run.dir + "/trace.json";
+  try {
+    profile_.write_trace(trace, process_.rank());
+    log::info("every call is in {}: open it in chrome://tracing or ui.perfetto.dev", trace);
+  } catch (const Error& error) {  // a report that cannot be written does not stop training
+    log::warning("{}", error.what());
+  }
 }
 
 void Trainer::account(const StepResult& result, double limit) {
