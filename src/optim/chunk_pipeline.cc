@@ -9,7 +9,16 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kBlock = 2048;            // elements summed at a time: 8 KiB of f32 stay in the L1 cache
+constexpr int64_t kBlock = 2048;  // elements summed at a time: 8 KiB of f32 stay in the L1 cache
+// Sent and not yet there, per peer: what hides one message's round trip behind others.
+constexpr int64_t kBytesOnTheirWay = 4 << 20;
+constexpr int64_t kFewestSlots = 4, kMostSlots = 128;
+
+int64_t slot_count(int64_t chunk_bytes, int peers) {
+  return std::clamp(kBytesOnTheirWay / std::max<int64_t>(1, chunk_bytes) / std::max(1, peers), kFewestSlots,
+                    kMostSlots);
+}
+
 constexpr int kContribution = 1, kSum = 2;  // tags
 
 void to_wire(const float* x, View y, int64_t n) {
@@ -41,7 +50,10 @@ bool all_done(std::vector<Handle>& handles) {
 }  // namespace
 
 ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, DType wire, int64_t longest)
-    : array_(array), group_(group) {
+    : array_(array),
+      group_(group),
+      slots_(static_cast<size_t>(slot_count(longest * static_cast<int64_t>(size_of(wire)), group.size() - 1))),
+      most_summing_(std::max<size_t>(kFewestSlots, slots_.size() / 2)) {
   Arena measure;
   take_buffers(measure, wire, longest);
   buffers_ = Arena(measure.peak());
@@ -74,7 +86,7 @@ void ChunkPipeline::send(Handle& handle, View x, int peer, int tag) {
 
 void ChunkPipeline::start(const ExchangeChunk& chunk) {
   assert(!full());
-  Slot& slot = slots_[started_++ % kSlots];
+  Slot& slot = slots_[started_++ % slots_.size()];
   slot.chunk = chunk;
   slot.phase = Slot::Phase::summing;
   const int64_t own = chunk.length(group_.rank());
@@ -99,7 +111,7 @@ bool ChunkPipeline::advance() {
   bool moved = false;
   bool in_order = true;  // sums leave in the order in which their receives were posted
   for (size_t i = ended_; i < started_; ++i) {
-    Slot& slot = slots_[i % kSlots];
+    Slot& slot = slots_[i % slots_.size()];
     if (slot.phase == Slot::Phase::summing && in_order && all_done(slot.arrivals)) {
       sum(slot);
       moved = true;
@@ -107,13 +119,14 @@ bool ChunkPipeline::advance() {
     in_order = in_order && slot.phase != Slot::Phase::summing;
     if (slot.phase == Slot::Phase::gathering) moved = gather(slot) || moved;
   }
-  for (; ended_ < started_ && slots_[ended_ % kSlots].phase == Slot::Phase::idle; ++ended_) moved = true;
+  for (; ended_ < started_ && slots_[ended_ % slots_.size()].phase == Slot::Phase::idle; ++ended_) moved = true;
   return moved;
 }
 
 /// Every contribution is here: adds them in rank order and sends the sum to everyone.
 void ChunkPipeline::sum(Slot& slot) {
   slot.phase = Slot::Phase::gathering;
+  ++summed_;
   const int64_t n = slot.chunk.length(group_.rank());
   if (n == 0) return;
   float* own = array_.data() + slot.chunk.begin(group_.rank());

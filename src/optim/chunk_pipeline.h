@@ -17,7 +17,7 @@ class ChunkPipeline {
   /// elements that a chunk has per rank.
   ChunkPipeline(std::span<float> array, Communicator& group, DType wire, int64_t longest);
 
-  bool full() const { return started_ - ended_ == kSlots; }
+  bool full() const { return started_ - ended_ == slots_.size() || started_ - summed_ == most_summing_; }
   bool empty() const { return started_ == ended_; }
   /// Not while full(). Every rank starts the same chunks in the same order.
   void start(const ExchangeChunk& chunk);
@@ -32,8 +32,6 @@ class ChunkPipeline {
   size_t buffer_bytes() const { return buffers_.capacity(); }
 
  private:
-  static constexpr int kSlots = 4;  // enough to hide one message's round trip behind others
-
   /// Buffers and operations of one chunk. Vectors and matrix rows are by peer; this rank's own are unused.
   struct Slot {
     enum class Phase { idle, summing, gathering } phase = Phase::idle;
@@ -57,8 +55,9 @@ class ChunkPipeline {
   std::span<float> array_;
   Communicator& group_;
   Arena buffers_;
-  std::array<Slot, kSlots> slots_;
-  size_t started_ = 0, ended_ = 0;  ///< chunk i lives in slot i mod kSlots
+  std::vector<Slot> slots_;
+  size_t most_summing_;                          ///< chunks whose contributions are on their way
+  size_t started_ = 0, summed_ = 0, ended_ = 0;  ///< chunk i lives in slot i modulo their number
   uint64_t bytes_sent_ = 0;
 };
 

@@ -17,8 +17,6 @@
 namespace trireme {
 namespace {
 
-constexpr int64_t kChunkBytes = 1 << 20;  // docs/design.md, decision 7
-
 // The thread may share its core with a compute thread, so it sleeps between looks once nothing has arrived for a while.
 constexpr auto kPatience = std::chrono::microseconds(30);
 constexpr auto kPatienceAtTheEnd = std::chrono::milliseconds(2);  // nobody computes any more
@@ -105,7 +103,8 @@ class Exchange::Worker {
   std::vector<ExchangeChunk> plan(ParameterRange range) const {
     const auto width = static_cast<int64_t>(size_of(options_.wire));
     const int64_t bucket = std::max<int64_t>(1, static_cast<int64_t>(options_.bucket_bytes) / width);
-    return plan_exchange(range, bucket, kChunkBytes / width, group_.size());
+    return plan_exchange(range, bucket, std::max<int64_t>(1, static_cast<int64_t>(options_.chunk_bytes) / width),
+                         group_.size());
   }
 
   int64_t longest_chunk() const {

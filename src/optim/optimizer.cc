@@ -16,7 +16,8 @@ SparseRows embedding_rows(const ParameterTable& table) {
 }
 
 ExchangeOptions exchange_options(const ParameterTable& table, const OptimizerOptions& options) {
-  return {options.wire, options.bucket_bytes, options.progress_cpus, embedding_rows(table)};
+  return {options.wire, options.bucket_bytes, options.progress_cpus, embedding_rows(table),
+          options.one_host ? kHostChunkBytes : kNetworkChunkBytes};
 }
 
 std::span<float> f32_gradients(const TrainingState& state, const Communicator& group) {

@@ -22,6 +22,7 @@ struct OptimizerOptions {
   double clip = 1.0;                 ///< 0: off
   DType wire = DType::bf16;          ///< bf16 or f32
   size_t bucket_bytes = 25'000'000;  ///< of the wire type
+  bool one_host = true;              ///< all ranks of the group are on this host
   std::vector<int> progress_cpus;    ///< the exchange thread runs on these; empty: where its creator does
 };
 

@@ -123,7 +123,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
       ops_(make_ops(profile_, config().log.profile > 0)),
       state_(table_, setup_.dtype, true),
       exchange_group_(reporting_group(process)),
-      optimizer_(table_, state_, *ops_, *exchange_group_, optimizer_options(config(), cores.progress_cpus)),
+      optimizer_(table_, state_, *ops_, *exchange_group_, optimizer_options(config(), process, cores.progress_cpus)),
       stage_(setup_.spec, {&table_, state_.weights(), state_.gradients()}, setup_.dtype, model_shape(setup_), *ops_,
              threads_),
       step_(stage_, optimizer_, *ops_, state_, table_, scalars_, *setup_.train, setup_.batch,

@@ -73,18 +73,22 @@ class ExchangeOverRanks : public testing::TestWithParam<Case> {
 
 TEST_P(ExchangeOverRanks, GivesTheOrderedSumBitForBitStepAfterStep) {
   const auto [count, wire, bucket_bytes] = GetParam();
-  std::vector<float> gradients(count);
-  Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {}});
-  for (uint32_t step = 0; step < 3; ++step) {
-    std::ranges::copy(gradients_of(rank(), count, step), gradients.begin());
-    exchange.begin();
-    for (size_t end = count / 7; end < count; end += count / 7 + 1) exchange.ready(static_cast<int64_t>(end));
-    exchange.ready(static_cast<int64_t>(count));
-    exchange.finish();
-    const auto expected = expected_sum(count, wire, size(), step);
-    const size_t at = first_difference(gradients, expected);
-    ASSERT_EQ(at, count) << "step " << step << " element " << at << ": " << gradients[at] << " expected "
-                         << expected[at];
+  for (const size_t chunk_bytes : {kHostChunkBytes, kNetworkChunkBytes, size_t{100}}) {
+    if (chunk_bytes == 100 && count > 100'000) continue;
+    std::vector<float> gradients(count);
+    const auto own_group = group().split(0, rank());
+    Exchange exchange(gradients, *own_group, {wire, bucket_bytes, {}, {}, chunk_bytes});
+    for (uint32_t step = 0; step < 3; ++step) {
+      std::ranges::copy(gradients_of(rank(), count, step), gradients.begin());
+      exchange.begin();
+      for (size_t end = count / 7; end < count; end += count / 7 + 1) exchange.ready(static_cast<int64_t>(end));
+      exchange.ready(static_cast<int64_t>(count));
+      exchange.finish();
+      const auto expected = expected_sum(count, wire, size(), step);
+      const size_t at = first_difference(gradients, expected);
+      ASSERT_EQ(at, count) << "chunks of " << chunk_bytes << " step " << step << " element " << at << ": "
+                           << gradients[at] << " expected " << expected[at];
+    }
   }
 }
 

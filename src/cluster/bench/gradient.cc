@@ -39,7 +39,11 @@ Row measure_gradient(Job& job, Communicator& group, const Options& options, cons
                      int64_t count) {
   std::vector<float> values(static_cast<size_t>(count));
   Exchange exchange(values, group,
-                    {.wire = gradient.wire, .bucket_bytes = gradient.bucket_bytes, .cpus = {}, .rows = {}});
+                    {.wire = gradient.wire,
+                     .bucket_bytes = gradient.bucket_bytes,
+                     .cpus = {},
+                     .rows = {},
+                     .chunk_bytes = gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes});
   const auto run = [&] { reduce(exchange, count); };
   int64_t wrong = 0;
   for (int check = 0; check < options.checks; ++check) {
@@ -67,7 +71,11 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
   std::vector<uint8_t> outgoing(2 * static_cast<size_t>(count + 32 * job.ranks()) * size_of(gradient.wire)),
       incoming(outgoing.size());
   Exchange exchange(values, group,
-                    {.wire = gradient.wire, .bucket_bytes = gradient.bucket_bytes, .cpus = {}, .rows = {}});
+                    {.wire = gradient.wire,
+                     .bucket_bytes = gradient.bucket_bytes,
+                     .cpus = {},
+                     .rows = {},
+                     .chunk_bytes = gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes});
   CollectiveCall call;
   call.count = count;
   GradientComparison result;

@@ -13,6 +13,7 @@ namespace trireme::comm_bench {
 struct GradientOptions {
   DType wire = DType::bf16;
   size_t bucket_bytes = ExchangeOptions().bucket_bytes;
+  bool one_host = true;  ///< all ranks are on this host
 };
 
 /// In place only: gradients have no other place. `group` belongs to this call until it returns.

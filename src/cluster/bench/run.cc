@@ -90,12 +90,15 @@ class Run {
       : process_(process),
         request_(request),
         options_(request.options),
+        gradient_(request.gradient),
         group_(process.world().split(0, process.rank())),
         exchange_group_(process.world().split(0, process.rank())),
         library_(make_mpi_collectives()),
         job_{*group_, *library_, Scalars(*group_)},
         print_(print),
-        watchdog_(process, request.options.timeout) {}
+        watchdog_(process, request.options.timeout) {
+    gradient_.one_host = process.local_size() == process.size();
+  }
 
   RunResult all() {
     prove_connected(job_, process_.host());
@@ -157,7 +160,7 @@ class Run {
       subject.is_gradient ? measure_gradient_size(bytes) : measure_library_size(subject, bytes, buffers);
     }
     result_.tables.back().average_bus_bandwidth = comm_bench::average_bus_bandwidth(result_.tables.back().rows);
-    if (subject.is_gradient) print(to_text(result_.comparisons, request_.gradient));
+    if (subject.is_gradient) print(to_text(result_.comparisons, gradient_));
     print(fmt::format("# Collective test concluded: {}_perf\n", subject.name));
   }
 
@@ -169,8 +172,8 @@ class Run {
   void measure_gradient_size(int64_t bytes) {
     const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
     if (count == 0) return;
-    add(measure_gradient(job_, *exchange_group_, options_, request_.gradient, count));
-    result_.comparisons.push_back(compare_gradient(job_, *exchange_group_, options_, request_.gradient, count));
+    add(measure_gradient(job_, *exchange_group_, options_, gradient_, count));
+    result_.comparisons.push_back(compare_gradient(job_, *exchange_group_, options_, gradient_, count));
   }
 
   void measure_library_size(const Subject& subject, int64_t bytes, Buffers& buffers) {
@@ -239,6 +242,7 @@ class Run {
   Process& process_;
   const RunRequest& request_;
   Options options_;
+  GradientOptions gradient_;
   std::unique_ptr<Communicator> group_, exchange_group_;
   std::unique_ptr<Collectives> library_;
   Job job_;
