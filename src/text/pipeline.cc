@@ -66,6 +66,7 @@ bool is_cut(std::string_view text, size_t at) {
 PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where) : parts_(std::move(parts)) {
   tokens_ = parts_.model->vocabulary();
   add_tokens(where);
+  check_fixed_ids(where);
   prepare_decoding();
   // What separates documents, under the names that the known families give it.
   for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"}) {
@@ -105,6 +106,20 @@ void PipelineTokenizer::add_tokens(std::string_view where) {
   cuts_anywhere_ = !parts_.normalizer && !parts_.pre_tokenizer && all_special && parts_.model->is_per_character();
   raw_ = AddedTokenMatcher(std::move(raw_patterns), std::move(raw_tokens));
   normalized_ = AddedTokenMatcher(std::move(normalized_patterns), std::move(normalized_tokens));
+}
+
+/// Ids that templates and padding add must be tokens too.
+void PipelineTokenizer::check_fixed_ids(std::string_view where) const {
+  const auto check = [&](TokenId id, const char* what) {
+    require(id < tokens_.id_limit(), ErrorKind::data, "{}: the {} adds id {}, the vocabulary has {} ids", where, what,
+            id, tokens_.id_limit());
+  };
+  for (const auto* parts : {&parts_.post_processor.single, &parts_.post_processor.pair}) {
+    for (const TemplatePart& part : *parts) {
+      for (const TokenId id : part.ids) check(id, "post-processor");
+    }
+  }
+  if (parts_.padding) check(parts_.padding->id, "padding");
 }
 
 void PipelineTokenizer::prepare_decoding() {

@@ -60,6 +60,7 @@ class PipelineTokenizer final : public Tokenizer {
   void encode_pieces(std::string_view text, bool at_start, Scratch& scratch, std::vector<TokenId>& out) const;
   Encoding finish(std::vector<TokenId>& first, std::vector<TokenId>* second, const EncodeOptions& options) const;
   void add_tokens(std::string_view where);
+  void check_fixed_ids(std::string_view where) const;
   void prepare_decoding();
   const std::string& token_or_fail(TokenId id) const;
 

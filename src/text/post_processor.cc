@@ -220,7 +220,9 @@ Padding make_padding(const JsonObject& element) {
           "{}: padding to {} ids or a multiple of {} is beyond the 1048576 that are possible", element.place(),
           result.length, result.multiple);
   result.left = read_left(element);
-  result.id = static_cast<TokenId>(element.count("pad_id"));
+  const uint64_t id = element.count("pad_id");
+  require(id <= UINT32_MAX, ErrorKind::data, "{}: pad_id is {}, no id is so large", element.place(), id);
+  result.id = static_cast<TokenId>(id);
   const uint64_t type = element.count("pad_type_id", 0);
   require(type < 256, ErrorKind::data, "{}: pad_type_id is {}, at most 255 is possible", element.place(), type);
   result.type = static_cast<uint8_t>(type);

@@ -148,6 +148,17 @@ TEST(TokenizerJson, NamesElementsThatAreNotImplemented) {
               HasSubstr("\"dropout\" other than 0 is not implemented"));
 }
 
+TEST(TokenizerJson, RefusesTemplatesAndPaddingOfIdsThatItDoesNotHave) {
+  EXPECT_THAT(
+      error_of(byte_level_json(R"("post_processor": {"type": "BertProcessing", "sep": ["a", 8], "cls": ["b", 1]},)")),
+      HasSubstr("t.json: the post-processor adds id 8, the vocabulary has 8 ids"));
+  const auto padding = [](const std::string& id) {
+    return byte_level_json(R"("padding": {"strategy": {"Fixed": 6}, "pad_id": )" + id + R"(, "pad_token": "a"},)");
+  };
+  EXPECT_THAT(error_of(padding("9")), HasSubstr("t.json: the padding adds id 9, the vocabulary has 8 ids"));
+  EXPECT_THAT(error_of(padding("4294967297")), HasSubstr("pad_id is 4294967297, no id is so large"));
+}
+
 TEST(TokenizerJson, RefusesContradictions) {
   const auto bpe = [](const std::string& vocab, const std::string& merges, const std::string& rest = "") {
     return R"({"model": {"type": "BPE", )" + rest + R"("vocab": )" + vocab + R"(, "merges": )" + merges + "}}";

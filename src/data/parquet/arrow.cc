@@ -1,7 +1,8 @@
-// Needs the Arrow C++ library; built only where it was found.
+// Needs the Arrow C++ library, 24 or newer; built only where it was found.
 #include <arrow/array.h>
 #include <arrow/chunked_array.h>
 #include <arrow/io/file.h>
+#include <arrow/scalar.h>
 #include <arrow/table.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/exception.h>
@@ -75,8 +76,9 @@ class ParquetSource final : public ByteSource {
   }
 
   void read_group() {
-    std::shared_ptr<arrow::Table> table;
-    check(reader_->ReadRowGroup(group_++, indices_, &table));
+    const auto group = reader_->ReadRowGroup(group_++, indices_);
+    check(group.status());
+    const std::shared_ptr<arrow::Table>& table = *group;
     lines_.clear();
     at_ = 0;
     for (int64_t row = 0; row < table->num_rows(); ++row) {
