@@ -125,8 +125,9 @@ class Importer {
   /// Tensors of the files that no parameter took.
   void check_rest() {
     for (const auto& [name, tensor] : tensors_) {
-      const bool ignored = std::any_of(family_.ignored.begin(), family_.ignored.end(),
-                                       [&](const char* pattern) { return fits(pattern, name); });
+      const bool ignored =
+          std::any_of(family_.ignored.begin(), family_.ignored.end(),
+                      [&, name = std::string_view(name)](const char* pattern) { return fits(pattern, name); });
       if (ignored || used_.contains(name) || is_copy(name, *tensor)) continue;
       if (is_of_another_head(name)) {
         left_out_.push_back(name);
