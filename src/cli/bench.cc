@@ -11,6 +11,7 @@
 #include "cli/flags.h"
 #include "cli/threads.h"
 #include "cli/version.h"
+#include "generate/bench_generate.h"
 #include "ops/bench.h"
 #include "ops/cpu/isa.h"
 #include "train/bench_step.h"
@@ -141,9 +142,51 @@ int bench_ops_command(std::vector<std::string> arguments) {
   return 0;
 }
 
+int bench_generate_command(std::vector<std::string> arguments) {
+  GenerateBenchOptions options;
+  std::string dtype = "f32", json;
+  int64_t threads = 0;
+  Flags app("trireme bench generate",
+            "Measures generation of one sequence against the memory bandwidth: every weight is read once per token.");
+  app.add("--preset", options.preset, "gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m").show_default();
+  app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
+  app.add("--prompt", options.prompt, "tokens of the prompt").positive().show_default();
+  app.add("--tokens", options.tokens, "tokens to generate").in_range(3, 1 << 20).show_default();
+  app.add("--threads", threads, "compute threads (0: all physical cores)").not_negative().show_default();
+  app.add("--json", json, "also write the result to this file");
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
+  options.threads = compute_threads(threads);
+  const GenerateBenchResult r = bench_generate(options);
+  fmt::print("{} (commit {})\n{} {}, {} threads, kernels {}\n\n", cpu_brand_text(), commit_text(), options.preset,
+             dtype, options.threads, name_of(cpu_isa()));
+  fmt::print("token              {:.2f} ms (median of {}), {:.1f} per second\n", 1e3 * r.seconds_per_token,
+             options.tokens, 1 / r.seconds_per_token);
+  fmt::print("weights            {:.2f} GB, read once in {:.2f} ms (median, between the tokens): {:.1f} GB/s\n",
+             r.weight_bytes / 1e9, 1e3 * r.seconds_per_read, r.weight_bytes / r.seconds_per_read / 1e9);
+  fmt::print("share              {:.3f} (time of that read / time of a token)\n", r.share());
+  if (!json.empty()) {
+    write_text(json, Json{{"preset", options.preset},
+                          {"dtype", dtype},
+                          {"threads", options.threads},
+                          {"tokens_per_s", 1 / r.seconds_per_token},
+                          {"ms_per_token", 1e3 * r.seconds_per_token},
+                          {"weight_bytes", r.weight_bytes},
+                          {"read_bytes_per_s", r.weight_bytes / r.seconds_per_read},
+                          {"share", r.share()},
+                          {"cpu", cpu_brand_text()},
+                          {"kernels", name_of(cpu_isa())},
+                          {"commit", commit_text()}}
+                             .dump(1) +
+                         "\n");
+  }
+  return 0;
+}
+
 constexpr Command kBenches[] = {
     {"step", "a whole training step of a model preset", bench_step_command},
     {"ops", "every operator of a layer", bench_ops_command},
+    {"generate", "tokens of one sequence against the memory bandwidth", bench_generate_command},
     {"comm", "collectives over the ranks of a job", bench_comm_command},
     {"tokenize", "encoding text, or training a vocabulary", bench_tokenize_command},
 };

@@ -66,6 +66,22 @@ TEST(Bench, SaysHowToInstallAPeerThatIsNotThere) {
   EXPECT_THAT(outcome.output, HasSubstr("`scripts/bootstrap --peers` installs it"));
 }
 
+TEST(Bench, GenerateHoldsATokenAgainstOneReadOfTheWeights) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "generate.json";
+  const Outcome outcome = run(trireme_command(
+      {"bench", "generate", "--dtype", "bf16", "--prompt", "4", "--tokens", "8", "--threads", "1", "--json", file}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const Json result = read_json(file);
+  EXPECT_EQ(result.at("weight_bytes").get<double>(), 2.0 * (124'439'808 + 47 * 768 - 1024 * 768))
+      << "without the positions, with the padding rows of the vocabulary";
+  EXPECT_GT(result.at("share").get<double>(), 0);
+  EXPECT_NEAR(result.at("share").get<double>(),
+              result.at("weight_bytes").get<double>() / result.at("read_bytes_per_s").get<double>() /
+                  (result.at("ms_per_token").get<double>() / 1e3),
+              1e-9);
+}
+
 TEST(Bench, OpsMeasuresTheOperatorsOfALayer) {
   const Outcome outcome = run(trireme_command(
       {"bench", "ops", "--batch", "1", "--seq", "16", "--width", "32", "--heads", "2", "--threads", "1"}));
@@ -85,6 +101,8 @@ TEST(Bench, RefusesWhatItCannotMeasure) {
   expect_refused({"bench", "step", "--seq", "2048"}, "--seq 2048 is longer than the 1024 positions of gpt2-124m");
   expect_refused({"bench", "step", "--dtype", "f16"}, "--dtype");
   expect_refused({"bench", "step", "--steps", "0"}, "--steps");
+  expect_refused({"bench", "generate", "--tokens", "1020"},
+                 "--prompt 16 and --tokens 1020 are more than the 1024 positions");
   expect_refused({"bench", "ops", "--width", "30", "--heads", "4"}, "--heads 4 does not divide --width 30");
 }
 
