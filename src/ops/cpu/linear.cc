@@ -44,18 +44,43 @@ void sum_columns_any(ConstView dy, float* sums, Range rows) {
   dy.dtype() == DType::bf16 ? sum_columns<bf16_t>(dy, sums, rows) : sum_columns<float>(dy, sums, rows);
 }
 
+/// Some columns of y = x w^T + bias, x in f32.
+template <class T>
+void few_rows(ConstView x, ConstView w, ConstView bias, View y, Range columns) {
+  const int64_t in = w.shape()[1], out = w.shape()[0];
+  for (int64_t column = columns.begin; column < columns.end; ++column) {
+    const T* weights = w.as<T>() + column * in;
+    const float shift = bias.empty() ? 0.0f : as_float(bias.as<T>()[column]);
+    for (int64_t row = 0; row < x.rows(); ++row) {
+      const float* values = x.as<float>() + row * in;
+      const float sum = sum_over(in, [&](int64_t i, auto lanes) HWY_ATTR {
+        return hn::Mul(load(values + i, lanes), load(weights + i, lanes));
+      });
+      y.as<T>()[row * out + column] = from_float<T>(sum + shift);
+    }
+  }
+}
+
+void few_rows_any(ConstView x, ConstView w, ConstView bias, View y, Range columns) {
+  w.dtype() == DType::bf16 ? few_rows<bf16_t>(x, w, bias, y, columns) : few_rows<float>(x, w, bias, y, columns);
+}
+
 }  // namespace trireme::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace trireme {
 HWY_EXPORT(sum_columns_any);
+HWY_EXPORT(few_rows_any);
 
 namespace {
 
 // Floats of widened activations at a time: 64 MiB, so that the head of a large vocabulary does not double the plan.
 constexpr int64_t kWidenedFloats = int64_t{16} << 20;
 constexpr int64_t kLeastRows = 256;  // fewer rows would make the product slower
+
+/// Up to so many rows a product is one pass over the weights, at the speed of memory: generation. oneDNN reaches half.
+constexpr int64_t kFewRows = 4;
 
 bool needs_widening(ConstView v) { return v.dtype() == DType::bf16 && !gemm_has_bf16(); }
 
@@ -84,8 +109,16 @@ size_t linear_scratch_bytes(const CallSizes& sizes) {
 
 void CpuOps::do_linear(Context& context, ConstView x, ConstView w, ConstView bias, View y) {
   if (y.count() == 0) return;
-  if (!needs_widening(x)) return gemm_->multiply(context, GemmKind::forward, x, w, bias, y);
   const ArenaScope scope(*context.scratch);
+  if (x.rows() <= kFewRows) {
+    constexpr int64_t kUnit = 32;  // columns: shares begin at cache lines, whatever the type
+    const ConstView wide = x.dtype() == DType::bf16 ? widen(context, x) : x;
+    return for_each_part(context.threads, [&](int part) {
+      HWY_DYNAMIC_DISPATCH(few_rows_any)
+      (wide, w, bias, y, share_of(w.shape()[0], part, context.threads, kUnit));
+    });
+  }
+  if (!needs_widening(x)) return gemm_->multiply(context, GemmKind::forward, x, w, bias, y);
   const View wide_bias = bias.empty() ? View() : widen(context, bias);
   multiply_widened(context, GemmKind::forward, x, widen(context, w), wide_bias, y);
 }
