@@ -103,6 +103,13 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
     first = borders[part];
     last = borders[part + 1];
   }
+  uint64_t ids = 0;
+  for (uint64_t i = first; i < last; ++i) ids += static_cast<uint64_t>(set.data->lengths()[i]);
+  require(
+      ids > options_.sequence, ErrorKind::data,
+      "{}: the documents for {} have {} tokens, one sample needs {}; lower batch.sequence, use more text or another "
+      "data.split",
+      set.data->path(), options_.part, ids, options_.sequence + 1);
   const NeoxOrder order{.name = blended ? fmt::format("{}_{}", options_.part, number) : options_.part,
                         .samples = blended ? blend_.needed(number) : std::max<uint64_t>(options_.samples, 1),
                         .sequence = options_.sequence,

@@ -81,6 +81,11 @@ void build_neox_index(const std::string& stem, std::span<const int32_t> lengths,
   const uint64_t wanted = order.samples * order.sequence + 1;
   const uint64_t epochs = (wanted - 1) / ids + 1;
   const uint64_t samples = (epochs * ids - 1) / order.sequence;
+  require(
+      epochs <= INT32_MAX / (last - first), ErrorKind::data,
+      "{} samples of {} ids would take {} times the {} documents of the part \"{}\" with {} ids, more than an order "
+      "can hold; use more text or fewer samples",
+      order.samples, order.sequence, epochs, last - first, order.name, ids);
 
   NumpyRandomState random(order.seed);
   std::vector<int32_t> documents(epochs * (last - first));

@@ -176,6 +176,21 @@ TEST_F(IndexedSamples, AreMadeAgainWhenTheDataIsNewer) {
   EXPECT_NE(fs::last_write_time(stem + "_doc_idx.npy"), made);
 }
 
+TEST_F(IndexedSamples, OfTooLittleTextAreRefused) {
+  IndexedSourceOptions options;
+  options.sets = {{1, dataset("x", 0)}};
+  options.samples = 5;
+  options.sequence = 500;
+  EXPECT_ERROR(IndexedSource{options}, ErrorKind::data, "one sample needs 501; lower batch.sequence");
+  options.sequence = 50;
+  options.split = "999,1";
+  options.part = "valid";
+  EXPECT_ERROR(IndexedSource{options}, ErrorKind::data, "the documents for valid have 0 tokens, one sample needs 51");
+  const std::vector<int32_t> one = {1};
+  EXPECT_ERROR(build_neox_index(folder_ / "y", one, 0, 1, {"train", 1'000'000, 4096, 0}), ErrorKind::data,
+               "1000000 samples of 4096 ids would take 4096000001 times the 1 documents of the part \"train\"");
+}
+
 TEST_F(IndexedSamples, WithIdsThatTheModelLacksAreRefused) {
   IndexedSourceOptions options;
   options.sets = {{1, dataset("x", 1000)}};

@@ -97,7 +97,7 @@ TEST_F(GlueReader, ReadsTheOtherTasks) {
 }
 
 TEST_F(GlueReader, NamesFileLineAndWhatWasExpected) {
-  EXPECT_ERROR(rows("mrpc"), ErrorKind::io, "MRPC");
+  EXPECT_ERROR(rows("mrpc"), ErrorKind::io, "train.tsv; give the folder of the original GLUE files");
   file("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n");
   EXPECT_ERROR(rows("rte"), ErrorKind::data,
                "train.tsv line 2: label \"maybe\", expected one of entailment, not_entail");
