@@ -120,7 +120,7 @@ class Launch {
       const bool again = !end.stop_requested && may_restart(code) && attempt < request_.max_restarts;
       tell_end(end, code, again ? attempt + 1 : 0);
       if (!again) return code == 75 && request_.requeue ? requeue() : code;
-      if (request_.drop_failed_host) drop_failed_host();
+      if (request_.drop_failed_host) drop_failed_host(end);
       if (request_.drop_bad_hosts) preflight();
     }
   }
@@ -308,15 +308,25 @@ class Launch {
     }
   }
 
-  /// Only peer-lost tells whose rank it was; the others tell who noticed.
-  void drop_failed_host() {
-    if (!status_ || status_->state != "peer-lost") {
+  /// The rank that was lost; below 0: nobody told. A host that is cut off takes the others for lost and may write so
+  /// into status.json; what reached us comes from the side that we are on.
+  int lost_rank(const AttemptEnd& end) const {
+    const size_t at = end.first_error.find("error: rank ");
+    if (at != std::string::npos && end.first_error.find(" was lost", at) != std::string::npos) {
+      return std::atoi(end.first_error.c_str() + at + 12);
+    }
+    return status_ && status_->state == "peer-lost" ? status_->rank : -1;
+  }
+
+  void drop_failed_host(const AttemptEnd& end) {
+    const int rank = lost_rank(end);
+    if (rank < 0) {
       log::warning("launch: the job did not tell which host failed; restarting on the same hosts");
       return;
     }
-    const std::string failed = host_of_rank(placement_, status_->rank);
+    const std::string failed = host_of_rank(placement_, rank);
     if (hosts_.size() < 2 || std::erase_if(hosts_, [&](const Host& host) { return host.name == failed; }) == 0) return;
-    log::warning("launch: restarting without {}, whose rank {} was lost", failed, status_->rank);
+    log::warning("launch: restarting without {}, whose rank {} was lost", failed, rank);
     placement_ = place(hosts_, request_.placement);
   }
 
