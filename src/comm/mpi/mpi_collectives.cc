@@ -163,12 +163,14 @@ class MpiCollectives final : public Collectives {
     int64_t first = 0;
     do {
       const int n = static_cast<int>(std::min<int64_t>(call.count - first, kMaxCount));
-      run_piece(call, n, call.in_place ? receive + first * width : send + first * width, receive + first * width);
+      char *const in = send + first * width, *const out = receive + first * width;
+      run_piece(call, n, call.in_place ? out : in, out, in);
       first += n;
     } while (first < call.count);
   }
 
-  void run_piece(const CollectiveCall& call, int n, char* from, char* to) const {
+  /// `spare`: room for n elements when `from` is `to`.
+  void run_piece(const CollectiveCall& call, int n, char* from, char* to, char* spare) const {
     const MPI_Datatype type = type_of(call.element);
     const bool is_root = rank_ == call.root;
     const void* input = call.in_place ? MPI_IN_PLACE : from;
@@ -181,6 +183,10 @@ class MpiCollectives final : public Collectives {
         if (is_root && !call.in_place) std::memcpy(to, from, static_cast<size_t>(n) * size_of(call.element));
         return check(MPI_Bcast(to, n, type, call.root, comm_), "MPI_Bcast");
       case Collective::reduce:
+        if (is_root && call.in_place && call.root != 0 && kReducesInPlaceAtRankZeroOnly) {
+          std::memcpy(spare, to, static_cast<size_t>(n) * size_of(call.element));
+          input = spare;
+        }
         check(MPI_Reduce(is_root ? input : from, is_root ? to : nullptr, n, type, operation(call), call.root, comm_),
               "MPI_Reduce");
         if (is_root) finish(call, to, n);
@@ -225,6 +231,13 @@ class MpiCollectives final : public Collectives {
   void* part(void* whole, const CollectiveCall& call) const {
     return static_cast<char*>(whole) + static_cast<size_t>(rank_ * call.count) * size_of(call.element);
   }
+
+#if defined(MPICH_NUMVERSION) && MPICH_NUMVERSION < 40102300
+  /// MPICH's issue 6540, corrected in 4.1.2: elsewhere the root reads MPI_IN_PLACE as an address.
+  static constexpr bool kReducesInPlaceAtRankZeroOnly = true;
+#else
+  static constexpr bool kReducesInPlaceAtRankZeroOnly = false;
+#endif
 
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
