@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/nanogpt.h"
+#include "checkpoint/safetensors.h"
 
 namespace trireme {
 namespace {
@@ -37,6 +38,18 @@ bool holds_huggingface_weights(const fs::path& folder) {
   return false;
 }
 
+/// A file was given where a folder belongs: says what it is.
+[[noreturn]] void refuse_file(const std::string& path) {
+  const MappedFile file(path);
+  const std::string format = other_format(file.bytes());
+  require(format.empty() || format.starts_with("torch") || format == "pickle", ErrorKind::data,
+          "{}: format {} recognised, not supported; convert it to a Hugging Face folder (config.json with "
+          "model.safetensors) with the tool that wrote it, and give that folder",
+          path, format);
+  fail(ErrorKind::io, "{} is a file; give the folder that holds it beside its config.json, or a ckpt.pt of nanoGPT",
+       path);
+}
+
 /// Everything that weights depend on must agree; what may differ is made equal first.
 void require_same_model(const ModelFolder& folder, Spec wanted) {
   const Spec& found = folder.spec;
@@ -59,11 +72,11 @@ void require_same_model(const ModelFolder& folder, Spec wanted) {
 
 ModelFolder open_model(const std::string& path) {
   if (fs::is_regular_file(path) && path.ends_with(".pt")) return open_nanogpt(path);
-  require(
-      fs::is_directory(path), ErrorKind::io,
-      "no model {}: give a Hugging Face folder (config.json with model.safetensors or pytorch_model.bin), a run or a "
-      "step folder, or a ckpt.pt of nanoGPT",
-      path);
+  if (fs::is_regular_file(path)) refuse_file(path);
+  require(fs::is_directory(path), ErrorKind::io,
+          "no model folder {}: give a Hugging Face folder (config.json with model.safetensors or pytorch_model.bin), a "
+          "run or a step folder, or a ckpt.pt of nanoGPT",
+          path);
   if (!fs::exists(fs::path(path) / "manifest.json")) {
     const std::string nanogpt = find_nanogpt_checkpoint(path);
     if (!nanogpt.empty() && !holds_huggingface_weights(path)) return open_nanogpt(nanogpt);

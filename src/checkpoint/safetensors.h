@@ -31,6 +31,9 @@ struct SafetensorsHeader {
   size_t data_offset = 0;  ///< bytes before the data section
 };
 
+/// Name of another format that a file's first bytes belong to ("GGUF", "npz", "ONNX", "pickle", ...); empty: not known.
+std::string other_format(std::span<const std::byte> file);
+
 /// Parses and checks the whole file image; `where` names it in errors. Throws Error::data: what is wrong, found,
 /// expected; files of other known formats (GGUF, pickle, npz, ...) are called by their name.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view where);

@@ -25,25 +25,6 @@ constexpr ElementType kElementTypes[] = {
     {"BF16", 2}, {"I32", 4}, {"U32", 4}, {"F32", 4},     {"I64", 8},     {"U64", 8}, {"F64", 8}, {"C64", 8},
 };
 
-/// Name of the format that the first bytes belong to and what converts it; empty when they are not known.
-std::string other_format(std::string_view file) {
-  const auto starts = [&](std::string_view magic) { return file.starts_with(magic); };
-  if (starts("GGUF")) return "GGUF";
-  if (starts("PK\x03\x04")) {
-    const std::string_view first = file.substr(0, 4096);  // the name of the first member tells what was zipped
-    return first.find(".npy") != first.npos                                                ? "npz"
-           : first.find("data.pkl") != first.npos || first.find("byteorder") != first.npos ? "torch pickle (.pt, .bin)"
-                                                                                           : "ZIP";
-  }
-  if (starts("\x93NUMPY")) return "npy";
-  if (starts("\x89HDF\r\n\x1a\n")) return "HDF5";
-  // Pickle protocols 2 to 5 begin with 0x80 and their number.
-  if (file.size() > 2 && file[0] == '\x80' && file[1] >= 2 && file[1] <= 5) return "pickle";
-  // ONNX is a protobuf: field 1 (version) as a varint, then the producer's name as field 2.
-  if (file.size() > 3 && file[0] == '\x08' && file[1] > 0 && file[1] < 32 && file[2] == '\x12') return "ONNX";
-  return {};
-}
-
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -258,6 +239,25 @@ void check_tiling(const SafetensorsHeader& header, size_t data_bytes, std::strin
 
 }  // namespace
 
+std::string other_format(std::span<const std::byte> bytes) {
+  const std::string_view file = text_of(bytes);
+  const auto starts = [&](std::string_view magic) { return file.starts_with(magic); };
+  if (starts("GGUF")) return "GGUF";
+  if (starts("PK\x03\x04")) {
+    const std::string_view first = file.substr(0, 4096);  // the name of the first member tells what was zipped
+    return first.find(".npy") != first.npos                                                ? "npz"
+           : first.find("data.pkl") != first.npos || first.find("byteorder") != first.npos ? "torch pickle (.pt, .bin)"
+                                                                                           : "ZIP";
+  }
+  if (starts("\x93NUMPY")) return "npy";
+  if (starts("\x89HDF\r\n\x1a\n")) return "HDF5";
+  // Pickle protocols 2 to 5 begin with 0x80 and their number.
+  if (file.size() > 2 && file[0] == '\x80' && file[1] >= 2 && file[1] <= 5) return "pickle";
+  // ONNX is a protobuf: field 1 (version) as a varint, then the producer's name as field 2.
+  if (file.size() > 3 && file[0] == '\x08' && file[1] > 0 && file[1] < 32 && file[2] == '\x12') return "ONNX";
+  return {};
+}
+
 size_t safetensors_element_bytes(std::string_view dtype) {
   for (const ElementType& type : kElementTypes) {
     if (type.name == dtype) return type.bytes;
@@ -266,7 +266,7 @@ size_t safetensors_element_bytes(std::string_view dtype) {
 }
 
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view where) {
-  const std::string format = other_format(text_of(file));
+  const std::string format = other_format(file);
   const auto recognised = [&] {
     require(format.empty(), ErrorKind::data,
             "{}: format {} recognised, not supported; convert with save_pretrained(..., safe_serialization=True) of "

@@ -25,6 +25,7 @@ constexpr int64_t kStreamVersion = 1001;
 // Where programs keep the tensors' dictionary in what they save.
 constexpr std::string_view kModelKeys[] = {"state_dict", "model", "model_state"};
 constexpr std::string_view kSettings = "model_args";
+constexpr size_t kMaxSettings = 1000;
 
 using Kind = Pickle::Kind;
 using StorageBytes = std::map<std::string_view, std::span<const std::byte>>;
@@ -37,6 +38,9 @@ class TorchReader {
     if (looks_like_zip(file)) return read_archive(file);
     if (file.size() >= sizeof kStreamMagic && std::memcmp(file.data(), kStreamMagic, sizeof kStreamMagic) == 0)
       return read_stream(file.subspan(sizeof kStreamMagic));
+    if (const std::string format = other_format(file); !format.empty() && format != "pickle")
+      bad("format {} recognised, not supported here; convert it to safetensors or to a state_dict of torch.save()",
+          format);
     bad("is no file of torch.save(): it is neither a ZIP container nor the stream of torch before 1.6");
   }
 
@@ -196,6 +200,8 @@ class TorchReader {
 
   std::string settings_json(const Pickle& pickle, Pickle::Index dict) const {
     if (pickle.kind(dict) != Kind::dict) bad("{} is no dictionary", kSettings);
+    if (pickle.dict(dict).size() > kMaxSettings)
+      bad("{} has {} entries, at most {} are read", kSettings, pickle.dict(dict).size(), kMaxSettings);
     Json json = Json::object();
     for (const auto& [key, value] : pickle.dict(dict)) {
       if (pickle.kind(key) != Kind::text) bad("{} has a key that is no text", kSettings);

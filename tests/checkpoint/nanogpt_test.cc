@@ -112,6 +112,21 @@ TEST(Nanogpt, WeightsThatDoNotFitAreListed) {
   EXPECT_ERROR(Loaded(folder.path()), ErrorKind::data, "x: unexpected, F32 [6]");
 }
 
+TEST(ModelFolder, FilesOfOtherFormatsAreCalledByTheirName) {
+  TemporaryFolder folder;
+  const std::string pad(64, '\0');
+  const std::pair<std::string, const char*> files[] = {{"GGUF" + pad, "format GGUF recognised, not supported; convert"},
+                                                       {"PK\x03\x04" + pad + "w.npy" + pad, "format npz recognised"},
+                                                       {"\x08\x07\x12\x07pytorch", "format ONNX recognised"}};
+  for (const auto& [bytes, text] : files) {
+    write_text(folder / "model", bytes);
+    EXPECT_ERROR(open_model(folder / "model"), ErrorKind::data, text);
+  }
+  EXPECT_ERROR(open_model(sample("huggingface/model.safetensors")), ErrorKind::io,
+               "is a file; give the folder that holds it beside its config.json");
+  EXPECT_ERROR(open_model(folder / "absent"), ErrorKind::io, "no model folder ");
+}
+
 TEST(TorchFolder, EveryContainerGivesTheSameModel) {
   const Loaded want(sample("huggingface"));
   for (const char* name : {"zip.bin", "stream.bin", "views.bin"}) {

@@ -175,7 +175,7 @@ TEST(TorchFile, BrokenContainersAreNamed) {
   EXPECT_REFUSED(zip_of({{"a.npy", "x"}}), "is a ZIP file without NAME/data.pkl");
   EXPECT_REFUSED(zip_of({content, data, {"m/byteorder", "big"}}), "its numbers are \"big\" endian, expected little");
   EXPECT_REFUSED("", "is no file of torch.save()");
-  EXPECT_REFUSED("GGUF", "is no file of torch.save()");
+  EXPECT_REFUSED("GGUF", "format GGUF recognised, not supported here; convert it to safetensors");
   EXPECT_REFUSED("\x80\x02}.", "is no file of torch.save()");
 }
 

@@ -143,7 +143,7 @@ TEST_F(Sample, RefusesWhatItCannotDo) {
   expect_refused({"--prompt", "a", "--prompt-file", "b"}, 2, "--prompt and --prompt-file were both given; use one");
   expect_refused({"--prompt", "a", "--interactive"}, 2, "--interactive reads its prompts from standard input");
   expect_refused({"--prompt-file", path("absent")}, 1, "cannot open " + path("absent"));
-  expect_refused({"--prompt", "a"}, 1, "no model " + path("absent"), "absent");
+  expect_refused({"--prompt", "a"}, 1, "no model folder " + path("absent"), "absent");
   expect_refused({"--prompt", "a"}, 1, path("data"), "data");
 }
 
