@@ -93,7 +93,7 @@ int bench_step_command(std::vector<std::string> arguments) {
   int64_t threads = 0;
   Flags app("trireme bench step",
             "Measures a whole training step: forward, backward, clip and AdamW, beside the rate of its own GEMMs.");
-  app.add("--preset", options.preset, "gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m").show_default();
+  app.add("--preset", options.preset, "named sizes, as --model.preset takes them (docs/models.md)").show_default();
   app.add("--batch", options.batch, "sequences per step").positive().show_default();
   app.add("--seq", options.sequence, "tokens per sequence").positive().show_default();
   app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();

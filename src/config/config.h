@@ -10,22 +10,24 @@
 namespace trireme {
 
 struct ModelOptions {
-  std::string preset;
-  std::string init;
+  std::string preset, init, init_scheme = "preset";
   int64_t layers = 12, heads = 12, width = 768, inner_width = 0, context = 1024, vocabulary = 0,
           vocabulary_multiple = 64;
   std::string activation = "gelu-tanh";
   bool tied_head = true, bias = true, recompute = false;
-  double dropout = 0;
+  double dropout = 0, embedding_dropout = -1;
 
   template <class V>
   void visit(V& v) {
     v.text("preset", preset,
-           "named sizes of a new model: gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m; they give layers, heads, width, "
-           "inner-width, activation, tied-head and bias (empty: none)");
+           "named sizes of a new model: gpt2-124m to gpt2-1558m, opt-8m to opt-175b, neox-19m to neox-175b; they give "
+           "everything that a model is, dropout apart (empty: none)");
     v.text("init", init,
            "weights to start from: scratch, or the folder of a Hugging Face model, run or checkpoint (empty: scratch, "
            "except where a dialect asks)");
+    v.choice("init-scheme", init_scheme,
+             "spread of a new model's weights: gpt2, bert, opt, neox, or the preset's own (no preset: gpt2)",
+             {"preset", "gpt2", "bert", "opt", "neox"});
     v.integer("layers", layers, "transformer blocks", 1, 1000);
     v.integer("heads", heads, "attention heads; must divide width", 1, 1024);
     v.integer("width", width, "width of the residual stream", 8, 65536);
@@ -41,6 +43,7 @@ struct ModelOptions {
         "recompute", recompute,
         "keep only each block's input for backward and run its forward again: less memory, about a quarter more time");
     v.number("dropout", dropout, "dropout of embeddings, attention and residual branches", 0, 0.999);
+    v.number("embedding-dropout", embedding_dropout, "dropout of embeddings (-1: as dropout)", -1, 0.999);
   }
 };
 
@@ -95,10 +98,10 @@ struct OptimOptions {
   template <class V>
   void visit(V& v) {
     v.number("learning-rate", learning_rate, "peak learning rate", 0, 100);
-    v.number("min-learning-rate", min_learning_rate, "where the cosine ends", 0, 100);
-    v.choice("schedule", schedule, "course of the learning rate after warm-up", {"cosine", "constant"});
+    v.number("min-learning-rate", min_learning_rate, "where the decay ends", 0, 100);
+    v.choice("schedule", schedule, "course of the learning rate after warm-up", {"cosine", "linear", "constant"});
     v.integer("warmup-steps", warmup_steps, "steps of linear warm-up", 0, 1LL << 40);
-    v.integer("decay-steps", decay_steps, "step at which the cosine reaches min-learning-rate (0: run.steps)", 0,
+    v.integer("decay-steps", decay_steps, "step at which the decay reaches min-learning-rate (0: run.steps)", 0,
               1LL << 40);
     v.number("beta1", beta1, "AdamW first moment", 0, 0.999999);
     v.number("beta2", beta2, "AdamW second moment", 0, 0.9999999);

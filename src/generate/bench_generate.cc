@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "generate/generator.h"
+#include "model/presets.h"
 #include "optim/training_state.h"
 
 namespace trireme {
@@ -53,7 +54,7 @@ int64_t read_per_token(const ParameterTable& table) {
 }  // namespace
 
 GenerateBenchResult bench_generate(const GenerateBenchOptions& options) {
-  const Spec spec = preset(options.preset);
+  const Spec spec = preset(options.preset).spec;
   require(options.prompt + options.tokens <= spec.context, ErrorKind::usage,
           "--prompt {} and --tokens {} are more than the {} positions of {}", options.prompt, options.tokens,
           spec.context, options.preset);

@@ -11,12 +11,31 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kOffsetMultiple = 32;  // flat arrays: a parameter starts on a 64-byte line even as bf16
-constexpr float kInitStd = 0.02f;        // Radford et al. 2019
+
+struct InitStd {
+  float matrices, residual;
+};
+
+InitStd init_std(InitScheme scheme, const Spec& spec) {
+  const auto layers = static_cast<float>(spec.layers), width = static_cast<float>(spec.width);
+  const auto scaled = [&](float std) { return InitStd{std, std / std::sqrt(2.0f * layers)}; };
+  switch (scheme) {
+    case InitScheme::gpt2:
+      return scaled(0.02f);
+    case InitScheme::bert:
+      return {0.02f, 0.02f};
+    case InitScheme::opt:
+      return scaled(0.006f);
+    case InitScheme::neox:
+      return {std::sqrt(2.0f / (5.0f * width)), 2.0f / (layers * std::sqrt(width))};
+  }
+  return scaled(0.02f);
+}
 
 /// Collects parameters in gradient-ready order.
 class Builder {
  public:
-  explicit Builder(const Spec& spec) : spec_(spec) {}
+  Builder(const Spec& spec, InitScheme scheme) : spec_(spec), std_(init_std(scheme, spec)) {}
 
   void add(std::string name, Shape shape, Init init, float std, int tensor_dim, int stage_layer) {
     Parameter p;
@@ -45,34 +64,35 @@ class Builder {
 
   /// A matrix with one row per token id: padding rows exist in memory only.
   void add_vocabulary(const std::string& name, int stage_layer) {
-    add(name, {spec_.vocabulary_rows, spec_.token_width()}, Init::normal, kInitStd, 0, stage_layer);
+    add(name, {spec_.vocabulary_rows, spec_.token_width()}, Init::normal, std_.matrices, 0, stage_layer);
     parameters_.back().stored_shape = {spec_.vocabulary, spec_.token_width()};
   }
 
   void add_decoder(int layer) {
     add_vocabulary(spec_.tied_head ? "embedding.token.weight" : "head.weight", spec_.tied_head ? 0 : layer);
-    if (spec_.projected()) add_linear("head.project", spec_.token_width(), spec_.width, false, kInitStd, 0, layer);
+    if (spec_.projected()) add_linear("head.project", spec_.token_width(), spec_.width, false, std_.matrices, 0, layer);
     if (spec_.head != HeadKind::masked_language_model) return;
     add("head.bias", {spec_.vocabulary_rows}, Init::zeros, 0, 0, layer);
     parameters_.back().stored_shape = {spec_.vocabulary};
     add_norm("head.norm", layer);
-    add_linear("head.transform", spec_.width, spec_.width, true, kInitStd, -1, layer);
+    add_linear("head.transform", spec_.width, spec_.width, true, std_.matrices, -1, layer);
   }
 
   void add_classifier(int layer) {
-    add_linear("head.out", spec_.classes, spec_.width, true, kInitStd, -1, layer);
-    add_linear("head.hidden", spec_.width, spec_.width, true, kInitStd, -1, layer);
+    add_linear("head.out", spec_.classes, spec_.width, true, std_.matrices, -1, layer);
+    add_linear("head.hidden", spec_.width, spec_.width, true, std_.matrices, -1, layer);
   }
 
   /// The token matrix is last: few of its rows have a gradient, which the exchange makes use of.
   void add_embeddings() {
     if (spec_.embedding_norm) add_norm("embedding.norm", 0);
     if (spec_.position == Position::learned)
-      add("embedding.position.weight", {spec_.position_offset + spec_.context, spec_.width}, Init::normal, kInitStd, -1,
-          0);
+      add("embedding.position.weight", {spec_.position_offset + spec_.context, spec_.width}, Init::normal,
+          std_.matrices, -1, 0);
     if (spec_.token_types > 0)
-      add("embedding.type.weight", {spec_.token_types, spec_.width}, Init::normal, kInitStd, -1, 0);
-    if (spec_.projected()) add_linear("embedding.project", spec_.width, spec_.token_width(), false, kInitStd, -1, 0);
+      add("embedding.type.weight", {spec_.token_types, spec_.width}, Init::normal, std_.matrices, -1, 0);
+    if (spec_.projected())
+      add_linear("embedding.project", spec_.width, spec_.token_width(), false, std_.matrices, -1, 0);
     if (!spec_.tied_head) add_vocabulary("embedding.token.weight", 0);
   }
 
@@ -80,14 +100,11 @@ class Builder {
     const int layer = static_cast<int>(index) + 1;
     const std::string name = fmt::format("block.{}", index);
     const int64_t width = spec_.width;
-    // Both projections into the residual stream are scaled so that its variance does not grow with depth (Radford et
-    // al. 2019).
-    const float out_std = kInitStd / std::sqrt(2.0f * static_cast<float>(spec_.layers));
-    add_linear(name + ".mlp.out", width, spec_.inner_width, spec_.biases.mlp_out, out_std, 1, layer);
-    add_linear(name + ".mlp.in", spec_.inner_width, width, spec_.biases.mlp_in, kInitStd, 0, layer);
+    add_linear(name + ".mlp.out", width, spec_.inner_width, spec_.biases.mlp_out, std_.residual, 1, layer);
+    add_linear(name + ".mlp.in", spec_.inner_width, width, spec_.biases.mlp_in, std_.matrices, 0, layer);
     add_norm(name + ".norm2", layer);
-    add_linear(name + ".attention.out", width, width, spec_.biases.attention_out, out_std, 1, layer);
-    add_linear(name + ".attention.qkv", 3 * width, width, spec_.biases.qkv, kInitStd, 0, layer);
+    add_linear(name + ".attention.out", width, width, spec_.biases.attention_out, std_.residual, 1, layer);
+    add_linear(name + ".attention.qkv", 3 * width, width, spec_.biases.qkv, std_.matrices, 0, layer);
     add_norm(name + ".norm1", layer);
   }
 
@@ -96,15 +113,16 @@ class Builder {
 
  private:
   const Spec& spec_;
+  InitStd std_;
   std::vector<Parameter> parameters_;
   int64_t offset_ = 0;
 };
 
 }  // namespace
 
-ParameterTable::ParameterTable(const Spec& spec) {
+ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme) {
   spec.validate();
-  Builder builder(spec);
+  Builder builder(spec, scheme);
   int64_t finished = 0;
   const auto close_range = [&](int64_t end) { ready_ranges_.push_back({std::exchange(finished, end), end}); };
 

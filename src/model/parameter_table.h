@@ -12,6 +12,15 @@ namespace trireme {
 
 enum class Init : uint8_t { normal, zeros, ones };
 
+/// Standard deviations of a new model's matrices. L: layers, C: width. "Residual": of both linears that write to the
+/// residual stream; scaled, its variance does not grow with depth.
+enum class InitScheme : uint8_t {
+  gpt2,  ///< 0.02; residual 0.02 / sqrt(2 L). Source: Radford et al. 2019
+  bert,  ///< 0.02 for all. Source: Devlin et al. 2019
+  opt,   ///< 0.006; residual 0.006 / sqrt(2 L). Source: Zhang et al. 2022
+  neox,  ///< sqrt(2 / (5 C)); residual 2 / (L sqrt C). Source: Black et al. 2022
+};
+
 struct Parameter {
   std::string name;    ///< "embedding.token.weight", "block.3.attention.qkv.weight", ...
   Shape shape;         ///< as in memory: [out, in] for linears; vocabulary padded to Spec::vocabulary_rows
@@ -34,7 +43,7 @@ struct ParameterRange {
 /// first block, embeddings). Flat arenas (weights, gradients, moments) hold them at Parameter::offset; gaps are zero.
 class ParameterTable {
  public:
-  explicit ParameterTable(const Spec& spec);
+  explicit ParameterTable(const Spec& spec, InitScheme scheme = InitScheme::gpt2);
 
   const std::vector<Parameter>& all() const { return parameters_; }
   /// What backward finishes at a time, ascending and covering [0, gradient_count()): the head, the last block ... the

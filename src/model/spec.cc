@@ -2,27 +2,12 @@
 
 #include <fmt/ranges.h>
 
-#include <array>
 #include <vector>
 
 #include "base/error.h"
 
 namespace trireme {
 namespace {
-
-struct Preset {
-  const char* name;
-  const char* alias;
-  int64_t layers, heads, width;
-};
-
-// Radford et al. 2019, table 2, with the parameter counts of the published files.
-constexpr std::array<Preset, 4> kPresets = {{{"gpt2-124m", "gpt2", 12, 12, 768},
-                                             {"gpt2-355m", "gpt2-medium", 24, 16, 1024},
-                                             {"gpt2-774m", "gpt2-large", 36, 20, 1280},
-                                             {"gpt2-1558m", "gpt2-xl", 48, 25, 1600}}};
-constexpr int64_t kGpt2Vocabulary = 50257, kGpt2Context = 1024;
-constexpr int64_t kRowMultiple = 64;  // full vectors and GEMM tiles in the head: 50257 -> 50304
 
 void require_positive(int64_t value, const char* field) {
   require(value > 0, ErrorKind::config, "model: {} is {}, it must be at least 1", field, value);
@@ -100,25 +85,6 @@ double train_flops_per_token(const Spec& spec, int64_t sequence) {
   if (spec.head == HeadKind::masked_language_model) matmul += width * width;
   const double attention = spec.mask == Mask::causal ? 6 : 12;
   return 6 * matmul + attention * static_cast<double>(spec.layers) * width * static_cast<double>(sequence);
-}
-
-Spec preset(const std::string& name) {
-  for (const Preset& p : kPresets) {
-    if (name != p.name && name != p.alias) continue;
-    Spec spec;
-    spec.vocabulary = kGpt2Vocabulary;
-    spec.vocabulary_rows = (kGpt2Vocabulary + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
-    spec.context = kGpt2Context;
-    spec.layers = p.layers;
-    spec.heads = p.heads;
-    spec.width = p.width;
-    spec.inner_width = 4 * p.width;
-    return spec;
-  }
-  std::vector<std::string> names;
-  names.reserve(kPresets.size());
-  for (const Preset& p : kPresets) names.push_back(fmt::format("{} (= {})", p.name, p.alias));
-  fail(ErrorKind::config, "no model preset \"{}\"; there are {}", name, fmt::join(names, ", "));
 }
 
 }  // namespace trireme

@@ -87,8 +87,4 @@ struct Spec {
 /// 1024.
 double train_flops_per_token(const Spec& spec, int64_t sequence);
 
-/// "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m" (also gpt2, gpt2-medium, gpt2-large, gpt2-xl); "opt-125m" to
-/// "opt-175b"; "neox-19m" to "neox-175b". Throws Error::config listing the names.
-Spec preset(const std::string& name);
-
 }  // namespace trireme

@@ -11,6 +11,7 @@ double learning_rate(const Schedule& schedule, int64_t step) {
   if (course == Schedule::Course::constant) return peak;
   if (step >= decay) return minimum;
   const double done = static_cast<double>(step - warmup) / static_cast<double>(decay - warmup);
+  if (course == Schedule::Course::linear) return minimum + (1.0 - done) * (peak - minimum);
   return minimum + 0.5 * (1.0 + std::cos(std::numbers::pi * done)) * (peak - minimum);
 }
 

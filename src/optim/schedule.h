@@ -6,17 +6,18 @@
 namespace trireme {
 
 struct Schedule {
-  enum class Course : uint8_t { constant, cosine } course = Course::cosine;
+  enum class Course : uint8_t { constant, linear, cosine } course = Course::cosine;
   double peak = 6e-4;
-  double minimum = 6e-5;     ///< where the cosine ends and stays
+  double minimum = 6e-5;     ///< where the decay ends and stays
   int64_t warmup_steps = 0;  ///< W
-  int64_t decay_steps = 0;   ///< D: step at which the cosine reaches the minimum
+  int64_t decay_steps = 0;   ///< D: step at which the decay reaches the minimum
 };
 
 /// Learning rate of step s, counted from 0:
 ///   s < W:    peak (s + 1) / (W + 1)
 ///   constant: peak
 ///   s >= D:   minimum
+///   linear:   minimum + (peak - minimum) (1 - (s - W) / (D - W))
 ///   else      minimum + (peak - minimum) (1 + cos(pi (s - W) / (D - W))) / 2
 /// Source: the schedule of nanoGPT; Loshchilov & Hutter 2017, eq. 5, without restarts.
 double learning_rate(const Schedule& schedule, int64_t step);

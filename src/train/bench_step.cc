@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "data/token_dataset.h"
+#include "model/presets.h"
 #include "model/stage.h"
 #include "ops/cpu/gemm_bench.h"
 #include "optim/optimizer.h"
@@ -207,7 +208,7 @@ double StepBenchResult::peer_rss_ratio() const {
 }
 
 StepBenchResult bench_step(const StepBenchOptions& options) {
-  const Spec spec = preset(options.preset);
+  const Spec spec = preset(options.preset).spec;
   require(options.sequence <= spec.context, ErrorKind::usage, "--seq {} is longer than the {} positions of {}",
           options.sequence, spec.context, options.preset);
   StepBenchResult result;

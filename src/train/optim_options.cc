@@ -4,7 +4,10 @@ namespace trireme {
 
 Schedule schedule_of(const Config& config) {
   const OptimOptions& o = config.optim;
-  return {.course = o.schedule == "constant" ? Schedule::Course::constant : Schedule::Course::cosine,
+  using Course = Schedule::Course;
+  return {.course = o.schedule == "constant" ? Course::constant
+                    : o.schedule == "linear" ? Course::linear
+                                             : Course::cosine,
           .peak = o.learning_rate,
           .minimum = o.min_learning_rate,
           .warmup_steps = o.warmup_steps,

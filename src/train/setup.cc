@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "comm/agreement.h"
+#include "model/presets.h"
 #include "train/data_setup.h"
 #include "train/resume.h"
 
@@ -18,14 +19,23 @@ Activation activation_of(const std::string& name) {
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-void set_dropout(Spec& spec, double rate) {
-  spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = static_cast<float>(rate);
+void set_dropout(Spec& spec, const ModelOptions& m) {
+  spec.attention_dropout = spec.residual_dropout = static_cast<float>(m.dropout);
+  spec.embedding_dropout = static_cast<float>(m.embedding_dropout < 0 ? m.dropout : m.embedding_dropout);
+}
+
+InitScheme init_scheme_of(const ModelOptions& m) {
+  if (m.init_scheme == "bert") return InitScheme::bert;
+  if (m.init_scheme == "opt") return InitScheme::opt;
+  if (m.init_scheme == "neox") return InitScheme::neox;
+  const bool own = m.init_scheme == "preset" && !m.preset.empty();
+  return own ? preset(m.preset).init : InitScheme::gpt2;
 }
 
 Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
   if (setup.resume) {
     Spec spec = setup.resume->facts.spec;
-    set_dropout(spec, setup.config().model.dropout);
+    set_dropout(spec, setup.config().model);
     return spec;
   }
   const std::string& init = setup.config().model.init;
@@ -80,7 +90,7 @@ Spec with_given_options(Spec spec, const LoadedConfig& loaded) {
   if (is_set(loaded, "model.tied-head")) spec.tied_head = m.tied_head;
   if (is_set(loaded, "model.bias"))
     spec.biases = {.qkv = m.bias, .attention_out = m.bias, .mlp_in = m.bias, .mlp_out = m.bias, .norm = m.bias};
-  set_dropout(spec, m.dropout);
+  set_dropout(spec, m);
   return spec;
 }
 
@@ -88,7 +98,7 @@ Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
   const ModelOptions& m = loaded.config.model;
   Spec spec;
   if (!m.preset.empty()) {
-    spec = with_given_options(preset(m.preset), loaded);
+    spec = with_given_options(preset(m.preset).spec, loaded);
   } else {
     spec.layers = m.layers;
     spec.heads = m.heads;
@@ -98,7 +108,7 @@ Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
     spec.activation = activation_of(m.activation);
     spec.tied_head = m.tied_head;
     spec.biases = {.qkv = m.bias, .attention_out = m.bias, .mlp_in = m.bias, .mlp_out = m.bias, .norm = m.bias};
-    set_dropout(spec, m.dropout);
+    set_dropout(spec, m);
   }
   if (m.vocabulary > 0) {
     spec.vocabulary = m.vocabulary;
@@ -123,6 +133,7 @@ Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
     setup.tokenizer_json = find_tokenizer(config.data);
   });
   for (const std::string& note : setup.loaded.notes) log::info("{}", note);
+  setup.init_scheme = init_scheme_of(config.model);
   setup.dtype = config.precision.dtype == "bf16" ? DType::bf16 : DType::f32;
   const std::string resume = find_resume(setup.loaded, scalars);
   together(scalars, [&] {

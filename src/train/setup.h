@@ -17,6 +17,7 @@ namespace trireme {
 struct Setup {
   LoadedConfig loaded;  ///< with batch.global as it is in force
   Spec spec;
+  InitScheme init_scheme = InitScheme::gpt2;  ///< of weights that start from scratch
   DType dtype = DType::f32;
   BatchShape batch;
   std::optional<CheckpointFolder> resume;  ///< the run goes on from here

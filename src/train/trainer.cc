@@ -59,6 +59,10 @@ class InPhase {
   Phase around_;
 };
 
+bool has_dropout(const Spec& spec) {
+  return spec.embedding_dropout > 0 || spec.attention_dropout > 0 || spec.residual_dropout > 0;
+}
+
 class Trainer {
  public:
   /// claim: none when only evaluating.
@@ -118,7 +122,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
       peers_(peers),
       scalars_(process.world()),
       threads_(cores.threads),
-      table_(setup_.spec),
+      table_(setup_.spec, setup_.init_scheme),
       profile_(config().log.profile),
       ops_(make_ops(profile_, config().log.profile > 0)),
       state_(table_, setup_.dtype, true),
@@ -127,7 +131,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
       stage_(setup_.spec, {&table_, state_.weights(), state_.gradients()}, setup_.dtype, model_shape(setup_), *ops_,
              threads_),
       step_(stage_, optimizer_, *ops_, state_, table_, scalars_, *setup_.train, setup_.batch,
-            static_cast<uint64_t>(config().run.seed), config().model.dropout > 0),
+            static_cast<uint64_t>(config().run.seed), has_dropout(setup_.spec)),
       schedule_(schedule_of(config())),
       skips_(config().run.dir, config().run.max_skips) {
   progress_.best_loss = std::numeric_limits<double>::infinity();

@@ -11,6 +11,7 @@
 #include "checkpoint/run_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/slices.h"
+#include "model/presets.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
@@ -78,7 +79,7 @@ TEST(Checkpoint, MoreRanksThanRowsStillCoverEverything) {
 }
 
 TEST(Checkpoint, SlicesTileEveryTensorAndAreBalanced) {
-  const ParameterTable table(preset("gpt2-124m"));
+  const ParameterTable table(preset("gpt2-124m").spec);
   for (const int ranks : {1, 2, 3, 7, 64}) {
     std::vector<int64_t> next(table.all().size() * 3, 0);
     int64_t smallest = INT64_MAX, largest = 0;

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "checkpoint/run_folder.h"
+#include "model/presets.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
@@ -187,7 +188,7 @@ TEST(InterruptedSave, SpaceIsCheckedBeforeTheFirstStep) {
                "needs 1152921504606.8 MB, the file system has");
   EXPECT_ERROR(check_space(folder / "absent", 1, 1), ErrorKind::io, "cannot ask for the free space");
   EXPECT_NO_THROW(check_space(folder.path(), 1, 1));
-  Spec huge = preset("gpt2-1558m");
+  Spec huge = preset("gpt2-1558m").spec;
   huge.layers = 200'000;  // 6 PB of weights and moments, nothing allocated
   const ParameterTable table(huge);
   EXPECT_GT(checkpoint_bytes(table, true), uint64_t{12} * static_cast<uint64_t>(table.total()));

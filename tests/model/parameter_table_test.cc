@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "model/presets.h"
+
 #include <set>
 
 #include "base/error.h"
@@ -10,14 +12,14 @@ namespace trireme {
 namespace {
 
 TEST(ParameterTable, CountsThePublishedGpt2Sizes) {
-  EXPECT_EQ(ParameterTable(preset("gpt2")).total(), 124'439'808);
-  EXPECT_EQ(ParameterTable(preset("gpt2-medium")).total(), 354'823'168);
-  EXPECT_EQ(ParameterTable(preset("gpt2-large")).total(), 774'030'080);
-  EXPECT_EQ(ParameterTable(preset("gpt2-xl")).total(), 1'557'611'200);
+  EXPECT_EQ(ParameterTable(preset("gpt2").spec).total(), 124'439'808);
+  EXPECT_EQ(ParameterTable(preset("gpt2-medium").spec).total(), 354'823'168);
+  EXPECT_EQ(ParameterTable(preset("gpt2-large").spec).total(), 774'030'080);
+  EXPECT_EQ(ParameterTable(preset("gpt2-xl").spec).total(), 1'557'611'200);
 }
 
 TEST(ParameterTable, NeverOverlapsAndKeepsGradientReadyOrder) {
-  const ParameterTable table(preset("gpt2-124m"));
+  const ParameterTable table(preset("gpt2-124m").spec);
   int64_t end = 0;
   std::set<std::string> names;
   for (const Parameter& p : table.all()) {
@@ -33,7 +35,7 @@ TEST(ParameterTable, NeverOverlapsAndKeepsGradientReadyOrder) {
 }
 
 TEST(ParameterTable, GivesTheTiedMatrixASecondGradientSum) {
-  Spec spec = preset("gpt2-124m");
+  Spec spec = preset("gpt2-124m").spec;
   const ParameterTable tied(spec);
   EXPECT_EQ(tied.gradient_count() - tied.flat_count(), 50304 * 768);
   spec.tied_head = false;
@@ -44,7 +46,7 @@ TEST(ParameterTable, GivesTheTiedMatrixASecondGradientSum) {
 
 TEST(ParameterTable, FinishesEveryGradientOnceInAscendingRanges) {
   for (const bool tied : {true, false}) {
-    Spec spec = preset("gpt2-124m");
+    Spec spec = preset("gpt2-124m").spec;
     spec.tied_head = tied;
     const ParameterTable table(spec);
     ASSERT_EQ(table.ready_ranges().size(), 14u);
@@ -59,7 +61,7 @@ TEST(ParameterTable, FinishesEveryGradientOnceInAscendingRanges) {
 }
 
 TEST(ParameterTable, LeavesOutBiasesThatTheSpecDoesNotHave) {
-  Spec spec = preset("gpt2-124m");
+  Spec spec = preset("gpt2-124m").spec;
   spec.biases = {.qkv = false, .attention_out = false, .mlp_in = false, .mlp_out = false, .norm = false};
   const ParameterTable table(spec);
   for (const Parameter& p : table.all()) EXPECT_EQ(p.name.find("bias"), std::string::npos) << p.name;
@@ -67,7 +69,7 @@ TEST(ParameterTable, LeavesOutBiasesThatTheSpecDoesNotHave) {
 
 TEST(ParameterTable, NamesTheNearestParameter) {
   try {
-    (void)ParameterTable(preset("gpt2")).find("block.3.attention.qkv.wieght");
+    (void)ParameterTable(preset("gpt2").spec).find("block.3.attention.qkv.wieght");
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(
@@ -77,7 +79,7 @@ TEST(ParameterTable, NamesTheNearestParameter) {
 }
 
 TEST(Spec, SaysWhichHeadsDivideTheWidth) {
-  Spec spec = preset("gpt2");
+  Spec spec = preset("gpt2").spec;
   spec.heads = 7;
   spec.width = 48;
   try {
@@ -89,12 +91,12 @@ TEST(Spec, SaysWhichHeadsDivideTheWidth) {
 }
 
 TEST(Spec, CountsTheModelFlopsOfATrainedToken) {
-  EXPECT_NEAR(train_flops_per_token(preset("gpt2"), 1024), 798e6, 0.5e6);
+  EXPECT_NEAR(train_flops_per_token(preset("gpt2").spec, 1024), 798e6, 0.5e6);
 }
 
 TEST(Spec, ListsThePresets) {
   try {
-    (void)preset("gpt3");
+    (void)preset("gpt3").spec;
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::config);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "model/presets.h"
 #include "tests/model/model_fixture.h"
 
 namespace trireme {
@@ -281,7 +282,7 @@ TEST_P(EveryChoice, DecodingTokenByTokenGivesTheLogitsOfTheWhole) {
 }
 
 TEST(Stage, PlansTheMemoryThatItTakes) {
-  const Spec spec = preset("gpt2-124m");
+  const Spec spec = preset("gpt2-124m").spec;
   const auto ops = make_cpu_ops();
   const StageBytes bytes = stage_bytes(spec, DType::f32, {.rows = 4096}, *ops, 2);
   // Per row and block: x, qkv, attention, middle and inner are 10 widths; nothing else grows with the number of blocks.

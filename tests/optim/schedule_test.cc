@@ -22,6 +22,16 @@ TEST(Schedule, FollowsTheCosineFromPeakToMinimum) {
   EXPECT_DOUBLE_EQ(learning_rate(kGpt2, int64_t{1} << 40), 6e-5);
 }
 
+TEST(Schedule, LinearGoesStraightFromPeakToMinimum) {
+  const Schedule schedule{Schedule::Course::linear, 1e-3, 1e-4, 10, 110};
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 9), 1e-3 * 10 / 11);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-3);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 35), 7.75e-4);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 60), 5.5e-4);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 110), 1e-4);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 1000), 1e-4);
+}
+
 TEST(Schedule, ConstantKeepsThePeakAfterWarmUp) {
   const Schedule schedule{Schedule::Course::constant, 1e-3, 1e-5, 10, 100};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 4), 1e-3 * 5 / 11);

@@ -1,0 +1,109 @@
+#include "model/presets.h"
+
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kRowMultiple = 64;  // full vectors and GEMM tiles in the head: 50257 -> 50304
+
+Spec sized(int64_t layers, int64_t heads, int64_t width, int64_t vocabulary, int64_t context) {
+  Spec spec;
+  spec.layers = layers;
+  spec.heads = heads;
+  spec.width = width;
+  spec.inner_width = 4 * width;
+  spec.vocabulary = vocabulary;
+  spec.vocabulary_rows = (vocabulary + kRowMultiple - 1) / kRowMultiple * kRowMultiple;
+  spec.context = context;
+  return spec;
+}
+
+struct Size {
+  const char* name;
+  int64_t layers, heads, width;
+  const char* alias = "";
+};
+
+// Radford et al. 2019, table 2, with the parameter counts of the published files.
+constexpr Size kGpt2[] = {{"gpt2-124m", 12, 12, 768, "gpt2"},
+                          {"gpt2-355m", 24, 16, 1024, "gpt2-medium"},
+                          {"gpt2-774m", 36, 20, 1280, "gpt2-large"},
+                          {"gpt2-1558m", 48, 25, 1600, "gpt2-xl"}};
+constexpr int64_t kGpt2Vocabulary = 50257, kGpt2Context = 1024;
+
+// Zhang et al. 2022, table 1, and the small ones of metaseq's baselines.
+constexpr Size kOpt[] = {{"opt-8m", 4, 2, 128},      {"opt-125m", 12, 12, 768},  {"opt-350m", 24, 16, 1024},
+                         {"opt-760m", 24, 16, 1536}, {"opt-1.3b", 24, 32, 2048}, {"opt-2.7b", 32, 32, 2560},
+                         {"opt-6.7b", 32, 32, 4096}, {"opt-13b", 40, 40, 5120},  {"opt-30b", 48, 56, 7168},
+                         {"opt-66b", 64, 72, 9216},  {"opt-175b", 96, 96, 12288}};
+constexpr int64_t kOptVocabulary = 50272, kOptContext = 2048, kOptPositionOffset = 2;
+
+struct NeoxSize : Size {
+  bool parallel = false;  ///< residual, with a quarter of each head turned
+  Activation activation = Activation::gelu_erf;
+  int64_t vocabulary = 50304;
+};
+// The configurations that GPT-NeoX ships; 20b as published (Black et al. 2022).
+constexpr NeoxSize kNeox[] = {{{"neox-19m", 6, 8, 512}},
+                              {{"neox-49m", 10, 10, 640}, true},
+                              {{"neox-125m", 12, 12, 768}},
+                              {{"neox-350m", 24, 16, 1024}},
+                              {{"neox-760m", 24, 16, 1536}},
+                              {{"neox-800m", 16, 8, 2048}},
+                              {{"neox-1.3b", 24, 16, 2048, "neox-1-3b"}},
+                              {{"neox-2.7b", 32, 32, 2560, "neox-2-7b"}},
+                              {{"neox-6.7b", 32, 32, 4096, "neox-6-7b"}, true, Activation::gelu_tanh},
+                              {{"neox-13b", 40, 40, 5120}},
+                              {{"neox-20b", 44, 64, 6144}, true, Activation::gelu_tanh, 50432},
+                              {{"neox-175b", 96, 96, 12288}}};
+constexpr int64_t kNeoxContext = 2048;
+
+bool called(const Size& size, const std::string& name) {
+  return name == size.name || (*size.alias && name == size.alias);
+}
+
+Spec opt(const Size& size) {
+  Spec spec = sized(size.layers, size.heads, size.width, kOptVocabulary, kOptContext);
+  spec.activation = Activation::relu;
+  spec.position_offset = kOptPositionOffset;
+  return spec;
+}
+
+Spec neox(const NeoxSize& size) {
+  Spec spec = sized(size.layers, size.heads, size.width, size.vocabulary, kNeoxContext);
+  spec.activation = size.activation;
+  spec.residual = size.parallel ? Residual::parallel : Residual::sequential;
+  spec.position = Position::rotary;
+  spec.rotary_dims = size.parallel ? spec.head_dim() / 4 : spec.head_dim();
+  spec.tied_head = false;
+  return spec;
+}
+
+}  // namespace
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Size& size : kGpt2) names.emplace_back(size.name);
+  for (const Size& size : kOpt) names.emplace_back(size.name);
+  for (const Size& size : kNeox) names.emplace_back(size.name);
+  return names;
+}
+
+Preset preset(const std::string& name) {
+  for (const Size& size : kGpt2) {
+    if (called(size, name))
+      return {sized(size.layers, size.heads, size.width, kGpt2Vocabulary, kGpt2Context), InitScheme::gpt2};
+  }
+  for (const Size& size : kOpt) {
+    if (called(size, name)) return {opt(size), InitScheme::opt};
+  }
+  for (const NeoxSize& size : kNeox) {
+    if (called(size, name)) return {neox(size), InitScheme::neox};
+  }
+  fail(ErrorKind::config, "no model preset \"{}\"; there are {}", name, fmt::join(preset_names(), ", "));
+}
+
+}  // namespace trireme

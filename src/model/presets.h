@@ -1,0 +1,25 @@
+#pragma once
+// Named sizes of published models.
+
+#include <string>
+#include <vector>
+
+#include "model/parameter_table.h"
+#include "model/spec.h"
+
+namespace trireme {
+
+/// What a new model of that name is.
+struct Preset {
+  Spec spec;
+  InitScheme init;
+};
+
+/// "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m" (also gpt2, gpt2-medium, gpt2-large, gpt2-xl); "opt-8m" to
+/// "opt-175b"; "neox-19m" to "neox-175b". Dropouts are 0. Throws Error::config listing the names.
+Preset preset(const std::string& name);
+
+/// Every name, without the other ones that some have.
+std::vector<std::string> preset_names();
+
+}  // namespace trireme

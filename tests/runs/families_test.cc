@@ -1,0 +1,86 @@
+// Models of other families than GPT-2, trained from scratch by preset, saved, exported and started from again.
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "tests/runs/training_fixture.h"
+#include "tests/support/paths.h"
+
+namespace trireme {
+namespace {
+
+class Families : public TrainingFixture {
+ protected:
+  Outcome done(const std::vector<std::string>& words) {
+    const Outcome outcome = run(trireme_command(words));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome;
+  }
+
+  /// The fixture's run without its model, which a preset or a folder gives.
+  std::vector<std::string> start(const std::string& run_name, const std::vector<std::string>& flags) {
+    write_text(path("plain.yaml"), fmt::format("data: {{dir: {}}}\nbatch: {{global: 12, sequence: 8}}\n"
+                                               "optim: {{warmup_steps: 5}}\nevaluation: {{every: 0, batches: 2}}\n"
+                                               "checkpoint: {{every: 0}}\nlaunch: {{threads: 1}}\nlog: {{every: 1}}\n",
+                                               path("")));
+    std::vector<std::string> words = {"train", path("plain.yaml"), "--run.dir", path(run_name)};
+    words.insert(words.end(), flags.begin(), flags.end());
+    return words;
+  }
+
+  /// Trains with the flags and returns the config.json of what is exported and started from again.
+  Json train_and_export(std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"--run.steps", "40"});
+    done(start("run", flags));
+    const auto loss = losses("run");
+    EXPECT_LT(loss.at(40), loss.at(1) - 0.3);
+
+    done({"export", "--checkpoint", path("run"), "--output", path("model")});
+    done(start("again", {"--model.init", path("model"), "--run.steps", "1"}));
+    EXPECT_NEAR(losses("again").at(1), loss.at(40), 0.5);
+    return read_json(path("model") + "/config.json");
+  }
+};
+
+TEST_F(Families, OptTrainsFromScratchAndIsExportedAsOpt) {
+  const Json config =
+      train_and_export({"--model.preset", "opt-8m", "--model.vocabulary", "31", "--optim.schedule", "linear",
+                        "--model.dropout", "0.1", "--model.embedding-dropout", "0", "--optim.learning-rate", "1e-2"});
+  EXPECT_EQ(config["model_type"], "opt");
+  EXPECT_EQ(config["activation_function"], "relu");
+  EXPECT_EQ(config["dropout"], 0.1);
+  EXPECT_EQ(config["hidden_size"], 128);
+}
+
+TEST_F(Families, NeoxTrainsOnAndIsExportedAsNeox) {
+  const Json config =
+      train_and_export({"--model.init", source_dir() + "/tests/golden/neox-parallel", "--optim.learning-rate", "1e-2"});
+  EXPECT_EQ(config["model_type"], "gpt_neox");
+  EXPECT_EQ(config["use_parallel_residual"], true);
+  EXPECT_EQ(config["rotary_pct"], 0.25);
+  EXPECT_EQ(config["tie_word_embeddings"], false);
+}
+
+TEST_F(Families, EncodersAreNotTrainedAsModelsOfTheNextToken) {
+  const Outcome outcome = run(trireme_command(train("run", {"--model.init", source_dir() + "/tests/golden/bert-mlm"})));
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              ::testing::HasSubstr("does not predict the next token (it is an encoder or a classifier)"));
+}
+
+TEST_F(Families, ParityCommandComparesAndFails) {
+  const std::string model = source_dir() + "/tests/golden/neox-parallel", test_case = model + "/case.safetensors";
+  const Outcome good = run(trireme_command({"parity", "--model", model, "--case", test_case}));
+  EXPECT_EQ(good.code, 0) << good.output;
+  EXPECT_THAT(good.output, ::testing::HasSubstr("30 tensors, largest error"));
+  EXPECT_THAT(good.output, ::testing::HasSubstr(": equal"));
+  const Outcome bad = run(trireme_command({"parity", "--model", model, "--case", test_case, "--tolerance", "1e-12"}));
+  EXPECT_EQ(bad.code, 1) << bad.output;
+  EXPECT_THAT(bad.output, ::testing::HasSubstr("<- too large"));
+  EXPECT_THAT(bad.output, ::testing::HasSubstr("differ from " + test_case + " by more than 1e-12"));
+}
+
+}  // namespace
+}  // namespace trireme
