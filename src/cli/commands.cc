@@ -8,6 +8,7 @@ constexpr Command kCommands[] = {
     {"prepare", "turn text into token files", run_prepare},
     {"data", "check, show, join and order token files", run_data},
     {"train", "train a model, or go on with a run", run_train},
+    {"glue", "fine-tune an encoder on a GLUE task or on rows of your own", run_glue},
     {"sample", "continue a prompt with a trained model", run_sample},
     {"export", "write a checkpoint as a folder that Hugging Face transformers loads", run_export},
     {"parity", "compare a model folder's logits and gradients with another framework's", run_parity},

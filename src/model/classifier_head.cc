@@ -5,6 +5,9 @@ namespace {
 
 enum Site : uint32_t { kInputSite = 4, kOutputSite = 5 };
 
+/// Sequences with a label; what follows them in the batch is padding.
+int64_t labelled(const Batch& batch) { return batch.targets.empty() ? batch.values.rows() : batch.targets.rows(); }
+
 }  // namespace
 
 ClassifierHead::ClassifierHead(const Spec& spec, const ParameterViews& views, const HeadSaved& saved)
@@ -20,7 +23,7 @@ Dropout ClassifierHead::output_dropout(const Pass& pass) const {
 }
 
 void ClassifierHead::forward(const Pass& pass, ConstView x, const Workspace& work, View logits) const {
-  const int64_t n = pass.batch.sequences();
+  const int64_t n = logits.rows();
   const View first = saved_.first.rows_slice(0, n), hidden = saved_.hidden.rows_slice(0, n),
              dropped = work.norm.rows_slice(0, n);
   pass.ops.embedding(pass.context, pass.batch.offsets.rows_slice(0, n), {}, x, {}, first);
@@ -40,13 +43,13 @@ double ClassifierHead::loss_of(const Pass& pass, const Workspace& work, ConstVie
 }
 
 double ClassifierHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
-  const View logits = work.logits.rows_slice(0, pass.batch.sequences());
+  const View logits = work.logits.rows_slice(0, labelled(pass.batch));
   forward(pass, x, work, logits);
   return loss_of(pass, work, logits);
 }
 
 double ClassifierHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
-  const int64_t n = pass.batch.sequences();
+  const int64_t n = labelled(pass.batch);
   const View logits = work.logits.rows_slice(0, n), gradient = saved_.first_gradient.rows_slice(0, n),
              branch = work.branch.rows_slice(0, n);
   forward(pass, x, work, logits);

@@ -1,5 +1,7 @@
 #pragma once
-// A class (or, with one class, a number) per sequence, of its first row x: out(dropout(f(hidden(dropout(x))))).
+// A class (or, with one class, a number) per sequence, of its first row x: out(dropout(f(hidden(dropout(x))))). A batch
+// may have more sequences than labels (or than rows of asked-for logits): the last ones are padding, run and never
+// read.
 
 #include "model/head.h"
 

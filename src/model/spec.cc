@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
@@ -53,6 +54,10 @@ void validate_head(const Spec& spec) {
 }
 
 }  // namespace
+
+bool Spec::has_dropout() const {
+  return std::max({embedding_dropout, attention_dropout, residual_dropout, head_dropout}) > 0;
+}
 
 void Spec::validate() const {
   require_positive(vocabulary, "vocabulary");

@@ -78,6 +78,7 @@ struct Spec {
   int64_t token_width() const { return embedding_width > 0 ? embedding_width : width; }
   bool projected() const { return token_width() != width; }
   bool has_decoder() const { return head != HeadKind::classifier; }  ///< a head with one logit per token id
+  bool has_dropout() const;
   /// Throws Error::config naming the field and the valid values.
   void validate() const;
 };

@@ -6,18 +6,19 @@
 namespace trireme {
 
 struct Schedule {
-  enum class Course : uint8_t { constant, linear, cosine } course = Course::cosine;
+  enum class Course : uint8_t { constant, cosine, linear } course = Course::cosine;
   double peak = 6e-4;
-  double minimum = 6e-5;     ///< where the decay ends and stays
-  int64_t warmup_steps = 0;  ///< W
-  int64_t decay_steps = 0;   ///< D: step at which the decay reaches the minimum
+  double minimum = 6e-5;         ///< where the decay ends and stays
+  int64_t warmup_steps = 0;      ///< W
+  int64_t decay_steps = 0;       ///< D: step at which the decay reaches the minimum
+  bool warms_from_zero = false;  ///< the first step of a warm-up trains with rate 0
 };
 
 /// Learning rate of step s, counted from 0:
-///   s < W:    peak (s + 1) / (W + 1)
+///   s < W:    peak (s + 1) / (W + 1), or peak s / W from zero
 ///   constant: peak
 ///   s >= D:   minimum
-///   linear:   minimum + (peak - minimum) (1 - (s - W) / (D - W))
+///   linear:   minimum + (peak - minimum) (D - s) / (D - W)
 ///   else      minimum + (peak - minimum) (1 + cos(pi (s - W) / (D - W))) / 2
 /// Source: the schedule of nanoGPT; Loshchilov & Hutter 2017, eq. 5, without restarts.
 double learning_rate(const Schedule& schedule, int64_t step);

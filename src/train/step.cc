@@ -7,34 +7,22 @@
 
 namespace trireme {
 
-int64_t BatchShape::largest_micro() const {
-  int64_t largest = 0;
-  for (int r = 0; r < ranks; ++r) {
-    for (int64_t m = 0; m < micro_batches; ++m)
-      largest = std::max(largest, batch_slice(0, global, ranks, r, micro_batches, m).count);
-  }
-  return largest;
-}
-
 TrainStep::TrainStep(Stage& stage, Optimizer& optimizer, Ops& ops, TrainingState& state, const ParameterTable& table,
-                     Scalars& scalars, const SampleSource& data, const BatchShape& shape, uint64_t seed, bool dropout)
+                     Scalars& scalars, StepBatches& batches, uint64_t seed, bool dropout)
     : stage_(stage),
       optimizer_(optimizer),
       ops_(ops),
       state_(state),
       table_(table),
       scalars_(scalars),
-      data_(data),
-      shape_(shape),
+      batches_(batches),
       seed_(seed),
-      dropout_(dropout),
-      batcher_(shape.largest_micro(), shape.sequence) {}
+      dropout_(dropout) {}
 
 double TrainStep::run_micro_batch(int64_t index, int64_t step, uint64_t consumed, float scale) {
-  const BatchSlice slice = batch_slice(consumed, shape_.global, shape_.ranks, shape_.rank, shape_.micro_batches, index);
-  const Batch& batch = batcher_.fill(data_, Stream::training, slice);
+  const Batch& batch = batches_.fill(consumed, index);
   const Write write = index == 0 ? Write::overwrite : Write::add;
-  const bool last = index + 1 == shape_.micro_batches;
+  const bool last = index + 1 == batches_.micro_batches();
   if (last) optimizer_.begin_exchange();
   if (batch.rows() > 0) {
     const Stage::Step numbers{.seed = seed_, .step = static_cast<uint64_t>(step), .dropout = dropout_};
@@ -49,19 +37,13 @@ double TrainStep::run_micro_batch(int64_t index, int64_t step, uint64_t consumed
 }
 
 StepResult TrainStep::run(int64_t step, uint64_t consumed, int64_t update, double learning_rate, double most_loss) {
-  double tokens = 0;
-  for (int64_t m = 0; m < shape_.micro_batches; ++m) {
-    tokens += static_cast<double>(
-        batch_slice(consumed, shape_.global, shape_.ranks, shape_.rank, shape_.micro_batches, m).count *
-        shape_.sequence);
-  }
-  tokens = scalars_.sum(tokens);  // before backward: ranks may hold different counts
+  const double counted = scalars_.sum(batches_.counted(consumed));  // before backward: ranks may hold different counts
 
   double loss = 0;
-  for (int64_t m = 0; m < shape_.micro_batches; ++m)
-    loss += run_micro_batch(m, step, consumed, static_cast<float>(1.0 / tokens));
+  for (int64_t m = 0; m < batches_.micro_batches(); ++m)
+    loss += run_micro_batch(m, step, consumed, static_cast<float>(1.0 / counted));
   const double squared_norm = optimizer_.finish_exchange(stage_.context());
-  loss = scalars_.sum(loss) / tokens;
+  loss = scalars_.sum(loss) / counted;
 
   const bool finite = std::isfinite(loss) && std::isfinite(squared_norm);
   const StepResult result{

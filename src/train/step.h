@@ -5,23 +5,13 @@
 #include "comm/scalars.h"
 #include "model/stage.h"
 #include "optim/optimizer.h"
-#include "train/batcher.h"
+#include "train/step_batches.h"
 
 namespace trireme {
 
-/// How a global batch is cut, the same on every rank.
-struct BatchShape {
-  int64_t global = 0;         ///< sequences per step over all ranks
-  int64_t micro_batches = 1;  ///< per rank
-  int64_t sequence = 0;       ///< tokens per sequence
-  int ranks = 1, rank = 0;    ///< of the data axis
-  /// Sequences of this rank's largest micro-batch: what memory is planned for.
-  int64_t largest_micro() const;
-};
-
 struct StepResult {
-  double loss = 0;       ///< mean over the global batch's counted tokens, nats
-  double norm = 0;       ///< global gradient norm before clipping
+  double loss = 0;  ///< mean over what the global batch counts: nats per token or sequence (regression: squared error)
+  double norm = 0;  ///< global gradient norm before clipping
   bool finite = true;    ///< loss and norm are
   bool skipped = false;  ///< not finite, or a loss above the limit: no weight changed
 };
@@ -29,7 +19,7 @@ struct StepResult {
 class TrainStep {
  public:
   TrainStep(Stage& stage, Optimizer& optimizer, Ops& ops, TrainingState& state, const ParameterTable& table,
-            Scalars& scalars, const SampleSource& data, const BatchShape& shape, uint64_t seed, bool dropout);
+            Scalars& scalars, StepBatches& batches, uint64_t seed, bool dropout);
 
   /// Step number `step` on the samples that follow the first `consumed`; `update` counts applied updates, this one
   /// included, from 1. A loss above `most_loss` changes no weight.
@@ -44,11 +34,9 @@ class TrainStep {
   TrainingState& state_;
   const ParameterTable& table_;
   Scalars& scalars_;
-  const SampleSource& data_;
-  BatchShape shape_;
+  StepBatches& batches_;
   uint64_t seed_;
   bool dropout_;
-  Batcher batcher_;
 };
 
 /// Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the same number.

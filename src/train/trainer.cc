@@ -59,10 +59,6 @@ class InPhase {
   Phase around_;
 };
 
-bool has_dropout(const Spec& spec) {
-  return spec.embedding_dropout > 0 || spec.attention_dropout > 0 || spec.residual_dropout > 0;
-}
-
 class Trainer {
  public:
   /// claim: none when only evaluating.
@@ -101,6 +97,7 @@ class Trainer {
   std::unique_ptr<Communicator> exchange_group_;
   Optimizer optimizer_;
   Stage stage_;
+  SampleBatches batches_;
   TrainStep step_;
   RunProgress progress_;
   Schedule schedule_;
@@ -130,8 +127,9 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
       optimizer_(table_, state_, *ops_, *exchange_group_, optimizer_options(config(), process, cores.progress_cpus)),
       stage_(setup_.spec, {&table_, state_.weights(), state_.gradients()}, setup_.dtype, model_shape(setup_), *ops_,
              threads_),
-      step_(stage_, optimizer_, *ops_, state_, table_, scalars_, *setup_.train, setup_.batch,
-            static_cast<uint64_t>(config().run.seed), has_dropout(setup_.spec)),
+      batches_(*setup_.train, setup_.batch),
+      step_(stage_, optimizer_, *ops_, state_, table_, scalars_, batches_, static_cast<uint64_t>(config().run.seed),
+            setup_.spec.has_dropout()),
       schedule_(schedule_of(config())),
       skips_(config().run.dir, config().run.max_skips) {
   progress_.best_loss = std::numeric_limits<double>::infinity();

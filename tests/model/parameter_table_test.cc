@@ -94,15 +94,5 @@ TEST(Spec, CountsTheModelFlopsOfATrainedToken) {
   EXPECT_NEAR(train_flops_per_token(preset("gpt2").spec, 1024), 798e6, 0.5e6);
 }
 
-TEST(Spec, ListsThePresets) {
-  try {
-    (void)preset("gpt3").spec;
-    FAIL();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::config);
-    EXPECT_NE(std::string(e.what()).find("gpt2-124m (= gpt2)"), std::string::npos);
-  }
-}
-
 }  // namespace
 }  // namespace trireme

@@ -45,5 +45,19 @@ TEST(Schedule, ADecayThatEndsWithTheWarmUpGoesStraightToTheMinimum) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-5);
 }
 
+TEST(Schedule, LinearFallsInEqualStepsFromThePeakToTheMinimum) {
+  Schedule schedule{Schedule::Course::linear, 1e-3, 0, 0, 100};
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 0), 1e-3);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 25), 0.75e-3);
+  EXPECT_NEAR(learning_rate(schedule, 99), 1e-5, 1e-15);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 100), 0);
+  schedule.warmup_steps = 20;
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 0), 1e-3 / 21);
+  schedule.warms_from_zero = true;  // transformers' rule
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 0), 0);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 5), 0.25e-3);
+  EXPECT_DOUBLE_EQ(learning_rate(schedule, 60), 0.5e-3);
+}
+
 }  // namespace
 }  // namespace trireme

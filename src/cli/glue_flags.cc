@@ -1,0 +1,316 @@
+#include "cli/glue_flags.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <list>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/flags.h"
+#include "data/glue/task.h"
+
+namespace trireme {
+namespace {
+
+/// Accepted, and no more: neither numbers nor outputs depend on them here.
+constexpr const char* kWithoutEffect[] = {"cache-dir",
+                                          "use-fast-tokenizer",
+                                          "use-auth-token",
+                                          "overwrite-cache",
+                                          "model-revision",
+                                          "xpu-backend",
+                                          "no-cuda",
+                                          "use-cpu",
+                                          "local-rank",
+                                          "ddp-bucket-cap-mb",
+                                          "ddp-find-unused-parameters",
+                                          "ddp-backend",
+                                          "dataloader-num-workers",
+                                          "dataloader-pin-memory",
+                                          "disable-tqdm",
+                                          "report-to",
+                                          "run-name",
+                                          "log-level",
+                                          "logging-dir",
+                                          "logging-nan-inf-filter",
+                                          "data-seed",
+                                          "skip-memory-metrics",
+                                          "past-index",
+                                          "trust-remote-code",
+                                          "eval-accumulation-steps",
+                                          "no-deprecation-warning",
+                                          "bf16-full-eval",
+                                          "use-ipex",
+                                          "overwrite-output",
+                                          "log-on-each-node",
+                                          "log-level-replica",
+                                          "remove-unused-columns",
+                                          "metric-for-best-model",
+                                          "greater-is-better",
+                                          "prediction-loss-only",
+                                          "save-safetensors",
+                                          "save-on-each-node"};
+
+/// Would change numbers or outputs: only the value that does not is taken.
+struct Refused {
+  const char* name;
+  std::vector<std::string> harmless;
+  const char* instead;
+};
+const std::vector<Refused>& refused() {
+  static const std::vector<Refused> all{
+      {"fp16", {"false"}, "--bf16, or f32, which is the default"},
+      {"fp16-full-eval", {"false"}, "--bf16, or f32, which is the default"},
+      {"label-smoothing-factor", {"0", "0.0"}, "no smoothing"},
+      {"label-smoothing", {"0", "0.0"}, "no smoothing"},
+      {"adafactor", {"false"}, "AdamW"},
+      {"optim", {"adamw_hf", "adamw_torch", "adamw_torch_fused"}, "AdamW"},
+      {"dataloader-drop-last", {"false"}, "every row of every epoch is used"},
+      {"group-by-length", {"false"}, "rows are packed without padding, in shuffled order"},
+      {"load-best-model-at-end", {"false"}, "the last model; checkpoints hold the others"},
+      {"deepspeed", {"", "none"}, "mpirun -n N trireme glue"},
+      {"sharded-ddp", {"", "none"}, "mpirun -n N trireme glue"},
+      {"fsdp", {"", "none"}, "mpirun -n N trireme glue"},
+      {"push-to-hub", {"false"}, "the folder that is written"},
+      {"gradient-checkpointing", {"false"}, "--model.recompute"},
+      {"dataset-name", {"", "none", "glue"}, "--task-name with --data-dir, or --train-file"},
+      {"dataset-config-name", {"", "none"}, "--task-name with --data-dir, or --train-file"},
+      {"config-name", {"", "none"}, "a model folder with the config.json"},
+      {"ignore-data-skip", {"false"}, "a resumed run goes on with the rows that follow"},
+      {"ignore-mismatched-sizes", {"false"}, "a model whose head has the task's classes, or none"},
+      {"debug", {"", "none"}, "no debugging"},
+  };
+  return all;
+}
+
+/// Native options that stay the user's; run_glue's arguments decide about the rest.
+bool stays_native(std::string_view name) {
+  constexpr std::string_view kOptions[] = {
+      "model.dropout", "model.recompute",   "run.hang-timeout", "run.hash-every",  "run.max-skips",
+      "run.take-over", "run.on-difference", "log.jsonl",        "log.tensorboard", "checkpoint.on-error"};
+  return name.starts_with("comm.") || name.starts_with("launch.") ||
+         std::ranges::find(kOptions, name) != std::end(kOptions);
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+bool truth(const std::string& name, const std::string& text) {
+  const std::string word = lower(text);
+  if (word.empty() || word == "true" || word == "1" || word == "yes" || word == "y" || word == "t") return true;
+  const bool no = word == "false" || word == "0" || word == "no" || word == "n" || word == "f";
+  require(no, ErrorKind::usage, "--{} is \"{}\", expected True or False", name, text);
+  return false;
+}
+
+/// The flags of a run, and what they were set to.
+class GlueFlags {
+ public:
+  GlueFlags();
+  Flags& flags() { return flags_; }
+  GlueOptions read() const;
+
+ private:
+  struct Switch {
+    std::string name, text;
+    bool* target;
+  };
+  void add_switch(const std::string& name, bool& target, const std::string& help) {
+    switches_.push_back({name, target ? "True" : "False", &target});
+    flags_.add("--" + name, switches_.back().text, help).optional_value("True");
+  }
+  void add_word(const std::string& name, std::string& target, const std::string& help) {
+    flags_.add("--" + name, target, help);
+  }
+  template <class T>
+  Flag add_number(const std::string& name, T& target, const std::string& help) {
+    return flags_.add("--" + name, target, help).show_default();
+  }
+  void add_model_and_data();
+  void add_training();
+  void add_rhythm();
+  void add_others();
+  void check(const GlueOptions& options) const;
+
+  mutable GlueOptions options_;
+  Flags flags_;
+  std::list<Switch> switches_;  // flags hold references to what is in it
+  std::list<std::pair<std::string, std::string>> others_;
+  std::string resume_;
+};
+
+GlueFlags::GlueFlags()
+    : flags_("trireme glue",
+             "Fine-tunes BERT, DistilBERT or RoBERTa on a GLUE task or on rows of your own, evaluates and predicts. "
+             "Takes run_glue's arguments; also a .json file that holds them. `mpirun -n N trireme glue ...` trains on "
+             "N ranks.") {
+  add_model_and_data();
+  add_training();
+  add_rhythm();
+  add_others();
+  flags_.set_footer(
+      "Native options of the groups comm and launch, --model.dropout, --model.recompute, --run.take-over and others\n"
+      "(docs/glue.md) are understood too.");
+}
+
+void GlueFlags::add_model_and_data() {
+  GlueOptions& o = options_;
+  add_word("model-name-or-path,--model", o.model, "Hugging Face folder of the pretrained model");
+  add_word("tokenizer-name", o.tokenizer, "tokenizer's file or folder (default: the model's)");
+  add_word("task-name,--task", o.task, "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli or ax");
+  add_word("data-dir", o.data_dir, "folder of the GLUE files: of all tasks, or of this one");
+  add_word("train-file", o.train_file, "rows of your own, .csv or .json with a column \"label\"");
+  add_word("validation-file", o.validation_file, "the same for --do-eval");
+  add_word("test-file", o.test_file, "the same for --do-predict, without labels");
+  add_word("output-dir", o.output_dir, "results, model and checkpoints");
+  add_switch("overwrite-output-dir", o.overwrite, "start anew in a folder that holds another run");
+  add_word("resume-from-checkpoint", resume_, "run or step folder; True: what output-dir holds (the default)");
+  add_switch("do-train", o.train, "train on the training rows");
+  add_switch("do-eval", o.evaluate, "evaluate on the validation rows");
+  add_switch("do-predict", o.predict, "predict the test rows");
+  add_number("max-seq-length,--max-length", o.max_length, "ids of a row at most").positive();
+  add_switch("pad-to-max-length", o.pad,
+             "compute padding up to --max-seq-length; rows are packed without it otherwise, with the same loss");
+  add_number("max-train-samples", o.most_train_rows, "first rows only (0: all)").not_negative();
+  add_number("max-eval-samples,--max-val-samples", o.most_eval_rows, "first rows only (0: all)").not_negative();
+  add_number("max-predict-samples,--max-test-samples", o.most_predict_rows, "first rows only (0: all)").not_negative();
+}
+
+void GlueFlags::add_training() {
+  GlueOptions& o = options_;
+  add_number("per-device-train-batch-size", o.train_batch, "rows per rank and micro-batch").positive();
+  add_number("per-device-eval-batch-size", o.eval_batch, "rows per rank").positive();
+  add_number("gradient-accumulation-steps", o.accumulation, "micro-batches per step").positive();
+  add_number("num-train-epochs", o.epochs, "epochs").positive();
+  add_number("max-steps", o.max_steps, "steps instead of epochs (-1: epochs)");
+  add_number("learning-rate", o.learning_rate, "peak learning rate").not_negative();
+  add_number("weight-decay", o.weight_decay, "AdamW's, of matrices only").not_negative();
+  add_number("adam-beta1", o.beta1, "AdamW's").not_negative();
+  add_number("adam-beta2", o.beta2, "AdamW's").not_negative();
+  add_number("adam-epsilon", o.epsilon, "AdamW's").not_negative();
+  add_number("max-grad-norm", o.clip, "the gradient's norm is clipped to it (0: off)").not_negative();
+  add_number("lr-scheduler-type", o.schedule, "course of the learning rate")
+      .one_of({"linear", "cosine", "constant", "constant_with_warmup"});
+  add_number("warmup-ratio", o.warmup_ratio, "share of the steps that warm up").not_negative();
+  add_number("warmup-steps", o.warmup_steps, "steps that warm up, instead").not_negative();
+  add_number("seed", o.seed, "of the rows' order, dropout and a new head").not_negative();
+  add_switch("bf16", o.bf16, "weights and activations in bf16 over f32 masters");
+}
+
+void GlueFlags::add_rhythm() {
+  GlueOptions& o = options_;
+  const std::vector<std::string> strategies{"no", "steps", "epoch"};
+  add_number("logging-strategy", o.logging, "when to log").one_of(strategies);
+  add_number("logging-steps", o.logging_steps, "steps between log lines").positive();
+  add_switch("logging-first-step", o.logging_first_step, "also log the first one");
+  add_number("evaluation-strategy,--eval-strategy", o.evaluation, "when to evaluate during training")
+      .one_of(strategies);
+  add_number("eval-steps", o.eval_steps, "steps between evaluations (0: --logging-steps)").not_negative();
+  add_number("save-strategy", o.saving, "when to write a checkpoint").one_of(strategies);
+  add_number("save-steps", o.save_steps, "steps between checkpoints").positive();
+  add_number("save-total-limit", o.save_total_limit, "newest checkpoints that are kept (0: all)").not_negative();
+}
+
+void GlueFlags::add_others() {
+  for (const char* name : kWithoutEffect) {
+    others_.emplace_back(name, "");
+    flags_.add("--" + others_.back().first, others_.back().second, "no effect here").optional_value("True");
+  }
+  for (const Refused& r : refused()) {
+    others_.emplace_back(r.name, "");
+    flags_.add("--" + others_.back().first, others_.back().second, fmt::format("not here; instead: {}", r.instead))
+        .optional_value("True");
+  }
+}
+
+void GlueFlags::check(const GlueOptions& o) const {
+  require(!o.model.empty(), ErrorKind::usage, "--model-name-or-path is missing: the folder of the pretrained model");
+  require(!o.output_dir.empty(), ErrorKind::usage, "--output-dir is missing: the folder for results");
+  require(o.train || o.evaluate || o.predict, ErrorKind::usage,
+          "nothing to do: add --do-train, --do-eval or --do-predict");
+  require(!o.task.empty() || !o.train_file.empty() || !o.validation_file.empty(), ErrorKind::usage,
+          "--task-name is missing, and so are --train-file and --validation-file");
+  require(o.beta1 < 1 && o.beta2 < 1, ErrorKind::usage, "--adam-beta1 and --adam-beta2 must be below 1");
+  require(o.max_steps != 0, ErrorKind::usage, "--max-steps is 0; give a number of steps, or -1 for epochs");
+}
+
+GlueOptions GlueFlags::read() const {
+  for (const Switch& s : switches_) *s.target = truth(s.name, s.text);
+  for (const auto& [name, text] : others_) {
+    if (flags_.count("--" + name) == 0) continue;
+    const auto known = std::ranges::find_if(refused(), [&](const Refused& r) { return r.name == name; });
+    if (known == refused().end()) {
+      log::info("--{} has no effect here", name);
+      continue;
+    }
+    const std::string word = text.empty() ? "true" : lower(text);
+    const bool harmless = std::ranges::find(known->harmless, word) != known->harmless.end();
+    require(harmless, ErrorKind::config, "--{} {} is not supported; instead: {}", name, text.empty() ? "True" : text,
+            known->instead);
+  }
+  if (!resume_.empty() && lower(resume_) != "true" && lower(resume_) != "none") options_.resume = resume_;
+  require(lower(options_.resume) != "false", ErrorKind::config,
+          "--resume-from-checkpoint False: to start anew use --overwrite-output-dir");
+  if (!options_.task.empty()) options_.task = glue_task(options_.task).name;
+  check(options_);
+  return options_;
+}
+
+/// A .json file of arguments as flags.
+std::vector<std::string> from_file(const std::string& path) {
+  std::vector<std::string> words;
+  const Json json = read_json(path);
+  require(json.is_object(), ErrorKind::config, "{}: {}, expected an object of arguments", path, json.type_name());
+  for (const auto& [name, value] : json.items()) {
+    if (value.is_null()) continue;
+    require(!value.is_structured(), ErrorKind::config, "{}: \"{}\" is {}, expected text, a number or true or false",
+            path, name, value.type_name());
+    words.push_back(fmt::format("--{}={}", name, value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  return words;
+}
+
+/// Takes the native options (--group.option) out of the words.
+std::vector<std::string> take_native(std::vector<std::string>& words) {
+  std::vector<std::string> native, rest;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string name = words[i].substr(0, words[i].find('='));
+    if (!name.starts_with("--") || name.find('.') == std::string::npos) {
+      rest.push_back(words[i]);
+      continue;
+    }
+    std::string plain = name.substr(2);
+    std::ranges::replace(plain, '_', '-');
+    require(stays_native(plain), ErrorKind::usage,
+            "{} cannot be given to glue: run_glue's arguments decide about it; `trireme glue --help` lists them", name);
+    native.push_back(words[i]);
+    if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("--")) native.push_back(words[++i]);
+  }
+  words = std::move(rest);
+  return native;
+}
+
+}  // namespace
+
+std::optional<int> print_glue_help(const std::vector<std::string>& arguments) {
+  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::ranges::none_of(arguments, asks_help)) return std::nullopt;
+  return GlueFlags().flags().parse({"--help"});
+}
+
+GlueOptions read_glue_flags(std::vector<std::string> arguments) {
+  if (arguments.size() == 1 && arguments[0].ends_with(".json")) arguments = from_file(arguments[0]);
+  const std::vector<std::string> native = take_native(arguments);
+  GlueFlags flags;
+  flags.flags().parse(std::move(arguments));
+  GlueOptions options = flags.read();
+  options.native = load_config({}, native);
+  return options;
+}
+
+}  // namespace trireme

@@ -1,0 +1,52 @@
+#include "train/glue/data.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace trireme {
+namespace {
+
+void cut(std::vector<GlueSet>& sets, int64_t most) {
+  for (GlueSet& set : sets) {
+    if (set.dropped > 0) log::info("{}: {} rows lack a field and are left out", set.path, set.dropped);
+    if (most > 0 && static_cast<int64_t>(set.rows.size()) > most) set.rows.resize(static_cast<size_t>(most));
+  }
+}
+
+}  // namespace
+
+GlueData read_data(const GlueOptions& options) {
+  GlueData data;
+  if (options.task.empty()) {
+    CustomData custom = read_custom({options.train_file, options.validation_file, options.test_file});
+    data = {std::move(custom.task), std::move(custom.train), std::move(custom.validation), std::move(custom.test)};
+    require(!options.train || !data.train.empty(), ErrorKind::usage, "--do-train needs --train-file");
+    require(!options.evaluate || !data.validation.empty(), ErrorKind::usage, "--do-eval needs --validation-file");
+    require(!options.predict || !data.test.empty(), ErrorKind::usage, "--do-predict needs --test-file");
+  } else {
+    data.task = glue_task(options.task);
+    require(!options.data_dir.empty(), ErrorKind::usage,
+            "--task-name {} needs --data-dir: the folder with the original GLUE files ({}/train.tsv, ...); nothing is "
+            "downloaded",
+            options.task, data.task.folder);
+    if (options.train) data.train = read_glue(data.task, options.data_dir, GlueSplit::train);
+    if (options.evaluate || options.evaluation != "no")
+      data.validation = read_glue(data.task, options.data_dir, GlueSplit::validation);
+    if (options.predict) data.test = read_glue(data.task, options.data_dir, GlueSplit::test);
+  }
+  cut(data.train, options.most_train_rows);
+  cut(data.validation, options.most_eval_rows);
+  cut(data.test, options.most_predict_rows);
+  return data;
+}
+
+std::vector<NamedRows> encode_sets(const std::vector<GlueSet>& sets, const GlueTask& task, const PretrainedModel& model,
+                                   int64_t max_length) {
+  std::vector<NamedRows> out;
+  for (const GlueSet& set : sets)
+    out.push_back(
+        {set.name, encode_rows(set.rows, !task.second.empty(), *model.tokenizer, static_cast<size_t>(max_length))});
+  return out;
+}
+
+}  // namespace trireme

@@ -1,0 +1,458 @@
+#include "train/glue/finetune.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "comm/agreement.h"
+#include "comm/proof.h"
+#include "config/document.h"
+#include "report/reporter.h"
+#include "train/cores.h"
+#include "train/facts.h"
+#include "train/glue/data.h"
+#include "train/glue/output_dir.h"
+#include "train/glue/predict.h"
+#include "train/glue/results.h"
+#include "train/healing.h"
+#include "train/machine.h"
+#include "train/meter.h"
+#include "train/optim_options.h"
+#include "train/peer_watch.h"
+#include "train/run_claim.h"
+#include "train/saver.h"
+#include "train/skips.h"
+#include "train/step.h"
+#include "train/stop.h"
+
+namespace trireme {
+namespace {
+
+std::unique_ptr<Communicator> reporting_group(Process& process) {
+  auto group = process.world().split(0, process.rank());
+  group->report_to(&process.progress());
+  return group;
+}
+
+int64_t longest(const std::vector<NamedRows>& sets) {
+  int64_t most = 0;
+  for (const NamedRows& set : sets) most = std::max(most, set.rows.longest);
+  return most;
+}
+
+/// Everything that is decided before anything large is allocated.
+struct Plan {
+  GlueOptions options;
+  GlueTask task;
+  PretrainedModel model;
+  std::vector<NamedRows> train, validation, test;
+  EpochPlan epochs;
+  int64_t steps = 0;
+  RowLayout layout;
+  Setup setup;  ///< as train/saver and train/facts take it
+};
+
+/// The checkpoint must be of the same training.
+void check_same_training(const Setup& setup) {
+  const CheckpointFacts& facts = setup.resume->facts;
+  const Config then = from_json(parse_json(facts.config_json, setup.resume->path), setup.resume->path);
+  Spec spec = setup.spec;
+  spec.vocabulary_rows = facts.spec.vocabulary_rows;
+  require(facts.spec == spec, ErrorKind::config,
+          "{} holds another model than --model and the task ask for; name another --output-dir or add "
+          "--overwrite-output-dir",
+          setup.resume->path);
+  const bool same_rows = facts.data_files.size() == setup.data_files.size() && !facts.data_files.empty() &&
+                         facts.data_files[0].hash == setup.data_files[0].hash;
+  require(same_rows && then.run.seed == setup.config().run.seed, ErrorKind::config,
+          "{} was trained on other rows or with another seed ({}, now {}); give the same ones, name another "
+          "--output-dir or add --overwrite-output-dir",
+          setup.resume->path, then.run.seed, setup.config().run.seed);
+}
+
+/// XXH3 over the ids and labels that are trained on.
+DataFileFact fact_of(const GlueSet& set, const EncodedRows& rows) {
+  const uint64_t tokens = xxh3(std::as_bytes(std::span(rows.tokens))),
+                 labels = xxh3(std::as_bytes(std::span(rows.labels)));
+  return {set.path, rows.tokens.size() * sizeof(int32_t), hex64(tokens ^ (labels * 3))};
+}
+
+/// What of the resumed run counts: its global batch.
+int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointFolder>& resume, int ranks) {
+  if (!resume) return options.train_batch * options.accumulation * ranks;
+  return from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
+}
+
+Plan make_plan(const GlueOptions& options, const std::string& start, const Scalars& scalars) {
+  Plan plan;
+  plan.options = options;
+  const GlueData data = read_data(options);
+  plan.task = data.task;
+  plan.model = open_pretrained(options, data.task.classes());
+  int64_t& most = plan.options.max_length;
+  if (most > plan.model.spec.context) {
+    log::info("rows are cut to {} ids: the model knows no more positions (--max-seq-length {})",
+              plan.model.spec.context, most);
+    most = plan.model.spec.context;
+  }
+  plan.train = encode_sets(data.train, plan.task, plan.model, most);
+  plan.validation = encode_sets(data.validation, plan.task, plan.model, most);
+  plan.test = encode_sets(data.test, plan.task, plan.model, most);
+
+  Setup& setup = plan.setup;
+  setup.spec = plan.model.spec;
+  setup.dtype = options.bf16 ? DType::bf16 : DType::f32;
+  setup.tokenizer_json = plan.model.tokenizer->json();
+  if (!start.empty()) setup.resume = open_checkpoint(start);
+  if (options.train) {
+    setup.data_files.push_back(fact_of(data.train[0], plan.train[0].rows));
+    plan.epochs = {plan.train[0].rows.rows(), global_batch(options, setup.resume, scalars.size())};
+    plan.steps = plan.epochs.total_steps(options.epochs, options.max_steps);
+  }
+  setup.loaded = options.native;
+  setup.loaded.config = config_of(plan.options, plan.steps, plan.epochs.global);
+  if (setup.resume) check_same_training(setup);
+  plan.layout = {.length = options.pad ? most : 0, .padding = plan.model.padding, .classes = setup.spec.classes};
+  const int64_t most_rows = std::max(options.train ? options.train_batch : 0,
+                                     plan.validation.empty() && plan.test.empty() ? 0 : options.eval_batch);
+  const int64_t length =
+      options.pad ? most : std::max({longest(plan.train), longest(plan.validation), longest(plan.test)});
+  setup.batch = {.global = most_rows * scalars.size(),
+                 .micro_batches = 1,
+                 .sequence = length,
+                 .ranks = scalars.size(),
+                 .rank = scalars.rank()};
+  return plan;
+}
+
+class FineTuner {
+ public:
+  FineTuner(Plan plan, Process& process, const CorePlan& cores, const RunClaim* claim, const PeerWatch& peers);
+  /// Exit code.
+  int run();
+  int64_t steps_done() const { return progress_.step; }
+
+ private:
+  bool train();
+  void train_one_step();
+  void account(const StepResult& result, uint64_t first);
+  void report(const StepResult& result, double rate);
+  void evaluate(const char* what);
+  void predict_test();
+  void save();
+  void publish(bool wait);
+  void finish_training(double seconds, uint64_t first_sample, int64_t first_step);
+  bool due(const std::string& strategy, int64_t every) const;
+  bool stop_agreed() { return scalars_.any(stop::requested() || peers_.stop_request()); }
+  double epochs_done() const { return static_cast<double>(progress_.samples) / static_cast<double>(plan_.epochs.rows); }
+  const GlueOptions& options() const { return plan_.options; }
+  const Config& config() const { return plan_.setup.config(); }
+
+  Plan plan_;
+  Process& process_;
+  const PeerWatch& peers_;
+  Scalars scalars_;
+  ParameterTable table_;
+  std::unique_ptr<Ops> ops_;
+  TrainingState state_;
+  Stage stage_;
+  std::unique_ptr<Communicator> exchange_group_;  ///< this and what follows: when training
+  std::optional<Optimizer> optimizer_;
+  std::optional<RowBatches> batches_;
+  std::optional<TrainStep> step_;
+  std::optional<Saver> saver_;
+  std::unique_ptr<Reporter> reporter_;
+  RunProgress progress_;
+  Schedule schedule_;
+  SkipWatch skips_;
+  StepMeter meter_;
+  double peak_flops_ = 0, loss_sum_ = 0;
+  NamedMetrics evaluation_;
+};
+
+ModelShape shape_of(const Plan& plan) {
+  const int64_t micro_batches =
+      plan.options.train ? micro_batches_for(plan.epochs.global, plan.setup.batch.ranks, plan.options.train_batch) : 1;
+  return {.rows = plan.setup.batch.largest_micro() * plan.setup.batch.sequence,
+          .training = plan.options.train,
+          .head_rows = 0,
+          .accumulates = micro_batches > 1,
+          .recompute = plan.setup.config().model.recompute};
+}
+
+FineTuner::FineTuner(Plan plan, Process& process, const CorePlan& cores, const RunClaim* claim, const PeerWatch& peers)
+    : plan_(std::move(plan)),
+      process_(process),
+      peers_(peers),
+      scalars_(process.world()),
+      table_(plan_.setup.spec),
+      ops_(make_cpu_ops()),
+      state_(table_, plan_.setup.dtype, options().train),
+      stage_(plan_.setup.spec, {&table_, state_.weights(), state_.gradients()}, plan_.setup.dtype, shape_of(plan_),
+             *ops_, cores.threads),
+      skips_(config().run.dir, config().run.max_skips) {
+  const auto seed = static_cast<uint64_t>(options().seed);
+  progress_.best_loss = std::numeric_limits<double>::infinity();
+  together(scalars_, [&] {
+    if (plan_.setup.resume) {
+      load_checkpoint(*plan_.setup.resume, table_, state_);
+      progress_ = plan_.setup.resume->facts.progress;
+      process_.progress().set_step(progress_.step);
+      log::info("RESUMING from {}: {} steps and {} rows are done", plan_.setup.resume->path, progress_.step,
+                progress_.samples);
+    } else {
+      load_pretrained(plan_.model, table_, seed, state_);
+    }
+  });
+  if (!options().train) return;
+  scalars_.barrier();
+  peak_flops_ = scalars_.sum(measure_gemm_rate(*ops_, cores.threads, plan_.setup.dtype));
+  exchange_group_ = reporting_group(process);
+  optimizer_.emplace(table_, state_, *ops_, *exchange_group_,
+                     optimizer_options(config(), process, cores.progress_cpus));
+  batches_.emplace(plan_.train[0].rows, plan_.epochs, plan_.layout, options().train_batch, scalars_.size(),
+                   scalars_.rank(), seed);
+  const Spec& spec = plan_.setup.spec;
+  step_.emplace(stage_, *optimizer_, *ops_, state_, table_, scalars_, *batches_, seed, spec.has_dropout());
+  schedule_ = schedule_of(config());
+  schedule_.warms_from_zero = true;
+  saver_.emplace(plan_.setup, table_, state_, process_.world(), *claim);
+  if (plan_.setup.resume) saver_->start_from(progress_.step);
+  const EncodedRows& rows = plan_.train[0].rows;
+  RunFacts facts{
+      {"model", fmt::format("{}: {:.2f}M parameters, {} classes", options().model,
+                            static_cast<double>(table_.total()) / 1e6, spec.classes)},
+      {"rows", fmt::format("{} of {:.1f} tokens on average, the longest has {}; {}", rows.rows(),
+                           static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows()), rows.longest,
+                           options().pad ? fmt::format("padded to {}", options().max_length) : "packed")},
+      {"batch", fmt::format("{} rows per step: {} ranks x {} micro-batches of at most {}", plan_.epochs.global,
+                            scalars_.size(), batches_->micro_batches(), options().train_batch)},
+      {"steps", fmt::format("{}: {} epochs of {}", plan_.steps, options().epochs, plan_.epochs.steps_per_epoch())}};
+  reporter_ = std::make_unique<Reporter>(ReporterOptions{.run_dir = options().output_dir,
+                                                         .jsonl = config().log.jsonl,
+                                                         .tensorboard = config().log.tensorboard,
+                                                         .is_rank0 = process.rank() == 0},
+                                         progress_.step, plan_.steps, facts);
+}
+
+bool FineTuner::due(const std::string& strategy, int64_t every) const {
+  if (strategy == "epoch") return plan_.epochs.at(progress_.samples).first == 0;
+  return strategy == "steps" && every > 0 && progress_.step % every == 0;
+}
+
+void FineTuner::train_one_step() {
+  const auto start = Clock::now();
+  Progress& moves = process_.progress();
+  const double waited = moves.waited_seconds(), rate = learning_rate(schedule_, progress_.step);
+  const uint64_t first = progress_.samples;
+  const StepResult result =
+      step_->run(progress_.step, first, progress_.updates + 1, rate, std::numeric_limits<double>::infinity());
+  meter_.add_step(seconds_since(start) - (moves.waited_seconds() - waited),
+                  optimizer_->last_exchange().exposed_seconds);
+  account(result, first);
+  moves.set_step(progress_.step);
+  moves.enter(Phase::step);
+  if (progress_.step == 1 || progress_.step % config().run.hash_every == 0)
+    check_parameters(scalars_, process_.host(), state_, table_, progress_.step, config().run.on_difference == "heal");
+  if (due(options().logging, options().logging_steps) || (options().logging_first_step && progress_.step == 1) ||
+      progress_.step == plan_.steps)
+    report(result, rate);
+  reporter_->progress(progress_.step, result.loss);
+}
+
+void FineTuner::account(const StepResult& result, uint64_t first) {
+  ++progress_.step;
+  progress_.samples += static_cast<uint64_t>(plan_.epochs.at(first).count);
+  loss_sum_ += result.loss;
+  if (!result.skipped) {
+    ++progress_.updates;
+    progress_.consecutive_skips = 0;
+    skips_.reset();
+    return;
+  }
+  ++progress_.skipped;
+  ++progress_.consecutive_skips;
+  skips_.add({progress_.step, first, progress_.samples - 1, result.loss, result.norm, result.finite, 0});
+  skips_.check(progress_.consecutive_skips, scalars_);
+}
+
+void FineTuner::report(const StepResult& result, double rate) {
+  const EncodedRows& rows = plan_.train[0].rows;
+  const double length = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows()),
+               per_step = length * static_cast<double>(plan_.epochs.global);
+  Metrics metrics;
+  metrics.step = progress_.step;
+  metrics.loss = result.loss;
+  metrics.learning_rate = rate;
+  metrics.gradient_norm = result.norm;
+  metrics.samples = progress_.samples;
+  metrics.tokens = static_cast<uint64_t>(length * static_cast<double>(progress_.samples));
+  metrics.skipped = progress_.skipped;
+  meter_.fill(metrics, per_step, train_flops_per_token(plan_.setup.spec, std::llround(length)) * per_step, peak_flops_);
+  reporter_->step(metrics);
+  meter_.restart();
+}
+
+/// Metrics of every validation set; those of the second, MNLI's mismatched one, end in "_mm".
+void FineTuner::evaluate(const char* what) {
+  const Aside aside(meter_);
+  process_.progress().enter(Phase::evaluation);
+  evaluation_.clear();
+  if (options().train) evaluation_.emplace_back("epoch", epochs_done());
+  for (const NamedRows& set : plan_.validation) {
+    const auto start = Clock::now();
+    const std::string end = set.name.ends_with("-mm") ? "_mm" : "";
+    const auto logits =
+        predict(stage_, *ops_, plan_.setup.dtype, set.rows, plan_.layout, options().eval_batch, scalars_);
+    const int64_t classes = plan_.layout.classes;
+    const auto add = [&](const std::string& name, double value) {
+      evaluation_.emplace_back("eval_" + name + end, value);
+    };
+    add("loss", mean_loss(logits, set.rows.labels, classes));
+    for (const auto& [name, value] : glue_metrics(plan_.task, decide(logits, classes), set.rows.labels))
+      add(name, value);
+    const double seconds = seconds_since(start);
+    add("runtime", seconds);
+    add("samples", static_cast<double>(set.rows.rows()));
+    add("samples_per_second", static_cast<double>(set.rows.rows()) / seconds);
+  }
+  if (process_.rank() == 0) print_results(what, evaluation_);
+  process_.progress().enter(Phase::step);
+}
+
+void FineTuner::save() {
+  if (saver_->has(progress_.step)) return;
+  publish(true);
+  const Aside aside(meter_);
+  process_.progress().enter(Phase::save);
+  saver_->begin(progress_);
+  process_.progress().enter(Phase::step);
+}
+
+void FineTuner::publish(bool wait) {
+  if (!saver_->pending() || (!wait && !saver_->written())) return;
+  const Aside aside(meter_);
+  process_.progress().enter(Phase::save);
+  if (const auto snapshot = saver_->publish()) reporter_->checkpoint(*snapshot);
+  process_.progress().enter(Phase::step);
+}
+
+/// False: stopped.
+bool FineTuner::train() {
+  const auto start = Clock::now();
+  const uint64_t first_sample = progress_.samples;
+  const int64_t first_step = progress_.step;
+  meter_.restart();
+  bool stopped = stop_agreed();
+  while (progress_.step < plan_.steps && !stopped) {
+    train_one_step();
+    const int64_t every = options().eval_steps > 0 ? options().eval_steps : options().logging_steps;
+    if (due(options().evaluation, every)) evaluate("eval");
+    if (due(options().saving, options().save_steps)) save();
+    publish(false);
+    stopped = stop_agreed();
+  }
+  saver_->insist();
+  if (stopped && progress_.step > 0) save();
+  publish(true);
+  reporter_->finish(stopped ? "stopped" : "done", progress_.step);
+  if (!stopped) finish_training(seconds_since(start), first_sample, first_step);
+  return !stopped;
+}
+
+void FineTuner::finish_training(double seconds, uint64_t first_sample, int64_t first_step) {
+  if (process_.rank() != 0) return;
+  const auto rows = static_cast<double>(progress_.samples - first_sample);
+  const auto steps = static_cast<double>(progress_.step - first_step);
+  NamedMetrics numbers{{"epoch", epochs_done()}};
+  if (steps > 0) numbers.emplace_back("train_loss", loss_sum_ / steps);  // of this start
+  numbers.emplace_back("train_runtime", seconds);
+  numbers.emplace_back("train_samples", static_cast<double>(plan_.epochs.rows));
+  numbers.emplace_back("train_samples_per_second", rows / seconds);
+  numbers.emplace_back("train_steps_per_second", steps / seconds);
+  write_model(options().output_dir, plan_.model, plan_.task, table_, state_);
+  write_results(options().output_dir, "train", numbers);
+  print_results("train", numbers);
+}
+
+void FineTuner::predict_test() {
+  for (const NamedRows& set : plan_.test) {
+    const auto logits =
+        predict(stage_, *ops_, plan_.setup.dtype, set.rows, plan_.layout, options().eval_batch, scalars_);
+    if (process_.rank() == 0)
+      write_predictions(options().output_dir, set.name, plan_.task, decide(logits, plan_.layout.classes));
+  }
+}
+
+int FineTuner::run() {
+  if (options().train && !train()) {
+    log::info("stopped after step {}: the same command goes on", progress_.step);
+    return exit_code(ErrorKind::stopped);
+  }
+  if (options().evaluate) evaluate("eval");
+  if (options().evaluate && process_.rank() == 0) write_results(options().output_dir, "eval", evaluation_);
+  if (options().predict) predict_test();
+  if (options().train && process_.rank() == 0) write_card(options().output_dir, options(), evaluation_);
+  scalars_.barrier();
+  return 0;
+}
+
+/// Rank 0 looks, all hear.
+std::string agree_on_start(const GlueOptions& options, Scalars& scalars) {
+  std::string start;
+  together(scalars, [&] {
+    if (scalars.rank() != 0) return;
+    if (options.train) start = find_start(options);
+    std::error_code error;
+    std::filesystem::create_directories(options.output_dir, error);
+    require(!error, ErrorKind::io, "cannot create {}: {}", options.output_dir, error.message());
+  });
+  return scalars.broadcast(start);
+}
+
+}  // namespace
+
+int finetune(const GlueOptions& options, Process& process, std::string_view version) {
+  stop::install();
+  Scalars scalars(process.world());
+  const Config config = config_of(options, 0, 1);
+  const std::string what = fmt::format("{} {} {} {} {} {}", options.task, options.data_dir, options.train_file,
+                                       options.train_batch, options.epochs, options.max_steps);
+  prove_one_job(scalars, process.host(), to_json(config).dump(1) + what, version);
+  const std::string start = agree_on_start(options, scalars);
+  const PeerWatch peers(config, process, scalars, process.progress());
+  const CorePlan cores = take_cores(config, process, scalars);
+  std::optional<RunClaim> claim;
+  try {
+    if (options.train) claim.emplace(config, process, peers.addresses());
+    if (options.train && options.overwrite && options.resume.empty() && process.rank() == 0)
+      clear_checkpoints(options.output_dir);
+    scalars.barrier();  // nobody looks into the folder before rank 0 owns it
+    Plan plan;
+    together(scalars, [&] {
+      plan = make_plan(options, start, scalars);
+      const ParameterTable table(plan.setup.spec);
+      require_memory(plan_memory(plan.setup, table, *make_cpu_ops(), process.size(), cores.threads), plan.setup,
+                     process);
+    });
+    FineTuner tuner(std::move(plan), process, cores, claim ? &*claim : nullptr, peers);
+    const int code = tuner.run();
+    if (claim && process.rank() == 0)
+      claim->end({.state = code == 0 ? "done" : "stopped", .code = code, .step = tuner.steps_done()});
+    return code;
+  } catch (const Error& e) {
+    if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
+    if (claim) claim->end({.state = "failed", .code = exit_code(e.kind()), .step = -1, .message = e.what()});
+    throw;
+  }
+}
+
+}  // namespace trireme

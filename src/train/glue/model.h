@@ -1,0 +1,34 @@
+#pragma once
+// The pretrained model of a fine-tuning run: its spec with the task's head, its tokenizer, its weights.
+
+#include <memory>
+#include <string>
+
+#include "model/parameter_table.h"
+#include "optim/training_state.h"
+#include "text/tokenizer.h"
+#include "train/glue/options.h"
+#include "train/glue/rows.h"
+
+namespace trireme {
+
+struct PretrainedModel {
+  std::string folder;
+  Spec spec;  ///< with a classifier of the task's classes
+  std::unique_ptr<Tokenizer> tokenizer;
+  int32_t padding = 0;  ///< id
+};
+
+/// Reads config.json and the tokenizer of a Hugging Face folder. Throws Error::io, Error::data, Error::config saying
+/// what such a folder holds.
+PretrainedModel open_pretrained(const GlueOptions& options, int64_t classes);
+
+/// Loads its weights; a head that is missing starts anew, by the seed.
+void load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state);
+
+/// Writes config.json (with the task's labels), model.safetensors and the tokenizer's files into `folder`, in the place
+/// of what an earlier run wrote there. Throws Error::io.
+void write_model(const std::string& folder, const PretrainedModel& model, const GlueTask& task,
+                 const ParameterTable& table, const TrainingState& state);
+
+}  // namespace trireme

@@ -1,0 +1,41 @@
+#include "train/glue/options.h"
+
+#include <cmath>
+
+namespace trireme {
+
+int64_t warmup_of(const GlueOptions& options, int64_t steps) {
+  if (options.schedule == "constant") return 0;
+  if (options.warmup_steps > 0) return options.warmup_steps;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * options.warmup_ratio));
+}
+
+Config config_of(const GlueOptions& options, int64_t steps, int64_t global) {
+  Config config = options.native.config;
+  config.model.init = options.model;
+  config.batch.global = global;
+  config.batch.sequence = options.max_length;
+  OptimOptions& optim = config.optim;
+  optim.learning_rate = options.learning_rate;
+  optim.min_learning_rate = 0;
+  optim.schedule = options.schedule == "constant_with_warmup" ? "constant" : options.schedule;
+  optim.warmup_steps = warmup_of(options, steps);
+  optim.decay_steps = steps;
+  optim.beta1 = options.beta1;
+  optim.beta2 = options.beta2;
+  optim.epsilon = options.epsilon;
+  optim.weight_decay = options.weight_decay;
+  optim.clip = options.clip;
+  config.precision.dtype = options.bf16 ? "bf16" : "f32";
+  config.checkpoint.every = options.saving == "steps" ? options.save_steps : 0;
+  config.checkpoint.keep = options.save_total_limit;
+  config.checkpoint.best = false;
+  config.log.every = options.logging_steps;
+  config.run.dir = options.output_dir;
+  config.run.steps = steps;
+  config.run.seed = options.seed;
+  config.run.overwrite = options.overwrite;
+  return config;
+}
+
+}  // namespace trireme

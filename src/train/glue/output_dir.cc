@@ -1,0 +1,45 @@
+#include "train/glue/output_dir.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "base/error.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/run_folder.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a run that was stopped before its first checkpoint leaves.
+constexpr std::array<std::string_view, 4> kLeftBehind{"lock", "status.json", "metrics.jsonl", "tensorboard"};
+
+bool holds_files(const std::string& folder) {
+  if (!fs::is_directory(folder)) return false;
+  return std::ranges::any_of(fs::directory_iterator(folder), [](const fs::directory_entry& entry) {
+    const std::string name = entry.path().filename().string();
+    return !name.starts_with('.') && std::ranges::find(kLeftBehind, name) == kLeftBehind.end();
+  });
+}
+
+}  // namespace
+
+std::string find_start(const GlueOptions& options) {
+  if (!options.resume.empty()) return open_checkpoint(options.resume).path;
+  if (options.overwrite) return {};
+  if (const auto folder = find_resumable(options.output_dir)) return folder->path;
+  require(!holds_files(options.output_dir), ErrorKind::config,
+          "{} exists and holds files, but no checkpoint to go on from; name another --output-dir or add "
+          "--overwrite-output-dir",
+          options.output_dir);
+  return {};
+}
+
+void clear_checkpoints(const std::string& folder) {
+  for (const int64_t step : list_steps(folder)) remove_folder(folder, step_name(step));
+}
+
+}  // namespace trireme

@@ -1,0 +1,18 @@
+#pragma once
+// The recipe's rules for a folder that is there already.
+
+#include <string>
+
+#include "train/glue/options.h"
+
+namespace trireme {
+
+/// The step folder that training goes on from; empty: it starts anew. A folder that holds checkpoints is gone on with,
+/// unless options.overwrite; one that holds other files is refused. Changes nothing; not collective. Throws
+/// Error::config naming --overwrite-output-dir.
+std::string find_start(const GlueOptions& options);
+
+/// Removes the checkpoints of an earlier run.
+void clear_checkpoints(const std::string& folder);
+
+}  // namespace trireme

@@ -1,0 +1,76 @@
+#include "train/glue/predict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "data/sampler.h"
+
+namespace trireme {
+
+std::vector<double> predict(Stage& stage, Ops& ops, DType dtype, const EncodedRows& rows, const RowLayout& layout,
+                            int64_t per_device, Scalars& scalars) {
+  const BatchSlice part = batch_slice(0, rows.rows(), scalars.size(), scalars.rank(), 1, 0);
+  const int64_t classes = layout.classes;
+  std::vector<uint32_t> order(static_cast<size_t>(part.count));
+  std::iota(order.begin(), order.end(), static_cast<uint32_t>(part.first));
+  std::vector<float> own(static_cast<size_t>(part.count * classes));
+  Arena arena(static_cast<size_t>(per_device * classes) * size_of(dtype) + 64);
+  const View narrow = arena.take(dtype, {per_device, classes});
+  RowPacker packer(layout);
+  for (int64_t first = 0; first < part.count; first += per_device) {
+    const int64_t count = std::min(per_device, part.count - first);
+    const auto at = static_cast<size_t>(first);
+    const Batch& batch = packer.pack(rows, std::span(order).subspan(at, static_cast<size_t>(count)), part.first + at);
+    const View wide(
+        std::span<float>(own).subspan(at * static_cast<size_t>(classes), static_cast<size_t>(count * classes)),
+        {count, classes});
+    if (dtype == DType::f32) {
+      stage.logits(batch, wide);
+      continue;
+    }
+    stage.logits(batch, narrow.rows_slice(0, count));
+    ops.cast(stage.context(), narrow.rows_slice(0, count), wide);
+  }
+  std::vector<double> all;
+  const std::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float));
+  for (const std::string& text : scalars.gather(bytes)) {
+    for (size_t i = 0; i < text.size(); i += sizeof(float)) {
+      float value;
+      std::memcpy(&value, text.data() + i, sizeof value);
+      all.push_back(static_cast<double>(value));
+    }
+  }
+  return all;
+}
+
+double mean_loss(std::span<const double> logits, std::span<const double> labels, int64_t classes) {
+  double loss = 0;
+  const auto width = static_cast<size_t>(classes);
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const auto row = logits.subspan(i * width, width);
+    if (classes == 1) {
+      loss += (row[0] - labels[i]) * (row[0] - labels[i]);
+      continue;
+    }
+    const double most = *std::ranges::max_element(row);
+    double sum = 0;
+    for (const double z : row) sum += std::exp(z - most);
+    loss += std::log(sum) + most - row[static_cast<size_t>(labels[i])];
+  }
+  return loss / static_cast<double>(labels.size());
+}
+
+std::vector<double> decide(std::span<const double> logits, int64_t classes) {
+  if (classes == 1) return {logits.begin(), logits.end()};
+  const auto width = static_cast<size_t>(classes);
+  std::vector<double> out;
+  for (size_t i = 0; i < logits.size(); i += width) {
+    const auto row = logits.subspan(i, width);
+    out.push_back(static_cast<double>(std::ranges::max_element(row) - row.begin()));
+  }
+  return out;
+}
+
+}  // namespace trireme

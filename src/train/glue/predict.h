@@ -1,0 +1,24 @@
+#pragma once
+// What a classifier says of rows, the same on every rank and whatever their number.
+
+#include <span>
+#include <vector>
+
+#include "comm/scalars.h"
+#include "model/stage.h"
+#include "train/glue/rows.h"
+
+namespace trireme {
+
+/// Collective. Logits of all rows, [rows x classes] in their order: each rank runs a contiguous part, per_device rows
+/// at a time, and every row is run once.
+std::vector<double> predict(Stage& stage, Ops& ops, DType dtype, const EncodedRows& rows, const RowLayout& layout,
+                            int64_t per_device, Scalars& scalars);
+
+/// Mean cross-entropy in nats, or squared error where there is one class.
+double mean_loss(std::span<const double> logits, std::span<const double> labels, int64_t classes);
+
+/// The most likely class of each row, the first of equals; one class: its value.
+std::vector<double> decide(std::span<const double> logits, int64_t classes);
+
+}  // namespace trireme

@@ -1,0 +1,62 @@
+#include "train/glue/results.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace trireme {
+namespace {
+
+/// Sorted by name, as run_glue's files are.
+std::string text_of(const Json& numbers) { return nlohmann::json(numbers).dump(4) + "\n"; }
+
+}  // namespace
+
+void write_results(const std::string& folder, const std::string& split, const NamedMetrics& numbers) {
+  Json own = Json::object();
+  for (const auto& [name, value] : numbers) own[name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+  write_text(folder + "/" + split + "_results.json", text_of(own));
+  const std::string path = folder + "/all_results.json";
+  Json all = std::filesystem::exists(path) ? read_json(path) : Json::object();
+  all.update(own);
+  write_text(path, text_of(all));
+}
+
+void print_results(const std::string& split, const NamedMetrics& numbers) {
+  size_t width = 0;
+  for (const auto& number : numbers) width = std::max(width, number.first.size());
+  fmt::print("***** {} metrics *****\n", split);
+  for (const auto& [name, value] : numbers) fmt::print("  {:<{}} = {:>12.4f}\n", name, width, value);
+  std::fflush(stdout);
+}
+
+void write_predictions(const std::string& folder, const std::string& name, const GlueTask& task,
+                       std::span<const double> predictions) {
+  std::string text = "index\tprediction\n";
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    text += task.regression() ? fmt::format("{}\t{:3.3f}\n", i, predictions[i])
+                              : fmt::format("{}\t{}\n", i, task.labels[static_cast<size_t>(predictions[i])]);
+  }
+  write_text(fmt::format("{}/predict_results_{}.txt", folder, name), text);
+}
+
+void write_card(const std::string& folder, const GlueOptions& options, const NamedMetrics& evaluation) {
+  const std::string data = options.task.empty() ? options.train_file : "GLUE " + options.task;
+  std::string text = fmt::format(
+      "# {} fine-tuned on {}\n\nMade by `trireme glue`: {} epochs, learning rate {}, {} rows per device, {} schedule, "
+      "seed {}.\n",
+      std::filesystem::path(options.model).filename().string(), data, options.epochs, options.learning_rate,
+      options.train_batch, options.schedule, options.seed);
+  if (!evaluation.empty()) text += "\n| evaluation | |\n|---|---|\n";
+  for (const auto& [name, value] : evaluation) text += fmt::format("| {} | {:.4f} |\n", name, value);
+  write_text(folder + "/README.md", text);
+}
+
+}  // namespace trireme

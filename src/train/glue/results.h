@@ -1,0 +1,27 @@
+#pragma once
+// What a fine-tuning run leaves in its folder, in the form of run_glue: train_results.json, eval_results.json,
+// all_results.json, predict_results_<task>.txt, README.md.
+
+#include <span>
+#include <string>
+
+#include "train/glue/metrics.h"
+#include "train/glue/options.h"
+
+namespace trireme {
+
+/// Writes FOLDER/<split>_results.json and lays the numbers over those of FOLDER/all_results.json. Not finite ones
+/// become null.
+void write_results(const std::string& folder, const std::string& split, const NamedMetrics& numbers);
+
+/// The numbers as an aligned block on standard output.
+void print_results(const std::string& split, const NamedMetrics& numbers);
+
+/// FOLDER/predict_results_<name>.txt: "index<tab>prediction", one row each; classes by name, numbers as %3.3f.
+void write_predictions(const std::string& folder, const std::string& name, const GlueTask& task,
+                       std::span<const double> predictions);
+
+/// FOLDER/README.md: what was trained on what, and the evaluation.
+void write_card(const std::string& folder, const GlueOptions& options, const NamedMetrics& evaluation);
+
+}  // namespace trireme

@@ -1,0 +1,75 @@
+#pragma once
+// Rows as ids, and batches of them: packed, so that no padding is computed, or padded to one length.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/glue/reader.h"
+#include "model/pass.h"
+#include "model/spec.h"
+#include "text/tokenizer.h"
+#include "train/glue/plan.h"
+#include "train/step_batches.h"
+
+namespace trireme {
+
+struct EncodedRows {
+  std::vector<int32_t> tokens, types;
+  std::vector<size_t> offsets{0};  ///< first id of each row
+  std::vector<double> labels;
+  int64_t longest = 0;
+
+  int64_t rows() const { return static_cast<int64_t>(labels.size()); }
+};
+/// The tokenizer's template of each text or pair, at most max_length ids.
+EncodedRows encode_rows(std::span<const GlueRow> rows, bool pairs, const Tokenizer& tokenizer, size_t max_length);
+
+/// How batches are laid out.
+struct RowLayout {
+  int64_t length = 0;   ///< every row is padded to it; 0: packed
+  int32_t padding = 0;  ///< id
+  int64_t classes = 0;  ///< 1: labels are values
+};
+
+/// One batch at a time. Padding stands behind all rows, as sequences of its own: it is computed, as much of it as rows
+/// padded to one length have, and nobody reads it.
+class RowPacker {
+ public:
+  explicit RowPacker(const RowLayout& layout) : layout_(layout) {}
+  /// Valid until the next call. `first_sample`: global sample index of the first row. Labels of -1 are not counted.
+  const Batch& pack(const EncodedRows& from, std::span<const uint32_t> rows, uint64_t first_sample);
+
+ private:
+  void add(std::span<const int32_t> tokens, std::span<const int32_t> types, int64_t sample, int32_t first_position);
+  void set_views(int64_t rows);
+
+  RowLayout layout_;
+  std::vector<int32_t> tokens_, types_, positions_, targets_, offsets_, first_positions_;
+  std::vector<int64_t> samples_, first_samples_;
+  std::vector<float> values_;
+  Batch batch_;
+};
+
+/// Steps over epochs of shuffled rows.
+class RowBatches final : public StepBatches {
+ public:
+  /// Borrows the rows. per_device: most rows of a micro-batch.
+  RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, int64_t per_device, int ranks,
+             int rank, uint64_t seed);
+  int64_t micro_batches() const override { return micro_batches_; }
+  double counted(uint64_t consumed) const override;
+  const Batch& fill(uint64_t consumed, int64_t index) override;
+
+ private:
+  const EncodedRows& rows_;
+  EpochPlan plan_;
+  RowPacker packer_;
+  int ranks_, rank_;
+  int64_t micro_batches_;
+  uint64_t seed_;
+  int64_t epoch_ = -1;
+  std::vector<uint32_t> order_;  ///< of epoch_
+};
+
+}  // namespace trireme

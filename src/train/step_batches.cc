@@ -1,0 +1,36 @@
+#include "train/step_batches.h"
+
+#include <algorithm>
+
+#include "data/sampler.h"
+
+namespace trireme {
+
+int64_t BatchShape::largest_micro() const {
+  int64_t largest = 0;
+  for (int r = 0; r < ranks; ++r) {
+    for (int64_t m = 0; m < micro_batches; ++m)
+      largest = std::max(largest, batch_slice(0, global, ranks, r, micro_batches, m).count);
+  }
+  return largest;
+}
+
+SampleBatches::SampleBatches(const SampleSource& data, const BatchShape& shape)
+    : data_(data), shape_(shape), batcher_(shape.largest_micro(), shape.sequence) {}
+
+BatchSlice SampleBatches::slice(uint64_t consumed, int64_t index) const {
+  return batch_slice(consumed, shape_.global, shape_.ranks, shape_.rank, shape_.micro_batches, index);
+}
+
+double SampleBatches::counted(uint64_t consumed) const {
+  double tokens = 0;
+  for (int64_t m = 0; m < shape_.micro_batches; ++m)
+    tokens += static_cast<double>(slice(consumed, m).count * shape_.sequence);
+  return tokens;
+}
+
+const Batch& SampleBatches::fill(uint64_t consumed, int64_t index) {
+  return batcher_.fill(data_, Stream::training, slice(consumed, index));
+}
+
+}  // namespace trireme

@@ -1,0 +1,48 @@
+#pragma once
+// The micro-batches of optimizer steps: how a global batch is cut, and where its samples come from.
+
+#include "data/sample_source.h"
+#include "model/pass.h"
+#include "train/batcher.h"
+
+namespace trireme {
+
+/// How a global batch is cut, the same on every rank.
+struct BatchShape {
+  int64_t global = 0;         ///< sequences per step over all ranks
+  int64_t micro_batches = 1;  ///< per rank
+  int64_t sequence = 0;       ///< tokens per sequence
+  int ranks = 1, rank = 0;    ///< of the data axis
+  /// Sequences of this rank's largest micro-batch: what memory is planned for.
+  int64_t largest_micro() const;
+};
+
+/// This rank's micro-batches of the step that begins at sample `consumed`.
+class StepBatches {
+ public:
+  virtual ~StepBatches() = default;
+  virtual int64_t micro_batches() const = 0;
+  /// What the losses of all of them are a sum over: tokens or sequences.
+  virtual double counted(uint64_t consumed) const = 0;
+  /// Valid until the next call; no rows where the global batch leaves this one none.
+  virtual const Batch& fill(uint64_t consumed, int64_t index) = 0;
+};
+
+/// Sequences of one length.
+class SampleBatches final : public StepBatches {
+ public:
+  /// Borrows the data.
+  SampleBatches(const SampleSource& data, const BatchShape& shape);
+  int64_t micro_batches() const override { return shape_.micro_batches; }
+  double counted(uint64_t consumed) const override;
+  const Batch& fill(uint64_t consumed, int64_t index) override;
+
+ private:
+  BatchSlice slice(uint64_t consumed, int64_t index) const;
+
+  const SampleSource& data_;
+  BatchShape shape_;
+  Batcher batcher_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,160 @@
+// Fine-tuning as a user runs it.
+
+#include <cmath>
+
+#include "tests/runs/glue_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+class Glue : public GlueFixture {
+ protected:
+  void expect_same_losses(const std::string& a, const std::string& b, double tolerance) const {
+    const auto x = losses(a), y = losses(b);
+    ASSERT_EQ(x.size(), y.size());
+    ASSERT_FALSE(x.empty());
+    for (const auto& [step, loss] : x) EXPECT_NEAR(loss, y.at(step), tolerance) << a << ", " << b << " step " << step;
+  }
+};
+
+TEST_F(Glue, LearnsATaskAndWritesWhatTheRecipeWrites) {
+  const Outcome outcome =
+      run_on(1, "out", {"--do_train", "--do_eval", "--do_predict", "True", "--num_train_epochs", "8"});
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const Json all = json("out/all_results.json");
+  EXPECT_EQ(all["epoch"], 8.0);
+  EXPECT_EQ(all["train_samples"], 203.0);
+  EXPECT_GE(all["eval_accuracy"].get<double>(), 0.95) << outcome.output;
+  EXPECT_EQ(all["eval_samples"], 50.0);
+  EXPECT_DOUBLE_EQ(all["eval_combined_score"].get<double>(),
+                   (all["eval_accuracy"].get<double>() + all["eval_f1"].get<double>()) / 2);
+  EXPECT_TRUE(all.contains("train_loss") && all.contains("train_samples_per_second") && all.contains("eval_loss"));
+  EXPECT_FALSE(json("out/train_results.json").contains("eval_loss"));
+  EXPECT_FALSE(json("out/eval_results.json").contains("train_loss"));
+  EXPECT_EQ(losses("out").size(), 8u * 26u);  // ceil(203 / 8) steps per epoch
+  std::string expected = "index\tprediction\n";
+  for (int i = 0; i < 7; ++i) expected += fmt::format("{}\t{}\n", i, i % 2 ? "equivalent" : "not_equivalent");
+  EXPECT_EQ(read_text(path("out/predict_results_mrpc.txt")), expected);
+  EXPECT_EQ(json("out/config.json")["id2label"]["1"], "equivalent");
+  for (const char* name : {"model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "README.md"})
+    EXPECT_TRUE(fs::exists(path("out/") + name)) << name;
+  EXPECT_THAT(outcome.output, HasSubstr("***** eval metrics *****"));
+
+  // What was written is a model: it evaluates to the same numbers.
+  auto words = glue("again", {"--do_eval"});
+  words[2] = path("out");
+  const Outcome again = run(trireme_command(words));
+  ASSERT_EQ(again.code, 0) << again.output;
+  EXPECT_EQ(json("again/eval_results.json")["eval_loss"], all["eval_loss"]);
+}
+
+TEST_F(Glue, GivesTheSameLossesPackedAndPadded) {
+  const std::vector<std::string> flags{"--do_train", "--max_steps", "30", "--do_eval"};
+  ASSERT_EQ(run_on(1, "packed", flags).code, 0);
+  auto padding = flags;
+  padding.insert(padding.end(), {"--pad_to_max_length", "True", "--max_seq_length", "32"});
+  const Outcome padded = run_on(1, "padded", padding);
+  ASSERT_EQ(padded.code, 0) << padded.output;
+  EXPECT_THAT(padded.output, HasSubstr("padded to 32"));
+  expect_same_losses("packed", "padded", 2e-5);
+  EXPECT_NEAR(json("padded/eval_results.json")["eval_loss"].get<double>(),
+              json("packed/eval_results.json")["eval_loss"].get<double>(), 1e-5);
+}
+
+TEST_F(Glue, GivesTheSameLossesOnAnyNumberOfRanks) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  for (const int ranks : {1, 2, 4}) {
+    const Outcome outcome = run_on(ranks, fmt::format("on-{}", ranks),
+                                   {"--do_train", "--do_eval", "--num_train_epochs", "1",
+                                    "--per_device_train_batch_size", std::to_string(8 / ranks)});
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+  }
+  expect_same_losses("on-1", "on-2", 2e-5);
+  expect_same_losses("on-1", "on-4", 2e-5);
+  EXPECT_EQ(losses("on-4").size(), 26u);
+  const double loss = json("on-1/eval_results.json")["eval_loss"];
+  EXPECT_NEAR(json("on-4/eval_results.json")["eval_loss"].get<double>(), loss, 1e-4);
+  EXPECT_EQ(json("on-4/eval_results.json")["eval_samples"], 50.0);
+}
+
+TEST_F(Glue, GoesOnFromACheckpointToTheSameBits) {
+  const std::vector<std::string> flags{"--do_train", "--lr_scheduler_type", "constant", "--save_steps",
+                                       "4",          "--save_total_limit",  "1",        "--model.dropout",
+                                       "0.1"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    return more;
+  };
+  ASSERT_EQ(run_on(1, "whole", with({"--max_steps", "30"})).code, 0);
+  ASSERT_EQ(run_on(1, "parts", with({"--max_steps", "28"})).code, 0);
+  EXPECT_TRUE(fs::exists(path("parts/step-00000028")));
+  EXPECT_FALSE(fs::exists(path("parts/step-00000024")));
+  const Outcome second = run_on(1, "parts", with({"--max_steps", "30"}));
+  ASSERT_EQ(second.code, 0) << second.output;
+  EXPECT_THAT(second.output, HasSubstr("RESUMING from"));
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  EXPECT_EQ(read_text(path("parts/model.safetensors")), read_text(path("whole/model.safetensors")));
+
+  const Outcome other = run_on(1, "parts", with({"--max_steps", "40", "--seed", "7"}));
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.output, HasSubstr("was trained on other rows or with another seed (42, now 7)"));
+  const Outcome anew = run_on(1, "parts", with({"--max_steps", "2", "--seed", "7", "--overwrite_output_dir"}));
+  ASSERT_EQ(anew.code, 0) << anew.output;
+  EXPECT_FALSE(fs::exists(path("parts/step-00000028")));
+}
+
+TEST_F(Glue, TakesRowsOfOnesOwnAndNumbersToPredict) {
+  write_text(path("t.csv"), "sentence,label\nw1 w2,0.5\ngood w3,2.5\nw4,0.25\ngood,2.75\n");
+  write_text(path("config.json"), Json{{"model_name_or_path", path("model")},
+                                       {"train_file", path("t.csv")},
+                                       {"validation_file", path("t.csv")},
+                                       {"test_file", path("t.csv")},
+                                       {"output_dir", path("own")},
+                                       {"do_train", true},
+                                       {"do_eval", true},
+                                       {"do_predict", true},
+                                       {"num_train_epochs", 150},
+                                       {"max_seq_length", 16},
+                                       {"learning_rate", 2e-3},
+                                       {"eval_strategy", "epoch"}}
+                                      .dump());
+  const Outcome outcome = run(trireme_command({"glue", path("config.json")}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_LT(json("own/eval_results.json")["eval_mse"].get<double>(), 0.2) << outcome.output;
+  EXPECT_THAT(read_text(path("own/predict_results_None.txt")), testing::StartsWith("index\tprediction\n0\t0."));
+  EXPECT_EQ(json("own/config.json")["problem_type"], "regression");
+
+  // The head has one class now, MRPC two.
+  auto words = glue("other", {"--do_eval"});
+  words[2] = path("own");
+  const Outcome other = run(trireme_command(words));
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.output, HasSubstr("classifier.weight: shape [1, 32], expected [2, 32]"));
+}
+
+TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
+  const auto fails = [&](const std::vector<std::string>& flags, const std::string& text) {
+    const Outcome outcome = run_on(1, "wrong", flags);
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(text));
+  };
+  fails({}, "nothing to do: add --do-train, --do-eval or --do-predict");
+  fails({"--do_train", "--fp16"}, "--fp16 True is not supported; instead: --bf16");
+  fails({"--do_train", "maybe"}, "--do-train is \"maybe\", expected True or False");
+  fails({"--do_train", "--label_smoothing_factor", "0.1"}, "--label-smoothing-factor 0.1 is not supported");
+  fails({"--do_train", "--optim.clip", "2"}, "--optim.clip cannot be given to glue");
+  fails({"--do_train", "--ignore_mismatched_sizes"}, "--ignore-mismatched-sizes True is not supported");
+  fs::create_directories(path("full"));
+  write_text(path("full/thesis.txt"), "mine");
+  const Outcome full = run_on(1, "full", {"--do_train"});
+  EXPECT_EQ(full.code, 2);
+  EXPECT_THAT(full.output, HasSubstr("exists and holds files, but no checkpoint to go on from"));
+  EXPECT_EQ(read_text(path("full/thesis.txt")), "mine");
+  EXPECT_FALSE(fs::exists(path("full/lock")));
+}
+
+}  // namespace
+}  // namespace trireme

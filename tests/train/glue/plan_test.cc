@@ -1,0 +1,93 @@
+#include "train/glue/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "train/glue/rows.h"
+
+namespace trireme {
+namespace {
+
+TEST(EpochPlan, GivesThePublishedStepsOfMrpc) {
+  for (const auto& [ranks, steps] : {std::pair{1, 345}, {2, 174}, {4, 87}})
+    EXPECT_EQ((EpochPlan{3668, 32 * ranks}.total_steps(3, -1)), steps);
+  EXPECT_EQ((EpochPlan{3668, 32}.total_steps(3, 100)), 100);
+  EXPECT_EQ((EpochPlan{10, 4}.total_steps(0.5, -1)), 2);  // 1.5 steps
+}
+
+TEST(EpochPlan, TakesEveryRowOfAnEpochOnceAndEndsItWithAShortStep) {
+  const EpochPlan plan{10, 4};
+  std::vector<int64_t> counts, epochs;
+  for (uint64_t consumed = 0; counts.size() < 6; consumed += static_cast<uint64_t>(counts.back())) {
+    counts.push_back(plan.at(consumed).count);
+    epochs.push_back(plan.at(consumed).epoch);
+  }
+  EXPECT_EQ(counts, (std::vector<int64_t>{4, 4, 2, 4, 4, 2}));
+  EXPECT_EQ(epochs, (std::vector<int64_t>{0, 0, 0, 1, 1, 1}));
+}
+
+TEST(EpochOrder, IsAShuffleBySeedAndEpoch) {
+  const auto order = epoch_order(42, 0, 1000);
+  EXPECT_EQ(std::set<uint32_t>(order.begin(), order.end()).size(), 1000u);
+  EXPECT_FALSE(std::ranges::is_sorted(order));
+  EXPECT_EQ(order, epoch_order(42, 0, 1000));
+  EXPECT_NE(order, epoch_order(42, 1, 1000));
+  EXPECT_NE(order, epoch_order(43, 0, 1000));
+}
+
+/// Rows of 1, 2, 3, ... ids; the ids of row r are r.
+EncodedRows rows_of(int count) {
+  EncodedRows rows;
+  for (int r = 0; r < count; ++r) {
+    rows.tokens.insert(rows.tokens.end(), static_cast<size_t>(r + 1), r);
+    rows.types.resize(rows.tokens.size(), 0);
+    rows.offsets.push_back(rows.tokens.size());
+    rows.labels.push_back(r % 2);
+    rows.longest = r + 1;
+  }
+  return rows;
+}
+
+template <class T>
+std::vector<T> values(ConstView view) {
+  return {view.as<T>(), view.as<T>() + view.rows()};
+}
+
+TEST(RowBatches, ShareTheRowsOfAStepAmongAnyNumberOfRanks) {
+  const EncodedRows rows = rows_of(10);
+  const EpochPlan plan{10, 4};
+  for (const uint64_t consumed : {0, 4, 8, 10}) {
+    std::vector<int32_t> together, alone;
+    double counted = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      RowBatches batches(rows, plan, {.length = 0, .padding = 0, .classes = 2}, 1, 4, rank, 7);
+      counted += batches.counted(consumed);
+      for (int64_t m = 0; m < batches.micro_batches(); ++m) {
+        const auto part = values<int32_t>(batches.fill(consumed, m).tokens);
+        together.insert(together.end(), part.begin(), part.end());
+      }
+    }
+    RowBatches one(rows, plan, {.length = 0, .padding = 0, .classes = 2}, 4, 1, 0, 7);
+    alone = values<int32_t>(one.fill(consumed, 0).tokens);
+    EXPECT_EQ(together, alone) << consumed;
+    EXPECT_EQ(counted, one.counted(consumed));
+  }
+}
+
+TEST(RowPacker, PutsPaddingBehindAllRowsAsSequencesWithoutLabels) {
+  const EncodedRows rows = rows_of(3);
+  const std::vector<uint32_t> which{2, 0};
+  RowPacker packed({.length = 0, .padding = 99, .classes = 2}), padded({.length = 3, .padding = 99, .classes = 2});
+  EXPECT_EQ(values<int32_t>(packed.pack(rows, which, 5).tokens), (std::vector<int32_t>{2, 2, 2, 0}));
+  const Batch& batch = padded.pack(rows, which, 5);
+  EXPECT_EQ(values<int32_t>(batch.tokens), (std::vector<int32_t>{2, 2, 2, 0, 99, 99}));
+  EXPECT_EQ(values<int32_t>(batch.offsets), (std::vector<int32_t>{0, 3, 4, 6}));
+  EXPECT_EQ(values<int32_t>(batch.positions), (std::vector<int32_t>{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(values<int32_t>(batch.targets), (std::vector<int32_t>{0, 0}));
+  EXPECT_EQ(values<int64_t>(batch.samples), (std::vector<int64_t>{5, 5, 5, 6, 6, 6}));
+}
+
+}  // namespace
+}  // namespace trireme
