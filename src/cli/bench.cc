@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/bench_comm.h"
+#include "cli/bench_glue.h"
 #include "cli/bench_tokenize.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -185,6 +186,7 @@ int bench_generate_command(std::vector<std::string> arguments) {
 
 constexpr Command kBenches[] = {
     {"step", "a whole training step of a model preset", bench_step_command},
+    {"glue", "fine-tuning steps on real rows", bench_glue_command},
     {"ops", "every operator of a layer", bench_ops_command},
     {"generate", "tokens of one sequence against the memory bandwidth", bench_generate_command},
     {"comm", "collectives over the ranks of a job", bench_comm_command},
