@@ -113,6 +113,7 @@ int run_remote_shell_command(std::vector<std::string> arguments) {
   return run_remote_shell(options, words);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the signature of every command
 int run_node_agent(std::vector<std::string>) {
   serve_node(std::cin, std::cout);
   return 0;
