@@ -24,7 +24,7 @@ namespace {
 struct TrainFlags {
   TrainingTextOptions text;
   BpeTraining training;
-  std::string output;
+  std::string output, input_format = "auto";
 };
 
 struct CodecFlags {
@@ -36,6 +36,7 @@ struct CodecFlags {
 void run_train_tokenizer(TrainFlags& flags) {
   const auto start = Clock::now();
   flags.text.stop = &watch_stop_signals();
+  flags.text.input_kind = input_kind_from(flags.input_format);
   const PieceCounter counts = count_pieces(flags.text);
   const double counted = seconds_since(start);
   const BpeDescription tokenizer = train_bpe(counts, flags.training);
@@ -65,7 +66,11 @@ struct InputStream {
 
 const Flags& add_train(Flags& app, TrainFlags& flags) {
   Flags& train = app.add_action("train", "Trains a byte-level BPE tokenizer on text");
-  train.add("--input", flags.text.inputs, "text: .txt and .jsonl files, folders, globs; also .gz and .zst").required();
+  train.add("--input", flags.text.inputs, "text, as `trireme prepare` reads it: files, archives, folders, globs, -")
+      .required();
+  train.add("--input-format", flags.input_format, "what the files hold, whatever their names say")
+      .one_of({"auto", "txt", "jsonl"})
+      .show_default();
   train.add("--vocab-size", flags.training.vocabulary_size, "tokens, <|endoftext|> and the 256 bytes included")
       .required();
   train.add("--output", flags.output, "folder for tokenizer.json").required();
