@@ -1,23 +1,57 @@
 #include "text/wordpiece.h"
 
-#include <algorithm>
-
 #include "text/piece_cache.h"
 #include "text/unicode.h"
 
 namespace trireme {
 
+namespace {
+
+constexpr TokenId kNoToken = UINT32_MAX;
+constexpr TokenId kWordStart = 0, kWordRest = 1;  // roots of the tree: all tokens, and those with the prefix, less it
+
+bool goes_on_character(char byte) { return (static_cast<uint8_t>(byte) & 0xC0) == 0x80; }
+
+}  // namespace
+
 struct WordPieceModel::Scratch final : ModelScratch {
   PieceCache cache;
   std::vector<TokenId> ids;
-  std::string candidate;
 };
 
 WordPieceModel::WordPieceModel(Vocabulary vocabulary, WordPieceOptions options)
-    : vocabulary_(std::move(vocabulary)), options_(std::move(options)) {
+    : vocabulary_(std::move(vocabulary)), options_(std::move(options)), ends_(2, kNoToken) {
   for (TokenId id = 0; id < vocabulary_.id_limit(); ++id) {
-    if (const std::string* token = vocabulary_.token(id)) longest_token_ = std::max(longest_token_, token->size());
+    const std::string* token = vocabulary_.token(id);
+    if (!token) continue;
+    add_to_tree(kWordStart, *token, id);
+    if (token->starts_with(options_.prefix))
+      add_to_tree(kWordRest, std::string_view(*token).substr(options_.prefix.size()), id);
   }
+}
+
+void WordPieceModel::add_to_tree(TokenId root, std::string_view bytes, TokenId id) {
+  TokenId node = root;
+  for (const char byte : bytes) {
+    const auto next = static_cast<TokenId>(ends_.size());
+    if (edges_.add(node, static_cast<uint8_t>(byte), next)) ends_.push_back(kNoToken);
+    node = static_cast<TokenId>(edges_.find(node, static_cast<uint8_t>(byte)));
+  }
+  ends_[node] = id;
+}
+
+size_t WordPieceModel::longest_match(TokenId root, std::string_view text, TokenId& id) const {
+  size_t longest = 0;
+  TokenId node = root;
+  for (size_t i = 0; i < text.size();) {
+    const uint64_t next = edges_.find(node, static_cast<uint8_t>(text[i++]));
+    if (next == PairMap::kNone) break;
+    node = static_cast<TokenId>(next);
+    if (ends_[node] == kNoToken || (i < text.size() && goes_on_character(text[i]))) continue;
+    longest = i;
+    id = ends_[node];
+  }
+  return longest;
 }
 
 std::unique_ptr<ModelScratch> WordPieceModel::make_scratch() const { return std::make_unique<Scratch>(); }
@@ -36,19 +70,11 @@ void WordPieceModel::encode_uncached(std::string_view piece, Scratch& scratch) c
   const auto unknown = [&] { scratch.ids.assign(1, options_.unknown); };
   if (piece.size() > options_.longest_word && count_code_points(piece) > options_.longest_word) return unknown();
   for (size_t begin = 0; begin < piece.size();) {
-    scratch.candidate = begin == 0 ? "" : options_.prefix;
-    const size_t prefix = scratch.candidate.size();
-    size_t length = std::min(piece.size() - begin, longest_token_);
-    scratch.candidate.append(piece, begin, length);
-    std::optional<TokenId> id;
-    for (; length > 0; --length, scratch.candidate.pop_back()) {
-      // A token ends where a character does: a byte that goes on one cannot come next.
-      if (begin + length < piece.size() && (static_cast<uint8_t>(piece[begin + length]) & 0xC0) == 0x80) continue;
-      if ((id = vocabulary_.find(scratch.candidate))) break;
-    }
-    if (!id) return unknown();
-    scratch.ids.push_back(*id);
-    begin += scratch.candidate.size() - prefix;
+    TokenId id = kNoToken;
+    const size_t length = longest_match(begin == 0 ? kWordStart : kWordRest, piece.substr(begin), id);
+    if (length == 0) return unknown();
+    scratch.ids.push_back(id);
+    begin += length;
   }
 }
 

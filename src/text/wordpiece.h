@@ -5,6 +5,7 @@
 #include <string>
 
 #include "text/model.h"
+#include "text/pair_map.h"
 
 namespace trireme {
 
@@ -25,10 +26,15 @@ class WordPieceModel final : public Model {
  private:
   struct Scratch;
   void encode_uncached(std::string_view piece, Scratch& scratch) const;
+  void add_to_tree(TokenId root, std::string_view bytes, TokenId id);
+  /// Bytes of the longest token that `text` begins with and that ends where a character does, and its id; 0: none.
+  size_t longest_match(TokenId root, std::string_view text, TokenId& id) const;
 
   Vocabulary vocabulary_;
   WordPieceOptions options_;
-  size_t longest_token_ = 0;  // bytes, prefix not counted
+  // The tokens byte by byte, so that a match takes one walk: (node, byte) -> node that follows.
+  PairMap edges_;
+  std::vector<TokenId> ends_;  // token that ends at a node, or kNoToken
 };
 
 }  // namespace trireme
