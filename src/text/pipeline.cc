@@ -54,11 +54,11 @@ class PipelineTokenizer::ModelSink final : public PieceSink {
 
 namespace {
 
-/// Between an ASCII letter or digit and ASCII white space.
+/// Between an ASCII letter or digit and ASCII white space. Not before \v and \f: BERT drops those and joins both sides.
 bool is_cut(std::string_view text, size_t at) {
   const char before = text[at - 1], after = text[at], lower = static_cast<char>(before | 0x20);
   return ((lower >= 'a' && lower <= 'z') || (before >= '0' && before <= '9')) &&
-         (after == ' ' || (after >= '\t' && after <= '\r'));
+         (after == ' ' || after == '\t' || after == '\n' || after == '\r');
 }
 
 }  // namespace

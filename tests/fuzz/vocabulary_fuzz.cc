@@ -1,19 +1,36 @@
-// Any lines as vocab.txt, any text as a tiktoken file: Error::data or Error::usage, or a tokenizer that encodes.
+// Any lines as vocab.txt, any text as a tiktoken file, as vocab.json or as merges.txt: Error::data or Error::usage, or
+// a tokenizer that encodes.
+#include <unistd.h>
+
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "text/tiktoken.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_writer.h"
 
 namespace {
 
-void encode(const std::string& json) {
-  using namespace trireme;
-  const auto tokenizer = tokenizer_from_json(json, "fuzzed");
-  std::vector<TokenId> ids;
-  tokenizer->encode_plain("The cat's 12 \xC3\xA9\n\n!\xFF", ids);
-  tokenizer->decode(ids);
+void encode(const trireme::Tokenizer& tokenizer) {
+  std::vector<trireme::TokenId> ids;
+  tokenizer.encode_plain("The cat's 12 \xC3\xA9\n\n!\xFF", ids);
+  tokenizer.decode(ids);
+}
+
+void encode(const std::string& json) { encode(*trireme::tokenizer_from_json(json, "fuzzed")); }
+
+/// A folder in memory with a small vocab.json and merges.txt, and `text` in place of one of them.
+void encode_files(const std::string& text, bool as_merges) {
+  static const std::string folder = [] {
+    std::string name = "/dev/shm/trireme-fuzz-XXXXXX";
+    if (!mkdtemp(name.data())) std::abort();
+    return name;
+  }();
+  trireme::write_text(folder + "/vocab.json", as_merges ? R"({"a": 0, "b": 1, "ab": 2, "<unk>": 3})" : text);
+  trireme::write_text(folder + "/merges.txt", as_merges ? text : "#version: 0.2\na b\n");
+  encode(*trireme::load_tokenizer(folder));
 }
 
 template <class Body>
@@ -39,5 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   expect_error_at_most([&] { encode(bert_tokenizer_json(lines, size % 2 == 0, "fuzzed")); });
   expect_error_at_most([&] { encode(tiktoken_to_json(text, "fuzzed", "gpt2")); });
+  expect_error_at_most([&] { encode_files(text, false); });
+  expect_error_at_most([&] { encode_files(text, true); });
   return 0;
 }

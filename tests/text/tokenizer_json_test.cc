@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_writer.h"
 
 namespace trireme {
 namespace {
@@ -131,6 +132,13 @@ TEST(TokenizerJson, CutsOnlyWhereBothSidesEncodeAlike) {
     EXPECT_EQ(left, all);
   }
   EXPECT_EQ(load(byte_level_json(added("b c", "")))->cut(text, 1), text.size());
+}
+
+TEST(TokenizerJson, DoesNotCutBeforeWhatBertDrops) {
+  const auto tokenizer =
+      load(bert_tokenizer_json({"[UNK]", "[CLS]", "[SEP]", "th", "the", "##e"}, true, "a vocabulary"));
+  EXPECT_EQ(tokenizer->cut("th\fe the", 2), 4u);
+  EXPECT_EQ(tokenizer->cut("th\v the", 2), 7u);
 }
 
 TEST(TokenizerJson, NamesElementsThatAreNotImplemented) {
