@@ -34,15 +34,15 @@ namespace fs = std::filesystem;
 
 constexpr size_t kLargestVocabulary = 65536;  // train.bin holds 16-bit ids
 
+bool is_pipe(const InputFile& file) { return file.path == kStandardInput || !fs::is_regular_file(file.path); }
+
 class Preparation {
  public:
   explicit Preparation(const PrepareOptions& options)
       : options_(options), files_(list_inputs(options.inputs, options.input_kind)) {
     uint64_t bytes = 0;
     for (const InputFile& file : files_) bytes += file.bytes;
-    const bool from_pipe = std::any_of(files_.begin(), files_.end(), [](const InputFile& file) {
-      return file.path == kStandardInput || !fs::is_regular_file(file.path);
-    });
+    const bool from_pipe = std::any_of(files_.begin(), files_.end(), is_pipe);
     require(bytes > 0 || from_pipe, ErrorKind::data, "the input is empty: {} with 0 bytes",
             files_.size() == 1 ? files_[0].path : fmt::format("{} files", files_.size()));
     single_text_ = files_.size() == 1 && files_[0].kind == InputKind::text;
@@ -50,7 +50,7 @@ class Preparation {
 
   PrepareReport run() {
     fs::create_directories(options_.output);
-    const std::unique_ptr<TemporaryCopy> copy = copy_standard_input();
+    const std::vector<std::unique_ptr<TemporaryCopy>> copies = copy_pipes();
     const auto start = Clock::now();
     load();
     report_.load_seconds = seconds_since(start);
@@ -69,16 +69,17 @@ class Preparation {
   }
 
  private:
-  /// Where the input must be read twice, standard input is copied first.
-  std::unique_ptr<TemporaryCopy> copy_standard_input() {
-    if (!single_text_ && options_.tokenizer != "char") return nullptr;
-    const auto standard =
-        std::find_if(files_.begin(), files_.end(), [](const InputFile& file) { return file.path == kStandardInput; });
-    if (standard == files_.end()) return nullptr;
-    auto copy = std::make_unique<TemporaryCopy>(options_.output, standard->path);
-    standard->path = copy->path();
-    standard->bytes = fs::file_size(copy->path());
-    return copy;
+  /// Where the input must be read twice, standard input and other pipes are copied first.
+  std::vector<std::unique_ptr<TemporaryCopy>> copy_pipes() {
+    std::vector<std::unique_ptr<TemporaryCopy>> copies;
+    if (!single_text_ && options_.tokenizer != "char") return copies;
+    for (InputFile& file : files_) {
+      if (!is_pipe(file)) continue;
+      copies.push_back(std::make_unique<TemporaryCopy>(options_.output, file.path, copies.size()));
+      file.path = copies.back()->path();
+      file.bytes = fs::file_size(file.path);
+    }
+    return copies;
   }
 
   void load() {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <vector>
 
 #include "base/file.h"
@@ -15,8 +16,9 @@ constexpr size_t kBuffer = size_t{1} << 20;
 
 }  // namespace
 
-TemporaryCopy::TemporaryCopy(const std::string& folder, const std::string& source)
-    : path_(fmt::format("{}/.input-{}.tmp", folder, getpid())) {
+TemporaryCopy::TemporaryCopy(const std::string& folder, const std::string& source, size_t number)
+    : path_(fmt::format("{}/.input-{}-{}-{}", folder, getpid(), number,
+                        std::filesystem::path(source).filename().string())) {
   const auto from = open_bytes(source);
   AtomicFile copy(path_);
   std::vector<char> buffer(kBuffer);

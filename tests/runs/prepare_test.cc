@@ -58,12 +58,18 @@ TEST_F(PrepareRuns, TakesPipesAndArchivesAsItTakesFiles) {
   piped("pipe", "--val-fraction 0");
   EXPECT_EQ(train("pipe"), train("plain"));
   piped("pipe-text", "--input-format txt");
+  const Outcome fifo = run({"bash", "-c",
+                            fmt::format("{1} prepare --input <(cat {0}/a.jsonl) --input-format txt --tokenizer {0}/tok "
+                                        "--output {0}/fifo",
+                                        folder_.path(), trireme_path())});
+  EXPECT_EQ(fifo.code, 0) << fifo.output;
   fs::copy(folder_ / "a.jsonl", folder_ / "a.txt");
   ASSERT_EQ(run(trireme_command({"prepare", "--input", folder_ / "a.txt", "--tokenizer", folder_ / "tok", "--output",
                                  folder_ / "text"}))
                 .code,
             0);
   EXPECT_EQ(train("pipe-text"), train("text"));
+  EXPECT_EQ(train("fifo"), train("text"));
   EXPECT_FALSE(fs::exists(folder_ / "pipe-text/.prepare"));
 }
 
