@@ -5,6 +5,7 @@
 #include <zlib.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "base/file.h"
 #include "data/compressed_source.h"
@@ -138,17 +139,49 @@ TEST_F(Parts, ChunksGoOnAtAnyOfTheirEnds) {
   }
 }
 
-TEST_F(Parts, OfParquetNeedArrow) {
-  write("x.parquet", "PAR1");
+/// A Parquet file of two row groups with the columns id and text; the last text is null.
+constexpr const char* kParquet =
+    "504152311500151c151c2c15041500150615061c00000002000000040101000000020000001500154e154e2c15041500150615061c00"
+    "000002000000040105000000706c61696e140000006c696e650a2271756f74656422205c200120c3a91500151415142c150215001506"
+    "15061c000000020000000201030000001500150c150c2c15021500150615061c0000000200000002001504193c35001806736368656d"
+    "61150400150225021802696400150c250218047465787425004c1c0000001606192c192c26001c150219250600191802696415001604"
+    "164216422608491c150015001502003c29061926000400000026001c150c19250600191804746578741500160416741674264a491c15"
+    "0015001502003c163219061926000400000016b6011604260816b60100192c26001c150219250600191802696415001602163a163a26"
+    "be01491c150015001502003c29061926000200000026001c150c1925060019180474657874150016021632163226f801491c15001500"
+    "1502003c1600190619260200000000166c160226be01166c002820706172717565742d6370702d6172726f772076657273696f6e2032"
+    "362e302e31192c1c00001c0000002901000050415231";
+
+std::string from_hex(std::string_view hex) {
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2)
+    bytes += static_cast<char>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16));
+  return bytes;
+}
+
+std::string message_of(const std::function<void()>& body) {
   try {
-    parts({folder_ / "x.parquet"});
-    FAIL() << "four bytes are no Parquet file";
-  } catch (const Error& e) {  // what a build without Arrow says, or one with it about this file
-    const std::string message = e.what();
-    EXPECT_TRUE(message.find("this build reads no Parquet: the Arrow C++ library was not found") != message.npos ||
-                message.find("is no Parquet file or is damaged") != message.npos)
-        << message;
+    body();
+  } catch (const Error& e) {
+    return e.what();
   }
+  return {};
+}
+
+TEST_F(Parts, OfParquetNeedArrow) {
+  write("broken.parquet", "PAR1");
+  write("x.parquet", from_hex(kParquet));
+  const std::string message = message_of([&] { parts({folder_ / "broken.parquet"}); });
+  if (message.find("this build reads no Parquet: the Arrow C++ library was not found") != message.npos) return;
+  EXPECT_NE(message.find("is no Parquet file or is damaged"), message.npos) << message;
+  EXPECT_EQ(parts({folder_ / "x.parquet"}),
+            std::vector<std::string>{"x.parquet={\"text\": \"plain\"}\n"
+                                     "{\"text\": \"line\\u000a\\\"quoted\\\" \\\\ \\u0001 \xC3\xA9\"}\n{}\n"});
+  const auto of_column = [&](const char* name) {
+    const std::vector<InputFile> files = list_inputs({folder_ / "x.parquet"});
+    return message_of([&] { InputParts(files, {name}, {}).next(); });
+  };
+  EXPECT_NE(of_column("body").find("x.parquet has no column \"body\""), std::string::npos) << of_column("body");
+  EXPECT_NE(of_column("id").find("column \"id\" holds int32, strings were expected"), std::string::npos);
 }
 
 TEST_F(Parts, AreNamedByTheirSuffixesOrByTheUser) {

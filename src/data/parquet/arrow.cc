@@ -1,14 +1,13 @@
 // Needs the Arrow C++ library, 24 or newer; built only where it was found.
 #include <arrow/array.h>
-#include <arrow/chunked_array.h>
 #include <arrow/io/file.h>
-#include <arrow/scalar.h>
-#include <arrow/table.h>
+#include <arrow/record_batch.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/exception.h>
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
 #include "data/parquet_source.h"
@@ -32,78 +31,95 @@ void append_json_string(std::string_view text, std::string& out) {
   out += '"';
 }
 
-/// One row group at a time.
+constexpr int64_t kBatchRows = 256;  // documents that are decoded at a time, however large the row groups are
+
+/// Strings of either width, as a view.
+std::string_view string_at(const arrow::Array& column, int64_t row) {
+  if (column.type_id() == arrow::Type::STRING) return static_cast<const arrow::StringArray&>(column).GetView(row);
+  return static_cast<const arrow::LargeStringArray&>(column).GetView(row);
+}
+
+/// The rows as lines of JSON, a batch at a time.
 class ParquetSource final : public ByteSource {
  public:
   ParquetSource(const std::string& path, const std::vector<std::string>& columns) : path_(path), columns_(columns) {
     const auto file = arrow::io::ReadableFile::Open(path);
     require(file.ok(), ErrorKind::io, "cannot open {}: {}", path, file.status().ToString());
     bytes_ = static_cast<uint64_t>((*file)->GetSize().ValueOr(0));
-    auto reader = parquet::arrow::OpenFile(*file, arrow::default_memory_pool());
-    require(reader.ok(), ErrorKind::data, "{} is no Parquet file or is damaged: {}", path, reader.status().ToString());
-    reader_ = std::move(*reader);
+    parquet::ArrowReaderProperties properties;
+    properties.set_batch_size(kBatchRows);
+    properties.set_pre_buffer(false);  // it would hold whole row groups
+    parquet::ReaderProperties buffered;
+    buffered.enable_buffered_stream();
+    parquet::arrow::FileReaderBuilder builder;
+    check_open(builder.Open(*file, buffered));
+    check_open(builder.properties(properties)->Build().Value(&reader_));
     std::shared_ptr<arrow::Schema> schema;
     check(reader_->GetSchema(&schema));
-    for (const std::string& name : columns) {
-      const int index = schema->GetFieldIndex(name);
-      require(index >= 0, ErrorKind::data, "{} has no column \"{}\"; it has {}", path, name, schema->ToString());
-      const auto type = schema->field(index)->type()->id();
-      require(type == arrow::Type::STRING || type == arrow::Type::LARGE_STRING, ErrorKind::data,
-              "{}: column \"{}\" holds {}, strings were expected", path, name,
-              schema->field(index)->type()->ToString());
-      indices_.push_back(index);
-    }
+    std::vector<int> indices;
+    for (const std::string& name : columns) indices.push_back(find_column(*schema, name));
+    rows_ = static_cast<uint64_t>(reader_->parquet_reader()->metadata()->num_rows());
+    std::vector<int> groups(static_cast<size_t>(reader_->num_row_groups()));
+    std::iota(groups.begin(), groups.end(), 0);
+    check(reader_->GetRecordBatchReader(groups, indices).Value(&batches_));
   }
 
   size_t read(char* to, size_t size) override {
     while (at_ == lines_.size()) {
-      if (group_ == reader_->num_row_groups()) return 0;
-      read_group();
+      if (!read_batch()) return 0;
     }
     const size_t n = std::min(size, lines_.size() - at_);
     std::memcpy(to, lines_.data() + at_, n);
     at_ += n;
     return n;
   }
-  uint64_t consumed() const override {
-    const auto groups = static_cast<uint64_t>(std::max(reader_->num_row_groups(), 1));
-    return bytes_ * static_cast<uint64_t>(group_) / groups;
-  }
+  uint64_t consumed() const override { return rows_ == 0 ? 0 : bytes_ * rows_read_ / rows_; }
 
  private:
+  void check_open(const arrow::Status& status) const {
+    require(status.ok(), ErrorKind::data, "{} is no Parquet file or is damaged: {}", path_, status.ToString());
+  }
   void check(const arrow::Status& status) const {
     require(status.ok(), ErrorKind::data, "{} is damaged: {}", path_, status.ToString());
   }
 
-  void read_group() {
-    const auto group = reader_->ReadRowGroup(group_++, indices_);
-    check(group.status());
-    const std::shared_ptr<arrow::Table>& table = *group;
-    lines_.clear();
-    at_ = 0;
-    for (int64_t row = 0; row < table->num_rows(); ++row) {
-      lines_ += '{';
-      for (const std::string& name : columns_) append_field(*table, name, row);
-      lines_ += "}\n";
-    }
+  int find_column(const arrow::Schema& schema, const std::string& name) const {
+    const int index = schema.GetFieldIndex(name);
+    require(index >= 0, ErrorKind::data, "{} has no column \"{}\"; it has {}", path_, name, schema.ToString());
+    const std::shared_ptr<arrow::DataType>& type = schema.field(index)->type();
+    require(type->id() == arrow::Type::STRING || type->id() == arrow::Type::LARGE_STRING, ErrorKind::data,
+            "{}: column \"{}\" holds {}, strings were expected", path_, name, type->ToString());
+    return index;
   }
 
-  void append_field(const arrow::Table& table, const std::string& name, int64_t row) {
-    const auto scalar = table.GetColumnByName(name)->GetScalar(row);
-    require(scalar.ok(), ErrorKind::data, "{} is damaged: {}", path_, scalar.status().ToString());
-    if (!(*scalar)->is_valid) return;
+  bool read_batch() {
+    std::shared_ptr<arrow::RecordBatch> batch;
+    check(batches_->ReadNext(&batch));
+    if (!batch) return false;
+    lines_.clear();
+    at_ = 0;
+    for (int64_t row = 0; row < batch->num_rows(); ++row) {
+      lines_ += '{';
+      for (const std::string& name : columns_) append_field(*batch->GetColumnByName(name), name, row);
+      lines_ += "}\n";
+    }
+    rows_read_ += static_cast<uint64_t>(batch->num_rows());
+    return true;
+  }
+
+  void append_field(const arrow::Array& column, const std::string& name, int64_t row) {
+    if (column.IsNull(row)) return;
     if (lines_.back() != '{') lines_ += ", ";
     append_json_string(name, lines_);
     lines_ += ": ";
-    append_json_string((*scalar)->ToString(), lines_);
+    append_json_string(string_at(column, row), lines_);
   }
 
   std::string path_;
   std::vector<std::string> columns_;
   std::unique_ptr<parquet::arrow::FileReader> reader_;
-  std::vector<int> indices_;
-  int group_ = 0;
-  uint64_t bytes_ = 0;
+  std::unique_ptr<arrow::RecordBatchReader> batches_;
+  uint64_t bytes_ = 0, rows_ = 0, rows_read_ = 0;
   std::string lines_;
   size_t at_ = 0;
 };
