@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-PART = 1 << 20  # characters that are encoded at a time, as `trireme bench tokenize` does
+PART = 1 << 17  # characters that are encoded at a time, as `trireme bench tokenize` does
 
 
 def byte_alphabet():

@@ -26,11 +26,12 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kPartBytes = size_t{1} << 20;
+constexpr size_t kPartBytes = size_t{1} << 17;  // a text of a few megabytes is shared evenly among many cores
+constexpr size_t kReadBytes = size_t{1} << 20;
 constexpr double kOpenWebTextTokens = 9.04e9;
 
 struct TokenizeBench {
-  std::string tokenizer, input, json, python = ".venv/bin/python", peer_script = "bench/peers/encode_text.py";
+  std::string tokenizer, input, json, python = ".venv/bin/python", peer_scripts = "bench/peers";
   std::vector<std::string> peers;
   int threads = 0, repeats = 5;
   bool train = false;
@@ -54,7 +55,7 @@ struct Series {
 std::string read_input(const std::string& path) {
   const auto source = open_source(path);
   std::string text;
-  std::vector<char> buffer(kPartBytes);
+  std::vector<char> buffer(kReadBytes);
   while (const size_t n = source->read(buffer.data(), buffer.size())) text.append(buffer.data(), n);
   require(!text.empty(), ErrorKind::data, "{} is empty", path);
   return text;
@@ -81,8 +82,9 @@ std::vector<Series> measure(const TokenizeBench& flags, const Tokenizer& tokeniz
   std::vector<std::unique_ptr<PeerProcess>> peers;
   for (const std::string& peer : flags.peers) {
     all.push_back({peer, threads, {}, 0});
-    peers.push_back(std::make_unique<PeerProcess>(std::vector<std::string>{
-        flags.python, flags.peer_script, peer, tokenizer_file.path, text_file.path, std::to_string(threads)}));
+    peers.push_back(std::make_unique<PeerProcess>(
+        std::vector<std::string>{flags.python, flags.peer_scripts + "/encode_text.py", peer, tokenizer_file.path,
+                                 text_file.path, std::to_string(threads)}));
   }
   for (int pass = 0; pass <= flags.repeats; ++pass) {
     const EncodeTiming timing = time_encode(tokenizer, parts, threads);
@@ -143,25 +145,65 @@ Json bench_encode(const TokenizeBench& flags) {
           {"commit", commit_text()}};
 }
 
+/// Whether the peer's vocabulary, an object of tokens and ids, is this one.
+bool same_vocabulary(const BpeDescription& ours, const std::string& path) {
+  const Json theirs = Json::parse(read_text(path));
+  return theirs.size() == ours.vocabulary.size() &&
+         std::all_of(ours.vocabulary.begin(), ours.vocabulary.end(), [&](const auto& entry) {
+           const auto found = theirs.find(entry.first);
+           return found != theirs.end() && *found == entry.second;
+         });
+}
+
+/// Ours and the peer's trainings in turn, both from a file that was read before.
 Json bench_train(const TokenizeBench& flags) {
+  const std::string bytes = read_input(flags.input);
   TrainingTextOptions text;
   text.inputs = {flags.input};
   text.threads = flags.threads > 0 ? flags.threads : default_threads();
   BpeTraining training;
   training.vocabulary_size = flags.vocabulary_size;
-  std::vector<double> seconds;
-  size_t tokens = 0;
-  for (int pass = 0; pass < flags.repeats; ++pass) {
-    const auto start = Clock::now();
-    tokens = train_bpe(count_pieces(text), training).vocabulary.size();
-    seconds.push_back(seconds_since(start));
+  std::vector<Series> all{{"trireme", text.threads, {}, 0}};
+  const TemporaryFile text_file("text.txt", flags.peers.empty() ? std::string_view() : bytes),
+      their_vocabulary("vocabulary.json", "{}");
+  std::unique_ptr<PeerProcess> peer;
+  if (!flags.peers.empty()) {
+    all.push_back({flags.peers[0], text.threads, {}, 0});
+    peer = std::make_unique<PeerProcess>(std::vector<std::string>{flags.python, flags.peer_scripts + "/train_bpe.py",
+                                                                  std::to_string(flags.vocabulary_size), text_file.path,
+                                                                  std::to_string(text.threads), their_vocabulary.path});
   }
-  std::sort(seconds.begin(), seconds.end());
-  const double median = seconds[seconds.size() / 2];
-  fmt::print("{} tokens from {} with {} threads: {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", tokens,
-             flags.input, text.threads, median, seconds.size(), seconds.front(), seconds.back());
-  return {{"input", flags.input},       {"threads", text.threads},   {"vocabulary_size", tokens}, {"seconds", median},
-          {"fastest", seconds.front()}, {"slowest", seconds.back()}, {"commit", commit_text()}};
+  BpeDescription trained;
+  for (int pass = 0; pass <= flags.repeats; ++pass) {
+    const auto start = Clock::now();
+    trained = train_bpe(count_pieces(text), training);
+    all[0].seconds.push_back(seconds_since(start));
+    all[0].tokens = trained.vocabulary.size();
+    if (!peer) continue;
+    const PeerProcess::Result result = peer->measure();
+    all[1].seconds.push_back(result.seconds);
+    all[1].tokens = result.tokens;
+  }
+  Json result = {{"input", flags.input}, {"bytes", bytes.size()}, {"commit", commit_text()}};
+  for (const Series& series : all) {
+    const auto [fastest, slowest] = std::minmax_element(series.seconds.begin(), series.seconds.end());
+    const double median = series.median();
+    fmt::print("{:<9} {:>2} threads  {:8.3f} s  (fastest {:.3f}, slowest {:.3f})  {} tokens{}\n", series.name,
+               series.threads, median, *fastest, *slowest, series.tokens,
+               &series == &all[0] ? std::string() : fmt::format("  trireme is {:.1f}x", median / all[0].median()));
+    result["results"].push_back({{"name", series.name},
+                                 {"threads", series.threads},
+                                 {"seconds", median},
+                                 {"fastest", *fastest},
+                                 {"slowest", *slowest},
+                                 {"tokens", series.tokens}});
+  }
+  if (peer) {
+    const bool same = same_vocabulary(trained, their_vocabulary.path);
+    fmt::print("the vocabularies are {}\n", same ? "the same, id for id" : "different");
+    result["same_vocabulary"] = same;
+  }
+  return result;
 }
 
 }  // namespace
@@ -177,14 +219,15 @@ int bench_tokenize_command(std::vector<std::string> arguments) {
       .separated_by(',')
       .one_of({"tiktoken", "hf"});
   app.add("--python", flags.python, "interpreter that has the peers").show_default();
-  app.add("--peer-script", flags.peer_script, "what runs them").show_default();
+  app.add("--peer-scripts", flags.peer_scripts, "folder of what runs them").show_default();
   app.add("--repeats", flags.repeats, "timed passes after the first one; the median counts").positive().show_default();
   app.add_switch("--train", flags.train, "train a vocabulary instead of encoding");
   app.add("--vocab-size", flags.vocabulary_size, "its size").show_default();
   app.add("--json", flags.json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(flags.train || !flags.tokenizer.empty(), ErrorKind::usage, "--tokenizer is required, or --train");
-  require(!flags.train || flags.peers.empty(), ErrorKind::usage, "--train has no peers");
+  require(!flags.train || flags.peers.empty() || flags.peers == std::vector<std::string>{"hf"}, ErrorKind::usage,
+          "--train has one peer: --peers hf");
   const Json result = flags.train ? bench_train(flags) : bench_encode(flags);
   if (!flags.json.empty()) write_text(flags.json, result.dump(1) + "\n");
   return 0;
