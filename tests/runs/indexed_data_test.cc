@@ -55,23 +55,46 @@ TEST_F(IndexedData, BlendedAndSplitTrainsAndEvaluates) {
 TEST_F(IndexedData, AnyNumberOfRanksGoesOnWithTheSameSamples) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const std::vector<std::string> flags = {
-      "--data.index-dir", path("order"), "--run.steps", "1000", "--evaluation.every", "0"};
+      "--data.index-dir", path("order"), "--run.steps", "400", "--evaluation.every", "0"};
   ASSERT_EQ(run(trireme_command(blend("whole", flags))).code, 0);
   std::filesystem::remove_all(path("order"));  // made again, by one of two ranks
   {
     Program program(mpirun_command(2, blend("cut", flags)));
-    ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find(" 20/1000") != std::string::npos; }))
+    ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find(" 20/400") != std::string::npos; }))
         << program.output();
     kill(first_rank_of(program), SIGTERM);
     program.finish();
   }
   const int64_t stopped = progress("cut").step;
-  ASSERT_LT(stopped, 1000);
+  ASSERT_LT(stopped, 400);
   const Outcome resumed = run(mpirun_command(3, blend("cut", flags)));
   EXPECT_EQ(resumed.code, 0) << resumed.output;
   const auto whole = losses("whole"), cut = losses("cut");
-  for (int64_t step = 1; step <= std::min<int64_t>(stopped + 20, 1000); ++step)
+  for (int64_t step = 1; step <= std::min<int64_t>(stopped + 20, 400); ++step)
     EXPECT_NEAR(cut.at(step), whole.at(step), 2e-3) << step;
+}
+
+/// Two ranks, each in a folder of its own with a copy of the data, as hosts without a common file system have them.
+TEST_F(IndexedData, HostsThatShareNoFolderEachMakeTheOrder) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  namespace fs = std::filesystem;
+  const std::vector<std::string> flags = {"--data.dir", "", "--data.index-dir", "order"};
+  for (const char* host : {"host0", "host1"}) {
+    fs::create_directory(path(host));
+    for (const char* file : {"a.bin", "a.idx", "b.bin", "b.idx"}) fs::copy(path(file), path(host) + "/" + file);
+  }
+  ASSERT_EQ(run(trireme_command(blend("one", {"--data.index-dir", path("order")}))).code, 0);
+  std::vector<std::string> command = mpirun_command(2, blend("two", flags));
+  const std::vector<std::string> in_its_folder = {
+      "sh", "-c", "cd \"$0/host${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\" && exec \"$@\"", path("")};
+  command.insert(command.begin() + 3, in_its_folder.begin(), in_its_folder.end());
+  const Outcome outcome = run(command);
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const std::string order = "a_train_0_indexmap_507ns_16sl_1337s_packedpi_ac_shuffle_idx.npy";
+  for (const char* host : {"host0", "host1"})
+    EXPECT_EQ(read_text(path(host) + "/order/" + order), read_text(path("order") + "/" + order)) << host;
+  const auto one = losses("one"), two = losses("two");
+  for (const auto& [step, loss] : one) EXPECT_NEAR(two.at(step), loss, 2e-3) << step;
 }
 
 TEST_F(IndexedData, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
