@@ -10,6 +10,13 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
+/// Documents are long, so looking for each line's end is several times faster than looking at each byte.
+uint64_t count_lines(std::string_view text) {
+  uint64_t lines = 0;
+  for (size_t at = text.find('\n'); at != std::string_view::npos; at = text.find('\n', at + 1)) ++lines;
+  return lines;
+}
+
 }  // namespace
 
 DocumentChunks::DocumentChunks(const std::vector<InputFile>& files, Cut cut, Options options)
@@ -107,8 +114,7 @@ bool DocumentChunks::next_lines(DocumentChunk& chunk) {
   }
   if (chunk.first_line == 1 && chunk.text().starts_with(kByteOrderMark))
     std::fill_n(chunk.bytes.begin(), kByteOrderMark.size(), ' ');
-  line_ += static_cast<uint64_t>(
-      std::count(chunk.bytes.begin(), chunk.bytes.begin() + static_cast<ptrdiff_t>(chunk.size), '\n'));
+  line_ += count_lines(chunk.text());
   return chunk.size > 0;
 }
 
