@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "base/error.h"
@@ -50,6 +51,16 @@ void GrowingFile::sync() {
   flush();
   const bool synced = fdatasync(fd_) == 0;
   require(synced, ErrorKind::io, "cannot flush {} to disk: {}", path_, std::strerror(errno));
+}
+
+void GrowingFile::move(const std::string& path, uint64_t size) {
+  flush();
+  require(ftruncate(fd_, static_cast<off_t>(size)) == 0, ErrorKind::io, "cannot cut {}: {}", path_,
+          std::strerror(errno));
+  sync();
+  const bool moved = std::rename(path_.c_str(), path.c_str()) == 0;
+  require(moved, ErrorKind::io, "cannot move {} to {}: {}", path_, path, std::strerror(errno));
+  path_ = path;
 }
 
 void GrowingFile::read(uint64_t offset, std::span<std::byte> bytes) const {

@@ -22,6 +22,8 @@ class GrowingFile {
   void flush();
   /// flush(), and what was appended survives a power cut.
   void sync();
+  /// Keeps the first `size` bytes, synced, under another path of the same file system. Nothing can be done afterwards.
+  void move(const std::string& path, uint64_t size);
   /// Bytes at an offset, of what was flushed.
   void read(uint64_t offset, std::span<std::byte> bytes) const;
 

@@ -167,21 +167,29 @@ class Preparation {
     report_.train_documents = split.train.size();
     report_.val_documents = split.val.size();
     PrepareOutputs outputs(options_.output, documents.work_file("results"));
-    report_.train_tokens = write_tokens(outputs, documents.spool(0), "train.bin", split.train);
-    if (!split.val.empty()) report_.val_tokens = write_tokens(outputs, documents.spool(0), "val.bin", split.val);
+    TokenSpool& spool = documents.spool(0);
+    const auto keep_going = [this] { check_stop(options_.stop); };
+    if (!split.val.empty()) {
+      const TokenSpool::Summary val = spool.write(outputs.path("val.bin"), split.val, keep_going);
+      report_.val_tokens = describe_tokens(outputs.path("val.bin"), val, split.val.size());
+    }
+    const std::string train_path = outputs.path("train.bin");
+    const bool without_copy = spool.begins_with(split.train);
+    const TokenSpool::Summary train = without_copy ? spool.summary_of_first(train_path, split.train.size(), keep_going)
+                                                   : spool.write(train_path, split.train, keep_going);
+    report_.train_tokens = describe_tokens(train_path, train, split.train.size());
     write_text(outputs.path("tokenizer.json"), tokenizer_->json());
     if (options_.tokenizer == "char") write_text(outputs.path("meta.json"), character_meta_json(*tokenizer_));
     if (split.val.empty()) outputs.remove_old("val.bin");
+    if (without_copy) spool.move_first(train_path, split.train.size());  // from here on nothing is left to go on with
     outputs.publish();
   }
 
-  uint64_t write_tokens(const PrepareOutputs& outputs, TokenSpool& spool, const std::string& name,
-                        const std::vector<uint64_t>& documents) {
-    const std::string path = outputs.path(name);
-    const TokenSpool::Summary summary = spool.write(path, documents, [this] { check_stop(options_.stop); });
+  /// Writes the sidecar of a token file and returns how many tokens that has.
+  uint64_t describe_tokens(const std::string& path, const TokenSpool::Summary& summary, uint64_t documents) const {
     TokenSidecar sidecar;
     sidecar.tokens = summary.tokens;
-    sidecar.documents = documents.size();
+    sidecar.documents = documents;
     sidecar.vocabulary = tokenizer_->vocabulary_size();
     sidecar.tokenizer_hash = hex64(tokenizer_->hash());
     sidecar.block_hashes = summary.block_hashes;

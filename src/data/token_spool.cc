@@ -17,6 +17,10 @@ constexpr size_t kCopyBytes = size_t{2} << 20;
 
 uint64_t saved_count(const Json& saved, const char* key) { return saved.is_null() ? 0 : saved.at(key).get<uint64_t>(); }
 
+void require_tokens(uint64_t tokens, const std::string& path, uint64_t documents) {
+  require(tokens > 0, ErrorKind::data, "{} would be empty: {} documents without a token", path, documents);
+}
+
 }  // namespace
 
 TokenSpool::TokenSpool(const WorkFolder& folder, const std::string& name, uint64_t width, const Json& saved)
@@ -56,31 +60,55 @@ void TokenSpool::sync() {
 
 Json TokenSpool::state() const { return {{"tokens", tokens_}, {"documents", ends_.size()}}; }
 
+template <class Part>
+void TokenSpool::read_ids(uint64_t begin, uint64_t end, const std::function<void()>& keep_going, Part part) {
+  copied_.resize(kCopyBytes);
+  for (uint64_t at = begin * width_; at < end * width_;) {
+    keep_going();
+    const auto bytes = std::span(copied_).first(std::min<uint64_t>(kCopyBytes, end * width_ - at));
+    ids_.read(at, bytes);
+    part(bytes);
+    at += bytes.size();
+  }
+}
+
 TokenSpool::Summary TokenSpool::write(const std::string& path, std::span<const uint64_t> documents,
                                       const std::function<void()>& keep_going) {
   ids_.flush();
   AtomicFile file(path);
   BlockHasher hasher;
   Summary summary;
-  std::vector<std::byte> bytes(kCopyBytes);
   for (size_t i = 0; i < documents.size();) {
     // Documents that follow each other in the spool are copied together.
     const uint64_t begin = begin_of(documents[i]);
     uint64_t end = ends_[documents[i]];
     for (++i; i < documents.size() && begin_of(documents[i]) == end; ++i) end = ends_[documents[i]];
-    for (uint64_t at = begin * width_; at < end * width_;) {
-      keep_going();
-      const auto part = std::span(bytes).first(std::min<uint64_t>(kCopyBytes, end * width_ - at));
-      ids_.read(at, part);
-      file.write(part);
-      hasher.append(part);
-      at += part.size();
-    }
+    read_ids(begin, end, keep_going, [&](std::span<const std::byte> bytes) {
+      file.write(bytes);
+      hasher.append(bytes);
+    });
     summary.tokens += end - begin;
   }
-  require(summary.tokens > 0, ErrorKind::data, "{} would be empty: {} documents without a token", path,
-          documents.size());
+  require_tokens(summary.tokens, path, documents.size());
   file.commit();
+  summary.block_hashes = hasher.finish();
+  return summary;
+}
+
+bool TokenSpool::begins_with(std::span<const uint64_t> documents) const {
+  for (uint64_t i = 0; i < documents.size(); ++i) {
+    if (documents[i] != i) return false;
+  }
+  return true;
+}
+
+TokenSpool::Summary TokenSpool::summary_of_first(const std::string& path, uint64_t documents,
+                                                 const std::function<void()>& keep_going) {
+  ids_.flush();
+  BlockHasher hasher;
+  Summary summary{end_of_first(documents), {}};
+  require_tokens(summary.tokens, path, documents);
+  read_ids(0, summary.tokens, keep_going, [&](std::span<const std::byte> bytes) { hasher.append(bytes); });
   summary.block_hashes = hasher.finish();
   return summary;
 }

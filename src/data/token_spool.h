@@ -47,8 +47,19 @@ class TokenSpool final : public DocumentSink {
   /// Error::data when the file would be empty. `keep_going` is asked between blocks and may throw.
   Summary write(const std::string& path, std::span<const uint64_t> documents, const std::function<void()>& keep_going);
 
+  /// Whether these are the first documents, in order: then their token file is the spool's own file, cut after them.
+  bool begins_with(std::span<const uint64_t> documents) const;
+  /// What write() to that path would say of the first documents. Throws as it does.
+  Summary summary_of_first(const std::string& path, uint64_t documents, const std::function<void()>& keep_going);
+  /// Makes the spool's file the token file of the first documents. Nothing can be done with the spool afterwards.
+  void move_first(const std::string& path, uint64_t documents) { ids_.move(path, end_of_first(documents) * width_); }
+
  private:
-  uint64_t begin_of(uint64_t document) const { return document == 0 ? 0 : ends_[document - 1]; }
+  uint64_t begin_of(uint64_t document) const { return end_of_first(document); }
+  uint64_t end_of_first(uint64_t documents) const { return documents == 0 ? 0 : ends_[documents - 1]; }
+  /// Calls part(bytes) for ids [begin, end).
+  template <class Part>
+  void read_ids(uint64_t begin, uint64_t end, const std::function<void()>& keep_going, Part part);
   template <class Id>
   void append_as(std::span<const TokenId> ids);
 
@@ -57,7 +68,7 @@ class TokenSpool final : public DocumentSink {
   GrowingFile ids_, ends_file_;
   std::vector<uint64_t> ends_;
   size_t ends_on_disk_;
-  std::vector<std::byte> narrowed_;
+  std::vector<std::byte> narrowed_, copied_;
 };
 
 }  // namespace trireme

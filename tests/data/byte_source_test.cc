@@ -5,6 +5,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -94,6 +95,22 @@ TEST_F(Sources, BorderCountsCharactersOfCompressedText) {
   write_text(path("b.txt.gz"), gzip("\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9z"));
   EXPECT_EQ(text_border(path("b.txt.gz"), 0.9), 18u);
   EXPECT_EQ(text_border(path("b.txt.gz"), 0.25), 4u);
+}
+
+TEST_F(Sources, BorderOfALongTextIsThatOfCountingEachCharacter) {
+  std::string text;
+  for (uint32_t i = 0; text.size() < 3'500'000; ++i)
+    text += i % 7 == 0 ? "\u00e9" : i % 11 == 0 ? "\u4e2d" : i % 13 == 0 ? "\U0001f600" : "a";
+  write_text(path("l.txt"), text);
+  write_text(path("l.txt.gz"), gzip(text));
+  const auto begins = [](char byte) { return (static_cast<uint8_t>(byte) & 0xC0) != 0x80; };
+  const auto characters = static_cast<double>(std::count_if(text.begin(), text.end(), begins));
+  for (const double fraction : {0.01, 0.5, 0.9, 0.9999}) {
+    uint64_t left = static_cast<uint64_t>(fraction * characters) + 1;
+    const auto border = std::find_if(text.begin(), text.end(), [&](char byte) { return begins(byte) && --left == 0; });
+    for (const char* name : {"l.txt", "l.txt.gz"})
+      EXPECT_EQ(text_border(path(name), fraction), static_cast<uint64_t>(border - text.begin())) << fraction;
+  }
 }
 
 }  // namespace
