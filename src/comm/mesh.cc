@@ -26,11 +26,13 @@ MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
   const MeshShape fits = nearest_that_fits(wanted, ranks);
   const std::string needs = wanted.data > 0 ? fmt::format("{} processes", wanted.data * others)
                                             : fmt::format("a multiple of {} processes", others);
+  const std::string found = source.empty() ? "no launcher started any, so this one is alone"
+                                           : fmt::format("the launcher started {} ({})", ranks, source);
   fail(ErrorKind::config,
-       "mesh {} x {} x {} needs {} but the launcher started {} ({}); set --mesh.data {} --mesh.tensor {} "
+       "mesh {} x {} x {} needs {} but {}; set --mesh.data {} --mesh.tensor {} "
        "--mesh.pipeline {}",
-       wanted.data > 0 ? std::to_string(wanted.data) : "rest", wanted.tensor, wanted.pipeline, needs, ranks, source,
-       fits.data, fits.tensor, fits.pipeline);
+       wanted.data > 0 ? std::to_string(wanted.data) : "rest", wanted.tensor, wanted.pipeline, needs, found, fits.data,
+       fits.tensor, fits.pipeline);
 }
 
 Mesh::Mesh(Communicator& world, MeshShape shape) : shape_(shape) {

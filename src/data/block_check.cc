@@ -63,6 +63,7 @@ uint64_t check_blocks(const std::string& path, std::span<const std::byte> bytes,
   const uint64_t block_bytes = sidecar ? sidecar->block_bytes : kSidecarBlockBytes;
   const std::set<uint64_t> blocks = blocks_to_check((bytes.size() - 1) / block_bytes + 1, check.all);
   for (const uint64_t block : blocks) {
+    if (check.before) check.before();
     const uint64_t first = block * block_bytes;
     const auto part = bytes.subspan(first, std::min<uint64_t>(block_bytes, bytes.size() - first));
     if (sidecar) check_hash(path, part, *sidecar, block);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,10 +12,14 @@
 
 namespace trireme {
 
+/// Called before each block that is read; ends the reading by what it throws. Empty: nothing is called.
+using BeforeBlock = std::function<void()>;
+
 struct BlockCheck {
   uint64_t width = 2;       ///< bytes of an id: 2 or 4
   uint64_t vocabulary = 0;  ///< ids of the model; 0: the sidecar's, unchecked where there is none
   bool all = false;         ///< every block, else 16 from the first to the last
+  BeforeBlock before = {};
 };
 
 /// `bytes` is the content of the file at `path`, a whole number of ids. A block is what the sidecar says, 4 MiB without

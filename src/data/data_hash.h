@@ -10,7 +10,8 @@ namespace trireme {
 
 /// Identity of a token file: XXH3-64 over the XXH3-64 of its blocks of kSidecarBlockBytes, in order, little-endian.
 /// Taken from the sidecar where there is one, else the file is read once.
-uint64_t data_hash(std::span<const std::byte> bytes, const std::optional<TokenSidecar>& sidecar);
-uint64_t data_hash(const TokenDataset& dataset);
+uint64_t data_hash(std::span<const std::byte> bytes, const std::optional<TokenSidecar>& sidecar,
+                   const BeforeBlock& before = {});
+uint64_t data_hash(const TokenDataset& dataset, const BeforeBlock& before = {});
 
 }  // namespace trireme

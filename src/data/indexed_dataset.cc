@@ -186,9 +186,9 @@ void IndexedDataset::copy(uint64_t index, uint64_t offset, std::span<int32_t> id
   }
 }
 
-uint64_t IndexedDataset::check_ids(uint64_t vocabulary, bool all) const {
+uint64_t IndexedDataset::check_ids(uint64_t vocabulary, bool all, const BeforeBlock& before) const {
   return check_blocks(bin_.path(), bin_.bytes(), sidecar_,
-                      {.width = width_of(type_), .vocabulary = vocabulary, .all = all});
+                      {.width = width_of(type_), .vocabulary = vocabulary, .all = all, .before = before});
 }
 
 }  // namespace trireme

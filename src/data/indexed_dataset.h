@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "data/block_check.h"
 #include "data/sidecar.h"
 #include "text/tokenizer.h"
 
@@ -55,7 +56,7 @@ class IndexedDataset {
   const std::string& path() const { return bin_.path(); }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
   /// Ids against the sidecar's checksums and the vocabulary, as check_blocks(); returns the blocks that were read.
-  uint64_t check_ids(uint64_t vocabulary, bool all) const;
+  uint64_t check_ids(uint64_t vocabulary, bool all, const BeforeBlock& before = {}) const;
 
  private:
   void read_mmap_index(std::span<const std::byte> bytes, const std::string& path);

@@ -94,7 +94,7 @@ IndexedSource::IndexedSource(IndexedSourceOptions options)
 IndexedSource::Set IndexedSource::open(size_t number) const {
   const std::string& prefix = options_.sets[number].prefix;
   Set set{std::make_unique<IndexedDataset>(prefix), nullptr};
-  set.data->check_ids(options_.vocabulary, options_.verify);
+  set.data->check_ids(options_.vocabulary, options_.verify, options_.before);
   uint64_t first = 0, last = set.data->sequences();
   const bool blended = options_.sets.size() > 1;
   if (!options_.split.empty()) {
@@ -122,7 +122,7 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
   set.order = current_order(stem, prefix, first, last);
   if (set.order) return set;  // another process made it meanwhile
   log::info("making the order of samples {}", stem);
-  build_neox_index(stem, set.data->lengths(), first, last, order);
+  build_neox_index(stem, set.data->lengths(), first, last, order, options_.before);
   set.order = std::make_unique<NeoxIndex>(stem);
   return set;
 }
@@ -166,10 +166,11 @@ std::string IndexedSource::name() const {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::vector<SourceFile> IndexedSource::files() const {
+std::vector<SourceFile> IndexedSource::files(const BeforeBlock& before) const {
   std::vector<SourceFile> files;
   for (const Set& set : sets_)
-    files.push_back({set.data->path(), set.data->bytes().size(), data_hash(set.data->bytes(), set.data->sidecar())});
+    files.push_back(
+        {set.data->path(), set.data->bytes().size(), data_hash(set.data->bytes(), set.data->sidecar(), before)});
   return files;
 }
 

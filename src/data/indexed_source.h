@@ -30,6 +30,7 @@ struct IndexedSourceOptions {
   std::string index_folder;  ///< for the order's files; empty: beside the datasets
   uint64_t vocabulary = 0;   ///< ids of the model
   bool verify = false;       ///< check every block and id, else a sample of them
+  BeforeBlock before = {};   ///< also called before each file of the order is made
 };
 
 class IndexedSource final : public FileSource {
@@ -43,7 +44,7 @@ class IndexedSource final : public FileSource {
   void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   uint64_t tokens() const override;
   std::string name() const override;
-  std::vector<SourceFile> files() const override;
+  std::vector<SourceFile> files(const BeforeBlock& before) const override;
 
  private:
   struct Set {

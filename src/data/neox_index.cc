@@ -69,7 +69,7 @@ bool has_neox_index(const std::string& stem) {
 }
 
 void build_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
-                      const NeoxOrder& order) {
+                      const NeoxOrder& order, const BeforeBlock& before) {
   require(order.sequence > 0, ErrorKind::usage, "the length of a sample is 0, at least 1 was expected");
   require(last <= lengths.size() && lengths.size() <= INT32_MAX, ErrorKind::data,
           "documents {} to {} of {} cannot be indexed", first, last, lengths.size());
@@ -87,11 +87,16 @@ void build_neox_index(const std::string& stem, std::span<const int32_t> lengths,
       "can hold; use more text or fewer samples",
       order.samples, order.sequence, epochs, last - first, order.name, ids);
 
+  const auto begin_file = [&] {
+    if (before) before();
+  };
+  begin_file();
   NumpyRandomState random(order.seed);
   std::vector<int32_t> documents(epochs * (last - first));
   for (uint64_t i = 0; i < documents.size(); ++i) documents[i] = static_cast<int32_t>(first + i % (last - first));
   random.shuffle(std::span(documents));
   write_npy(stem + kDocuments, std::span<const int32_t>(documents));
+  begin_file();
   if (needs_wide_samples(epochs * ids, order.sequence)) {
     write_npy(stem + kSamples,
               std::span<const int64_t>(sample_begins<int64_t>(lengths, documents, samples, order.sequence)), 2);
@@ -99,6 +104,7 @@ void build_neox_index(const std::string& stem, std::span<const int32_t> lengths,
     write_npy(stem + kSamples,
               std::span<const int32_t>(sample_begins<int32_t>(lengths, documents, samples, order.sequence)), 2);
   }
+  begin_file();
   if (samples >= UINT32_MAX - 1)
     write_shuffled_range<int64_t>(stem + kShuffle, samples, random);
   else

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "data/block_check.h"
 #include "data/npy_file.h"
 
 namespace trireme {
@@ -29,9 +30,10 @@ struct NeoxOrder {
 std::string neox_index_stem(const std::string& prefix, const std::string& folder, const NeoxOrder& order);
 
 /// Writes the three files. lengths: ids of every sequence of the dataset; the documents are [first, last) of them.
-/// Throws Error::io, Error::usage (seed, sequence), Error::data (no ids to make a sample of).
+/// before: called ahead of each file. Throws Error::io, Error::usage (seed, sequence), Error::data (no ids to make a
+/// sample of).
 void build_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
-                      const NeoxOrder& order);
+                      const NeoxOrder& order, const BeforeBlock& before = {});
 
 /// True when all three files are there.
 bool has_neox_index(const std::string& stem);

@@ -42,7 +42,8 @@ class FileSource : public SampleSource {
  public:
   virtual uint64_t tokens() const = 0;   ///< ids of all files
   virtual std::string name() const = 0;  ///< for people
-  virtual std::vector<SourceFile> files() const = 0;
+  /// Reads the files whose hash no sidecar knows.
+  virtual std::vector<SourceFile> files(const BeforeBlock& before) const = 0;
 };
 
 /// Windows of one token file.
@@ -56,7 +57,7 @@ class TokenFileSource final : public FileSource {
   }
   uint64_t tokens() const override { return dataset_.size(); }
   std::string name() const override { return dataset_.path(); }
-  std::vector<SourceFile> files() const override;
+  std::vector<SourceFile> files(const BeforeBlock& before) const override;
 
  private:
   TokenDataset dataset_;

@@ -3,7 +3,6 @@
 #include <bit>
 
 #include "base/error.h"
-#include "data/block_check.h"
 
 namespace trireme {
 namespace {
@@ -27,11 +26,12 @@ void check_size(const std::string& path, uint64_t bytes, const std::optional<Tok
 
 }  // namespace
 
-TokenDataset::TokenDataset(const std::string& path, uint64_t vocabulary, bool verify)
+TokenDataset::TokenDataset(const std::string& path, uint64_t vocabulary, bool verify, const BeforeBlock& before)
     : file_(path), sidecar_(read_sidecar(path)) {
   check_size(path, file_.bytes().size(), sidecar_);
   tokens_ = {reinterpret_cast<const uint16_t*>(file_.bytes().data()), file_.bytes().size() / sizeof(uint16_t)};
-  check_blocks(path, file_.bytes(), sidecar_, {.width = sizeof(uint16_t), .vocabulary = vocabulary, .all = verify});
+  check_blocks(path, file_.bytes(), sidecar_,
+               {.width = sizeof(uint16_t), .vocabulary = vocabulary, .all = verify, .before = before});
 }
 
 }  // namespace trireme

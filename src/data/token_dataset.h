@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "data/block_check.h"
 #include "data/sidecar.h"
 
 namespace trireme {
@@ -17,7 +18,7 @@ class TokenDataset {
   /// Throws Error::io, Error::data (empty, odd length, sidecar and size or vocabulary disagree, a block's XXH3, an id
   /// >= vocabulary). vocabulary 0: the sidecar's; ids are not checked where neither is known. verify: every block, else
   /// 16 blocks from the first to the last; a block is what the sidecar says, 4 MiB without one.
-  TokenDataset(const std::string& path, uint64_t vocabulary, bool verify);
+  TokenDataset(const std::string& path, uint64_t vocabulary, bool verify, const BeforeBlock& before = {});
 
   uint64_t size() const { return tokens_.size(); }
   std::span<const uint16_t> tokens() const { return tokens_; }

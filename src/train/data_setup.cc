@@ -26,8 +26,8 @@ std::vector<WeightedPrefix> indexed_sets(const DataOptions& data, const std::str
 }
 
 std::unique_ptr<FileSource> open_tokens(const DataOptions& data, const std::string& name, const Config& config,
-                                        const BatchShape& batch, uint64_t vocabulary) {
-  TokenDataset dataset(data_path(data, name), vocabulary, data.verify);
+                                        const BatchShape& batch, uint64_t vocabulary, const BeforeBlock& before) {
+  TokenDataset dataset(data_path(data, name), vocabulary, data.verify, before);
   const auto need = static_cast<uint64_t>(batch.sequence) + 1;
   require(dataset.size() >= need, ErrorKind::data,
           "{} has {} tokens, one sample needs {}; lower batch.sequence or use more text", dataset.path(),
@@ -45,7 +45,8 @@ uint64_t samples_of(const Config& config, const BatchShape& batch, bool training
 }
 
 std::unique_ptr<FileSource> open_indexed(std::vector<WeightedPrefix> sets, bool training, const std::string& split,
-                                         const Config& config, const BatchShape& batch, uint64_t vocabulary) {
+                                         const Config& config, const BatchShape& batch, uint64_t vocabulary,
+                                         const BeforeBlock& before) {
   IndexedSourceOptions options;
   options.sets = std::move(sets);
   options.part = training ? "train" : "valid";
@@ -56,6 +57,7 @@ std::unique_ptr<FileSource> open_indexed(std::vector<WeightedPrefix> sets, bool 
   options.index_folder = config.data.index_dir;
   options.vocabulary = vocabulary;
   options.verify = config.data.verify;
+  options.before = before;
   return std::make_unique<IndexedSource>(std::move(options));
 }
 
@@ -94,7 +96,8 @@ int64_t vocabulary_of_data(const DataOptions& data, const std::string& tokenizer
   return 0;
 }
 
-RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary) {
+RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary,
+                      const BeforeBlock& before) {
   const Config& config = loaded.config;
   const DataOptions& data = config.data;
   RunData out;
@@ -102,21 +105,22 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
   require(!sets.empty() || data.split.empty(), ErrorKind::config,
           "data.split divides indexed datasets, and data.train \"{}\" is a token file; remove data.split", data.train);
   if (sets.empty()) {
-    out.train = open_tokens(data, data.train, config, batch, vocabulary);
-    if (!data.validation.empty()) out.validation = open_tokens(data, data.validation, config, batch, vocabulary);
+    out.train = open_tokens(data, data.train, config, batch, vocabulary, before);
+    if (!data.validation.empty())
+      out.validation = open_tokens(data, data.validation, config, batch, vocabulary, before);
     return out;
   }
-  out.train = open_indexed(sets, true, data.split, config, batch, vocabulary);
+  out.train = open_indexed(sets, true, data.split, config, batch, vocabulary, before);
   const bool named = loaded.origins.contains("data.validation") && !data.validation.empty();
   require(!named || data.split.empty(), ErrorKind::config,
           "data.split takes the validation documents from data.train, and data.validation names others; give one of "
           "them");
   if (!data.split.empty()) {
-    out.validation = open_indexed(sets, false, data.split, config, batch, vocabulary);
+    out.validation = open_indexed(sets, false, data.split, config, batch, vocabulary, before);
   } else if (named) {
     const std::vector<WeightedPrefix> others = indexed_sets(data, data.validation);
-    out.validation = others.empty() ? open_tokens(data, data.validation, config, batch, vocabulary)
-                                    : open_indexed(others, false, "", config, batch, vocabulary);
+    out.validation = others.empty() ? open_tokens(data, data.validation, config, batch, vocabulary, before)
+                                    : open_indexed(others, false, "", config, batch, vocabulary, before);
   }
   return out;
 }

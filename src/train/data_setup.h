@@ -24,7 +24,9 @@ struct RunData {
   std::unique_ptr<FileSource> train, validation;  ///< validation: may be none
 };
 
-/// vocabulary: ids of the model; no id of the data may be beyond it. Throws Error::io, Error::data, Error::config.
-RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary);
+/// before: called before each block that is read or made. vocabulary: ids of the model; no id of the data may be beyond
+/// it. Throws Error::io, Error::data, Error::config.
+RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary,
+                      const BeforeBlock& before);
 
 }  // namespace trireme

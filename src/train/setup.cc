@@ -7,6 +7,7 @@
 #include "model/presets.h"
 #include "train/data_setup.h"
 #include "train/resume.h"
+#include "train/stop.h"
 
 namespace trireme {
 namespace {
@@ -64,12 +65,16 @@ BatchShape resolve_batch(Setup& setup, const Scalars& scalars) {
 }
 
 void open_data(Setup& setup) {
-  RunData data = open_run_data(setup.loaded, setup.batch, static_cast<uint64_t>(setup.spec.vocabulary));
+  // To read all of a large file takes longer than a batch system waits.
+  const BeforeBlock check_stop = [] {
+    require(!stop::requested(), ErrorKind::stopped, "stopped while the data was read: nothing to save");
+  };
+  RunData data = open_run_data(setup.loaded, setup.batch, static_cast<uint64_t>(setup.spec.vocabulary), check_stop);
   setup.train = std::move(data.train);
   setup.validation = std::move(data.validation);
   for (const FileSource* source : {setup.train.get(), setup.validation.get()}) {
     if (!source) continue;
-    for (const SourceFile& file : source->files())
+    for (const SourceFile& file : source->files(check_stop))
       setup.data_files.push_back({file.path, file.bytes, hex64(file.hash)});
   }
 }

@@ -40,7 +40,9 @@ void install() {
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;
   for (const int signal : {SIGTERM, SIGINT, SIGUSR1}) sigaction(signal, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // a terminal that is gone is a write that fails
+  // A terminal that is closed is writes that fail, and nothing else.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
 }
 
 bool requested() { return first_signal != 0; }

@@ -5,7 +5,7 @@
 
 namespace trireme::stop {
 
-/// Installs the handlers, and lets writes to a closed terminal fail instead of ending the process. Call at the
+/// Installs the handlers, and lets a terminal that is closed end no process: writes to it fail. Call at the
 /// start of the program, and again after MPI's start-up, which installs some of its own.
 void install();
 /// True once a stop was asked for on this rank.

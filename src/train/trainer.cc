@@ -396,8 +396,13 @@ int train(LoadedConfig loaded, Process& process, std::string_view version) {
       claim->end({.state = code == 0 ? "done" : "stopped", .code = code, .step = trainer.steps_done()});
     return code;
   } catch (const CommonError& e) {
-    if (claim && process.rank() == 0) claim->end(failed(e));
-    throw;
+    const bool stopped = e.kind() == ErrorKind::stopped;
+    RunStatus end = failed(e);
+    if (stopped) end.state = "stopped";
+    if (claim && process.rank() == 0) claim->end(end);
+    if (!stopped) throw;
+    log::write_once(log::Level::info, e.what());
+    return end.code;
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
     if (claim) claim->end(failed(e));

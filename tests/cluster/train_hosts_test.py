@@ -145,6 +145,22 @@ class Training(unittest.TestCase):
         self.assertGreater(len(records(run)), before)
         self.assertEqual(losses(run), losses(calm))
 
+    def test_a_link_that_is_cut_to_10_mbit_is_slow_and_no_hang(self):
+        # 1.6 million gradients over 10 Mbit/s take longer than the time after which a silent rank is given up.
+        config, run = BED.write_training("slow-link", **LONG)
+        text = (BED.work / config).read_text().replace("layers: 1, heads: 2, width: 16", "layers: 2, heads: 2, width: 256")
+        (BED.work / config).write_text(text.replace("run: {", "run: {hang-timeout: 2, "))
+        job = self.start(config)
+        BED.script("limit", BED.folder, 2, "10mbit")
+        try:
+            before = len(records(run))
+            self.assertTrue(wait_for(lambda: len(records(run)) >= before + 4, 60), job.output())
+            self.assertGreater(max(record["ms_per_step"] for record in records(run)[before:]), 2000)
+        finally:
+            BED.script("limit", BED.folder, 2, "none")
+        job.signal(signal.SIGTERM)
+        self.assert_ends(job, 75)
+
     def test_a_link_that_stays_down_ends_the_job_everywhere(self):
         config, run = BED.write_training("cut", **LONG)
         (BED.work / config).write_text((BED.work / config).read_text().replace("run: {", "run: {hang-timeout: 2, "))

@@ -114,7 +114,7 @@ TEST_F(IndexedSamples, OfSeveralSetsFollowTheWeights) {
   int low = 0;
   for (uint64_t i = 0; i < 400; ++i) low += sample(source, i, 4)[0] < 1000;
   EXPECT_EQ(low, 300);
-  EXPECT_EQ(source.files().size(), 2u);
+  EXPECT_EQ(source.files({}).size(), 2u);
   EXPECT_NE(source.name().find("3 "), std::string::npos);
 }
 

@@ -108,6 +108,38 @@ TEST_F(DamagedCheckpoint, CommandsListShowAndPrune) {
   EXPECT_EQ(command("verify", path("absent")).code, 1);
 }
 
+TEST_F(FaultFixture, AnotherTokenizerOrVocabularyIsRefusedWithATable) {
+  const std::string letters = "abcdefghijklmnopqrstuvwxyz.,;:!";
+  std::string text = letters;
+  for (size_t i = 0; i < 20000; ++i) text += letters[i * i % letters.size()];
+  write_text(path("text.txt"), text);
+  const Outcome made =
+      run(trireme_command({"prepare", "--input", path("text.txt"), "--tokenizer", "char", "--output", path("data")}));
+  ASSERT_EQ(made.code, 0) << made.output;
+  const auto until = [&](const std::string& steps, std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"--data.dir", path("data"), "--run.steps", steps, "--optim.decay-steps", "20"});
+    return run(trireme_command(train("run", more)));
+  };
+  ASSERT_EQ(until("2").code, 0);
+  // The same ids, read as other letters.
+  std::string swapped = read_text(path("data") + "/tokenizer.json");
+  const size_t a = swapped.find("\"a\""), b = swapped.find("\"b\"");
+  ASSERT_TRUE(a != std::string::npos && b != std::string::npos);
+  std::swap(swapped[a + 1], swapped[b + 1]);
+  write_text(path("data") + "/tokenizer.json", swapped);
+  const Outcome refused = until("4");
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, ContainsRegex("tokenizer.json +XXH3 [0-9a-f]+ +XXH3 [0-9a-f]+ +"
+                                            "--checkpoint.allow-other-tokenizer"));
+  const Outcome allowed = until("4", {"--checkpoint.allow-other-tokenizer"});
+  EXPECT_EQ(allowed.code, 0) << allowed.output;
+  EXPECT_THAT(allowed.output, HasSubstr("warning: tokenizer.json changes with this start from "));
+  const Outcome vocabulary = until("6", {"--model.vocabulary", "40"});
+  EXPECT_EQ(vocabulary.code, 2) << vocabulary.output;
+  EXPECT_THAT(vocabulary.output, ContainsRegex("model.vocabulary +31 +40 +not possible: another model"));
+  EXPECT_EQ(progress("run").step, 4);
+}
+
 TEST_F(FaultFixture, ARequeuedJobTakesItsLockBackAndTheStaleAttemptStops) {
   const std::vector<std::string> flags = {"--run.steps", "1000000", "--checkpoint.every", "20"};
   Program first(trireme_command(train("run", flags)), {"SLURM_JOB_ID=7", "SLURM_RESTART_CNT=0"});

@@ -1,5 +1,7 @@
 // Disks that are full, broken or read-only, and logs that nobody can take.
 
+#include <pty.h>
+
 #include <cerrno>
 
 #include "base/host.h"
@@ -39,6 +41,27 @@ TEST_F(Disk, OrTrainingStopsWithTheOldSnapshotKept) {
   EXPECT_THAT(leftovers("run"), IsEmpty());
   EXPECT_EQ(read_status(path("run")).state, "failed");
   EXPECT_THAT(read_status(path("run")).message, HasSubstr("Disk quota exceeded"));
+}
+
+TEST_F(Disk, ASaveThatFailsInTheBackgroundIsToldAtTheNextStepNotAtTheEnd) {
+  const Outcome outcome = run_with(fault("fsync", ".saving-00000006", EIO),
+                                   {"--checkpoint.on-error", "stop", "--run.steps", "1000000", "--log.every", "1000"});
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("Input/output error"));
+  EXPECT_THAT(list_steps(path("run")), IsEmpty());
+}
+
+TEST_F(Disk, ASaveThatTakesLongKeepsNoStepWaiting) {
+  write_text(path("hold"), "");
+  Program program(trireme_command(train("run", {"--checkpoint.every", "100", "--run.steps", "150"})),
+                  fault("fsync", ".saving-00000100", 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen")}));
+  ASSERT_TRUE(wait_for_file(program, path("seen")));
+  ASSERT_TRUE(wait_for_text(program, "step 149/150")) << "the disk stands still, the steps do not";
+  EXPECT_THAT(list_steps(path("run")), IsEmpty());
+  std::filesystem::remove(path("hold"));
+  const Outcome outcome = program.finish();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(100, 150));
 }
 
 TEST_F(Disk, TheLastSnapshotMustSucceedWhateverThePolicy) {
@@ -184,6 +207,32 @@ TEST_F(Disk, AClosedTerminalStopsNothing) {
   EXPECT_EQ(progress("run").step, 200);
   EXPECT_EQ(run({"bash", "-c", words + "--run.steps 210 --optim.decay-steps 200 >&- 2>&-"}).code, 0);
   EXPECT_EQ(progress("run").step, 210);
+}
+
+TEST_F(Disk, ATerminalThatHangsUpStopsNothing) {
+  // The program leads the session of a terminal of its own, which is closed after the first step.
+  int terminal = -1;
+  auto words = trireme_command(train("run", {"--run.steps", "2000", "--log.every", "100"}));
+  const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    execv(arguments[0], arguments.data());
+    _exit(127);
+  }
+  std::string shown(4096, '\0'), all;
+  while (all.find("step    1/2000") == std::string::npos) {
+    const ssize_t n = read(terminal, shown.data(), shown.size());
+    if (n <= 0) break;
+    all.append(shown, 0, static_cast<size_t>(n));
+  }
+  close(terminal);
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status << "\n" << all;
+  EXPECT_EQ(progress("run").step, 2000);
 }
 
 }  // namespace

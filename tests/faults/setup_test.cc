@@ -72,6 +72,19 @@ TEST_F(WrongSetup, AnotherBinaryOnOneRankIsNamed) {
   EXPECT_THAT(outcome.output, HasSubstr("install the same trireme binary on every host"));
 }
 
+TEST_F(WrongSetup, TheMpirunOfAnotherMpiIsNamedWithTheFix) {
+  const std::string foreign = is_hydra() ? "mpirun.openmpi" : "mpirun.mpich";
+  if (run({"sh", "-c", "command -v " + foreign}).code != 0) GTEST_SKIP() << foreign << " is not installed";
+  auto words = mpirun_command(2, train("run"));
+  words[0] = foreign;
+  const Outcome outcome = run(words);
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.output, ::testing::ContainsRegex("error: 2 processes started by .* each see a world of 1: this "
+                                                       "build uses .*; use the mpirun that belongs to it, or build "
+                                                       "trireme for the MPI whose mpirun you use"));
+  EXPECT_FALSE(std::filesystem::exists(path("run"))) << "nothing is touched";
+}
+
 TEST_F(FaultFixture, ProcessesThatWouldEachTrainAloneRefuse) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"OMPI_COMM_WORLD_SIZE=3", "OMPI_COMM_WORLD_RANK=1"}, "3 processes started by mpirun of Open MPI"},

@@ -42,7 +42,23 @@ TEST_F(StopInEveryPhase, DuringTheStart) {
   std::filesystem::remove(path("hold"));
   const Outcome outcome = program.finish();
   expect_stopped("run", outcome);
-  EXPECT_THAT(outcome.output, HasSubstr("stopped before the first step: nothing to save"));
+  EXPECT_THAT(outcome.output, HasSubstr("stopped while the data was read: nothing to save"));
+}
+
+TEST_F(StopInEveryPhase, WhileTheDataIsRead) {
+  // Both ranks hash a file of 40 blocks and are held at the first.
+  std::filesystem::resize_file(path("train.bin"), 40u << 22);
+  write_text(path("hold"), "");
+  Program program(ranks_command(2, "run", {"--data.verify"}),
+                  fault("flip", std::to_string(4 << 20), 0,
+                        {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen"), "FAULT_TIMES=1"}));
+  ASSERT_TRUE(wait_for_file(program, path("seen")));
+  kill(pid_of_rank(program, 1), SIGTERM);
+  std::filesystem::remove(path("hold"));
+  const Outcome outcome = program.finish();
+  expect_stopped("run", outcome);
+  EXPECT_THAT(outcome.output, HasSubstr("stopped while the data was read: nothing to save"));
+  EXPECT_EQ(count_of(outcome.output, "error: "), 0) << outcome.output;
 }
 
 TEST_F(StopInEveryPhase, InAnEvaluation) {

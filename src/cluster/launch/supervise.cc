@@ -47,7 +47,8 @@ class StopSignals {
     for (int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&set_, number);
     sigprocmask(SIG_BLOCK, &set_, &before_);
     fd_ = signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
-    signal(SIGPIPE, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);  // a terminal that is closed ends no job
+    signal(SIGHUP, SIG_IGN);
   }
   ~StopSignals() {
     close(fd_);
