@@ -41,6 +41,22 @@ void AppendFile::append(std::string_view record) {
   }
 }
 
+uint64_t AppendFile::size() const {
+  struct stat info {};
+  return stat(path_.c_str(), &info) == 0 ? static_cast<uint64_t>(info.st_size) : 0;
+}
+
+void AppendFile::rotate() {
+  std::error_code ignored;
+  for (int older = kOlderLogs - 1; older > 0; --older)
+    std::filesystem::rename(older_log(path_, older), older_log(path_, older + 1), ignored);
+  std::filesystem::rename(path_, older_log(path_, 1), ignored);
+  if (fd_ >= 0) close(fd_);
+  fd_ = -1;
+}
+
+std::string older_log(const std::string& path, int number) { return path + "." + std::to_string(number); }
+
 double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }

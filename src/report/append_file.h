@@ -2,10 +2,16 @@
 // A file that only grows, by whole records: a write that fails halfway (disk full) is cut off again, so that the file
 // stays readable and the next write may succeed.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace trireme {
+
+/// A log goes on in a new file when it has reached this size, and so many older ones are kept: two million records of a
+/// run, in at most 600 MB.
+constexpr uint64_t kLogBytes = uint64_t{64} << 20;
+constexpr int kOlderLogs = 8;
 
 class AppendFile {
  public:
@@ -17,6 +23,11 @@ class AppendFile {
 
   /// Appends all of `record` or nothing. Throws Error::io naming the path and the system's reason; may be called again.
   void append(std::string_view record);
+  /// Bytes in the file; 0 when it is not there.
+  uint64_t size() const;
+  /// PATH becomes PATH.1, what was that PATH.2, and so on; the last of kOlderLogs is deleted. Where the file system
+  /// does not let them be renamed the file just goes on.
+  void rotate();
   const std::string& path() const { return path_; }
 
  private:
@@ -25,6 +36,9 @@ class AppendFile {
   std::string path_;
   int fd_ = -1;
 };
+
+/// Where rotate() puts what was in `path`; 1 is the newest.
+std::string older_log(const std::string& path, int number);
 
 /// Seconds since 1970.
 double unix_time();

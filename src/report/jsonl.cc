@@ -20,7 +20,7 @@ bool ends_within_a_line(const std::string& path) {
 
 class JsonlSink : public Sink {
  public:
-  explicit JsonlSink(const std::string& path) : file_(path) {}
+  JsonlSink(const std::string& path, uint64_t bytes) : file_(path), bytes_(bytes) {}
   std::string name() const override { return file_.path(); }
 
   void start(const AttemptStart& attempt) override {
@@ -84,14 +84,18 @@ class JsonlSink : public Sink {
   void end(const Json& record, std::string_view before = "") {
     std::string line(before);
     line += record.dump(-1, ' ', false, Json::error_handler_t::replace);  // non-finite numbers become null
+    if (file_.size() >= bytes_) file_.rotate();
     file_.append(line += '\n');
   }
 
   AppendFile file_;
+  uint64_t bytes_;  ///< after which it rotates
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> make_jsonl_sink(const std::string& path) { return std::make_unique<JsonlSink>(path); }
+std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, uint64_t bytes) {
+  return std::make_unique<JsonlSink>(path, bytes);
+}
 
 }  // namespace trireme

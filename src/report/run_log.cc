@@ -1,12 +1,14 @@
 #include "report/run_log.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "report/append_file.h"
 
 namespace trireme {
 namespace {
@@ -84,11 +86,9 @@ void read_record(const Json& record, RunLog& log) {
   log.attempts.back().ended = number(record, "time");
 }
 
-}  // namespace
-
-RunLog read_run_log(const std::string& path) {
+/// How many records the file had.
+size_t read_file(const std::string& path, RunLog& log) {
   const MappedFile file(path);
-  RunLog log;
   size_t records = 0;
   for (std::string_view rest = file.text(); !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
@@ -103,6 +103,18 @@ RunLog read_run_log(const std::string& path) {
       ++log.bad_lines;
     }
   }
+  return records;
+}
+
+}  // namespace
+
+RunLog read_run_log(const std::string& path) {
+  RunLog log;
+  size_t records = 0;
+  for (int older = kOlderLogs; older > 0; --older) {
+    if (std::filesystem::exists(older_log(path, older))) records += read_file(older_log(path, older), log);
+  }
+  records += read_file(path, log);
   require(records > 0, ErrorKind::data, "{} holds no record of a run ({} lines that are none)", path, log.bad_lines);
   return log;
 }

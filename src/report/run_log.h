@@ -27,8 +27,8 @@ struct RunLog {
   size_t bad_lines = 0;     ///< lines that are no record (a killed process leaves at most one)
 };
 
-/// Reads the file. Records of steps that a later attempt did again are dropped. Throws Error::io if it cannot be read,
-/// Error::data if it holds no record at all.
+/// Reads the file and the older ones that it was rotated to. Records of steps that a later attempt did again are
+/// dropped. Throws Error::io if it cannot be read, Error::data if it holds no record at all.
 RunLog read_run_log(const std::string& path);
 
 }  // namespace trireme

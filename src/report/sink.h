@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "report/append_file.h"
 #include "report/metrics.h"
 
 namespace trireme {
@@ -31,9 +32,10 @@ class Sink {
 /// Aligned lines through the log.
 std::unique_ptr<Sink> make_console_sink();
 /// One JSON object per line, appended: {"record": start|step|evaluation|checkpoint|sample|finish, "time": Unix seconds,
-/// ...} with the field names of metrics.h.
-std::unique_ptr<Sink> make_jsonl_sink(const std::string& path);
-/// One event file per attempt in `folder`, scalars only.
-std::unique_ptr<Sink> make_tensorboard_sink(const std::string& folder);
+/// ...} with the field names of metrics.h. The file rotates at `bytes`.
+std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, uint64_t bytes = kLogBytes);
+/// An event file per attempt in `folder`, scalars only, and another one whenever the last has `bytes`; of those of an
+/// attempt the last kOlderLogs + 1 are kept.
+std::unique_ptr<Sink> make_tensorboard_sink(const std::string& folder, uint64_t bytes = kLogBytes);
 
 }  // namespace trireme

@@ -61,10 +61,12 @@ uint32_t masked(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + kMaskDelta;
 class TensorboardSink : public Sink {
  public:
   /// TensorBoard reads the files of a folder in the order of their names: start time first.
-  explicit TensorboardSink(const std::string& folder)
-      : file_(fmt::format("{}/events.out.tfevents.{:010}.{}.{}", folder, static_cast<int64_t>(unix_time()), host(),
-                          getpid())) {}
-  std::string name() const override { return file_.path(); }
+  TensorboardSink(const std::string& folder, uint64_t bytes)
+      : stem_(fmt::format("{}/events.out.tfevents.{:010}.{}.{}", folder, static_cast<int64_t>(unix_time()), host(),
+                          getpid())),
+        bytes_(bytes),
+        file_(std::make_unique<AppendFile>(part(0))) {}
+  std::string name() const override { return file_->path(); }
 
   void start(const AttemptStart& attempt) override {
     const double now = unix_time();
@@ -104,11 +106,22 @@ class TensorboardSink : public Sink {
   /// without it the file is not readable, so it stays in front until it is written.
   void flush() {
     const std::string records = std::exchange(records_, {});
-    file_.append(pending_ + records);
+    if (file_->size() >= bytes_) begin_part();
+    file_->append(pending_ + records);
     pending_.clear();
   }
+  /// TensorBoard reads a file to its end before it goes on to the next name, so the full one keeps its name.
+  void begin_part() {
+    file_ = std::make_unique<AppendFile>(part(++parts_));
+    pending_ = tfrecord(version_event(unix_time()));
+    if (parts_ > kOlderLogs) unlink(part(parts_ - kOlderLogs - 1).c_str());
+  }
+  std::string part(int number) const { return number == 0 ? stem_ : fmt::format("{}.{:06}", stem_, number); }
 
-  AppendFile file_;
+  std::string stem_;
+  uint64_t bytes_;
+  int parts_ = 0;
+  std::unique_ptr<AppendFile> file_;
   std::string pending_, records_;
 };
 
@@ -153,8 +166,8 @@ std::string session_start_event(double wall_time, int64_t step) {
   return out;
 }
 
-std::unique_ptr<Sink> make_tensorboard_sink(const std::string& folder) {
-  return std::make_unique<TensorboardSink>(folder);
+std::unique_ptr<Sink> make_tensorboard_sink(const std::string& folder, uint64_t bytes) {
+  return std::make_unique<TensorboardSink>(folder, bytes);
 }
 
 }  // namespace trireme

@@ -192,6 +192,18 @@ TEST_F(Disk, TensorBoardFilesThatCannotBeMadeGiveOneWarning) {
   EXPECT_EQ(progress("run").step, 18);
 }
 
+TEST_F(Disk, ALogThatHasGrownLargeGoesOnInANewFile) {
+  std::filesystem::create_directory(path("run"));
+  write_text(path("run") + "/metrics.jsonl", "");
+  std::filesystem::resize_file(path("run") + "/metrics.jsonl", 64u << 20);
+  const Outcome outcome = run_with({});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(std::filesystem::file_size(path("run") + "/metrics.jsonl.1"), 64u << 20);
+  EXPECT_LT(std::filesystem::file_size(path("run") + "/metrics.jsonl"), 100'000u);
+  EXPECT_EQ(losses("run").size(), 18u);
+  EXPECT_EQ(run(trireme_command({"report", path("run")})).code, 0);
+}
+
 TEST_F(Disk, AFullLogDiskGivesOneWarning) {
   const Outcome outcome = run_with(fault("write", "metrics.jsonl", ENOSPC));
   EXPECT_EQ(outcome.code, 0) << outcome.output;

@@ -10,7 +10,9 @@
 #include <limits>
 
 #include "base/file.h"
+#include "report/append_file.h"
 #include "report/run_log.h"
+#include "report/sink.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -102,6 +104,25 @@ TEST(Reporter, AResumedAttemptSupersedesTheStepsThatItDoesAgain) {
   EXPECT_EQ(log.attempts[0].state, "");
   EXPECT_EQ(log.attempts[1].first_step, 20);
   EXPECT_EQ(log.bad_lines, 1u);
+}
+
+TEST(Reporter, TheLogRotatesAndIsReadBackWhole) {
+  const TemporaryFolder run;
+  const std::string path = run / "metrics.jsonl";
+  const auto sink = make_jsonl_sink(path, 2000);
+  sink->start({0, 1000, {{"model", "tiny"}}});
+  constexpr int64_t kSteps = 40;  // about 250 bytes each
+  for (int64_t step = 1; step <= kSteps; ++step) sink->step(metrics_of(step, 3));
+  EXPECT_TRUE(std::filesystem::exists(path + ".3"));
+  EXPECT_LT(std::filesystem::file_size(path + ".1"), 2500u);
+  const RunLog log = read_run_log(path);
+  ASSERT_EQ(log.steps.size(), static_cast<size_t>(kSteps));
+  EXPECT_EQ(log.steps.front().step, 1);
+  EXPECT_EQ(log.steps.back().step, kSteps);
+  EXPECT_EQ(log.attempts.size(), 1u);
+  for (int64_t step = kSteps; step <= 1000; ++step) sink->step(metrics_of(step, 3));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(run.path()), {}), 1 + kOlderLogs);
+  EXPECT_EQ(read_run_log(path).steps.back().step, 1000);
 }
 
 TEST(Reporter, OtherRanksWriteNothing) {

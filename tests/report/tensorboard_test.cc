@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "base/file.h"
@@ -124,6 +125,29 @@ TEST(TensorboardSink, WritesVersionThenSessionStartThenScalars) {
   EXPECT_EQ(scalars.at("speed/exposed_share"), 0.25f);
   EXPECT_EQ(scalars.at("validation/loss"), 4.25f);
   EXPECT_EQ(scalars.count("validation/train_loss"), 0u);
+}
+
+TEST(TensorboardSink, BeginsAnotherFileThatIsReadableByItselfAndKeepsTheLast) {
+  const TemporaryFolder folder;
+  const auto sink = make_tensorboard_sink(folder.path(), 1000);
+  sink->start({0, 200, {}});
+  for (int64_t step = 1; step <= 100; ++step) sink->step({step, 4.5, 1e-3, 0.5, 1000, 12, 0.25, 0.5, 880, 1760, 0});
+  std::set<std::string> files;
+  for (const auto& item : std::filesystem::directory_iterator(folder.path())) files.insert(item.path());
+  ASSERT_EQ(files.size(), 1u + kOlderLogs);
+  // In the order of their names they go on where the one before ended.
+  uint64_t step = 0;
+  for (const std::string& path : files) {
+    const MappedFile file(path);
+    const auto records = records_of(file.text());
+    EXPECT_EQ(fields_of(records[0])[3].bytes, "brain.Event:2");
+    const uint64_t first = fields_of(records[1])[2].number;
+    if (step > 0) {
+      EXPECT_EQ(first, step + 1);
+    }
+    step = fields_of(records.back())[2].number;
+  }
+  EXPECT_EQ(step, 100u);
 }
 
 }  // namespace
