@@ -1,5 +1,6 @@
 #include "comm/process.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 
@@ -8,6 +9,7 @@
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "comm/mpi/mpi.h"
+#include "comm/shared_memory.h"
 
 namespace trireme {
 namespace {
@@ -61,6 +63,7 @@ Process::Process(const Launcher& launcher) : launcher_(launcher), host_(host_nam
 }
 
 void Process::start_mpi() {
+  const std::string small = arrange_shared_memory(std::max(launcher_.size, 1));
   mpi::start();
   mpi_ = true;
   try {
@@ -69,6 +72,7 @@ void Process::start_mpi() {
     const auto host_group = mpi::host_group();
     local_rank_ = host_group->rank();
     local_size_ = host_group->size();
+    if (!small.empty() && local_size_ > 1 && local_rank_ == 0) log::warning("{}: {}", host_, small);
   } catch (...) {
     world_.reset();
     mpi::finish();  // all ranks see the same sizes, so all of them come here

@@ -175,13 +175,17 @@ TEST_F(SmallDisk, WithoutInodesIsRefusedBeforeTheFirstStep) {
   EXPECT_THAT(outcome.output, ::testing::ContainsRegex("needs [0-9]+ files, the file system has [0-9]+ inodes free"));
 }
 
-TEST_F(SmallDisk, SharedMemoryThatIsTooSmallStopsNothing) {
-  if (!has_mpi() || is_hydra()) GTEST_SKIP() << "Open MPI falls back to files in /tmp or to TCP by itself";
+TEST_F(SmallDisk, SharedMemoryThatIsTooSmallStopsNothingAndIsTold) {
+  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
   std::string words;
   for (const std::string& word : mpirun_command(2, train("run"))) words += "'" + word + "' ";
   const Outcome outcome = run({"unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=64k none /dev/shm && " + words});
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(progress("run").step, 20);
+  EXPECT_EQ(count_of(outcome.output, "warning: "), 1) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              HasSubstr("/dev/shm has 0.1 MB free, 2 ranks on this host need 16.8 MB: they share memory "
+                        "through files in "));
 }
 
 TEST_F(Disk, TensorBoardFilesThatCannotBeMadeGiveOneWarning) {
