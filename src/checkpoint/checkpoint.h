@@ -57,9 +57,10 @@ class CheckpointWriter {
  public:
   /// Collective. Creates the run folder and removes what interrupted saves left in it (rank 0; the caller owns the
   /// folder's lock), checks that a checkpoint fits on the disk, plans the slices and allocates the snapshot memory.
-  /// Borrows everything. `group` is used inside publish() and here only. Throws Error::io on every rank.
+  /// Borrows everything. `group` is used inside publish() and here only; `progress`, which may be none, moves with
+  /// every slice that is on the disk. Throws Error::io on every rank.
   CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
-                   Communicator& group);
+                   Communicator& group, Progress* progress = nullptr);
   /// Waits for the background work; a save that was not published is dropped.
   ~CheckpointWriter();
 
@@ -70,6 +71,10 @@ class CheckpointWriter {
   bool pending() const;
   /// True when this rank's part of the save is written or has failed, so that publish() will not wait for it.
   bool idle() const;
+  /// Waits for idle(), for so long at most; returns it.
+  bool wait(double seconds) const;
+  /// Slices of the save under way that are on the disk.
+  int64_t slices_done() const;
   /// Collective, at a step boundary: waits for the writing of every rank, agrees, publishes (manifest, latest, best)
   /// and starts to prune, in the background, to the `keep` newest steps (0: all) beside best; older steps go only after
   /// the new one has been read back and verified. Returns the published folder, nothing if no save was begun. Throws

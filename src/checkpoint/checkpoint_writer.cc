@@ -1,8 +1,11 @@
 #include <atomic>
 #include <cassert>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <filesystem>
+#include <mutex>
 #include <thread>
 
 #include "base/error.h"
@@ -15,6 +18,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/slices.h"
 #include "comm/agreement.h"
+#include "comm/progress.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -56,6 +60,7 @@ struct CheckpointWriter::Implementation {
   const ParameterTable& table;
   const TrainingState& state;
   Communicator& group;
+  Progress* const progress;
   const bool moments;
   std::vector<Slice> slices;
   Arena arena;
@@ -65,14 +70,17 @@ struct CheckpointWriter::Implementation {
   CheckpointFacts facts;
   std::thread writer;
   std::atomic<bool> written{true};
+  std::atomic<int64_t> slices_done{0};
+  std::mutex mutex;  // of a change of `written` that is waited for
+  std::condition_variable changed;
   // Filled by the writer thread, read after it was joined.
   std::string failure;
   std::vector<uint64_t> hashes;  // of the header, then of each slice
 
   std::thread janitor;  // prunes; rank 0 only
 
-  Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g)
-      : run_dir(dir), table(t), state(s), group(g), moments(!s.moment1().empty()) {}
+  Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g, Progress* p)
+      : run_dir(dir), table(t), state(s), group(g), progress(p), moments(!s.moment1().empty()) {}
 
   std::string saving_folder() const { return run_dir + "/" + saving_name(facts.progress.step); }
 
@@ -113,6 +121,8 @@ struct CheckpointWriter::Implementation {
       const std::span bytes_of(static_cast<const std::byte*>(buffers[i].data()), buffers[i].bytes());
       hashes.push_back(xxh3(bytes_of));
       shard.write(i, bytes_of);
+      ++slices_done;
+      if (progress) progress->move();
     }
     shard.commit();
     if (group.rank() == 0 && !facts.tokenizer_json.empty()) {
@@ -183,8 +193,8 @@ struct CheckpointWriter::Implementation {
 };
 
 CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
-                                   Communicator& group)
-    : implementation_(std::make_unique<Implementation>(run_dir, table, state, group)) {
+                                   Communicator& group, Progress* progress)
+    : implementation_(std::make_unique<Implementation>(run_dir, table, state, group, progress)) {
   assert(state.weights().dtype() == DType::f32 || state.weights().dtype() == DType::bf16);
   Implementation& self = *implementation_;
   const std::string failure = failure_of([&] {
@@ -216,14 +226,24 @@ void CheckpointWriter::begin(const CheckpointFacts& facts) {
   }
   self.pending = true;
   self.written = false;
+  self.slices_done = 0;
   self.writer = std::thread([&self] {
     self.failure = failure_of([&] { self.write_files(); });
+    const std::lock_guard lock(self.mutex);
     self.written = true;
+    self.changed.notify_all();
   });
 }
 
 bool CheckpointWriter::pending() const { return implementation_->pending; }
 bool CheckpointWriter::idle() const { return implementation_->written; }
+int64_t CheckpointWriter::slices_done() const { return implementation_->slices_done; }
+
+bool CheckpointWriter::wait(double seconds) const {
+  Implementation& self = *implementation_;
+  std::unique_lock lock(self.mutex);
+  return self.changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return self.written.load(); });
+}
 
 std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best) {
   Implementation& self = *implementation_;

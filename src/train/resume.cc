@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -156,8 +157,8 @@ Config resumed_config(const CheckpointFolder& folder) {
 
 void check_resume(const Setup& setup) {
   const RunProgress& p = setup.resume->facts.progress;
-  log::info("RESUMING from {}: {} steps and {} samples are done, best validation loss {:.4f}", setup.resume->path,
-            p.step, p.samples, p.best_loss);
+  log::info("RESUMING from {}: {} steps and {} samples are done{}", setup.resume->path, p.step, p.samples,
+            std::isfinite(p.best_loss) ? fmt::format(", best validation loss {:.4f}", p.best_loss) : std::string());
   const Config then = resumed_config(*setup.resume);
   Differences differences;
   compare_models(setup, differences);

@@ -1,7 +1,10 @@
 #include "train/saver.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -12,8 +15,8 @@ namespace trireme {
 namespace fs = std::filesystem;
 
 Saver::Saver(const Setup& setup, const ParameterTable& table, const TrainingState& state, Communicator& group,
-             const RunClaim& claim)
-    : setup_(setup), claim_(claim), scalars_(group), writer_(setup.config().run.dir, table, state, group) {}
+             const RunClaim& claim, Progress& progress)
+    : setup_(setup), claim_(claim), scalars_(group), writer_(setup.config().run.dir, table, state, group, &progress) {}
 
 void Saver::begin(const RunProgress& progress) {
   claim_.check();
@@ -30,6 +33,7 @@ void Saver::begin(const RunProgress& progress) {
 
 std::optional<CheckpointEvent> Saver::publish() {
   const CheckpointOptions& options = setup_.config().checkpoint;
+  wait_for_disk();
   try {
     const std::string folder = writer_.publish(options.keep, saving_best_).value();
     published_ = begun_;
@@ -43,6 +47,30 @@ std::optional<CheckpointEvent> Saver::publish() {
                     e.what()));
     begun_ = published_;
     return {};
+  }
+}
+
+void Saver::wait_for_disk() const {
+  const double patience = setup_.config().run.hang_timeout;
+  const std::string& run_dir = setup_.config().run.dir;
+  int64_t done = -1;
+  bool told = false;
+  for (auto moved = Clock::now(); !writer_.wait(std::min(patience, 1.0));) {
+    if (writer_.slices_done() != done) {
+      done = writer_.slices_done();
+      moved = Clock::now();
+      told = false;
+    }
+    const double still = seconds_since(moved);
+    if (still > patience && !std::exchange(told, true))
+      log::warning("the disk of {} has taken nothing of the snapshot of step {} for {:.1f} s; training waits for it",
+                   run_dir, begun_, still);
+    if (scalars_.size() > 1 || still < kDiskPatience * patience) continue;
+    log::error(
+        "the disk of {} has taken nothing of the snapshot of step {} for {:.0f} s; leaving with code {}, start "
+        "again to go on from the last checkpoint",
+        run_dir, begun_, still, exit_code(ErrorKind::io));
+    std::_Exit(exit_code(ErrorKind::io));  // the thread that writes cannot be ended
   }
 }
 

@@ -4,17 +4,21 @@
 #include <optional>
 
 #include "checkpoint/checkpoint.h"
+#include "comm/progress.h"
 #include "report/metrics.h"
 #include "train/run_claim.h"
 #include "train/setup.h"
 
 namespace trireme {
 
+constexpr double kDiskPatience = 12;
+
 class Saver {
  public:
-  /// Collective. Borrows everything; `claim` is asked before each save. Throws Error::io.
+  /// Collective. Borrows everything; `claim` is asked before each save, `progress` moves with what is written. Throws
+  /// Error::io.
   Saver(const Setup& setup, const ParameterTable& table, const TrainingState& state, Communicator& group,
-        const RunClaim& claim);
+        const RunClaim& claim, Progress& progress);
 
   /// The run goes on from the snapshot of `step`.
   void start_from(int64_t step) { begun_ = published_ = step; }
@@ -35,11 +39,13 @@ class Saver {
   bool pending() const { return writer_.pending(); }
   /// Collective. Every rank has written what was begun, so that publish() will not wait.
   bool written() { return !scalars_.any(!writer_.idle()); }
-  /// Collective. Waits until what was begun is written, and publishes it. Nothing if that failed and training goes on
-  /// without. Throws Error::io.
+  /// Collective. Waits until what was begun is written, and publishes it. A disk that takes nothing for
+  /// run.hang-timeout is told; after kDiskPatience times that a process without others, whom its ranks' watch does not
+  /// end, leaves with 1. Nothing if that failed and training goes on without. Throws Error::io.
   std::optional<CheckpointEvent> publish();
 
  private:
+  void wait_for_disk() const;
   void link_best(const std::string& folder) const;
 
   const Setup& setup_;

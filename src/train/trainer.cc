@@ -138,7 +138,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
   peak_flops_ =
       config().log.peak_tflops > 0 ? config().log.peak_tflops * 1e12 : measure_gemm_rate(*ops_, threads_, setup_.dtype);
   peak_flops_ = scalars_.sum(peak_flops_);
-  if (claim) saver_.emplace(setup_, table_, state_, process_.world(), *claim);
+  if (claim) saver_.emplace(setup_, table_, state_, process_.world(), *claim, process_.progress());
   if (saver_ && setup_.resume) saver_->start_from(progress_.step);
   data_guard_.emplace(setup_.data_files);
   make_reporter();

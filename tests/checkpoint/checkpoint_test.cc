@@ -11,6 +11,7 @@
 #include "checkpoint/run_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/slices.h"
+#include "comm/progress.h"
 #include "model/presets.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
@@ -329,6 +330,18 @@ TEST(Checkpoint, TheSnapshotIsTakenAtBegin) {
   });
   load_checkpoint(open_checkpoint(folder.path()), table, loaded);
   EXPECT_TRUE(same_state(before, loaded));
+}
+
+TEST(Checkpoint, ASaveMovesAsItsSlicesReachTheDisk) {
+  SavedRun run;
+  const auto group = make_single();
+  Progress progress;
+  CheckpointWriter writer(run.folder.path(), run.table, run.state, *group, &progress);
+  const uint64_t before = progress.state().moves;
+  writer.begin(facts_of(run.spec, 30));
+  EXPECT_TRUE(writer.wait(60));
+  EXPECT_GE(writer.slices_done(), static_cast<int64_t>(3 * run.table.all().size()));
+  EXPECT_EQ(progress.state().moves - before, static_cast<uint64_t>(writer.slices_done()));
 }
 
 TEST(Checkpoint, ADroppedWriterLeavesNothing) {

@@ -64,6 +64,23 @@ TEST_F(Disk, ASaveThatTakesLongKeepsNoStepWaiting) {
   EXPECT_THAT(list_steps(path("run")), ElementsAre(100, 150));
 }
 
+TEST_F(Disk, ThatTakesNothingIsToldAndThenEndsTheRun) {
+  write_text(path("hold"), "");
+  const Outcome outcome =
+      run_with(fault("fsync", ".saving-00000012", 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen")}),
+               {"--run.hang-timeout", "1"});
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  const std::string stalled = "the disk of " + path("run") + " has taken nothing of the snapshot of step 12 for ";
+  EXPECT_EQ(count_of(outcome.output, "warning: " + stalled), 1) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "error: " + stalled), 1) << outcome.output;
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(6));
+  // Once the disk is back the same command goes on.
+  const Outcome next = run_with({});
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("run") + "/step-00000006"));
+  EXPECT_THAT(leftovers("run"), IsEmpty());
+}
+
 TEST_F(Disk, TheLastSnapshotMustSucceedWhateverThePolicy) {
   const Outcome outcome = run_with(fault("write", ".saving-00000018", ENOSPC));
   EXPECT_EQ(outcome.code, 1) << outcome.output;

@@ -224,7 +224,7 @@ FineTuner::FineTuner(Plan plan, Process& process, const CorePlan& cores, const R
   step_.emplace(stage_, *optimizer_, *ops_, state_, table_, scalars_, *batches_, seed, spec.has_dropout());
   schedule_ = schedule_of(config());
   schedule_.warms_from_zero = true;
-  saver_.emplace(plan_.setup, table_, state_, process_.world(), *claim);
+  saver_.emplace(plan_.setup, table_, state_, process_.world(), *claim, process_.progress());
   if (plan_.setup.resume) saver_->start_from(progress_.step);
   const EncodedRows& rows = plan_.train[0].rows;
   RunFacts facts{
