@@ -1,6 +1,9 @@
 #include "text/unigram.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 
 #include "base/error.h"
@@ -11,6 +14,29 @@ namespace trireme {
 namespace {
 
 constexpr double kUnknownPenalty = 10;  // an unknown character scores so much below the rarest token
+
+/// Hugging Face's JSON reader rounds a number twice: its digits as a whole number, then divided by a power of ten.
+/// Which of several equally good ways wins, in a run of one character, hangs on these last bits. The digits are the
+/// fewest that give the number, as the files have them.
+double read_in_two_steps(double score) {
+  char text[40];
+  const auto [end, error] = std::to_chars(text, text + sizeof text - 1, score, std::chars_format::scientific);
+  if (error != std::errc() || !std::isfinite(score)) return score;
+  *end = 0;
+  uint64_t digits = 0;
+  int exponent = 0;
+  const char* p = text;
+  for (bool fraction = false; p < end && *p != 'e'; ++p) {
+    if (*p == '.') fraction = true;
+    if (*p < '0' || *p > '9') continue;
+    digits = digits * 10 + static_cast<uint64_t>(*p - '0');
+    exponent -= fraction;
+  }
+  exponent += std::atoi(p + 1);
+  const std::string power = fmt::format("1e{}", std::abs(exponent));
+  const double ten = std::strtod(power.c_str(), nullptr), whole = static_cast<double>(digits);
+  return std::copysign(exponent < 0 ? whole / ten : whole * ten, score);
+}
 
 }  // namespace
 
@@ -28,6 +54,7 @@ struct UnigramModel::Scratch final : ModelScratch {
 
 UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, UnigramOptions options)
     : vocabulary_(std::move(vocabulary)), scores_(std::move(scores)), options_(options) {
+  std::transform(scores_.begin(), scores_.end(), scores_.begin(), read_in_two_steps);
   double lowest = std::numeric_limits<double>::infinity();
   for (const double score : scores_) lowest = std::min(lowest, score);
   unknown_score_ = lowest - kUnknownPenalty;

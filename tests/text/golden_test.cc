@@ -133,6 +133,16 @@ INSTANTIATE_TEST_SUITE_P(Swift, GoldenPublished,
                                          Published{"t5_base_encoded.json", "tokenizers/t5-small.tokenizer.json"},
                                          Published{"falcon_encoded.json", ""}));
 
+TEST(GoldenT5, TiesInARunOfOneCharacterMatch) {
+  TRIREME_NEEDS_TEST_DATA("tokenizers/t5-small.tokenizer.json");
+  const auto tokenizer = load_tokenizer(data_path("tokenizers/t5-small.tokenizer.json"));
+  // 40 dashes, recorded from Hugging Face tokenizers 0.23: the single dash is neither first nor last
+  std::vector<TokenId> expected(15, 14817);
+  expected[0] = 3;
+  expected[3] = 18;
+  EXPECT_EQ(plain_ids(*tokenizer, std::string(40, '-')), expected);
+}
+
 TEST(GoldenBert, MrpcPairsMatch) {
   TRIREME_NEEDS_TEST_DATA("golden/mrpc_pairs_bert_uncased.jsonl");
   const auto tokenizer = load_tokenizer(data_path("bert/bert-base-uncased-vocab.txt"));
