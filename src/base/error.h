@@ -3,7 +3,7 @@
 // Wording: what failed, found, expected, where it came from, what to do; lower case, no "!". The logger adds rank and
 // host.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>

@@ -3,7 +3,7 @@
 // rank and host once set_identity() was called. Data that a user pipes (samples, tables, JSON) goes to stdout and never
 // through here.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 

@@ -1,6 +1,7 @@
 // Reads the header of a safetensors file. The JSON is taken event by event (no document tree), so that memory stays
 // proportional to the header, whatever it holds.
 
+#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>

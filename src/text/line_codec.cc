@@ -1,5 +1,7 @@
 #include "text/line_codec.h"
 
+#include <fmt/format.h>
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
