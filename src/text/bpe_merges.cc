@@ -15,21 +15,35 @@ constexpr size_t kShort = 48;
 
 uint32_t rank_of(uint64_t value) { return static_cast<uint32_t>(value >> 32); }
 
-/// values[i] is the merge of symbols i and i + 1.
+/// keys[i] is (rank of the merge of symbols i and i + 1, i), so that the least key is the first pair of the lowest
+/// rank; pairs without a merge have the highest ranks.
 void merge_short(const MergeTable& merges, std::vector<TokenId>& symbols) {
-  uint64_t values[kShort];
+  uint64_t keys[kShort];
+  TokenId merged[kShort];
+  TokenId* const s = symbols.data();
+  const auto look_up = [&](size_t i) {
+    const uint64_t value = merges.find(s[i], s[i + 1]);
+    merged[i] = static_cast<TokenId>(value);
+    keys[i] = uint64_t{rank_of(value)} << 32 | i;
+  };
   size_t pairs = symbols.size() - 1;
-  for (size_t i = 0; i < pairs; ++i) values[i] = merges.find(symbols[i], symbols[i + 1]);
+  for (size_t i = 0; i < pairs; ++i) look_up(i);
   while (pairs > 0) {
-    const size_t best = static_cast<size_t>(std::min_element(values, values + pairs) - values);
-    if (values[best] == kNone) break;
-    symbols[best] = static_cast<TokenId>(values[best]);
-    symbols.erase(symbols.begin() + static_cast<ptrdiff_t>(best) + 1);
-    std::copy(values + best + 1, values + pairs, values + best);
+    uint64_t least = keys[0];
+    for (size_t i = 1; i < pairs; ++i) least = std::min(least, keys[i]);
+    if (rank_of(least) == rank_of(kNone)) break;
+    const auto best = static_cast<uint32_t>(least);
+    s[best] = merged[best];
     --pairs;
-    if (best > 0) values[best - 1] = merges.find(symbols[best - 1], symbols[best]);
-    if (best < pairs) values[best] = merges.find(symbols[best], symbols[best + 1]);
+    for (size_t i = best + 1; i <= pairs; ++i) s[i] = s[i + 1];
+    for (size_t i = best; i < pairs; ++i) {
+      keys[i] = keys[i + 1] - 1;
+      merged[i] = merged[i + 1];
+    }
+    if (best > 0) look_up(best - 1);
+    if (best < pairs) look_up(best);
   }
+  symbols.resize(pairs + 1);
 }
 
 /// A linked list of symbols and a heap of (rank, position); an entry whose rank is no longer its pair's is stale.

@@ -42,7 +42,7 @@ class PieceCache {
  private:
   // Pieces of up to 16 bytes and 3 ids lie in the table itself, two to a cache line.
   static constexpr size_t kInlineBytes = 16;
-  static constexpr int kShortBits = 16, kLongBits = 14;
+  static constexpr int kShortBits = 16, kLongBits = 16;
   static constexpr size_t kPoolWords = size_t{1} << 20;  // 4 MiB of long pieces and their ids
 
   struct ShortEntry {
