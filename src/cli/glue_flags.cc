@@ -243,7 +243,7 @@ GlueOptions GlueFlags::read() const {
   for (const Switch& s : switches_) *s.target = truth(s.name, s.text);
   for (const auto& [name, text] : others_) {
     if (flags_.count("--" + name) == 0) continue;
-    const auto known = std::ranges::find_if(refused(), [&](const Refused& r) { return r.name == name; });
+    const auto known = std::ranges::find_if(refused(), [&name = name](const Refused& r) { return r.name == name; });
     if (known == refused().end()) {
       log::info("--{} has no effect here", name);
       continue;

@@ -131,8 +131,8 @@ void IndexedSource::fill(Stream, uint64_t index, std::span<int32_t> tokens, std:
   const Blend::Choice choice =
       sets_.size() == 1 ? Blend::Choice{0, index} : blend_.at(index % std::max<uint64_t>(options_.samples, 1));
   const Set& set = sets_[choice.set];
-  auto [place, offset] = set.order->begin(choice.sample % set.order->samples());
-  const auto copy = [&](std::span<int32_t> to) {
+  const auto begin = set.order->begin(choice.sample % set.order->samples());
+  auto copy = [&, place = begin.place, offset = begin.offset](std::span<int32_t> to) mutable {
     while (!to.empty()) {
       require(place < set.order->places() && set.order->document(place) < set.data->sequences(), ErrorKind::data,
               "the order of samples of {} leads out of it; remove its .npy files to have them made again",
