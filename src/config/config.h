@@ -19,9 +19,11 @@ struct ModelOptions {
 
   template <class V>
   void visit(V& v) {
-    v.text("preset", preset,
-           "named sizes of a new model: gpt2-124m to gpt2-1558m, opt-8m to opt-175b, neox-19m to neox-175b; they give "
-           "everything that a model is, dropout apart (empty: none)");
+    v.text(
+        "preset", preset,
+        "named sizes of a new model: gpt2-124m to gpt2-1558m, opt-8m to opt-175b, neox-19m to neox-175b, bert-tiny to "
+        "bert-large, distilbert-tiny, distilbert-base; they give everything that a model is, dropout apart (empty: "
+        "none)");
     v.text("init", init,
            "weights to start from: scratch, or the folder of a Hugging Face model, run or checkpoint (empty: scratch, "
            "except where a dialect asks)");
@@ -49,7 +51,8 @@ struct ModelOptions {
 
 struct DataOptions {
   std::string dir, train = "train.bin", validation = "val.bin", split, index_dir, tokenizer;
-  bool verify = false;
+  bool verify = false, whole_words = false;
+  double mask_rate = 0.15;
 
   template <class V>
   void visit(V& v) {
@@ -66,6 +69,11 @@ struct DataOptions {
         "folder for the order of an indexed dataset's samples, NeoX's three .npy files; one of each host's own works "
         "too (empty: beside the dataset)");
     v.text("tokenizer", tokenizer, "tokenizer.json to store with checkpoints (empty: the one in dir)");
+    v.number("mask-rate", mask_rate,
+             "masked language models: share of the tokens that are to be found; of these 80 % become the mask, 10 % "
+             "another token, 10 % stay",
+             0.001, 0.9);
+    v.flag("whole-words", whole_words, "masked language models: hide all pieces of a word or none (WordPiece)");
     v.flag("verify", verify, "check every block's checksum and every id before the first step (default: a sample)");
   }
 };

@@ -1,6 +1,7 @@
 #pragma once
-// Samples of a data set by their number: a sample is `sequence` tokens and, for each, the token that follows it. Which
-// text sample n holds depends on the data, the seed and n alone, so any number of ranks goes on where another left off.
+// Samples of a data set by their number: a sample is `sequence` tokens and, for each, the token that is to be predicted
+// there. Which text sample n holds depends on the data, the seed and n alone, so any number of ranks goes on where
+// another left off.
 
 #include <cstdint>
 #include <span>
@@ -23,6 +24,8 @@ class SampleSource {
   virtual ~SampleSource() = default;
   /// Sample `index` of a stream. tokens, targets: [sequence].
   virtual void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const = 0;
+  /// Every token has a target; else those without one have -1.
+  virtual bool counts_all() const { return true; }
 };
 
 /// nanoGPT's: each sample begins at a random token; see window_start().

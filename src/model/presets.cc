@@ -61,6 +61,21 @@ constexpr NeoxSize kNeox[] = {{{"neox-19m", 6, 8, 512}},
                               {{"neox-175b", 96, 96, 12288}}};
 constexpr int64_t kNeoxContext = 2048;
 
+// Devlin et al. 2019; the smaller ones: Turc et al. 2019; Sanh et al. 2019.
+struct EncoderSize : Size {
+  int64_t token_types = 2;
+  bool attention_residual_dropout = true;
+};
+constexpr EncoderSize kEncoders[] = {{{"bert-tiny", 2, 2, 128}},
+                                     {{"bert-mini", 4, 4, 256}},
+                                     {{"bert-small", 4, 8, 512}},
+                                     {{"bert-medium", 8, 8, 512}},
+                                     {{"bert-base", 12, 12, 768}},
+                                     {{"bert-large", 24, 16, 1024}},
+                                     {{"distilbert-tiny", 2, 2, 128}, 0, false},
+                                     {{"distilbert-base", 6, 12, 768}, 0, false}};
+constexpr int64_t kEncoderVocabulary = 30522, kEncoderContext = 512;  // uncased; a run takes its data's
+
 bool called(const Size& size, const std::string& name) {
   return name == size.name || (*size.alias && name == size.alias);
 }
@@ -82,6 +97,20 @@ Spec neox(const NeoxSize& size) {
   return spec;
 }
 
+Spec encoder(const EncoderSize& size) {
+  Spec spec = sized(size.layers, size.heads, size.width, kEncoderVocabulary, kEncoderContext);
+  spec.activation = spec.head_activation = Activation::gelu_erf;
+  spec.mask = Mask::full;
+  spec.norm_place = NormPlace::post;
+  spec.final_norm = false;
+  spec.embedding_norm = true;
+  spec.norm_epsilon = 1e-12f;
+  spec.token_types = size.token_types;
+  spec.attention_residual_dropout = size.attention_residual_dropout;
+  spec.head = HeadKind::masked_language_model;
+  return spec;
+}
+
 }  // namespace
 
 std::vector<std::string> preset_names() {
@@ -89,6 +118,7 @@ std::vector<std::string> preset_names() {
   for (const Size& size : kGpt2) names.emplace_back(size.name);
   for (const Size& size : kOpt) names.emplace_back(size.name);
   for (const Size& size : kNeox) names.emplace_back(size.name);
+  for (const Size& size : kEncoders) names.emplace_back(size.name);
   return names;
 }
 
@@ -102,6 +132,9 @@ Preset preset(const std::string& name) {
   }
   for (const NeoxSize& size : kNeox) {
     if (called(size, name)) return {neox(size), InitScheme::neox};
+  }
+  for (const EncoderSize& size : kEncoders) {
+    if (called(size, name)) return {encoder(size), InitScheme::bert};
   }
   fail(ErrorKind::config, "no model preset \"{}\"; there are {}", name, fmt::join(preset_names(), ", "));
 }

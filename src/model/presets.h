@@ -16,7 +16,8 @@ struct Preset {
 };
 
 /// "gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1558m" (also gpt2, gpt2-medium, gpt2-large, gpt2-xl); "opt-8m" to
-/// "opt-175b"; "neox-19m" to "neox-175b". Dropouts are 0. Throws Error::config listing the names.
+/// "opt-175b"; "neox-19m" to "neox-175b"; "bert-tiny" to "bert-large", "distilbert-tiny", "distilbert-base". Dropouts
+/// are 0. Throws Error::config listing the names.
 Preset preset(const std::string& name);
 
 /// Every name, without the other ones that some have.

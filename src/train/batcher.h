@@ -20,7 +20,7 @@ class Batcher {
 
  private:
   int64_t sequence_;
-  std::vector<int32_t> tokens_, targets_, positions_, offsets_;
+  std::vector<int32_t> tokens_, targets_, positions_, types_, offsets_;
   std::vector<int64_t> samples_;
   Batch batch_;
 };

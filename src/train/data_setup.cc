@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "data/indexed_source.h"
+#include "data/masked_source.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -123,6 +124,32 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
                                     : open_indexed(others, false, "", config, batch, vocabulary, before);
   }
   return out;
+}
+
+RunData open_masked_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary,
+                         const std::string& tokenizer_json, const BeforeBlock& before) {
+  const DataOptions& options = loaded.config.data;
+  require(!tokenizer_json.empty(), ErrorKind::config,
+          "a masked language model needs the tokenizer of its data, and there is no tokenizer.json beside {}; name it "
+          "with --data.tokenizer",
+          data_path(options, options.train));
+  require(batch.sequence > kMaskedEnds, ErrorKind::config,
+          "batch.sequence is {}, a sample of a masked language model has at least {} tokens", batch.sequence,
+          kMaskedEnds + 1);
+  const auto tokenizer = tokenizer_from_json(tokenizer_json, "the data's tokenizer.json");
+  require(tokenizer->vocabulary_size() <= vocabulary, ErrorKind::config,
+          "the data's tokenizer has {} ids, the model only {}; they do not belong together",
+          tokenizer->vocabulary_size(), vocabulary);
+  const Masking masking = masking_of(*tokenizer, options.mask_rate, options.whole_words);
+  BatchShape text = batch;
+  text.sequence -= kMaskedEnds;
+  RunData data = open_run_data(loaded, text, tokenizer->vocabulary_size(), before);
+  for (auto* source : {&data.train, &data.validation}) {
+    if (*source)
+      *source =
+          std::make_unique<MaskedSource>(std::move(*source), masking, static_cast<uint64_t>(loaded.config.run.seed));
+  }
+  return data;
 }
 
 }  // namespace trireme

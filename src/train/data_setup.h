@@ -29,4 +29,8 @@ struct RunData {
 RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary,
                       const BeforeBlock& before);
 
+/// The same for a masked language model: text between the tokenizer's ends, tokens hidden as the options say.
+RunData open_masked_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary,
+                         const std::string& tokenizer_json, const BeforeBlock& before);
+
 }  // namespace trireme

@@ -56,6 +56,11 @@ RunFacts run_facts(const Setup& setup, const ParameterTable& table, const Memory
                           setup.validation ? fmt::format(", validation {} ({} tokens)", setup.validation->name(),
                                                          setup.validation->tokens())
                                            : ""));
+  if (s.head == HeadKind::masked_language_model)
+    add("masking", fmt::format("{:.3g} % of the tokens are to be found (8 of 10 masked, 1 another token, 1 as it is), "
+                               "{}",
+                               1e2 * setup.config().data.mask_rate,
+                               setup.config().data.whole_words ? "whole words" : "each by itself"));
   add("batch", fmt::format("{} x {} = {} tokens per step: {} ranks x {} micro-batches of {}", b.global, b.sequence,
                            b.global * b.sequence, b.ranks, b.micro_batches, b.largest_micro()));
   add("precision", std::string(name_of(setup.dtype)));

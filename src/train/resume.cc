@@ -103,6 +103,13 @@ void compare_data(const Setup& setup, const Config& then, Differences& out) {
     if (!same)
       out.push_back({fmt::format("data file {}", i + 1), describe(before, i), describe(now, i), kFlag, allowed});
   }
+  const DataOptions &masks = then.data, &masks_now = setup.config().data;
+  if (masks.mask_rate != masks_now.mask_rate)
+    out.push_back(
+        {"data.mask-rate", fmt::format("{}", masks.mask_rate), fmt::format("{}", masks_now.mask_rate), kFlag, allowed});
+  if (masks.whole_words != masks_now.whole_words)
+    out.push_back({"data.whole-words", fmt::format("{}", masks.whole_words), fmt::format("{}", masks_now.whole_words),
+                   kFlag, allowed});
   if (then.run.seed != setup.config().run.seed)
     out.push_back(
         {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", setup.config().run.seed), kFlag, allowed});

@@ -42,8 +42,8 @@ Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
   const std::string& init = setup.config().model.init;
   if (init.empty() || init == "scratch") return spec_from_options(setup.loaded, data_vocabulary);
   setup.init = open_model(init);
-  require(setup.init->spec.mask == Mask::causal && setup.init->spec.head == HeadKind::language_model, ErrorKind::config,
-          "model.init: {} does not predict the next token (it is an encoder or a classifier)", init);
+  require(setup.init->spec.has_decoder(), ErrorKind::config,
+          "model.init: {} is a classifier, which predicts no tokens; `trireme glue` fine-tunes those", init);
   return with_given_options(setup.init->spec, setup.loaded);
 }
 
@@ -64,12 +64,25 @@ BatchShape resolve_batch(Setup& setup, const Scalars& scalars) {
           .rank = scalars.rank()};
 }
 
+/// Options about masks are for models that have one.
+void check_masking(const Setup& setup) {
+  if (setup.spec.head == HeadKind::masked_language_model) return;
+  for (const char* option : {"data.mask-rate", "data.whole-words"})
+    require(!is_set(setup.loaded, option), ErrorKind::config,
+            "{} is given, but the model predicts the next token and hides none; remove it, or choose a masked "
+            "language model (--model.preset bert-base)",
+            setup.loaded.where(option));
+}
+
 void open_data(Setup& setup) {
   // To read all of a large file takes longer than a batch system waits.
   const BeforeBlock check_stop = [] {
     require(!stop::requested(), ErrorKind::stopped, "stopped while the data was read: nothing to save");
   };
-  RunData data = open_run_data(setup.loaded, setup.batch, static_cast<uint64_t>(setup.spec.vocabulary), check_stop);
+  const auto vocabulary = static_cast<uint64_t>(setup.spec.vocabulary);
+  RunData data = setup.spec.head == HeadKind::masked_language_model
+                     ? open_masked_data(setup.loaded, setup.batch, vocabulary, setup.tokenizer_json, check_stop)
+                     : open_run_data(setup.loaded, setup.batch, vocabulary, check_stop);
   setup.train = std::move(data.train);
   setup.validation = std::move(data.validation);
   for (const FileSource* source : {setup.train.get(), setup.validation.get()}) {
@@ -92,6 +105,7 @@ Spec with_given_options(Spec spec, const LoadedConfig& loaded) {
   if (is_set(loaded, "model.inner-width") && m.inner_width > 0) spec.inner_width = m.inner_width;
   if (is_set(loaded, "model.context")) spec.context = m.context;
   if (is_set(loaded, "model.activation")) spec.activation = activation_of(m.activation);
+  if (spec.head == HeadKind::masked_language_model) spec.head_activation = spec.activation;
   if (is_set(loaded, "model.tied-head")) spec.tied_head = m.tied_head;
   if (is_set(loaded, "model.bias"))
     spec.biases = {.qkv = m.bias, .attention_out = m.bias, .mlp_in = m.bias, .mlp_out = m.bias, .norm = m.bias};
@@ -144,6 +158,7 @@ Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
   together(scalars, [&] {
     if (!resume.empty()) setup.resume = open_checkpoint(resume);
     setup.spec = resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json));
+    check_masking(setup);
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
     if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
     setup.batch = resolve_batch(setup, scalars);

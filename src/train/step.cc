@@ -63,7 +63,7 @@ std::optional<double> evaluate(Stage& stage, Scalars& scalars, const SampleSourc
       if (slice.count == 0) continue;
       const Batch& batch = batcher.fill(data, Stream::evaluation, slice);
       loss += stage.loss(batch);
-      tokens += static_cast<double>(batch.rows());
+      tokens += counted_rows(batch);
     }
     if (scalars.max(stop::requested() ? 1.0 : 0.0) > 0) return std::nullopt;
   }

@@ -15,6 +15,11 @@ int64_t BatchShape::largest_micro() const {
   return largest;
 }
 
+double counted_rows(const Batch& batch) {
+  const auto* targets = batch.targets.as<int32_t>();
+  return static_cast<double>(std::count_if(targets, targets + batch.rows(), [](int32_t t) { return t >= 0; }));
+}
+
 SampleBatches::SampleBatches(const SampleSource& data, const BatchShape& shape)
     : data_(data), shape_(shape), batcher_(shape.largest_micro(), shape.sequence) {}
 
@@ -22,10 +27,11 @@ BatchSlice SampleBatches::slice(uint64_t consumed, int64_t index) const {
   return batch_slice(consumed, shape_.global, shape_.ranks, shape_.rank, shape_.micro_batches, index);
 }
 
-double SampleBatches::counted(uint64_t consumed) const {
+double SampleBatches::counted(uint64_t consumed) {
   double tokens = 0;
   for (int64_t m = 0; m < shape_.micro_batches; ++m)
-    tokens += static_cast<double>(slice(consumed, m).count * shape_.sequence);
+    tokens += data_.counts_all() ? static_cast<double>(slice(consumed, m).count * shape_.sequence)
+                                 : counted_rows(fill(consumed, m));
   return tokens;
 }
 

@@ -22,11 +22,14 @@ class StepBatches {
  public:
   virtual ~StepBatches() = default;
   virtual int64_t micro_batches() const = 0;
-  /// What the losses of all of them are a sum over: tokens or sequences.
-  virtual double counted(uint64_t consumed) const = 0;
+  /// What the losses of all of them are a sum over: tokens or sequences. Ends what fill() gave.
+  virtual double counted(uint64_t consumed) = 0;
   /// Valid until the next call; no rows where the global batch leaves this one none.
   virtual const Batch& fill(uint64_t consumed, int64_t index) = 0;
 };
+
+/// Rows of a batch of sequences that have a target.
+double counted_rows(const Batch& batch);
 
 /// Sequences of one length.
 class SampleBatches final : public StepBatches {
@@ -34,7 +37,7 @@ class SampleBatches final : public StepBatches {
   /// Borrows the data.
   SampleBatches(const SampleSource& data, const BatchShape& shape);
   int64_t micro_batches() const override { return shape_.micro_batches; }
-  double counted(uint64_t consumed) const override;
+  double counted(uint64_t consumed) override;
   const Batch& fill(uint64_t consumed, int64_t index) override;
 
  private:

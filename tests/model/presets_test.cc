@@ -25,6 +25,10 @@ TEST(Presets, HaveThePublishedParameterCounts) {
   for (const auto& [name, count] : rounded)
     EXPECT_NEAR(static_cast<double>(parameters(name)), count, count * 5e-4) << name;
   EXPECT_EQ(parameters("neox-20b"), 20'554'567'680);
+  // transformers' BertForMaskedLM and DistilBertForMaskedLM of the uncased vocabulary.
+  EXPECT_EQ(parameters("bert-base"), 109'514'298);
+  EXPECT_EQ(parameters("bert-large"), 335'174'458);
+  EXPECT_EQ(parameters("distilbert-base"), 66'985'530);
 }
 
 TEST(Presets, AreWhatTheirFamiliesAre) {
@@ -41,6 +45,18 @@ TEST(Presets, AreWhatTheirFamiliesAre) {
   EXPECT_EQ(parallel.rotary_dims, 24);
   EXPECT_EQ(parallel.activation, Activation::gelu_tanh);
   EXPECT_FALSE(parallel.tied_head);
+}
+
+TEST(Presets, EncodersAreWhatTheirFamiliesAre) {
+  for (const char* name : {"bert-tiny", "bert-base", "distilbert-base"}) {
+    const Preset p = preset(name);
+    EXPECT_EQ(p.init, InitScheme::bert) << name;
+    EXPECT_EQ(p.spec.mask, Mask::full) << name;
+    EXPECT_EQ(p.spec.head, HeadKind::masked_language_model) << name;
+    const bool distilled = std::string(name).starts_with("distil");
+    EXPECT_EQ(p.spec.token_types, distilled ? 0 : 2) << name;
+    EXPECT_EQ(p.spec.attention_residual_dropout, !distilled) << name;
+  }
 }
 
 TEST(Presets, EveryNameIsAValidModelWithFullTiles) {

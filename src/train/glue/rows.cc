@@ -84,7 +84,7 @@ RowBatches::RowBatches(const EncodedRows& rows, const EpochPlan& plan, const Row
       micro_batches_(micro_batches_for(plan.global, ranks, per_device)),
       seed_(seed) {}
 
-double RowBatches::counted(uint64_t consumed) const {
+double RowBatches::counted(uint64_t consumed) {
   double rows = 0;
   for (int64_t m = 0; m < micro_batches_; ++m)
     rows += static_cast<double>(batch_slice(0, plan_.at(consumed).count, ranks_, rank_, micro_batches_, m).count);

@@ -58,7 +58,7 @@ class RowBatches final : public StepBatches {
   RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, int64_t per_device, int ranks,
              int rank, uint64_t seed);
   int64_t micro_batches() const override { return micro_batches_; }
-  double counted(uint64_t consumed) const override;
+  double counted(uint64_t consumed) override;
   const Batch& fill(uint64_t consumed, int64_t index) override;
 
  private:

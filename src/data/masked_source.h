@@ -1,0 +1,48 @@
+#pragma once
+// Samples of a masked language model, made of any other samples: text between the tokenizer's opening and closing
+// token, some of whose tokens are hidden and to be found. Source: Devlin et al. 2019, section 3.1.
+
+#include <memory>
+
+#include "data/sample_source.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+/// Which tokens are hidden, and what of the vocabulary that needs.
+struct Masking {
+  double rate = 0.15;  ///< share of a sample's tokens, special ones not counted
+  int32_t opening = 0, closing = 0, mask = 0;
+  std::vector<char> special;      ///< by id: neither hidden nor put in place of another
+  std::vector<char> continues;    ///< by id: belongs to the word before it; empty: each token is hidden by itself
+  std::vector<int32_t> ordinary;  ///< ids that are not special
+};
+
+/// [CLS], [SEP] and [MASK], or <s>, </s> and <mask>. Whole words are those of WordPiece ("##ing" goes on with a word).
+/// Throws Error::config naming what the tokenizer lacks.
+Masking masking_of(const Tokenizer& tokenizer, double rate, bool whole_words);
+
+/// Tokens that a masked sample adds to its text.
+constexpr int64_t kMaskedEnds = 2;
+
+/// Of a sample's tokens as many are chosen as the rate says (rounded, at least one), or words until there are as many:
+/// 8 of 10 become the mask, 1 of 10 an ordinary token by chance, 1 stays; which, depends on (seed, stream, index)
+/// alone. Targets of all others are -1.
+class MaskedSource final : public FileSource {
+ public:
+  MaskedSource(std::unique_ptr<FileSource> text, Masking masking, uint64_t seed);
+
+  /// tokens: at least 3.
+  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
+  bool counts_all() const override { return false; }
+  uint64_t tokens() const override { return text_->tokens(); }
+  std::string name() const override { return text_->name(); }
+  std::vector<SourceFile> files(const BeforeBlock& before) const override { return text_->files(before); }
+
+ private:
+  std::unique_ptr<FileSource> text_;
+  Masking masking_;
+  uint64_t seed_;
+};
+
+}  // namespace trireme
