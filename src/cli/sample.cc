@@ -54,7 +54,7 @@ ModelFolder open_with_tokenizer(const std::string& path) {
 }
 
 std::vector<TokenId> prompt_ids(const Sampler& sampler, const std::string& prompt) {
-  std::vector<TokenId> ids = sampler.tokenizer->encode(prompt).ids;
+  std::vector<TokenId> ids = sampler.tokenizer->encode(prompt, {.padding = false}).ids;
   if (ids.empty() && sampler.tokenizer->end_of_text())
     ids.push_back(*sampler.tokenizer->end_of_text());  // an empty prompt starts a document
   return ids;

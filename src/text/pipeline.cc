@@ -217,7 +217,7 @@ Encoding PipelineTokenizer::finish(std::vector<TokenId>& first, std::vector<Toke
   const size_t added = options.special_tokens ? parts_.post_processor.added(second != nullptr) : 0;
   if (truncation) truncation->apply(added, first, second);
   Encoding encoding = parts_.post_processor.apply(first, second, options.special_tokens);
-  if (parts_.padding) parts_.padding->apply(encoding);
+  if (parts_.padding && options.padding) parts_.padding->apply(encoding);
   return encoding;
 }
 

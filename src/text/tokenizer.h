@@ -20,6 +20,7 @@ struct EncodeOptions {
   /// Longest result, template included; 0: what the tokenizer's file says. Of a pair the longer text gives way one id
   /// at a time, of equal ones the second: BERT's own rule, which differs from that of tokenizer.json by an odd id.
   size_t max_length = 0;
+  bool padding = true;  ///< ids that the tokenizer's file adds up to a length; off: none
 };
 
 struct Encoding {

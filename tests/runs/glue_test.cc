@@ -64,6 +64,20 @@ TEST_F(Glue, GivesTheSameLossesPackedAndPadded) {
               json("packed/eval_results.json")["eval_loss"].get<double>(), 1e-5);
 }
 
+TEST_F(Glue, TakesNoPaddingFromTheTokenizersFile) {
+  ASSERT_EQ(run_on(1, "plain", {"--do_train", "--max_steps", "3"}).code, 0);
+  Json tokenizer = json("model/tokenizer.json");
+  tokenizer["padding"] = {{"strategy", {{"Fixed", 24}}},
+                          {"direction", "Right"},
+                          {"pad_to_multiple_of", nullptr},
+                          {"pad_id", 0},
+                          {"pad_type_id", 0},
+                          {"pad_token", "[PAD]"}};
+  write_text(path("model/tokenizer.json"), tokenizer.dump());
+  ASSERT_EQ(run_on(1, "padding", {"--do_train", "--max_steps", "3"}).code, 0);
+  EXPECT_EQ(losses("padding"), losses("plain"));
+}
+
 TEST_F(Glue, GivesTheSameLossesOnAnyNumberOfRanks) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   for (const int ranks : {1, 2, 4}) {

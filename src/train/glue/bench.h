@@ -1,16 +1,19 @@
 #pragma once
-// Measures fine-tuning steps on real rows, beside the same steps in PyTorch where asked for.
+// Measures fine-tuning steps on real rows: on one rank, beside the same steps in PyTorch where asked for; on several,
+// how the speed grows with their number.
 
 #include <string>
 #include <vector>
+
+#include "base/affinity.h"
+#include "comm/process.h"
 
 namespace trireme {
 
 struct GlueBenchOptions {
   std::string model;  ///< folder: its sizes and tokenizer; weights are random
   std::string data_dir, task = "mrpc";
-  int64_t batch = 32, steps = 5, max_length = 128;
-  int threads = 1;
+  int64_t batch = 32, steps = 5, max_length = 128;  ///< batch: per rank
   bool pad = false, pytorch = false;
   std::string python = ".venv/bin/python", peer_script = "bench/peers/pytorch_glue.py";
 };
@@ -22,13 +25,24 @@ struct GluePeer {
   double ratio = 0;  ///< median over the steps of its seconds / ours: above 1, ours is faster
 };
 
+/// Steps of the job's first ranks, in turn with those of the other numbers of ranks.
+struct GlueRanks {
+  int ranks = 1;
+  double seconds = 0;  ///< of a step, median; its rows are batch x ranks
+  double rows_per_second = 0;
+  double speed_up = 1;  ///< median over the rounds of the rows per second over one rank's of the same round
+  double waiting = 0;   ///< share of the step in which rank 0 stood still for the exchange
+};
+
 struct GlueBenchResult {
-  double rows_per_second = 0;  ///< batch / median seconds
+  double rows_per_second = 0;  ///< batch / median seconds, on one rank
   double fastest = 0, median = 0, slowest = 0;
   double tokens_per_row = 0;  ///< without padding
   std::vector<GluePeer> peers;
+  std::vector<GlueRanks> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
 };
 
-GlueBenchResult bench_glue(const GlueBenchOptions& options);
+/// Collective. cores: of this rank. Rank 0's result is the one to show.
+GlueBenchResult bench_glue(const GlueBenchOptions& options, Process& process, const CorePlan& cores);
 
 }  // namespace trireme

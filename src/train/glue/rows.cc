@@ -8,7 +8,7 @@ namespace trireme {
 
 EncodedRows encode_rows(std::span<const GlueRow> rows, bool pairs, const Tokenizer& tokenizer, size_t max_length) {
   EncodedRows out;
-  const EncodeOptions options{.special_tokens = true, .max_length = max_length};
+  const EncodeOptions options{.special_tokens = true, .max_length = max_length, .padding = false};
   for (const GlueRow& row : rows) {
     const Encoding encoding =
         pairs ? tokenizer.encode_pair(row.first, row.second, options) : tokenizer.encode(row.first, options);

@@ -1,0 +1,190 @@
+// Every task of GLUE from its original files, and what several ranks share.
+
+#include <algorithm>
+
+#include "tests/runs/glue_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+/// Files of a task in its own columns, a handful of rows each.
+struct TaskFiles {
+  const char* task;
+  const char* folder;
+  std::vector<std::pair<const char*, std::string>> files;
+  std::vector<const char*> metrics;
+};
+
+class GlueTasks : public GlueFixture {
+ protected:
+  /// header, then rows by a pattern in which {0} is the number, {1} the label.
+  static std::string table(const std::string& header, const std::string& row, const std::vector<std::string>& labels,
+                           int count) {
+    std::string text = header.empty() ? "" : header + "\n";
+    for (int i = 0; i < count; ++i)
+      text += fmt::format(fmt::runtime(row), i, labels[static_cast<size_t>(i) % labels.size()]) + "\n";
+    return text;
+  }
+
+  static std::vector<TaskFiles> all() {
+    const std::vector<std::string> two{"0", "1"}, entailment{"entailment", "not_entailment"},
+        three{"entailment", "neutral", "contradiction"};
+    const std::string pair_header = "index\tsentence1\tsentence2", pair = "{0}\tw{0} w1\tgood w{0}",
+                      qqp = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+                      mnli = "index\tpromptID\tpairID\tgenre\tb1\tb2\tp1\tp2\tsentence1\tsentence2",
+                      mnli_row = "{0}\t-\t-\t-\t-\t-\t-\t-\tw{0} w2\tw{0} w3",
+                      stsb = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2";
+    const auto labelled = [](const std::string& header, const std::string& row,
+                             const std::vector<std::string>& labels) {
+      return std::vector<std::pair<const char*, std::string>>{
+          {"train.tsv", table(header + "\tlabel", row + "\t{1}", labels, 9)},
+          {"dev.tsv", table(header + "\tlabel", row + "\t{1}", labels, 6)},
+          {"test.tsv", table(header, row, {""}, 5)}};
+    };
+    const std::string cola = "src\t{1}\t\tw{0} w1 \"w2\"";
+    return {{"cola",
+             "CoLA",
+             {{"train.tsv", table("", cola, two, 9)},
+              {"dev.tsv", table("", cola, two, 6)},
+              {"test.tsv", table("index\tsentence", "{0}\tw{0}", {""}, 5)}},
+             {"matthews_correlation"}},
+            {"sst2",
+             "SST-2",
+             {{"train.tsv", table("sentence\tlabel", "w{0} good \t{1}", two, 9)},
+              {"dev.tsv", table("sentence\tlabel", "w{0} good \t{1}", two, 6)},
+              {"test.tsv", table("index\tsentence", "{0}\tw{0}", {""}, 5)}},
+             {"accuracy"}},
+            {"stsb",
+             "STS-B",
+             {{"train.tsv", table(stsb + "\tscore", "{0}\t-\t-\t-\t-\t-\t-\tw{0}\tgood\t{1}", {"0.5", "4.250"}, 9)},
+              {"dev.tsv", table(stsb + "\tscore", "{0}\t-\t-\t-\t-\t-\t-\tw{0}\tgood\t{1}", {"0.5", "4.250"}, 6)},
+              {"test.tsv", table(stsb, "{0}\t-\t-\t-\t-\t-\t-\tw{0}\tgood", {""}, 5)}},
+             {"pearson", "spearmanr", "combined_score"}},
+            {"qqp",
+             "QQP",
+             {{"train.tsv", table(qqp, "{0}\t1\t2\tw{0}\tw1\t{1}", two, 9)},
+              {"dev.tsv", table(qqp, "{0}\t1\t2\tw{0}\tw1\t{1}", two, 6)},
+              {"test.tsv", table("id\tquestion1\tquestion2", "{0}\tw{0}\tw1", {""}, 5)}},
+             {"accuracy", "f1", "combined_score"}},
+            {"mnli",
+             "MNLI",
+             {{"train.tsv", table(mnli + "\tlabel1\tgold_label", mnli_row + "\tneutral\t{1}", three, 9)},
+              {"dev_matched.tsv", table(mnli + "\tlabel1\tlabel2\tgold_label", mnli_row + "\t-\t-\t{1}", three, 6)},
+              {"dev_mismatched.tsv", table(mnli + "\tlabel1\tgold_label", mnli_row + "\t-\t{1}", three, 7)},
+              {"test_matched.tsv", table(mnli, mnli_row, {""}, 5)},
+              {"test_mismatched.tsv", table(mnli, mnli_row, {""}, 4)}},
+             {"accuracy", "accuracy_mm"}},
+            {"qnli", "QNLI", labelled("index\tquestion\tsentence", pair, entailment), {"accuracy"}},
+            {"rte", "RTE", labelled(pair_header, pair, entailment), {"accuracy"}},
+            {"wnli", "WNLI", labelled(pair_header, pair, two), {"accuracy"}}};
+  }
+
+  void write(const TaskFiles& files) const {
+    fs::create_directories(path(std::string("data/") + files.folder));
+    for (const auto& [name, text] : files.files) write_text(path(fmt::format("data/{}/{}", files.folder, name)), text);
+  }
+  Outcome tune(const std::string& task, const std::string& name, std::vector<std::string> flags) const {
+    flags.insert(flags.begin(), {"--task", task});
+    auto words = glue(name, flags);
+    words.erase(words.begin() + 3, words.begin() + 5);  // the fixture's own --task_name
+    return run(trireme_command(words));
+  }
+  size_t lines(const std::string& name) const {
+    const std::string text = read_text(path(name));
+    return static_cast<size_t>(std::ranges::count(text, '\n'));
+  }
+};
+
+TEST_F(GlueTasks, AllTrainEvaluateAndPredict) {
+  for (const TaskFiles& files : all()) {
+    write(files);
+    const std::string name = files.task;
+    const Outcome outcome = tune(name, name, {"--do_train", "--max_steps", "1", "--do_eval", "--do_predict"});
+    ASSERT_EQ(outcome.code, 0) << name << outcome.output;
+    const Json results = json(name + "/eval_results.json");
+    for (const char* metric : files.metrics) EXPECT_TRUE(results.contains(std::string("eval_") + metric)) << name;
+    EXPECT_EQ(results["eval_samples"], 6.0) << name;
+    EXPECT_EQ(lines(name + "/predict_results_" + name + ".txt"), 6u) << name;  // with the header
+  }
+  EXPECT_EQ(json("mnli/eval_results.json")["eval_samples_mm"], 7.0);
+  EXPECT_EQ(lines("mnli/predict_results_mnli-mm.txt"), 5u);
+  EXPECT_THAT(read_text(path("wnli/predict_results_wnli.txt")), HasSubstr("entailment"));
+  EXPECT_EQ(json("stsb/config.json")["problem_type"], "regression");
+}
+
+TEST_F(GlueTasks, AModelOfMnliPredictsTheDiagnosticSet) {
+  write(all()[4]);
+  ASSERT_EQ(tune("mnli", "mnli", {"--do_train", "--max_steps", "1"}).code, 0);
+  fs::create_directories(path("data/AX"));
+  write_text(path("data/AX/diagnostic.tsv"), "index\tsentence1\tsentence2\n0\tw1\tw2\n1\tw3\tgood\n");
+  auto words = glue("ax", {"--task", "ax", "--do_predict"});
+  words.erase(words.begin() + 3, words.begin() + 5);
+  words[2] = path("mnli");
+  const Outcome outcome = run(trireme_command(words));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(lines("ax/predict_results_ax.txt"), 3u);
+  const Outcome train = tune("ax", "never", {"--do_train"});
+  EXPECT_EQ(train.code, 2);
+  EXPECT_THAT(train.output, HasSubstr("it can only be predicted"));
+}
+
+class GlueRanks : public GlueTasks {
+ protected:
+  void SetUp() override {
+    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  }
+};
+
+TEST_F(GlueRanks, AStepTakesTheRowsOfAllRanks) {
+  for (const auto& [ranks, steps] : {std::pair{2, 13u}, {4, 7u}}) {  // of 203 rows, 8 per rank
+    const std::string name = fmt::format("on-{}", ranks);
+    const Outcome outcome = run_on(ranks, name, {"--do_train", "--num_train_epochs", "1"});
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(losses(name).size(), steps);
+  }
+}
+
+TEST_F(GlueRanks, PredictEveryRowOnceInItsPlace) {
+  std::string test = "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
+  for (int i = 0; i < 23; ++i) test += fmt::format("{}\t1\t2\tw{} w2\t{} w3\n", i, i, i % 3 ? "good" : "w9");
+  write_text(path("data/MRPC/test.tsv"), test);
+  ASSERT_EQ(run_on(1, "tuned", {"--do_train", "--num_train_epochs", "4"}).code, 0);
+  const auto predict = [&](int ranks) {
+    const std::string name = fmt::format("on-{}", ranks);
+    auto words = glue(name, {"--do_predict", "--do_eval", "--per_device_eval_batch_size", "2"});
+    words[2] = path("tuned");
+    const Outcome outcome = run(ranks == 1 ? trireme_command(words) : mpirun_command(ranks, words));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return read_text(path(name + "/predict_results_mrpc.txt"));
+  };
+  const std::string alone = predict(1);
+  EXPECT_THAT(alone, HasSubstr("22\t"));
+  EXPECT_THAT(alone, HasSubstr("\tequivalent"));
+  EXPECT_EQ(predict(4), alone);
+  const Json one = json("on-1/eval_results.json"), four = json("on-4/eval_results.json");
+  EXPECT_EQ(one["eval_accuracy"], four["eval_accuracy"]);
+  EXPECT_NEAR(one["eval_loss"].get<double>(), four["eval_loss"].get<double>(), 1e-6);
+}
+
+TEST_F(GlueRanks, GoOnWithTheGlobalBatchOfTheFirstStart) {
+  const std::vector<std::string> flags{"--do_train", "--lr_scheduler_type", "constant", "--save_steps", "30"};
+  const auto with = [&](const char* steps) {
+    auto all = flags;
+    all.insert(all.end(), {"--max_steps", steps});
+    return all;
+  };
+  ASSERT_EQ(run_on(1, "whole", with("36")).code, 0);
+  ASSERT_EQ(run_on(1, "parts", with("30")).code, 0);
+  const Outcome second = run_on(2, "parts", with("36"));  // 8 rows per rank would be 16
+  ASSERT_EQ(second.code, 0) << second.output;
+  EXPECT_THAT(second.output, HasSubstr("8 rows per step: 2 ranks"));
+  const auto whole = losses("whole"), parts = losses("parts");
+  ASSERT_EQ(parts.size(), whole.size());
+  for (const auto& [step, loss] : whole) EXPECT_NEAR(parts.at(step), loss, 2e-5) << step;
+}
+
+}  // namespace
+}  // namespace trireme
