@@ -98,7 +98,9 @@ TEST_F(IndexedData, HostsThatShareNoFolderEachMakeTheOrder) {
 }
 
 TEST_F(IndexedData, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
-  const auto refused = [&](std::vector<std::string> flags) { return run(trireme_command(train("run", flags))).output; };
+  const auto refused = [&](const std::vector<std::string>& flags) {
+    return run(trireme_command(train("run", flags))).output;
+  };
   EXPECT_THAT(refused({"--data.train", "0.5 a 0.5 c"}), HasSubstr("no indexed dataset " + path("c") + ".idx"));
   EXPECT_THAT(refused({"--data.train", "a b c"}), HasSubstr("weights and prefixes in turn, were expected"));
   EXPECT_THAT(refused({"--data.split", "9,1"}), HasSubstr("data.train \"train.bin\" is a token file"));

@@ -12,7 +12,6 @@ namespace trireme {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 class Sample : public ::testing::Test {
  protected:

@@ -41,7 +41,7 @@ TEST(EpochOrder, IsAShuffleBySeedAndEpoch) {
 EncodedRows rows_of(int count) {
   EncodedRows rows;
   for (int r = 0; r < count; ++r) {
-    rows.tokens.insert(rows.tokens.end(), static_cast<size_t>(r + 1), r);
+    rows.tokens.insert(rows.tokens.end(), static_cast<size_t>(r) + 1, r);
     rows.types.resize(rows.tokens.size(), 0);
     rows.offsets.push_back(rows.tokens.size());
     rows.labels.push_back(r % 2);
@@ -58,7 +58,7 @@ std::vector<T> values(ConstView view) {
 TEST(RowBatches, ShareTheRowsOfAStepAmongAnyNumberOfRanks) {
   const EncodedRows rows = rows_of(10);
   const EpochPlan plan{10, 4};
-  for (const uint64_t consumed : {0, 4, 8, 10}) {
+  for (const uint64_t consumed : {0U, 4U, 8U, 10U}) {
     std::vector<int32_t> together, alone;
     double counted = 0;
     for (int rank = 0; rank < 4; ++rank) {
