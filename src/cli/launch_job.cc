@@ -347,11 +347,12 @@ class Launch {
   static int requeue() {
     const char* job = environment_variable("SLURM_JOB_ID");
     require(job != nullptr, ErrorKind::config, "--requeue: this is not a Slurm job");
+    // Said before: Slurm ends this program, too, when it takes the job back.
+    log::info("launch: queueing job {} again", job);
     ProcessRequest request;
     request.arguments = {"scontrol", "requeue", job};
     const ProcessResult result = run_process(request);
     require(result.exit_code == 0, ErrorKind::io, "scontrol requeue {} {}: {}", job, describe_end(result), result.err);
-    log::info("launch: job {} is queued again", job);
     return 75;
   }
 

@@ -88,7 +88,7 @@ class Slurm(unittest.TestCase):
         text = self.stop_and_come_back("launch", ["--batch"], "--starter", "mpirun")
         self.assertIn("starting through /usr/bin/srun (pmix)", text)
         self.assertIn("the job's control channel has the request", text)
-        self.assertRegex(text, r"launch: job \d+ is queued again")
+        self.assertRegex(text, r"launch: queueing job \d+ again")
 
     def test_a_sick_node_is_drained_and_brought_back_by_slurm_itself(self):
         well = BED.work / "h2.well"
