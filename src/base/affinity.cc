@@ -24,6 +24,12 @@ namespace {
 constexpr int kMostCpus = 1 << 14;  // far above any kernel's limit today
 constexpr int kMostAncestors = 64;
 
+/// What the first apply() found; empty before.
+Cpus& cpus_before_binding() {
+  static Cpus cpus;
+  return cpus;
+}
+
 struct CpuMask {
   CpuMask() : set(CPU_ALLOC(kMostCpus)) { CPU_ZERO_S(bytes(), set); }
   CpuMask(const CpuMask&) = delete;
@@ -32,6 +38,12 @@ struct CpuMask {
   static size_t bytes() { return CPU_ALLOC_SIZE(kMostCpus); }
   cpu_set_t* set;
 };
+
+bool run_on(std::span<const int> cpus) {
+  const CpuMask mask;
+  for (const int cpu : cpus) CPU_SET_S(static_cast<size_t>(cpu), CpuMask::bytes(), mask.set);
+  return sched_setaffinity(0, CpuMask::bytes(), mask.set) == 0;
+}
 
 int parse_number(std::string_view text, std::string_view list) {
   int value = -1;
@@ -144,9 +156,7 @@ Cpus offered_cpus(const std::filesystem::path& root) {
 }
 
 void pin_this_thread(std::span<const int> cpus) {
-  const CpuMask mask;
-  for (const int cpu : cpus) CPU_SET_S(static_cast<size_t>(cpu), CpuMask::bytes(), mask.set);
-  if (sched_setaffinity(0, CpuMask::bytes(), mask.set) != 0) {
+  if (!run_on(cpus)) {
     fail(ErrorKind::config,
          "cannot run on processors {}: {}; set launch.bind inherit to keep the binding that the launcher set",
          fmt::join(cpus, ","), std::strerror(errno));
@@ -156,6 +166,7 @@ void pin_this_thread(std::span<const int> cpus) {
 void apply(const CorePlan& plan) {
   omp_set_num_threads(plan.threads);
   if (plan.thread_cpus.empty()) return;
+  if (cpus_before_binding().empty()) cpus_before_binding() = inherited_cpus();
   std::exception_ptr error;
 #pragma omp parallel num_threads(plan.threads)
   {
@@ -167,6 +178,16 @@ void apply(const CorePlan& plan) {
     }
   }
   if (error) std::rethrow_exception(error);
+}
+
+AsBeforeBinding::AsBeforeBinding() {
+  if (cpus_before_binding().empty()) return;
+  bound_ = inherited_cpus();
+  pin_this_thread(cpus_before_binding());
+}
+
+AsBeforeBinding::~AsBeforeBinding() {
+  if (!bound_.empty()) run_on(bound_);
 }
 
 }  // namespace trireme

@@ -58,4 +58,17 @@ void apply(const CorePlan& plan);
 /// the system refuses.
 void pin_this_thread(std::span<const int> cpus);
 
+/// While it lives, the calling thread runs where the process could run before apply() bound it: programs that it starts
+/// meanwhile inherit that.
+class AsBeforeBinding {
+ public:
+  AsBeforeBinding();
+  AsBeforeBinding(const AsBeforeBinding&) = delete;
+  AsBeforeBinding& operator=(const AsBeforeBinding&) = delete;
+  ~AsBeforeBinding();
+
+ private:
+  Cpus bound_;  // empty: nothing was bound
+};
+
 }  // namespace trireme

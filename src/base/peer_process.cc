@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/affinity.h"
 #include "base/error.h"
 
 extern char** environ;
@@ -26,6 +27,7 @@ PeerProcess::PeerProcess(std::vector<std::string> command) {
   std::vector<char*> words;
   for (std::string& word : command) words.push_back(word.data());
   words.push_back(nullptr);
+  const AsBeforeBinding all_cores;
   const int error = posix_spawnp(&process_, words[0], &actions, nullptr, words.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   close(to[0]);
