@@ -17,7 +17,7 @@ void print_usage(std::FILE* out) {
   fmt::print(out,
              "usage: trireme COMMAND [arguments]\n\nTrains and fine-tunes transformer language models on CPU and GPU "
              "clusters.\n\ncommands:\n");
-  for (const Command& command : commands()) fmt::print(out, "  {:<10} {}\n", command.name, command.help);
+  for (const Command& command : commands()) fmt::print(out, "  {:<12} {}\n", command.name, command.help);
   fmt::print(out, "\n`trireme COMMAND --help` explains a command; `trireme --version` says what this build can do.\n");
 }
 
