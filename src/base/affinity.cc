@@ -80,6 +80,27 @@ bool is_mpi_starter(const std::string& name) {
   return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
+/// The hardware threads of every object of a type, in the machine's order.
+std::vector<Cpus> cpus_of_each(hwloc_obj_type_t type) {
+  hwloc_topology_t raw = nullptr;
+  require(hwloc_topology_init(&raw) == 0, ErrorKind::config, "hwloc cannot describe this machine");
+  const std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)> topology(raw, hwloc_topology_destroy);
+  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
+  if (hwloc_topology_load(raw) != 0) {
+    fail(ErrorKind::config, "hwloc cannot describe this machine: {}", std::strerror(errno));
+  }
+  std::vector<Cpus> objects;
+  for (hwloc_obj_t object = nullptr; (object = hwloc_get_next_obj_by_type(raw, type, object));) {
+    Cpus cpus;
+    for (int cpu = hwloc_bitmap_first(object->cpuset); cpu >= 0; cpu = hwloc_bitmap_next(object->cpuset, cpu)) {
+      cpus.push_back(cpu);
+    }
+    if (!cpus.empty()) objects.push_back(std::move(cpus));
+  }
+  return objects;
+}
+
 }  // namespace
 
 Cpus parse_cpu_list(std::string_view text) {
@@ -110,27 +131,15 @@ std::string format_cpu_list(const Cpus& cpus) {
 }
 
 std::vector<Cpus> physical_cores() {
-  hwloc_topology_t raw = nullptr;
-  require(hwloc_topology_init(&raw) == 0, ErrorKind::config, "hwloc cannot describe this machine");
-  const std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)> topology(raw, hwloc_topology_destroy);
-  hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
-  if (hwloc_topology_load(raw) != 0) {
-    fail(ErrorKind::config, "hwloc cannot describe this machine: {}", std::strerror(errno));
-  }
-  std::vector<Cpus> cores;
-  const auto add = [&](hwloc_obj_t object) {
-    Cpus cpus;
-    for (int cpu = hwloc_bitmap_first(object->cpuset); cpu >= 0; cpu = hwloc_bitmap_next(object->cpuset, cpu)) {
-      cpus.push_back(cpu);
-    }
-    if (!cpus.empty()) cores.push_back(std::move(cpus));
-  };
-  for (hwloc_obj_t core = nullptr; (core = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_CORE, core));) add(core);
-  if (cores.empty()) {  // some virtual machines show processors only
-    for (hwloc_obj_t cpu = nullptr; (cpu = hwloc_get_next_obj_by_type(raw, HWLOC_OBJ_PU, cpu));) add(cpu);
-  }
-  return cores;
+  std::vector<Cpus> cores = cpus_of_each(HWLOC_OBJ_CORE);
+  return cores.empty() ? cpus_of_each(HWLOC_OBJ_PU) : cores;  // some virtual machines show processors only
+}
+
+std::vector<Cpus> sockets() { return cpus_of_each(HWLOC_OBJ_PACKAGE); }
+
+size_t sockets_of(const std::vector<Cpus>& sockets, const Cpus& cpus) {
+  return static_cast<size_t>(std::ranges::count_if(
+      sockets, [&](const Cpus& socket) { return std::ranges::find_first_of(socket, cpus) != socket.end(); }));
 }
 
 Cpus inherited_cpus() {

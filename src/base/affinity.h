@@ -19,6 +19,10 @@ std::string format_cpu_list(const Cpus& cpus);
 
 /// Hardware threads of each physical core of this machine, in the order in which neighbours share caches and sockets.
 std::vector<Cpus> physical_cores();
+/// Hardware threads of each socket; empty where the system does not tell.
+std::vector<Cpus> sockets();
+/// How many of the sockets have one of the processors.
+size_t sockets_of(const std::vector<Cpus>& sockets, const Cpus& cpus);
 /// Where the calling thread may run now.
 Cpus inherited_cpus();
 /// What the job was given on this host: the processors of the mpirun or MPI daemon that started this process, which it
@@ -29,6 +33,7 @@ Cpus offered_cpus(const std::filesystem::path& root = "/");
 struct CoreRequest {
   int local_rank = 0;           ///< among the ranks of this host
   std::vector<Cpus> offered;    ///< offered_cpus() of each of them
+  std::vector<Cpus> sockets;    ///< sockets() of the host
   bool inherit = false;         ///< launch.bind inherit: keep what the launcher bound, offered[local_rank]
   int threads = 0;              ///< launch.threads; 0: all of the share
   int communication_cores = 0;  ///< comm.cores, for the exchange thread alone
@@ -49,7 +54,8 @@ struct CorePlan {
 /// Pure: cores as physical_cores() gives them. Offers that do not overlap are kept; where they do, the host's ranks
 /// split their union into equal numbers of physical cores. One compute thread per core, pinned to it; the exchange
 /// thread gets reserved cores, else the cores' second hardware threads, else shares. More ranks than cores, a quota
-/// below the cores and more threads than cores are warnings. Throws Error::config when no core is left to compute on.
+/// below the cores, more threads than cores and a rank on several sockets are warnings. Throws Error::config when no
+/// core is left to compute on.
 CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request);
 
 /// Sets the number of OpenMP threads and binds them and the calling thread. Throws Error::config.

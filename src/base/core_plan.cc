@@ -86,11 +86,22 @@ size_t within_quota(size_t threads, const CoreRequest& request, std::vector<std:
   return paid;
 }
 
+/// " of socket 1", " of sockets 0-1"; nothing where there is one socket.
+std::string on_sockets(const std::vector<Cpus>& sockets, const Cpus& cpus) {
+  if (sockets.size() < 2) return "";
+  Cpus numbers;
+  for (size_t i = 0; i < sockets.size(); ++i) {
+    if (sockets_of({sockets[i]}, cpus) > 0) numbers.push_back(static_cast<int>(i));
+  }
+  return fmt::format(" of socket{} {}", numbers.size() == 1 ? "" : "s", format_cpu_list(numbers));
+}
+
 std::string describe(const CorePlan& plan, const CoreRequest& request, const Cpus& compute, bool reserved,
                      bool siblings) {
-  const std::string where =
-      request.inherit ? fmt::format("processors {} as the launcher bound them", format_cpu_list(plan.cpus))
-                      : fmt::format("{} {}", compute.size() == 1 ? "core" : "cores", format_cpu_list(compute));
+  const std::string where = request.inherit
+                                ? fmt::format("processors {} as the launcher bound them", format_cpu_list(plan.cpus))
+                                : fmt::format("{} {}{}", compute.size() == 1 ? "core" : "cores",
+                                              format_cpu_list(compute), on_sockets(request.sockets, compute));
   const std::string text = fmt::format("{}, {}", where, counted(static_cast<size_t>(plan.threads), "thread"));
   if (!request.communicates) return text;
   if (reserved) return text + fmt::format(", progress thread on core {}", format_cpu_list(plan.progress_cpus));
@@ -122,6 +133,10 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
     plan.warnings.push_back(fmt::format("{} ranks on this host share {}: each computes slower than alone",
                                         request.offered.size(),
                                         counted(cores_in(cores, united(request.offered)).size(), "physical core")));
+  }
+  if (const size_t spanned = sockets_of(request.sockets, plan.cpus); spanned > 1) {
+    plan.warnings.push_back(fmt::format(
+        "a rank computes on {} sockets, and memory of another socket is slow: start one rank per socket", spanned));
   }
   const std::vector<Cpus> kept(share.cores.end() - static_cast<std::ptrdiff_t>(reserved), share.cores.end());
   share.cores.resize(share.cores.size() - reserved);

@@ -208,6 +208,10 @@ class Launch {
         network_ = result.network;
         interface_ = result.interface;
         infiniband_ = result.infiniband;
+        if (!request_.any_program && offer_sockets(hosts_, result.sockets, request_.placement)) {
+          placement_ = place(hosts_, request_.placement);
+          log::info("preflight: {} ranks, one per socket; --ppn chooses", total_processes(placement_));
+        }
         if (placement_.size() > 1) {
           log::info("preflight: {} hosts agree; network {}, {}", placement_.size(), network_,
                     infiniband_ ? "InfiniBand on every host" : "TCP");

@@ -10,6 +10,7 @@ int compute_threads(int64_t requested) {
   CoreRequest request;
   request.offered = {inherited_cpus()};
   request.threads = static_cast<int>(requested);
+  request.sockets = sockets();
   request.quota = read_cgroup_limits().cpus;
   const CorePlan plan = plan_cores(physical_cores(), request);
   for (const std::string& warning : plan.warnings) log::warning("{}", warning);

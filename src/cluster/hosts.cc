@@ -182,6 +182,18 @@ std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest reque
   return placement;
 }
 
+bool offer_sockets(std::vector<Host>& hosts, std::span<const int> sockets, PlacementRequest request) {
+  if (request.processes > 0 || request.per_host > 0) return false;
+  bool more = false;
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    Host& host = hosts[i];
+    if (host.slots > 0 || sockets[i] < 2) continue;
+    host.slots = host.max_slots > 0 ? std::min(sockets[i], host.max_slots) : sockets[i];
+    more = more || host.slots > 1;
+  }
+  return more;
+}
+
 int total_processes(std::span<const Placement> placement) {
   int total = 0;
   for (const Placement& entry : placement) total += entry.processes;

@@ -37,12 +37,15 @@ struct Placement {
 
 struct PlacementRequest {
   int processes = 0;  ///< --np; 0: all that the hosts give
-  int per_host = 0;   ///< --ppn; 0: the hosts' slots; not told: 1, or with --np up to max_slots
+  int per_host = 0;   ///< --ppn; 0: the hosts' slots; not told: 1 (see offer_sockets()), or with --np up to max_slots
 };
 
 /// Fills the hosts in their order; hosts that get nothing are left out. Throws Error::config when the hosts cannot hold
 /// the processes, or per_host is above a host's slots or max_slots.
 std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest request);
+/// One process per socket, for hosts of the request that say nothing of processes where nobody else does: index i is of
+/// host i. Returns whether any host got more than one.
+bool offer_sockets(std::vector<Host>& hosts, std::span<const int> sockets, PlacementRequest request);
 int total_processes(std::span<const Placement> placement);
 
 }  // namespace trireme

@@ -27,6 +27,7 @@ CorePlan take_cores(const Config& config, const Process& process, Scalars& scala
   request.threads = static_cast<int>(config.launch.threads);
   request.communication_cores = static_cast<int>(config.comm.cores);
   request.communicates = process.size() > 1;
+  request.sockets = sockets();
   request.quota = read_cgroup_limits().cpus;
   CorePlan plan = plan_cores(physical_cores(), request);
   const std::vector<std::string> plans = scalars.gather(plan.text);

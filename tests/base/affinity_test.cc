@@ -86,6 +86,17 @@ TEST(PhysicalCores, CoverTheInheritedProcessors) {
   for (const int cpu : inherited_cpus()) EXPECT_NE(std::ranges::find(all, cpu), all.end()) << cpu;
 }
 
+TEST(Sockets, AreThoseOfTheMachine) {
+  setenv("HWLOC_SYNTHETIC", "package:2 core:3 pu:2", 1);
+  const std::vector<Cpus> found = sockets(), cores = physical_cores();
+  unsetenv("HWLOC_SYNTHETIC");
+  EXPECT_EQ(found, (std::vector<Cpus>{{0, 1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}}));
+  EXPECT_EQ(cores.size(), 6u);
+  EXPECT_EQ(sockets_of(found, {0, 5}), 1u);
+  EXPECT_EQ(sockets_of(found, {5, 6}), 2u);
+  EXPECT_EQ(sockets_of(found, {12}), 0u);
+}
+
 TEST(Apply, BindsEveryComputeThread) {
   std::thread([] {  // so that the test's own thread stays free
     const Cpus before = inherited_cpus();

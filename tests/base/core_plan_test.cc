@@ -57,6 +57,21 @@ TEST(CorePlan, RanksOfAHostSplitItsCores) {
   EXPECT_EQ(plan.text, "cores 2-3, 2 threads, progress thread shares them");
 }
 
+TEST(CorePlan, RanksGetSocketsOfTheirOwnAndARankOnSeveralIsWarned) {
+  CoreRequest r = request(1, 2, range(0, 7));
+  r.sockets = {range(0, 3), range(4, 7)};
+  const CorePlan half = plan_cores(machine(8), r);
+  EXPECT_EQ(half.text, "cores 4-7 of socket 1, 4 threads, progress thread shares them");
+  EXPECT_TRUE(half.warnings.empty());
+  r = request(0, 1, range(0, 7));
+  r.sockets = {range(0, 3), range(4, 7)};
+  const CorePlan whole = plan_cores(machine(8), r);
+  EXPECT_EQ(whole.text, "cores 0-7 of sockets 0-1, 8 threads");
+  EXPECT_EQ(whole.warnings,
+            std::vector<std::string>{
+                "a rank computes on 2 sockets, and memory of another socket is slow: start one rank per socket"});
+}
+
 TEST(CorePlan, TheProgressThreadRunsOnSiblingsWhereThereAreSome) {
   const CorePlan plan = plan_cores(machine(4, 2), request(0, 2, range(0, 7)));
   EXPECT_EQ(plan.thread_cpus, (std::vector<Cpus>{{0}, {1}}));

@@ -53,6 +53,13 @@ class Launch(unittest.TestCase):
                         "echo $(hostname) $A")
         self.assertEqual(sorted(result.stdout.splitlines()), ["h1[0] h1 b", "h1[1] h1 b", "h3[2] h3 b", "h3[3] h3 b"])
 
+    def test_a_host_without_a_count_gets_a_rank_per_socket(self):
+        result = BED.run(1, "env", "HWLOC_SYNTHETIC=package:2 core:1 pu:1", BED.binary, "launch", "--hosts", "localhost", "--",
+                         "bench", "comm", "all_reduce", "-b", "1K", "-e", "1K", "-n", "2")
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertIn("preflight: 2 ranks, one per socket; --ppn chooses", result.stderr)
+        self.assertIn("# ranks 2 ", result.stdout)
+
     def test_dry_run_prints_the_command_and_starts_nothing(self):
         result = launch("-f", "hosts", "--dry-run", "--program", "--", "echo", "RAN")
         self.assertEqual(result.returncode, 0, result.both)

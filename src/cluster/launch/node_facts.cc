@@ -21,6 +21,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/affinity.h"
 #include "base/cgroup.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -193,6 +194,7 @@ NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>
   facts.host = name.data();
   facts.executable = file_fingerprint("/proc/self/exe");
   facts.cpus = static_cast<int>(std::thread::hardware_concurrency());
+  facts.sockets = std::max(1, static_cast<int>(sockets_of(sockets(), inherited_cpus())));
   const CgroupLimits limits = read_cgroup_limits();
   facts.cpu_quota = limits.cpus;
   facts.memory_limit = limits.memory_bytes;
@@ -213,6 +215,7 @@ Json to_json(const NodeFacts& facts) {
   return {{"host", facts.host},
           {"executable", facts.executable},
           {"cpus", facts.cpus},
+          {"sockets", facts.sockets},
           {"cpu_quota", facts.cpu_quota},
           {"memory", facts.memory},
           {"memory_limit", facts.memory_limit},
@@ -230,6 +233,7 @@ NodeFacts facts_from_json(const Json& document) {
   document.at("host").get_to(facts.host);
   document.at("executable").get_to(facts.executable);
   document.at("cpus").get_to(facts.cpus);
+  document.at("sockets").get_to(facts.sockets);
   document.at("cpu_quota").get_to(facts.cpu_quota);
   document.at("memory").get_to(facts.memory);
   document.at("memory_limit").get_to(facts.memory_limit);

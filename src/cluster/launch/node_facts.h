@@ -18,6 +18,7 @@ struct NodeFacts {
   std::string host;                      ///< its own name
   std::string executable;                ///< XXH3 of the running program
   int cpus = 0;                          ///< that this process may use
+  int sockets = 1;                       ///< that have processors for this process
   double cpu_quota = 0;                  ///< processors' worth of time; 0: no limit
   int64_t memory = 0, memory_limit = 0;  ///< bytes: free; cgroup's bound, 0: none
   int64_t disk_free = -1;                ///< bytes where the run folder is or will be; -1: no such file system

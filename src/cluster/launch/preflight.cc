@@ -223,9 +223,11 @@ PreflightResult run_preflight(const PreflightRequest& request, NodeSessions& ses
   reached.placement.clear();
   std::vector<NodeFacts> facts;
   std::vector<size_t> session;
+  result.sockets.resize(answers.size());
   for (size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].is_null()) continue;
     facts.push_back(facts_from_json(answers[i]));
+    result.sockets[i] = facts.back().sockets;
     reached.placement.push_back(request.placement[i]);
     session.push_back(i);
   }

@@ -21,9 +21,10 @@ struct PreflightRequest {
 struct PreflightResult {
   std::vector<Problem> problems;
   std::vector<std::string> notes;
-  std::string network;      ///< "10.0.0.0/24", or the name asked for; empty on a single host
-  std::string interface;    ///< its interface when that has one name on all hosts
-  bool infiniband = false;  ///< active ports on every host
+  std::string network;       ///< "10.0.0.0/24", or the name asked for; empty on a single host
+  std::string interface;     ///< its interface when that has one name on all hosts
+  bool infiniband = false;   ///< active ports on every host
+  std::vector<int> sockets;  ///< of each host of the placement; 0: it did not answer
 };
 
 /// Judges facts, index i of host i. Pure; everything but the network's reachability.
