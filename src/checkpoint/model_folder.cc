@@ -38,7 +38,6 @@ bool holds_huggingface_weights(const fs::path& folder) {
   return false;
 }
 
-/// A file was given where a folder belongs: says what it is.
 [[noreturn]] void refuse_file(const std::string& path) {
   const MappedFile file(path);
   const std::string format = other_format(file.bytes());
@@ -70,9 +69,13 @@ void require_same_model(const ModelFolder& folder, Spec wanted) {
 
 }  // namespace
 
+void require_no_file(const std::string& path) {
+  if (fs::is_regular_file(path)) refuse_file(path);
+}
+
 ModelFolder open_model(const std::string& path) {
   if (fs::is_regular_file(path) && path.ends_with(".pt")) return open_nanogpt(path);
-  if (fs::is_regular_file(path)) refuse_file(path);
+  require_no_file(path);
   require(fs::is_directory(path), ErrorKind::io,
           "no model folder {}: give a Hugging Face folder (config.json with model.safetensors or pytorch_model.bin), a "
           "run or a step folder, or a ckpt.pt of nanoGPT",

@@ -20,6 +20,9 @@ struct ModelFolder {
 /// Opens without loading weights. Throws Error::io, Error::data saying what a model folder holds.
 ModelFolder open_model(const std::string& path);
 
+/// Throws Error::data naming the format, or Error::io, where the path is a file and a folder is needed.
+void require_no_file(const std::string& path);
+
 /// Fills the weights of `state`. `spec` may have a smaller context than the folder's (position rows are cropped) and
 /// other dropouts and rows; every other difference is an Error::config.
 void load_model(const ModelFolder& folder, const Spec& spec, const ParameterTable& table, TrainingState& state);

@@ -12,6 +12,7 @@
 #include "checkpoint/family_config.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/json_fields.h"
+#include "checkpoint/model_folder.h"
 #include "checkpoint/parity_case.h"
 #include "model/stage.h"
 
@@ -182,6 +183,7 @@ class Run {
 
 std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
                                             Ops& ops, int threads) {
+  require_no_file(folder);
   const std::vector<Comparison> all = Run(folder, case_path, dtype, ops, threads).run(ops);
   double scale = 0;
   for (const Comparison& c : all) {

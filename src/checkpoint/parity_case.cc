@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -53,6 +54,9 @@ ParityCase::ParityCase(const SafetensorsFile& file, const Spec& spec, const Fami
     bad("input_ids is missing or has no rows; expected shape [sequences, length]");
   sequences_ = ids->shape[0];
   length_ = ids->shape[1];
+  if (length_ > spec.context)
+    bad(fmt::format("input_ids has {} columns, the model knows {} positions", length_, spec.context));
+  if (spec.token_types == 0 && file.find("token_type_ids")) bad("has token_type_ids, the model knows no token types");
   const auto tokens = matrix("input_ids", 0), mask = matrix("attention_mask", 1), types = matrix("token_type_ids", 0);
   for (int64_t s = 0; s < sequences_; ++s) add_sequence(s, tokens, mask, types);
   if (!file.find("labels")) bad("labels are missing");
@@ -64,6 +68,12 @@ ParityCase::ParityCase(const SafetensorsFile& file, const Spec& spec, const Fami
   if (counted_ == 0) bad("no label is counted (all are -100)");
 }
 
+void ParityCase::check_id(const char* name, size_t place, double id, int64_t count) const {
+  if (id >= 0 && id < static_cast<double>(count) && id == std::floor(id)) return;
+  bad(fmt::format("{}[{}, {}] is {}, expected a whole number below {}", name, place / static_cast<size_t>(length_),
+                  place % static_cast<size_t>(length_), id, count));
+}
+
 void ParityCase::add_sequence(int64_t sequence, const std::vector<double>& ids, const std::vector<double>& mask,
                               const std::vector<double>& types) {
   int32_t counted = 0;
@@ -71,6 +81,8 @@ void ParityCase::add_sequence(int64_t sequence, const std::vector<double>& ids, 
     const auto place = static_cast<size_t>(sequence * length_ + column);
     const bool attended = mask[place] != 0, padding = static_cast<int64_t>(ids[place]) == padding_;
     if (attended) {
+      check_id("input_ids", place, ids[place], spec_.vocabulary);
+      check_id("token_type_ids", place, types[place], std::max<int64_t>(spec_.token_types, 1));
       if (family_.positions == PositionRule::not_padding && padding)
         bad(fmt::format("input_ids[{}, {}] is the padding token, {}, but attention_mask is 1 there", sequence, column,
                         padding_));

@@ -30,6 +30,7 @@ class ParityCase {
 
  private:
   std::vector<double> matrix(const char* name, double otherwise) const;
+  void check_id(const char* name, size_t place, double id, int64_t count) const;
   void add_sequence(int64_t sequence, const std::vector<double>& ids, const std::vector<double>& mask,
                     const std::vector<double>& types);
   void set_token_labels(const std::vector<double>& labels, const std::vector<double>& mask);

@@ -4,10 +4,25 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
+namespace {
+
+/// Weights that another program wrote are called by the format's name.
+void refuse_other_formats(const std::string& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    const std::string format = other_format(MappedFile(entry.path().string()).bytes());
+    require(format.empty() || format.find("pickle") != format.npos, ErrorKind::data,
+            "{}: format {} recognised, not supported; convert it to model.safetensors with the tool that wrote it",
+            entry.path().string(), format);
+  }
+}
+
+}  // namespace
 
 TensorSource TensorSource::of_folder(const std::string& folder) {
   TensorSource source;
@@ -21,6 +36,7 @@ TensorSource TensorSource::of_folder(const std::string& folder) {
   } else if (fs::exists(torch + ".index.json")) {
     source.open_index(folder, torch + ".index.json", false);
   } else {
+    refuse_other_formats(folder);
     fail(ErrorKind::io, "{} holds no weights: neither model.safetensors nor pytorch_model.bin, nor an index of either",
          folder);
   }

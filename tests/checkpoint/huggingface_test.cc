@@ -311,6 +311,22 @@ TEST(HuggingFace, FoldersWithoutWeightsSayWhatIsMissing) {
                "holds no weights: neither model.safetensors nor pytorch_model.bin, nor an index of either");
 }
 
+TEST(HuggingFace, WeightsOfOtherProgramsAreCalledByTheirFormat) {
+  Folder folder;
+  folder.write();
+  fs::remove(folder.folder / "model.safetensors");
+  write_text(folder.folder / "training_args.bin", std::string("\x80\x02}q") + std::string(64, '\0'));
+  EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::io, "holds no weights");
+  for (const auto& [name, bytes, format] : {std::tuple{"model.gguf", "GGUF", "GGUF"},
+                                            {"tf_model.h5", "\x89HDF\r\n\x1a\n", "HDF5"},
+                                            {"model.onnx", "\x08\x07\x12\x07pytorch", "ONNX"}}) {
+    write_text(folder.folder / name, bytes + std::string(64, '\0'));
+    EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data,
+                 fmt::format("{}: format {} recognised, not supported; convert it", folder.folder / name, format));
+    fs::remove(folder.folder / name);
+  }
+}
+
 TEST(HuggingFace, EveryFaultIsListedAtOnce) {
   Folder folder;
   folder.tensors.erase("h.0.mlp.c_fc.bias");

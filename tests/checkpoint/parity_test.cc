@@ -107,6 +107,14 @@ TEST(Parity, SeesAWrongWeight) {
   EXPECT_GT(tensors.front().error, 1e-2) << tensors.front().name;
 }
 
+TEST(Parity, AFileInsteadOfAFolderIsCalledByItsFormat) {
+  TemporaryFolder folder;
+  write_text(folder / "model.gguf", "GGUF" + std::string(64, '\0'));
+  const auto ops = make_cpu_ops();
+  EXPECT_ERROR(compare_with_case(folder / "model.gguf", "case", DType::f32, *ops, 1), ErrorKind::data,
+               "format GGUF recognised, not supported; convert it to a Hugging Face folder");
+}
+
 TEST(Parity, ACaseOfAnotherModelIsRefused) {
   const auto ops = make_cpu_ops();
   EXPECT_ERROR(compare_with_case(golden("opt"), golden("gpt2") + "/case.safetensors", DType::f32, *ops, 1),

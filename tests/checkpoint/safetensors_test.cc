@@ -193,6 +193,32 @@ TEST(Safetensors, HeaderFaultsAreNamed) {
   EXPECT_HEADER_REFUSED(std::string(2000, '['), "", "header is an array");
 }
 
+TEST(Safetensors, LengthsOffsetsAndShapesThatDoNotFitAreNamed) {
+  const auto tensor = [](const std::string& shape, int begin, int end, const char* dtype = "I32") {
+    return fmt::format(R"("dtype":"{}","shape":{},"data_offsets":[{},{}])", dtype, shape, begin, end);
+  };
+  const auto two = [&](int end, int begin) {
+    return R"({"a":{)" + tensor("[2]", 0, end) + R"(},"b":{)" + tensor("[2]", begin, begin + 8) + "}}";
+  };
+  const std::string data(16, 'x');
+  EXPECT_EQ(parse_header(two(8, 8), data).entries.size(), 2u);
+  EXPECT_HEADER_REFUSED(two(8, 4), data, "tensor b begins at 4 and overlaps the one that ends at 8");
+  EXPECT_HEADER_REFUSED(two(8, 12), data + "yyyy", "bytes 8 to 12 of the data belong to no tensor (hole before b)");
+  EXPECT_HEADER_REFUSED(two(8, 8), data.substr(2), "its tensors need 16 bytes of data, 14 are there");
+  EXPECT_HEADER_REFUSED(two(8, 8), data + "y", "1 bytes follow the last tensor; they belong to nothing");
+  EXPECT_HEADER_REFUSED(one(tensor("[2]", 8, 0)), data, "tensor t: data ends before it begins: [8, 0]");
+  EXPECT_HEADER_REFUSED(one(tensor("[3]", 0, 16)), data, "shape [3] of I32 needs 12 bytes, its data_offsets hold 16");
+  EXPECT_HEADER_REFUSED(one(tensor("[-4]", 0, 16)), data, "tensor t: a size of its shape is negative: -4");
+  EXPECT_HEADER_REFUSED(one(tensor("[2,9223372036854775807]", 0, 16)), data, "tensor t: shape overflows");
+  EXPECT_HEADER_REFUSED(one(tensor("[4]", 0, 16, "X99")), data, "tensor t: unknown dtype \"X99\"");
+  EXPECT_HEADER_REFUSED("{\"\xff\":1}", "", "header is not UTF-8 at byte 2");
+  EXPECT_REFUSED(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10),
+                 "header length 100000001 is over the limit of 100000000");
+  EXPECT_REFUSED(std::string("\x09\0\0\0\0\0\0\0{}", 10),
+                 "header length 9 points past the end of the file, which has 2");
+  EXPECT_REFUSED("1234567", "has 7 bytes, a safetensors file begins with 8 bytes");
+}
+
 TEST(Safetensors, OtherFormatsAreCalledByTheirName) {
   const std::string pad(64, '\0');
   EXPECT_REFUSED("GGUF\x03" + pad, "format GGUF recognised, not supported; convert with");

@@ -1,0 +1,157 @@
+// Encoders as they are published: old names of norms, with and without prefix, buffers and heads of pretraining.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "checkpoint/huggingface.h"
+#include "tests/checkpoint/small_run.h"
+#include "tests/checkpoint/tensor_map.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/paths.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+namespace fs = std::filesystem;
+
+std::string golden(const std::string& model) { return (fs::path(source_dir()) / "tests" / "golden" / model).string(); }
+
+struct Loaded {
+  Spec spec;
+  ParameterTable table;
+  TrainingState state;
+  explicit Loaded(const std::string& folder)
+      : spec(read_huggingface_spec(folder)), table(spec), state(table, DType::f32, false) {
+    load_huggingface(folder, spec, table, state);
+  }
+};
+
+/// A golden model's folder with its tensors changed.
+class EncoderFiles : public ::testing::Test {
+ protected:
+  void take(const std::string& model) {
+    original_ = golden(model);
+    tensors_ = read_tensors(original_ + "/model.safetensors");
+  }
+  void rename(const std::string& from, const std::string& to) {
+    TensorMap renamed;
+    for (auto& [name, tensor] : tensors_) {
+      std::string now = name;
+      if (const size_t at = now.find(from); at != now.npos) now.replace(at, from.size(), to);
+      renamed[now] = tensor;
+    }
+    tensors_ = renamed;
+  }
+  void add_positions(const std::string& name) {
+    tensors_[name] = {"I64", {1, 12}, std::string(12 * sizeof(int64_t), '\0')};
+  }
+  std::string write() const {
+    fs::copy_file(original_ + "/config.json", folder_ / "config.json", fs::copy_options::overwrite_existing);
+    write_tensors(folder_ / "model.safetensors", tensors_);
+    return folder_.path();
+  }
+  void expect_the_same_model() {
+    const Loaded changed(write()), want(original_);
+    EXPECT_EQ(changed.spec, want.spec);
+    EXPECT_TRUE(same_state(changed.state, want.state));
+  }
+
+  std::string original_;
+  TensorMap tensors_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(EncoderFiles, NormsMayBeCalledGammaAndBeta) {
+  for (const char* model : {"bert-mlm", "bert-classifier"}) {
+    take(model);
+    rename("LayerNorm.weight", "LayerNorm.gamma");
+    rename("LayerNorm.bias", "LayerNorm.beta");
+    ASSERT_TRUE(tensors_.contains("bert.embeddings.LayerNorm.gamma"));
+    expect_the_same_model();
+  }
+}
+
+TEST_F(EncoderFiles, BothNamesOfANormAreAnError) {
+  take("bert-mlm");
+  tensors_["bert.embeddings.LayerNorm.gamma"] = tensors_["bert.embeddings.LayerNorm.weight"];
+  EXPECT_ERROR(Loaded{write()}, ErrorKind::data,
+               "embeddings.LayerNorm.weight: stands twice, as \"bert.embeddings.LayerNorm.gamma\" and as "
+               "\"bert.embeddings.LayerNorm.weight\"");
+}
+
+TEST_F(EncoderFiles, BuffersAndTheHeadsOfPretrainingAreLeftOut) {
+  take("bert-mlm");
+  add_positions("bert.embeddings.position_ids");
+  tensors_["cls.seq_relationship.weight"] = {"F32", {2, 16}, std::string(128, '\0')};
+  tensors_["cls.seq_relationship.bias"] = {"F32", {2}, std::string(8, '\0')};
+  tensors_["bert.pooler.dense.weight"] = {"F32", {16, 16}, std::string(1024, '\0')};
+  tensors_["bert.pooler.dense.bias"] = {"F32", {16}, std::string(64, '\0')};
+  tensors_["cls.predictions.decoder.weight"] = tensors_["bert.embeddings.word_embeddings.weight"];
+  tensors_["cls.predictions.decoder.bias"] = tensors_["cls.predictions.bias"];
+  expect_the_same_model();
+  take("roberta-mlm");
+  add_positions("roberta.embeddings.position_ids");
+  expect_the_same_model();
+  take("distilbert-mlm");
+  add_positions("distilbert.embeddings.position_ids");
+  tensors_["vocab_projector.weight"] = tensors_["distilbert.embeddings.word_embeddings.weight"];
+  expect_the_same_model();
+}
+
+TEST_F(EncoderFiles, APrefixMayBeMissing) {
+  for (const auto& [model, prefix] : {std::pair{"bert-mlm", "bert."},
+                                      {"distilbert-mlm", "distilbert."},
+                                      {"roberta-mlm", "roberta."},
+                                      {"opt", "model.decoder."},
+                                      {"neox-parallel", "gpt_neox."}}) {
+    SCOPED_TRACE(model);
+    take(model);
+    rename(prefix, "");
+    expect_the_same_model();
+  }
+  take("opt");
+  rename("model.decoder.", "decoder.");
+  expect_the_same_model();
+}
+
+TEST_F(EncoderFiles, ATiedHeadThatDiffersIsAnError) {
+  take("bert-mlm");
+  StoredTensor& copy = tensors_["cls.predictions.decoder.weight"] = tensors_["bert.embeddings.word_embeddings.weight"];
+  copy.at<float>(0) += 1;
+  EXPECT_ERROR(Loaded{write()}, ErrorKind::data,
+               "cls.predictions.decoder.weight: differs from embeddings.word_embeddings.weight although the head is "
+               "tied");
+}
+
+TEST_F(EncoderFiles, ConfigsThatWouldChangeNumbersAreRefused) {
+  const auto refused = [&](const std::string& model, const char* field, const Json& value, const std::string& text) {
+    Json config = read_json(golden(model) + "/config.json");
+    config[field] = value;
+    write_text(folder_ / "config.json", config.dump());
+    EXPECT_ERROR(read_huggingface_spec(folder_.path()), ErrorKind::data, text);
+  };
+  refused("bert-mlm", "position_embedding_type", "relative_key", "only \"absolute\" is supported");
+  refused("bert-mlm", "is_decoder", true, "\"is_decoder\" is true, only false is supported");
+  refused("bert-mlm", "add_cross_attention", true, "only false is supported");
+  refused("bert-mlm", "hidden_act", "silu", "hidden_act \"silu\" is not known");
+  refused("bert-mlm", "hidden_size", 0, "\"hidden_size\" is 0");
+  refused("bert-mlm", "architectures", Json::array({"BertForTokenClassification"}),
+          "architecture \"BertForTokenClassification\" of bert is not known; known are: BertForMaskedLM");
+  refused("bert-mlm", "architectures", Json::array({"BertModel", "BertForMaskedLM"}), "expected one name");
+  refused("bert-classifier", "problem_type", "multi_label_classification",
+          "problem_type \"multi_label_classification\" with 3 classes is not supported");
+  refused("bert-classifier", "id2label", Json::array({"a"}), "\"id2label\" is array, expected an object");
+  refused("roberta-mlm", "pad_token_id", 0, "\"pad_token_id\" is not 1, where positions would begin elsewhere");
+  refused("opt", "layerdrop", 0.1, "\"layerdrop\" is not 0; dropping whole layers in training is not supported");
+  refused("opt", "layer_norm_elementwise_affine", false, "only true is supported");
+  refused("neox-parallel", "rope_scaling", Json{{"type", "linear"}},
+          "\"type\" is \"linear\", only \"default\" is supported");
+  refused("neox-parallel", "rope_parameters", Json{{"partial_rotary_factor", 0}}, "the rotary fraction is 0, it must");
+  refused("neox-parallel", "rope_parameters", "x", "\"rope_parameters\" is string, expected an object");
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,140 @@
+// Cases that do not fit their model say so.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "checkpoint/parity.h"
+#include "tests/checkpoint/tensor_map.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/paths.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+namespace fs = std::filesystem;
+
+std::string golden(const std::string& model) { return (fs::path(source_dir()) / "tests" / "golden" / model).string(); }
+
+StoredTensor of_ids(std::vector<int64_t> shape, const std::vector<int64_t>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {"I64", std::move(shape), std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())};
+}
+
+/// The model's golden case, changed, against the model.
+std::vector<ParityTensor> compare(const std::string& model, const std::function<void(TensorMap&)>& change) {
+  TensorMap tensors = read_tensors(golden(model) + "/case.safetensors");
+  change(tensors);
+  TemporaryFolder folder;
+  write_tensors(folder / "case", tensors);
+  const auto ops = make_cpu_ops();
+  return compare_with_case(golden(model), folder / "case", DType::f32, *ops, 1);
+}
+
+void expect_refused(const std::string& model, const std::function<void(TensorMap&)>& change, const std::string& text) {
+  SCOPED_TRACE(text);
+  EXPECT_ERROR(compare(model, change), ErrorKind::data, text);
+}
+
+TEST(ParityCase, InputsThatDoNotFitAreNamed) {
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c.erase("input_ids"); }, "input_ids is missing or has no rows");
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c["input_ids"].shape = {27}; }, "expected shape [sequences, length]");
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c["input_ids"].at<int64_t>(1) = 37; },
+      "input_ids[0, 1] is 37, expected a whole number below 37");
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c["input_ids"].at<int64_t>(9) = -1; }, "input_ids[1, 0] is -1");
+  expect_refused(
+      "gpt2",
+      [](TensorMap& c) {
+        c["attention_mask"].shape = {9, 3};
+      },
+      "attention_mask has shape [9, 3], expected that of input_ids, [3, 9]");
+  expect_refused(
+      "gpt2",
+      [](TensorMap& c) {
+        for (size_t i = 18; i < 27; ++i) c["attention_mask"].at<int64_t>(i) = 0;
+        for (size_t i = 18; i < 27; ++i) c["labels"].at<int64_t>(i) = -100;
+      },
+      "attention_mask leaves nothing of sequence 2");
+  expect_refused(
+      "gpt2",
+      [](TensorMap& c) {
+        c["input_ids"] = of_ids({1, 13}, std::vector<int64_t>(13, 3));
+      },
+      "input_ids has 13 columns, the model knows 12 positions");
+  expect_refused(
+      "bert-mlm", [](TensorMap& c) { c["token_type_ids"].at<int64_t>(0) = 2; },
+      "token_type_ids[0, 0] is 2, expected a whole number below 2");
+  expect_refused(
+      "distilbert-classifier", [](TensorMap& c) { c["token_type_ids"] = c["attention_mask"]; },
+      "has token_type_ids, the model knows no token types");
+  expect_refused(
+      "roberta-mlm", [](TensorMap& c) { c["input_ids"].at<int64_t>(0) = 1; },
+      "input_ids[0, 0] is the padding token, 1, but attention_mask is 1 there");
+}
+
+TEST(ParityCase, LabelsThatDoNotFitAreNamed) {
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c.erase("labels"); }, "labels are missing");
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c["labels"].at<int64_t>(4) = 37; },
+      "labels[0, 4] is 37, outside the vocabulary of 37");
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c["labels"].at<int64_t>(26) = 5; },
+      "labels[2, 8] is counted, but attention_mask is 0 where it is predicted; set it to -100");
+  expect_refused(
+      "bert-mlm",
+      [](TensorMap& c) {
+        c["labels"] = of_ids({3, 9}, std::vector<int64_t>(27, -100));
+      },
+      "no label is counted (all are -100)");
+  expect_refused(
+      "bert-classifier", [](TensorMap& c) { c["labels"].at<int64_t>(1) = 3; },
+      "labels has 3, expected a class below 3");
+  expect_refused(
+      "bert-classifier",
+      [](TensorMap& c) {
+        c["labels"] = of_ids({2}, {0, 1});
+      },
+      "labels has shape [2], expected one per sequence, [3]");
+}
+
+TEST(ParityCase, WhatIsExpectedMustBeThereAndFit) {
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c.erase("logits"); }, "logits is missing");
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c.erase("loss"); }, "loss is missing");
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c["logits"] = c["loss"]; }, "logits has shape [1], expected 999 values");
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c.erase("grad.transformer.ln_f.bias"); }, "grad.transformer.ln_f.bias is missing");
+  expect_refused(
+      "gpt2", [](TensorMap& c) { c["grad.transformer.h.2.ln_1.bias"] = c["grad.transformer.ln_f.bias"]; },
+      "the model has no such parameters: grad.transformer.h.2.ln_1.bias");
+}
+
+TEST(ParityCase, LabelsOfMinusHundredAreNotCounted) {
+  // One row less changes the mean: the recorded loss is another.
+  for (const ParityTensor& tensor :
+       compare("bert-classifier", [](TensorMap& c) { c["labels"].at<int64_t>(1) = -100; })) {
+    if (tensor.name == "logits") {
+      EXPECT_LT(tensor.error, 1e-4);
+    } else if (tensor.name == "loss") {
+      EXPECT_GT(tensor.error, 1e-2);
+    }
+  }
+}
+
+TEST(ParityCase, AttentionMaskAndTypesHaveDefaults) {
+  // Without a mask every column is attended, so the logits of the padded sequences are others.
+  const auto tensors = compare("bert-mlm", [](TensorMap& c) { c.erase("attention_mask"); });
+  EXPECT_GT(tensors.front().error, 1e-2) << tensors.front().name;
+  const auto types = compare("bert-mlm", [](TensorMap& c) { c.erase("token_type_ids"); });
+  EXPECT_GT(types.front().error, 1e-2) << types.front().name;
+}
+
+}  // namespace
+}  // namespace trireme
