@@ -8,83 +8,12 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "cli/flags.h"
+#include "cli/glue_foreign_flags.h"
 #include "data/glue/task.h"
 
 namespace trireme {
 namespace {
-
-/// Accepted, and no more: neither numbers nor outputs depend on them here.
-constexpr const char* kWithoutEffect[] = {"cache-dir",
-                                          "use-fast-tokenizer",
-                                          "use-auth-token",
-                                          "overwrite-cache",
-                                          "model-revision",
-                                          "xpu-backend",
-                                          "no-cuda",
-                                          "use-cpu",
-                                          "local-rank",
-                                          "ddp-bucket-cap-mb",
-                                          "ddp-find-unused-parameters",
-                                          "ddp-backend",
-                                          "dataloader-num-workers",
-                                          "dataloader-pin-memory",
-                                          "disable-tqdm",
-                                          "report-to",
-                                          "run-name",
-                                          "log-level",
-                                          "logging-dir",
-                                          "logging-nan-inf-filter",
-                                          "data-seed",
-                                          "skip-memory-metrics",
-                                          "past-index",
-                                          "trust-remote-code",
-                                          "eval-accumulation-steps",
-                                          "no-deprecation-warning",
-                                          "bf16-full-eval",
-                                          "use-ipex",
-                                          "overwrite-output",
-                                          "log-on-each-node",
-                                          "log-level-replica",
-                                          "remove-unused-columns",
-                                          "metric-for-best-model",
-                                          "greater-is-better",
-                                          "prediction-loss-only",
-                                          "save-safetensors",
-                                          "save-on-each-node"};
-
-/// Would change numbers or outputs: only the value that does not is taken.
-struct Refused {
-  const char* name;
-  std::vector<std::string> harmless;
-  const char* instead;
-};
-const std::vector<Refused>& refused() {
-  static const std::vector<Refused> all{
-      {"fp16", {"false"}, "--bf16, or f32, which is the default"},
-      {"fp16-full-eval", {"false"}, "--bf16, or f32, which is the default"},
-      {"label-smoothing-factor", {"0", "0.0"}, "no smoothing"},
-      {"label-smoothing", {"0", "0.0"}, "no smoothing"},
-      {"adafactor", {"false"}, "AdamW"},
-      {"optim", {"adamw_hf", "adamw_torch", "adamw_torch_fused"}, "AdamW"},
-      {"dataloader-drop-last", {"false"}, "every row of every epoch is used"},
-      {"group-by-length", {"false"}, "rows are packed without padding, in shuffled order"},
-      {"load-best-model-at-end", {"false"}, "the last model; checkpoints hold the others"},
-      {"deepspeed", {"", "none"}, "mpirun -n N trireme glue"},
-      {"sharded-ddp", {"", "none"}, "mpirun -n N trireme glue"},
-      {"fsdp", {"", "none"}, "mpirun -n N trireme glue"},
-      {"push-to-hub", {"false"}, "the folder that is written"},
-      {"gradient-checkpointing", {"false"}, "--model.recompute"},
-      {"dataset-name", {"", "none", "glue"}, "--task-name with --data-dir, or --train-file"},
-      {"dataset-config-name", {"", "none"}, "--task-name with --data-dir, or --train-file"},
-      {"config-name", {"", "none"}, "a model folder with the config.json"},
-      {"ignore-data-skip", {"false"}, "a resumed run goes on with the rows that follow"},
-      {"ignore-mismatched-sizes", {"false"}, "a model whose head has the task's classes, or none"},
-      {"debug", {"", "none"}, "no debugging"},
-  };
-  return all;
-}
 
 /// Native options that stay the user's; run_glue's arguments decide about the rest.
 bool stays_native(std::string_view name) {
@@ -134,13 +63,11 @@ class GlueFlags {
   void add_model_and_data();
   void add_training();
   void add_rhythm();
-  void add_others();
   void check(const GlueOptions& options) const;
 
   mutable GlueOptions options_;
   Flags flags_;
   std::list<Switch> switches_;  // flags hold references to what is in it
-  std::list<std::pair<std::string, std::string>> others_;
   std::string resume_;
 };
 
@@ -152,10 +79,10 @@ GlueFlags::GlueFlags()
   add_model_and_data();
   add_training();
   add_rhythm();
-  add_others();
   flags_.set_footer(
       "Native options of the groups comm and launch, --model.dropout, --model.recompute, --run.take-over and others\n"
-      "(docs/glue.md) are understood too.");
+      "(docs/glue.md) are understood too.\n" +
+      foreign_flags_help());
 }
 
 void GlueFlags::add_model_and_data() {
@@ -185,6 +112,11 @@ void GlueFlags::add_training() {
   GlueOptions& o = options_;
   add_number("per-device-train-batch-size", o.train_batch, "rows per rank and micro-batch").positive();
   add_number("per-device-eval-batch-size", o.eval_batch, "rows per rank").positive();
+  add_number(
+      "per-device-max-tokens", o.most_tokens,
+      "ids per rank and micro-batch at most: batches are cut where that many are reached, with the same gradients "
+      "(0: only rows are limited)")
+      .not_negative();
   add_number("gradient-accumulation-steps", o.accumulation, "micro-batches per step").positive();
   add_number("num-train-epochs", o.epochs, "epochs").positive();
   add_number("max-steps", o.max_steps, "steps instead of epochs (-1: epochs)");
@@ -197,7 +129,7 @@ void GlueFlags::add_training() {
   add_number("lr-scheduler-type", o.schedule, "course of the learning rate")
       .one_of({"linear", "cosine", "constant", "constant_with_warmup"});
   add_number("warmup-ratio", o.warmup_ratio, "share of the steps that warm up").not_negative();
-  add_number("warmup-steps", o.warmup_steps, "steps that warm up, instead").not_negative();
+  add_number("warmup-steps", o.warmup_steps, "steps that warm up, instead; below 1: their share").not_negative();
   add_number("seed", o.seed, "of the rows' order, dropout and a new head").not_negative();
   add_switch("bf16", o.bf16, "weights and activations in bf16 over f32 masters");
 }
@@ -216,18 +148,6 @@ void GlueFlags::add_rhythm() {
   add_number("save-total-limit", o.save_total_limit, "newest checkpoints that are kept (0: all)").not_negative();
 }
 
-void GlueFlags::add_others() {
-  for (const char* name : kWithoutEffect) {
-    others_.emplace_back(name, "");
-    flags_.add("--" + others_.back().first, others_.back().second, "no effect here").optional_value("True");
-  }
-  for (const Refused& r : refused()) {
-    others_.emplace_back(r.name, "");
-    flags_.add("--" + others_.back().first, others_.back().second, fmt::format("not here; instead: {}", r.instead))
-        .optional_value("True");
-  }
-}
-
 void GlueFlags::check(const GlueOptions& o) const {
   require(!o.model.empty(), ErrorKind::usage, "--model-name-or-path is missing: the folder of the pretrained model");
   require(!o.output_dir.empty(), ErrorKind::usage, "--output-dir is missing: the folder for results");
@@ -236,23 +156,13 @@ void GlueFlags::check(const GlueOptions& o) const {
   require(!o.task.empty() || !o.train_file.empty() || !o.validation_file.empty(), ErrorKind::usage,
           "--task-name is missing, and so are --train-file and --validation-file");
   require(o.beta1 < 1 && o.beta2 < 1, ErrorKind::usage, "--adam-beta1 and --adam-beta2 must be below 1");
+  require(o.most_tokens == 0 || !o.pad, ErrorKind::usage,
+          "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");
   require(o.max_steps != 0, ErrorKind::usage, "--max-steps is 0; give a number of steps, or -1 for epochs");
 }
 
 GlueOptions GlueFlags::read() const {
   for (const Switch& s : switches_) *s.target = truth(s.name, s.text);
-  for (const auto& [name, text] : others_) {
-    if (flags_.count("--" + name) == 0) continue;
-    const auto known = std::ranges::find_if(refused(), [&name = name](const Refused& r) { return r.name == name; });
-    if (known == refused().end()) {
-      log::info("--{} has no effect here", name);
-      continue;
-    }
-    const std::string word = text.empty() ? "true" : lower(text);
-    const bool harmless = std::ranges::find(known->harmless, word) != known->harmless.end();
-    require(harmless, ErrorKind::config, "--{} {} is not supported; instead: {}", name, text.empty() ? "True" : text,
-            known->instead);
-  }
   if (!resume_.empty() && lower(resume_) != "true" && lower(resume_) != "none") options_.resume = resume_;
   require(lower(options_.resume) != "false", ErrorKind::config,
           "--resume-from-checkpoint False: to start anew use --overwrite-output-dir");
@@ -306,6 +216,7 @@ std::optional<int> print_glue_help(const std::vector<std::string>& arguments) {
 GlueOptions read_glue_flags(std::vector<std::string> arguments) {
   if (arguments.size() == 1 && arguments[0].ends_with(".json")) arguments = from_file(arguments[0]);
   const std::vector<std::string> native = take_native(arguments);
+  take_foreign_flags(arguments);
   GlueFlags flags;
   flags.flags().parse(std::move(arguments));
   GlueOptions options = flags.read();

@@ -21,6 +21,7 @@ struct BatchShape {
 class StepBatches {
  public:
   virtual ~StepBatches() = default;
+  /// Of the step that counted() was asked about last.
   virtual int64_t micro_batches() const = 0;
   /// What the losses of all of them are a sum over: tokens or sequences. Ends what fill() gave.
   virtual double counted(uint64_t consumed) = 0;

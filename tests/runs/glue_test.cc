@@ -161,6 +161,10 @@ TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
   fails({"--do_train", "--label_smoothing_factor", "0.1"}, "--label-smoothing-factor 0.1 is not supported");
   fails({"--do_train", "--optim.clip", "2"}, "--optim.clip cannot be given to glue");
   fails({"--do_train", "--ignore_mismatched_sizes"}, "--ignore-mismatched-sizes True is not supported");
+  write_text(path("model.gguf"), "GGUF" + std::string(64, '\0'));
+  auto words = glue("wrong", {"--do_eval"});
+  words[2] = path("model.gguf");
+  EXPECT_THAT(run(trireme_command(words)).output, HasSubstr("format GGUF recognised, not supported; convert"));
   fs::create_directories(path("full"));
   write_text(path("full/thesis.txt"), "mine");
   const Outcome full = run_on(1, "full", {"--do_train"});

@@ -21,7 +21,8 @@ GlueData read_data(const GlueOptions& options) {
     CustomData custom = read_custom({options.train_file, options.validation_file, options.test_file});
     data = {std::move(custom.task), std::move(custom.train), std::move(custom.validation), std::move(custom.test)};
     require(!options.train || !data.train.empty(), ErrorKind::usage, "--do-train needs --train-file");
-    require(!options.evaluate || !data.validation.empty(), ErrorKind::usage, "--do-eval needs --validation-file");
+    require((!options.evaluate && options.evaluation == "no") || !data.validation.empty(), ErrorKind::usage,
+            "--do-eval and --eval-strategy need --validation-file");
     require(!options.predict || !data.test.empty(), ErrorKind::usage, "--do-predict needs --test-file");
   } else {
     data.task = glue_task(options.task);

@@ -125,9 +125,10 @@ Plan make_plan(const GlueOptions& options, const std::string& start, const Scala
                                      plan.validation.empty() && plan.test.empty() ? 0 : options.eval_batch);
   const int64_t length =
       options.pad ? most : std::max({longest(plan.train), longest(plan.validation), longest(plan.test)});
-  setup.batch = {.global = most_rows * scalars.size(),
+  const bool by_tokens = options.most_tokens > 0;
+  setup.batch = {.global = (by_tokens ? 1 : most_rows) * scalars.size(),
                  .micro_batches = 1,
-                 .sequence = length,
+                 .sequence = by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : length,
                  .ranks = scalars.size(),
                  .rank = scalars.rank()};
   return plan;
@@ -152,8 +153,10 @@ class FineTuner {
   void finish_training(double seconds, uint64_t first_sample, int64_t first_step);
   bool due(const std::string& strategy, int64_t every) const;
   bool stop_agreed() { return scalars_.any(stop::requested() || peers_.stop_request()); }
+  std::string micro_batches() const;
   double epochs_done() const { return static_cast<double>(progress_.samples) / static_cast<double>(plan_.epochs.rows); }
   const GlueOptions& options() const { return plan_.options; }
+  BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options().most_tokens}; }
   const Config& config() const { return plan_.setup.config(); }
 
   Plan plan_;
@@ -184,7 +187,7 @@ ModelShape shape_of(const Plan& plan) {
   return {.rows = plan.setup.batch.largest_micro() * plan.setup.batch.sequence,
           .training = plan.options.train,
           .head_rows = 0,
-          .accumulates = micro_batches > 1,
+          .accumulates = micro_batches > 1 || plan.options.most_tokens > 0,
           .recompute = plan.setup.config().model.recompute};
 }
 
@@ -218,7 +221,7 @@ FineTuner::FineTuner(Plan plan, Process& process, const CorePlan& cores, const R
   exchange_group_ = reporting_group(process);
   optimizer_.emplace(table_, state_, *ops_, *exchange_group_,
                      optimizer_options(config(), process, cores.progress_cpus));
-  batches_.emplace(plan_.train[0].rows, plan_.epochs, plan_.layout, options().train_batch, scalars_.size(),
+  batches_.emplace(plan_.train[0].rows, plan_.epochs, plan_.layout, limit(options().train_batch), scalars_.size(),
                    scalars_.rank(), seed);
   const Spec& spec = plan_.setup.spec;
   step_.emplace(stage_, *optimizer_, *ops_, state_, table_, scalars_, *batches_, seed, spec.has_dropout());
@@ -233,14 +236,19 @@ FineTuner::FineTuner(Plan plan, Process& process, const CorePlan& cores, const R
       {"rows", fmt::format("{} of {:.1f} tokens on average, the longest has {}; {}", rows.rows(),
                            static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows()), rows.longest,
                            options().pad ? fmt::format("padded to {}", options().max_length) : "packed")},
-      {"batch", fmt::format("{} rows per step: {} ranks x {} micro-batches of at most {}", plan_.epochs.global,
-                            scalars_.size(), batches_->micro_batches(), options().train_batch)},
+      {"batch", fmt::format("{} rows per step: {} ranks x {}", plan_.epochs.global, scalars_.size(), micro_batches())},
       {"steps", fmt::format("{}: {} epochs of {}", plan_.steps, options().epochs, plan_.epochs.steps_per_epoch())}};
   reporter_ = std::make_unique<Reporter>(ReporterOptions{.run_dir = options().output_dir,
                                                          .jsonl = config().log.jsonl,
                                                          .tensorboard = config().log.tensorboard,
                                                          .is_rank0 = process.rank() == 0},
                                          progress_.step, plan_.steps, facts);
+}
+
+std::string FineTuner::micro_batches() const {
+  if (options().most_tokens > 0)
+    return fmt::format("micro-batches of at most {} rows and {} tokens", options().train_batch, options().most_tokens);
+  return fmt::format("{} micro-batches of at most {}", batches_->micro_batches(), options().train_batch);
 }
 
 bool FineTuner::due(const std::string& strategy, int64_t every) const {
@@ -311,7 +319,7 @@ void FineTuner::evaluate(const char* what) {
     const auto start = Clock::now();
     const std::string end = set.name.ends_with("-mm") ? "_mm" : "";
     const auto logits =
-        predict(stage_, *ops_, plan_.setup.dtype, set.rows, plan_.layout, options().eval_batch, scalars_);
+        predict(stage_, *ops_, plan_.setup.dtype, set.rows, plan_.layout, limit(options().eval_batch), scalars_);
     const int64_t classes = plan_.layout.classes;
     const auto add = [&](const std::string& name, double value) {
       evaluation_.emplace_back("eval_" + name + end, value);
@@ -323,6 +331,8 @@ void FineTuner::evaluate(const char* what) {
     add("runtime", seconds);
     add("samples", static_cast<double>(set.rows.rows()));
     add("samples_per_second", static_cast<double>(set.rows.rows()) / seconds);
+    add("steps_per_second",
+        static_cast<double>(micro_batches_for(set.rows.rows(), scalars_.size(), options().eval_batch)) / seconds);
   }
   if (process_.rank() == 0) print_results(what, evaluation_);
   process_.progress().enter(Phase::step);
@@ -386,7 +396,7 @@ void FineTuner::finish_training(double seconds, uint64_t first_sample, int64_t f
 void FineTuner::predict_test() {
   for (const NamedRows& set : plan_.test) {
     const auto logits =
-        predict(stage_, *ops_, plan_.setup.dtype, set.rows, plan_.layout, options().eval_batch, scalars_);
+        predict(stage_, *ops_, plan_.setup.dtype, set.rows, plan_.layout, limit(options().eval_batch), scalars_);
     if (process_.rank() == 0)
       write_predictions(options().output_dir, set.name, plan_.task, decide(logits, plan_.layout.classes));
   }

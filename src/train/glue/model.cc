@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "checkpoint/family.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/model_folder.h"
 
 namespace trireme {
 namespace {
@@ -36,6 +37,7 @@ Json labelled_config(const std::string& path, const GlueTask& task) {
 }  // namespace
 
 PretrainedModel open_pretrained(const GlueOptions& options, int64_t classes) {
+  require_no_file(options.model);
   const std::string config_path = options.model + "/config.json";
   require(fs::exists(config_path), ErrorKind::io,
           "no {}: --model takes a Hugging Face folder with config.json, weights and tokenizer; `trireme export` makes "

@@ -6,8 +6,9 @@ namespace trireme {
 
 int64_t warmup_of(const GlueOptions& options, int64_t steps) {
   if (options.schedule == "constant") return 0;
-  if (options.warmup_steps > 0) return options.warmup_steps;
-  return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * options.warmup_ratio));
+  if (options.warmup_steps >= 1) return static_cast<int64_t>(options.warmup_steps);
+  const double ratio = options.warmup_steps > 0 ? options.warmup_steps : options.warmup_ratio;
+  return static_cast<int64_t>(std::ceil(static_cast<double>(steps) * ratio));
 }
 
 Config config_of(const GlueOptions& options, int64_t steps, int64_t global) {

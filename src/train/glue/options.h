@@ -22,13 +22,14 @@ struct GlueOptions {
   bool pad = false;                                                        ///< to max_length
   int64_t most_train_rows = 0, most_eval_rows = 0, most_predict_rows = 0;  ///< 0: all
   int64_t train_batch = 8, eval_batch = 8, accumulation = 1;               ///< rows per rank
+  int64_t most_tokens = 0;  ///< of a micro-batch; 0: only its rows are limited
   double epochs = 3;
   int64_t max_steps = -1;
 
   double learning_rate = 5e-5, weight_decay = 0, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, clip = 1.0;
   std::string schedule = "linear";  ///< linear, cosine, constant, constant_with_warmup
   double warmup_ratio = 0;
-  int64_t warmup_steps = 0;
+  double warmup_steps = 0;  ///< below 1: a ratio too
   int64_t seed = 42;
   bool bf16 = false;
 
@@ -43,7 +44,7 @@ struct GlueOptions {
 /// Trireme's own configuration of the run; `steps`, `global` as planned. What it is stored and started with.
 Config config_of(const GlueOptions& options, int64_t steps, int64_t global);
 
-/// steps of warm-up: warmup_steps, else ceil(steps x warmup_ratio).
+/// steps of warm-up: warmup_steps, else ceil(steps x ratio).
 int64_t warmup_of(const GlueOptions& options, int64_t steps);
 
 }  // namespace trireme

@@ -10,19 +10,20 @@
 namespace trireme {
 
 std::vector<double> predict(Stage& stage, Ops& ops, DType dtype, const EncodedRows& rows, const RowLayout& layout,
-                            int64_t per_device, Scalars& scalars) {
+                            const BatchLimit& limit, Scalars& scalars) {
   const BatchSlice part = batch_slice(0, rows.rows(), scalars.size(), scalars.rank(), 1, 0);
   const int64_t classes = layout.classes;
   std::vector<uint32_t> order(static_cast<size_t>(part.count));
   std::iota(order.begin(), order.end(), static_cast<uint32_t>(part.first));
   std::vector<float> own(static_cast<size_t>(part.count * classes));
-  Arena arena(static_cast<size_t>(per_device * classes) * size_of(dtype) + 64);
-  const View narrow = arena.take(dtype, {per_device, classes});
+  Arena arena(static_cast<size_t>(limit.rows * classes) * size_of(dtype) + 64);
+  const View narrow = arena.take(dtype, {limit.rows, classes});
   RowPacker packer(layout);
-  for (int64_t first = 0; first < part.count; first += per_device) {
-    const int64_t count = std::min(per_device, part.count - first);
+  for (int64_t first = 0, count = 0; first < part.count; first += count) {
     const auto at = static_cast<size_t>(first);
-    const Batch& batch = packer.pack(rows, std::span(order).subspan(at, static_cast<size_t>(count)), part.first + at);
+    const auto rest = std::span(order).subspan(at);
+    count = rows_that_fit(rows, rest, limit);
+    const Batch& batch = packer.pack(rows, rest.first(static_cast<size_t>(count)), part.first + at);
     const View wide(
         std::span<float>(own).subspan(at * static_cast<size_t>(classes), static_cast<size_t>(count * classes)),
         {count, classes});

@@ -10,10 +10,10 @@
 
 namespace trireme {
 
-/// Collective. Logits of all rows, [rows x classes] in their order: each rank runs a contiguous part, per_device rows
-/// at a time, and every row is run once.
+/// Collective. Logits of all rows, [rows x classes] in their order: each rank runs a contiguous part, as much of
+/// it at a time as the limit allows, and every row is run once.
 std::vector<double> predict(Stage& stage, Ops& ops, DType dtype, const EncodedRows& rows, const RowLayout& layout,
-                            int64_t per_device, Scalars& scalars);
+                            const BatchLimit& limit, Scalars& scalars);
 
 /// Mean cross-entropy in nats, or squared error where there is one class.
 double mean_loss(std::span<const double> logits, std::span<const double> labels, int64_t classes);

@@ -74,33 +74,57 @@ void RowPacker::set_views(int64_t rows) {
   (layout_.classes == 1 ? batch_.values : batch_.targets) = layout_.classes == 1 ? view(values_) : view(targets_);
 }
 
-RowBatches::RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, int64_t per_device,
-                       int ranks, int rank, uint64_t seed)
-    : rows_(rows),
-      plan_(plan),
-      packer_(layout),
-      ranks_(ranks),
-      rank_(rank),
-      micro_batches_(micro_batches_for(plan.global, ranks, per_device)),
-      seed_(seed) {}
-
-double RowBatches::counted(uint64_t consumed) {
-  double rows = 0;
-  for (int64_t m = 0; m < micro_batches_; ++m)
-    rows += static_cast<double>(batch_slice(0, plan_.at(consumed).count, ranks_, rank_, micro_batches_, m).count);
-  return rows;
+int64_t rows_that_fit(const EncodedRows& rows, std::span<const uint32_t> which, const BatchLimit& limit) {
+  const auto most = std::min(static_cast<int64_t>(which.size()), limit.rows);
+  if (limit.tokens == 0) return most;
+  size_t tokens = 0;
+  for (int64_t i = 0; i < most; ++i) {
+    const uint32_t row = which[static_cast<size_t>(i)];
+    tokens += rows.offsets[row + 1] - rows.offsets[row];
+    if (i > 0 && tokens > static_cast<size_t>(limit.tokens)) return i;
+  }
+  return most;
 }
 
-const Batch& RowBatches::fill(uint64_t consumed, int64_t index) {
+RowBatches::RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, const BatchLimit& limit,
+                       int ranks, int rank, uint64_t seed)
+    : rows_(rows), plan_(plan), packer_(layout), limit_(limit), ranks_(ranks), rank_(rank), seed_(seed) {
+  cut(0);
+}
+
+/// Where this rank's part of the step is cut.
+void RowBatches::cut(uint64_t consumed) {
   const EpochPlan::Step step = plan_.at(consumed);
   if (step.epoch != epoch_) {
     order_ = epoch_order(seed_, step.epoch, plan_.rows);
     epoch_ = step.epoch;
   }
-  const BatchSlice slice = batch_slice(0, step.count, ranks_, rank_, micro_batches_, index);
+  consumed_ = consumed;
+  const BatchSlice own = batch_slice(0, step.count, ranks_, rank_, 1, 0);
+  cuts_.assign(1, own.first);
+  if (limit_.tokens == 0) {
+    const int64_t parts = micro_batches_for(plan_.global, ranks_, limit_.rows);
+    for (int64_t m = 0; m < parts; ++m)
+      cuts_.push_back(cuts_.back() + static_cast<uint64_t>(batch_slice(0, step.count, ranks_, rank_, parts, m).count));
+    return;
+  }
   const auto rows =
-      std::span(order_).subspan(static_cast<size_t>(step.first) + slice.first, static_cast<size_t>(slice.count));
-  return packer_.pack(rows_, rows, consumed + slice.first);
+      std::span(order_).subspan(static_cast<size_t>(step.first) + own.first, static_cast<size_t>(own.count));
+  for (size_t done = 0; done < rows.size(); done = cuts_.back() - own.first)
+    cuts_.push_back(cuts_.back() + static_cast<uint64_t>(rows_that_fit(rows_, rows.subspan(done), limit_)));
+  if (rows.empty()) cuts_.push_back(own.first);  // one micro-batch of nothing, in which the rank's zeros are exchanged
+}
+
+double RowBatches::counted(uint64_t consumed) {
+  cut(consumed);
+  return static_cast<double>(cuts_.back() - cuts_.front());
+}
+
+const Batch& RowBatches::fill(uint64_t consumed, int64_t index) {
+  if (consumed != consumed_) cut(consumed);
+  const uint64_t begin = cuts_[static_cast<size_t>(index)], end = cuts_[static_cast<size_t>(index) + 1];
+  const auto place = static_cast<size_t>(plan_.at(consumed).first) + begin;
+  return packer_.pack(rows_, std::span(order_).subspan(place, end - begin), consumed + begin);
 }
 
 }  // namespace trireme

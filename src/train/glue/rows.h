@@ -25,6 +25,14 @@ struct EncodedRows {
 /// The tokenizer's template of each text or pair, at most max_length ids.
 EncodedRows encode_rows(std::span<const GlueRow> rows, bool pairs, const Tokenizer& tokenizer, size_t max_length);
 
+/// What a micro-batch may hold.
+struct BatchLimit {
+  int64_t rows = 1;
+  int64_t tokens = 0;  ///< 0: any number; a row that has more stands alone
+};
+/// How many of `which`, from its beginning, one micro-batch takes; at least 1.
+int64_t rows_that_fit(const EncodedRows& rows, std::span<const uint32_t> which, const BatchLimit& limit);
+
 /// How batches are laid out.
 struct RowLayout {
   int64_t length = 0;   ///< every row is padded to it; 0: packed
@@ -54,22 +62,26 @@ class RowPacker {
 /// Steps over epochs of shuffled rows.
 class RowBatches final : public StepBatches {
  public:
-  /// Borrows the rows. per_device: most rows of a micro-batch.
-  RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, int64_t per_device, int ranks,
-             int rank, uint64_t seed);
-  int64_t micro_batches() const override { return micro_batches_; }
+  /// Borrows the rows. Without a limit of tokens, every step has the same number of micro-batches, cut evenly.
+  RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, const BatchLimit& limit,
+             int ranks, int rank, uint64_t seed);
+  int64_t micro_batches() const override { return static_cast<int64_t>(cuts_.size()) - 1; }
   double counted(uint64_t consumed) override;
   const Batch& fill(uint64_t consumed, int64_t index) override;
 
  private:
+  void cut(uint64_t consumed);
+
   const EncodedRows& rows_;
   EpochPlan plan_;
   RowPacker packer_;
+  BatchLimit limit_;
   int ranks_, rank_;
-  int64_t micro_batches_;
   uint64_t seed_;
   int64_t epoch_ = -1;
   std::vector<uint32_t> order_;  ///< of epoch_
+  uint64_t consumed_ = 0;        ///< the step that is cut
+  std::vector<uint64_t> cuts_;  ///< places in the step's rows where this rank's micro-batches begin, and the last's end
 };
 
 }  // namespace trireme

@@ -62,17 +62,46 @@ TEST(RowBatches, ShareTheRowsOfAStepAmongAnyNumberOfRanks) {
     std::vector<int32_t> together, alone;
     double counted = 0;
     for (int rank = 0; rank < 4; ++rank) {
-      RowBatches batches(rows, plan, {.length = 0, .padding = 0, .classes = 2}, 1, 4, rank, 7);
+      RowBatches batches(rows, plan, {.length = 0, .padding = 0, .classes = 2}, {.rows = 1}, 4, rank, 7);
       counted += batches.counted(consumed);
       for (int64_t m = 0; m < batches.micro_batches(); ++m) {
         const auto part = values<int32_t>(batches.fill(consumed, m).tokens);
         together.insert(together.end(), part.begin(), part.end());
       }
     }
-    RowBatches one(rows, plan, {.length = 0, .padding = 0, .classes = 2}, 4, 1, 0, 7);
+    RowBatches one(rows, plan, {.length = 0, .padding = 0, .classes = 2}, {.rows = 4}, 1, 0, 7);
     alone = values<int32_t>(one.fill(consumed, 0).tokens);
     EXPECT_EQ(together, alone) << consumed;
     EXPECT_EQ(counted, one.counted(consumed));
+  }
+}
+
+TEST(RowBatches, AreCutWhereTheTokensAreReached) {
+  const EncodedRows rows = rows_of(10);
+  const std::vector<uint32_t> which{0, 3, 1, 9, 2};  // of 1, 4, 2, 10 and 3 ids
+  EXPECT_EQ(rows_that_fit(rows, which, {.rows = 2, .tokens = 0}), 2);
+  EXPECT_EQ(rows_that_fit(rows, which, {.rows = 8, .tokens = 7}), 3);
+  EXPECT_EQ(rows_that_fit(rows, which, {.rows = 8, .tokens = 6}), 2);
+  EXPECT_EQ(rows_that_fit(rows, std::span(which).subspan(3), {.rows = 8, .tokens = 6}), 1) << "a long row stands alone";
+  EXPECT_EQ(rows_that_fit(rows, which, {.rows = 8, .tokens = 100}), 5);
+
+  const EpochPlan plan{10, 7};
+  for (const uint64_t consumed : {0U, 7U, 10U}) {
+    std::vector<int32_t> together;
+    int64_t count = 0;
+    for (int rank = 0; rank < 2; ++rank) {
+      RowBatches batches(rows, plan, {.length = 0, .padding = 0, .classes = 2}, {.rows = 4, .tokens = 9}, 2, rank, 7);
+      batches.counted(consumed);
+      for (int64_t m = 0; m < batches.micro_batches(); ++m, ++count) {
+        const Batch& batch = batches.fill(consumed, m);
+        EXPECT_TRUE(batch.rows() <= 9 || batch.sequences() == 1) << batch.rows();
+        const auto part = values<int32_t>(batch.tokens);
+        together.insert(together.end(), part.begin(), part.end());
+      }
+    }
+    RowBatches one(rows, plan, {.length = 0, .padding = 0, .classes = 2}, {.rows = 7}, 1, 0, 7);
+    EXPECT_EQ(together, values<int32_t>(one.fill(consumed, 0).tokens)) << consumed;
+    EXPECT_GT(count, consumed == 0 ? 2 : 1) << "7 rows have more than 2 x 9 ids";
   }
 }
 

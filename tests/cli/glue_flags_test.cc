@@ -1,0 +1,189 @@
+// run_glue's arguments, as its users write them.
+#include "cli/glue_flags.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// The least that a run needs, and more.
+GlueOptions read(const Words& more, const std::string& task = "mrpc") {
+  Words words{"--model_name_or_path", "m", "--task_name", task, "--output_dir", "o", "--do_train"};
+  words.insert(words.end(), more.begin(), more.end());
+  return read_glue_flags(words);
+}
+
+TEST(GlueFlags, DefaultsAreRunGlues) {
+  const GlueOptions o = read({});
+  EXPECT_EQ(o.model, "m");
+  EXPECT_EQ(o.task, "mrpc");
+  EXPECT_EQ(o.max_length, 128);
+  EXPECT_EQ(o.train_batch, 8);
+  EXPECT_EQ(o.eval_batch, 8);
+  EXPECT_EQ(o.accumulation, 1);
+  EXPECT_EQ(o.learning_rate, 5e-5);
+  EXPECT_EQ(o.weight_decay, 0);
+  EXPECT_EQ(o.beta1, 0.9);
+  EXPECT_EQ(o.beta2, 0.999);
+  EXPECT_EQ(o.epsilon, 1e-8);
+  EXPECT_EQ(o.clip, 1);
+  EXPECT_EQ(o.epochs, 3);
+  EXPECT_EQ(o.max_steps, -1);
+  EXPECT_EQ(o.schedule, "linear");
+  EXPECT_EQ(o.warmup_ratio, 0);
+  EXPECT_EQ(o.warmup_steps, 0);
+  EXPECT_EQ(o.logging, "steps");
+  EXPECT_EQ(o.logging_steps, 500);
+  EXPECT_EQ(o.saving, "steps");
+  EXPECT_EQ(o.save_steps, 500);
+  EXPECT_EQ(o.save_total_limit, 0);
+  EXPECT_EQ(o.evaluation, "no");
+  EXPECT_EQ(o.seed, 42);
+  EXPECT_FALSE(o.bf16 || o.overwrite || o.evaluate || o.predict);
+  EXPECT_TRUE(o.train);
+}
+
+TEST(GlueFlags, TakeTheCommandOfTheClusterRecipe) {
+  const GlueOptions o = read({"--do_eval",
+                              "--max_seq_length",
+                              "128",
+                              "--per_device_train_batch_size",
+                              "32",
+                              "--learning_rate",
+                              "2e-5",
+                              "--num_train_epochs",
+                              "3.0",
+                              "--xpu_backend",
+                              "ccl",
+                              "--no_cuda",
+                              "True",
+                              "--local_rank",
+                              "-1",
+                              "--overwrite_output_dir",
+                              "--ddp_bucket_cap_mb",
+                              "25",
+                              "--fp16",
+                              "False",
+                              "--dataloader_drop_last=False",
+                              "--label_smoothing_factor",
+                              "0.0",
+                              "--pad_to_max_length",
+                              "True",
+                              "--use_fast_tokenizer",
+                              "True",
+                              "--cache_dir",
+                              "c",
+                              "--model_revision",
+                              "main",
+                              "--overwrite_cache",
+                              "--dataset_name",
+                              "glue",
+                              "--report_to",
+                              "none",
+                              "--max_grad_norm",
+                              "1.0",
+                              "--resume_from_checkpoint",
+                              "o/step-00000500"});
+  EXPECT_TRUE(o.train && o.evaluate && o.overwrite && o.pad);
+  EXPECT_EQ(o.train_batch, 32);
+  EXPECT_EQ(o.learning_rate, 2e-5);
+  EXPECT_EQ(o.resume, "o/step-00000500");
+}
+
+TEST(GlueFlags, BothSpellingsOfANameAreTheSame) {
+  EXPECT_EQ(read({"--evaluation_strategy", "epoch"}).evaluation, "epoch");
+  EXPECT_EQ(read({"--eval_strategy", "steps", "--eval-steps=20"}).evaluation, "steps");
+  EXPECT_EQ(read({"--eval-strategy=epoch"}).evaluation, "epoch");
+  EXPECT_EQ(read({"--max_val_samples", "7"}).most_eval_rows, 7);
+  EXPECT_EQ(read({"--max_test_samples", "7"}).most_predict_rows, 7);
+  EXPECT_EQ(read({"--do_predict", "True"}).predict, true);
+  EXPECT_EQ(read({"--do_predict", "no"}).predict, false);
+  for (const char* name : {"SST-2", "sst2", "sst_2"}) EXPECT_EQ(read({}, name).task, "sst2") << name;
+}
+
+TEST(GlueFlags, WarmupIsStepsOrAShareOfThem) {
+  EXPECT_EQ(warmup_of(read({"--warmup_ratio", "0.1"}), 345), 35);
+  EXPECT_EQ(warmup_of(read({"--warmup_steps", "0.1"}), 345), 35);
+  EXPECT_EQ(warmup_of(read({"--warmup_steps", "20", "--warmup_ratio", "0.5"}), 345), 20);
+  EXPECT_EQ(warmup_of(read({"--warmup_steps", "20", "--lr_scheduler_type", "constant"}), 345), 0);
+}
+
+TEST(GlueFlags, ArgumentsWithoutEffectTakeTheirValueAlong) {
+  for (const Words& words : {Words{"--report_to", "tensorboard"},
+                             {"--use_cpu"},
+                             {"--tf32", "True"},
+                             {"--torch_compile=False"},
+                             {"--ddp_timeout", "1800"},
+                             {"--hub_model_id", "a/b"}}) {
+    Words more = words;
+    more.insert(more.end(), {"--seed", "7"});
+    EXPECT_EQ(read(more).seed, 7) << words[0];
+  }
+}
+
+TEST(GlueFlags, WhatWouldChangeNumbersIsRefusedWithWhatToUse) {
+  const std::pair<Words, const char*> refused[] = {
+      {{"--fp16"}, "--fp16 True is not supported; instead: --bf16, or f32, which is the default"},
+      {{"--label_smoothing_factor", "0.1"}, "--label-smoothing-factor 0.1 is not supported; instead: no smoothing"},
+      {{"--dataloader_drop_last", "True"}, "instead: every row of every epoch is used"},
+      {{"--group_by_length"}, "instead: rows are packed without padding"},
+      {{"--load_best_model_at_end", "True"}, "instead: the last model; checkpoints hold the others"},
+      {{"--optim", "adafactor"}, "--optim adafactor is not supported; instead: AdamW"},
+      {{"--data_seed", "3"}, "instead: --seed, which orders the rows too"},
+      {{"--deepspeed", "ds.json"}, "--deepspeed ds.json is not supported; instead: mpirun -n N trireme glue"},
+      {{"--gradient_checkpointing"}, "instead: --model.recompute"},
+      {{"--dataset_name", "imdb"}, "--dataset-name imdb is not supported; instead: --task-name with --data-dir"},
+      {{"--save_safetensors", "False"}, "instead: model.safetensors"},
+      {{"--neftune_noise_alpha", "5"}, "instead: no noise"},
+      {{"--auto_find_batch_size"}, "instead: --per-device-train-batch-size"}};
+  for (const auto& [words, text] : refused) EXPECT_ERROR(read(words), ErrorKind::config, text);
+}
+
+TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
+  EXPECT_ERROR(read({"--overwrite_output", "True"}), ErrorKind::usage, "overwrite");
+  EXPECT_ERROR(read({"--lr_scheduler_type", "polynomial"}), ErrorKind::usage, "polynomial");
+  EXPECT_ERROR(read({"--eval_strategy", "sometimes"}), ErrorKind::usage, "sometimes");
+  EXPECT_ERROR(read({"--per_device_train_batch_size", "0"}), ErrorKind::usage, "per");
+  EXPECT_ERROR(read({"--adam_beta2", "1"}), ErrorKind::usage, "--adam-beta1 and --adam-beta2 must be below 1");
+  EXPECT_ERROR(read({"--max_steps", "0"}), ErrorKind::usage, "--max-steps is 0; give a number of steps");
+  EXPECT_ERROR(read({"--per_device_max_tokens", "64", "--pad_to_max_length"}), ErrorKind::usage,
+               "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");
+  EXPECT_ERROR(read({"--resume_from_checkpoint", "False"}), ErrorKind::config, "use --overwrite-output-dir");
+  EXPECT_ERROR(read({}, "squad"), ErrorKind::usage, "no task \"squad\" in GLUE");
+  EXPECT_ERROR(read({"--optim.clip", "2"}), ErrorKind::usage, "--optim.clip cannot be given to glue");
+  EXPECT_ERROR(read_glue_flags({"--do_train"}), ErrorKind::usage, "--model-name-or-path is missing");
+  EXPECT_ERROR(read_glue_flags({"--model", "m", "--do_train"}), ErrorKind::usage, "--output-dir is missing");
+  EXPECT_ERROR(read_glue_flags({"--model", "m", "--do_train", "--output_dir", "o"}), ErrorKind::usage,
+               "--task-name is missing, and so are --train-file and --validation-file");
+}
+
+TEST(GlueFlags, OneJsonFileHoldsThemAll) {
+  TemporaryFolder folder;
+  const std::string path = folder / "run.json";
+  write_text(path, Json{{"model_name_or_path", "m"},
+                        {"task_name", "rte"},
+                        {"output_dir", "o"},
+                        {"do_train", true},
+                        {"fp16", false},
+                        {"num_train_epochs", 2.5},
+                        {"cache_dir", nullptr},
+                        {"report_to", "none"}}
+                       .dump());
+  const GlueOptions o = read_glue_flags({path});
+  EXPECT_EQ(o.task, "rte");
+  EXPECT_EQ(o.epochs, 2.5);
+  write_text(path, "[1]");
+  EXPECT_ERROR(read_glue_flags({path}), ErrorKind::config, "expected an object of arguments");
+  write_text(path, R"({"label_names": ["a"]})");
+  EXPECT_ERROR(read_glue_flags({path}), ErrorKind::config, "\"label_names\" is array, expected text, a number or true");
+}
+
+}  // namespace
+}  // namespace trireme
