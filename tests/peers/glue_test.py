@@ -2,9 +2,9 @@
 """Fine-tunes the same model on the same rows in the same order here and in transformers, dropout off, and compares the
 loss of every step.
 
-    glue_test.py TRIREME [--model DIR --data-dir GLUE --steps 100 --ranks 1,2,4 --tolerance 1e-3]
+    glue_test.py TRIREME [--model DIR --data-dir GLUE --tasks mrpc cola stsb --steps 100 --ranks 1,2,4 --tolerance 1e-3]
 
-Without --model, a tiny random BERT on a task that is made here. Needs torch and transformers."""
+Without --model, tiny random encoders of each family on rows that are made here. Needs torch and transformers."""
 import argparse
 import csv
 import json
@@ -55,65 +55,125 @@ def epoch_order(seed, epoch, rows):
     return order
 
 
-def make_tiny(folder):
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [f"w{i}" for i in range(25)]
+# Folder, header, columns of the texts, column of the label, kind of the label.
+TASKS = {
+    "mrpc": ("MRPC", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", (3, 4), 0, int),
+    "cola": ("CoLA", "", (3,), 1, int),
+    "stsb": ("STS-B", "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore", (7, 8), 9,
+             float),
+}
+WORDS = [f"w{i}" for i in range(25)]
+
+
+def make_wordpiece(folder):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + WORDS
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True}))
+    return len(words)
+
+
+def make_bpe(folder):
+    alphabet = [c for c in sorted(set("".join(WORDS)))] + ["\u0120"]
+    tokens = ["<s>", "<pad>", "</s>", "<unk>"] + alphabet + ["\u0120w", "<mask>"]
+    (folder / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n\u0120 w\n")
+    transformers.RobertaTokenizerFast.from_pretrained(folder).save_pretrained(folder)
+    return len(tokens)
+
+
+def make_tiny(family, folder):
+    """A random encoder without a classifier, as pretraining leaves one."""
+    folder.mkdir(parents=True)
     torch.manual_seed(0)
-    config = transformers.BertConfig(vocab_size=len(words), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                                     intermediate_size=72, max_position_embeddings=40)
-    transformers.BertForMaskedLM(config).save_pretrained(folder / "model")
-    (folder / "model" / "vocab.txt").write_text("\n".join(words) + "\n")
-    (folder / "model" / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True}))
-    (folder / "data" / "MRPC").mkdir(parents=True)
+    vocabulary = (make_bpe if family == "roberta" else make_wordpiece)(folder)
+    t = transformers
+    if family == "distilbert":
+        config = t.DistilBertConfig(vocab_size=vocabulary, dim=32, n_layers=2, n_heads=4, hidden_dim=72,
+                                    max_position_embeddings=48)
+        t.DistilBertForMaskedLM(config).save_pretrained(folder)
+        return folder
+    sizes = dict(vocab_size=vocabulary, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=72)
+    if family == "roberta":
+        config = t.RobertaConfig(**sizes, max_position_embeddings=130, type_vocab_size=1, pad_token_id=1, bos_token_id=0,
+                                 eos_token_id=2)
+        t.RobertaForMaskedLM(config).save_pretrained(folder)
+    else:
+        t.BertForMaskedLM(t.BertConfig(**sizes, max_position_embeddings=40)).save_pretrained(folder)
+    return folder
+
+
+def make_rows(task, folder):
+    name, header, texts, label, kind = TASKS[task]
     dice = random.Random(1)
-    rows = ["Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"]
+    lines = [header] if header else []
     for i in range(150):
-        texts = [" ".join(dice.choices(words[5:], k=dice.randint(2, 12))) for _ in range(2)]
-        rows.append(f"{int('w3' in texts[1])}\t{i}\t{i}\t{texts[0]}\t{texts[1]}")
-    (folder / "data" / "MRPC" / "train.tsv").write_text("\n".join(rows) + "\n")
-    return folder / "model", folder / "data"
+        row = ["-"] * (max(*texts, label) + 1)
+        sentences = [" ".join(dice.choices(WORDS, k=dice.randint(2, 12))) for _ in texts]
+        for column, sentence in zip(texts, sentences):
+            row[column] = sentence
+        row[label] = str(sentences[-1].count("w1") / 2 if kind is float else int("w3" in sentences[-1].split()))
+        lines.append("\t".join(row))
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / name / "train.tsv").write_text("\n".join(lines) + "\n")
 
 
-def read_mrpc(data):
-    with open(data / "MRPC" / "train.tsv", encoding="utf-8-sig", newline="") as file:
-        rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[1:]
-    return [(r[3], r[4], int(r[0])) for r in rows]
+def read_rows(data, task):
+    name, header, texts, label, kind = TASKS[task]
+    with open(data / name / "train.tsv", encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[1 if header else 0:]
+    return [([r[i] for i in texts], kind(r[label])) for r in rows]
 
 
-def ours(binary, model, data, folder, steps, ranks, batch, rate):
-    out = folder / f"ours-{ranks}"
+def ours(args, task, model, data, out, steps, ranks, rate):
     shutil.rmtree(out, ignore_errors=True)
     command = [] if ranks == 1 else ["mpirun", "-n", str(ranks), "--oversubscribe", "--allow-run-as-root"]
-    command += [binary, "glue", "--model", model, "--task", "mrpc", "--data-dir", data, "--do-train", "--max-steps", steps,
-                "--per-device-train-batch-size", batch // ranks, "--learning-rate", rate, "--logging-steps", 1,
+    command += [args.trireme, "glue", "--model", model, "--task", task, "--data-dir", data, "--do-train", "--max-steps",
+                steps, "--per-device-train-batch-size", args.batch // ranks, "--learning-rate", rate, "--logging-steps", 1,
                 "--output-dir", out, "--comm.wire", "f32", "--model.dropout", 0, "--weight-decay", 0.01]
-    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stdout + done.stderr)
     records = [json.loads(line) for line in open(out / "metrics.jsonl")]
-    return {r["step"]: r["loss"] for r in records if r.get("type", "step") == "step" and "loss" in r}, out
+    return {r["step"]: r["loss"] for r in records if r["record"] == "step"}
 
 
-def theirs(model, data, steps, batch, rate):
+def without_dropout(model):
+    config = transformers.AutoConfig.from_pretrained(model)
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "dropout", "attention_dropout",
+                 "seq_classif_dropout"):
+        if hasattr(config, name):
+            setattr(config, name, 0.0)
+    return config
+
+
+def groups_of(net):
+    """Weight decay is for what is neither a bias nor of a norm, as in their Trainer."""
+    norms = {id(p) for module in net.modules() if isinstance(module, torch.nn.LayerNorm) for p in module.parameters()}
+    plain = [p for name, p in net.named_parameters() if id(p) in norms or name.endswith("bias")]
+    kept = {id(p) for p in plain}
+    return [{"params": [p for p in net.parameters() if id(p) not in kept], "weight_decay": 0.01},
+            {"params": plain, "weight_decay": 0}]
+
+
+def theirs(args, task, model, data):
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    net = transformers.AutoModelForSequenceClassification.from_pretrained(
-        model, hidden_dropout_prob=0, attention_probs_dropout_prob=0, classifier_dropout=0)
-    net.train()
-    limit = min(128, net.config.max_position_embeddings)
-    plain = [p for n, p in net.named_parameters() if "bias" in n or "LayerNorm.weight" in n]
-    others = [p for n, p in net.named_parameters() if not ("bias" in n or "LayerNorm.weight" in n)]
-    optimizer = torch.optim.AdamW([{"params": others, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0}],
-                                  lr=rate, betas=(0.9, 0.999), eps=1e-8)
-    schedule = transformers.get_linear_schedule_with_warmup(optimizer, 0, steps)
-    rows, losses, epoch, place = read_mrpc(data), [], 0, 0
+    config = without_dropout(model)
+    net = transformers.AutoModelForSequenceClassification.from_pretrained(model, config=config).train()
+    limit = min(128, config.max_position_embeddings - (2 if config.model_type == "roberta" else 0))
+    optimizer = torch.optim.AdamW(groups_of(net), lr=args.learning_rate, betas=(0.9, 0.999), eps=1e-8)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, 0, args.steps)
+    rows, losses, epoch, place = read_rows(data, task), [], 0, 0
+    kind = torch.float if TASKS[task][4] is float else torch.long
     order = epoch_order(42, 0, len(rows))
-    while len(losses) < steps:
+    while len(losses) < args.steps:
         if place == len(rows):
             epoch, place = epoch + 1, 0
             order = epoch_order(42, epoch, len(rows))
-        part = [rows[i] for i in order[place:place + batch]]
+        part = [rows[i] for i in order[place:place + args.batch]]
         place += len(part)
-        batch_of = tokenizer([r[0] for r in part], [r[1] for r in part], padding=True, truncation=True, max_length=limit,
-                             return_tensors="pt")
-        loss = net(**batch_of, labels=torch.tensor([r[2] for r in part])).loss
+        texts = [[row[0][i] for row in part] for i in range(len(part[0][0]))]
+        batch = tokenizer(*texts, padding=True, truncation=True, max_length=limit, return_tensors="pt")
+        loss = net(**batch, labels=torch.tensor([row[1] for row in part], dtype=kind)).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
@@ -123,11 +183,26 @@ def theirs(model, data, steps, batch, rate):
     return losses
 
 
+def compare(args, task, model, data, folder, what):
+    """False where the losses of a step differ."""
+    start, good = folder / "start", True
+    ours(args, task, model, data, start, 1, 1, 0)  # a step of rate 0 gives both the same new head
+    want = theirs(args, task, start, data)
+    for ranks in map(int, args.ranks.split(",")):
+        got = ours(args, task, start, data, folder / "ours", args.steps, ranks, args.learning_rate)
+        largest = max(abs(got[i + 1] - want[i]) for i in range(args.steps))
+        good &= len(got) == args.steps and largest <= args.tolerance
+        print(f"{what}, {ranks} ranks, {args.steps} steps: loss {want[0]:.4f} to {want[-1]:.4f}, largest difference "
+              f"{largest:.2e}", flush=True)
+    return good
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trireme", type=pathlib.Path)
     parser.add_argument("--model", type=pathlib.Path)
     parser.add_argument("--data-dir", type=pathlib.Path)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--ranks", default="1")
     parser.add_argument("--batch", type=int, default=8)
@@ -135,20 +210,21 @@ def main():
     parser.add_argument("--tolerance", type=float, default=1e-3)
     args = parser.parse_args()
     transformers.logging.set_verbosity_error()
-    failed = False
+    transformers.utils.logging.disable_progress_bar()
+    good = True
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        model, data = (args.model, args.data_dir) if args.model else make_tiny(folder)
-        # A step of rate 0 gives both the same new head.
-        _, start = ours(args.trireme, model, data, folder / "start", 1, 1, args.batch, 0)
-        want = theirs(start, data, args.steps, args.batch, args.learning_rate)
-        for ranks in [int(r) for r in args.ranks.split(",")]:
-            got, _ = ours(args.trireme, start, data, folder, args.steps, ranks, args.batch, args.learning_rate)
-            errors = [abs(got[i + 1] - want[i]) for i in range(args.steps)]
-            failed |= len(got) != args.steps or not max(errors) <= args.tolerance
-            print(f"{ranks} ranks, {args.steps} steps: loss {want[0]:.4f} to {want[-1]:.4f}, largest difference {max(errors):.2e}")
-    print("different" if failed else "equal")
-    return 1 if failed else 0
+        if args.model:
+            good = all([compare(args, task, args.model, args.data_dir, folder, task) for task in args.tasks])
+        else:
+            for task in args.tasks:
+                make_rows(task, folder / "data")
+            models = {family: make_tiny(family, folder / family) for family in ("bert", "distilbert", "roberta")}
+            pairs = [("bert", task) for task in args.tasks] + [("distilbert", args.tasks[0]), ("roberta", args.tasks[0])]
+            good = all([compare(args, task, models[family], folder / "data", folder, f"{family} on {task}")
+                        for family, task in pairs])
+    print("equal" if good else "different")
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
