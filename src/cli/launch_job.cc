@@ -23,6 +23,7 @@
 #include "cluster/subprocess.h"
 #include "comm/control.h"
 #include "config/load.h"
+#include "train/data_setup.h"
 
 namespace trireme {
 namespace {
@@ -52,10 +53,7 @@ JobFacts describe_job(const LaunchRequest& request) {
   }
   job.inherit_binding = loaded.config.launch.bind == "inherit";
   for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
-  const std::filesystem::path data = std::filesystem::absolute(loaded.config.data.dir);
-  for (const std::string& file : {loaded.config.data.train, loaded.config.data.validation}) {
-    if (!file.empty()) job.files.push_back(data / file);
-  }
+  for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
   return job;
 }
 

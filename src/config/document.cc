@@ -162,7 +162,12 @@ std::string to_yaml(const LoadedConfig& loaded) {
     if (option.group != group) text += fmt::format("{}:\n", option.group);
     group = option.group;
     const std::string name = option.name.substr(group.size() + 1);
-    if (const std::string_view by = overruled_by(loaded.config, option); !by.empty()) {
+    std::string_view by = overruled_by(loaded.config, option);
+    // A preset's own, unless it is cropped.
+    if (option.name == "model.context" && !loaded.config.model.preset.empty() && !loaded.given(option.name)) {
+      by = "model.preset";
+    }
+    if (!by.empty()) {
       text += fmt::format("  # {}: from {}\n", name, by);
       continue;
     }

@@ -75,6 +75,18 @@ void require_training_data(const DataOptions& data) {
           data.dir);
 }
 
+std::vector<std::string> token_files(const DataOptions& data) {
+  std::vector<std::string> files;
+  for (const std::string& option : {data.train, data.validation}) {
+    const std::vector<WeightedPrefix> sets = indexed_sets(data, option);
+    for (const WeightedPrefix& set : sets) {
+      for (const char* suffix : {".bin", ".idx"}) files.push_back(fs::absolute(set.prefix + suffix));
+    }
+    if (sets.empty() && !option.empty()) files.push_back(fs::absolute(data_path(data, option)));
+  }
+  return files;
+}
+
 std::string find_tokenizer(const DataOptions& data) {
   if (!data.tokenizer.empty()) return load_tokenizer(data.tokenizer)->json();
   const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);

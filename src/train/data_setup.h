@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "config/load.h"
 #include "data/sample_source.h"
@@ -13,6 +14,9 @@ namespace trireme {
 /// Throws Error::io naming what is missing, before anything is looked up beside it, whose absence would be blamed
 /// otherwise.
 void require_training_data(const DataOptions& data);
+
+/// The files that tokens are read from, absolute, whether they are there or not: both files of an indexed dataset.
+std::vector<std::string> token_files(const DataOptions& data);
 
 /// tokenizer.json of the tokenizer that made the data, if the user or the data folder has it.
 std::string find_tokenizer(const DataOptions& data);

@@ -149,6 +149,13 @@ class Launch(unittest.TestCase):
             other.unlink()
         self.assert_fails_before_start(result, "h2: the trireme binary differs", "copy one build to the same path")
 
+    def test_an_indexed_dataset_that_differs_on_a_host_is_found(self):
+        for host, text in ((1, "same"), (2, "other"), (3, "same")):
+            BED.run(host, "sh", "-c", f"printf {text} >/tmp/x_text_document.bin; printf index >/tmp/x_text_document.idx")
+        result = launch("-f", "hosts", "--", "train", "--data.dir", "/tmp", "--data.train", "1 x_text_document")
+        self.assert_fails_before_start(result, "h2: /tmp/x_text_document.bin differs", "copy it, or put it on a shared file system")
+        self.assertNotIn("x_text_document.idx", result.both)
+
     def test_a_port_in_use_is_found(self):
         holder = subprocess.Popen(BED.on(2, BED.binary, "node-agent"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
