@@ -1,5 +1,10 @@
-// BERT (BertForMaskedLM, BertForSequenceClassification). Source: Devlin et al. 2019. Their pooler is a classifier's
-// first linear.
+// BERT (BertForMaskedLM, BertForSequenceClassification; Devlin et al. 2019) and RoBERTa (RobertaForMaskedLM,
+// RobertaForSequenceClassification; Liu et al. 2019): one encoder, other heads. BERT's pooler is its classifier's first
+// linear. RoBERTa's positions are indices among the tokens that are no padding; two rows of its table come before
+// position 0.
+
+#include <algorithm>
+#include <array>
 
 #include "checkpoint/family.h"
 #include "checkpoint/family_config.h"
@@ -8,7 +13,7 @@
 namespace trireme {
 namespace {
 
-constexpr NameRule kNames[] = {
+constexpr std::array kEncoderNames = std::to_array<NameRule>({
     {"embeddings.word_embeddings.weight", "embedding.token.weight"},
     {"embeddings.position_embeddings.weight", "embedding.position.weight"},
     {"embeddings.token_type_embeddings.weight", "embedding.type.weight"},
@@ -30,37 +35,82 @@ constexpr NameRule kNames[] = {
     {"encoder.layer.{}.output.dense.bias", "block.{}.mlp.out.bias"},
     {"encoder.layer.{}.output.LayerNorm.weight", "block.{}.norm2.weight"},
     {"encoder.layer.{}.output.LayerNorm.bias", "block.{}.norm2.bias"},
-    {"pooler.dense.weight", "head.hidden.weight"},
-    {"pooler.dense.bias", "head.hidden.bias"},
-    {"classifier.weight", "head.out.weight", Layout::same, true},
-    {"classifier.bias", "head.out.bias", Layout::same, true},
-    {"cls.predictions.transform.dense.weight", "head.transform.weight", Layout::same, true},
-    {"cls.predictions.transform.dense.bias", "head.transform.bias", Layout::same, true},
-    {"cls.predictions.transform.LayerNorm.weight", "head.norm.weight", Layout::same, true},
-    {"cls.predictions.transform.LayerNorm.bias", "head.norm.bias", Layout::same, true},
-    {"cls.predictions.decoder.weight", "head.weight", Layout::same, true},
-    {"cls.predictions.bias", "head.bias", Layout::same, true},
-};
-constexpr NameRule kCopies[] = {{"cls.predictions.decoder.weight", "embedding.token.weight"},
-                                {"cls.predictions.decoder.bias", "head.bias"}};
-// Buffers, and the next-sentence head of pretraining.
-constexpr const char* kIgnored[] = {"embeddings.position_ids", "embeddings.token_type_ids",
-                                    "cls.seq_relationship.weight", "cls.seq_relationship.bias"};
-constexpr const char* kPrefixes[] = {"bert."};
-constexpr Architecture kArchitectures[] = {{"BertForMaskedLM", HeadKind::masked_language_model},
-                                           {"BertForPreTraining", HeadKind::masked_language_model},
-                                           {"BertModel", HeadKind::masked_language_model},
-                                           {"BertForSequenceClassification", HeadKind::classifier}};
+});
 
-bool expresses(const Spec& spec) {
-  if (!is_encoder(spec) || spec.position_offset != 0 || spec.token_types == 0 || !spec.attention_residual_dropout ||
-      spec.embedding_dropout != spec.residual_dropout)
-    return false;
+template <size_t N, size_t M>
+constexpr std::array<NameRule, N + M> joined(const std::array<NameRule, N>& a, const std::array<NameRule, M>& b) {
+  std::array<NameRule, N + M> all{};
+  std::ranges::copy(b, std::ranges::copy(a, all.begin()).out);
+  return all;
+}
+
+constexpr std::array kBertNames =
+    joined(kEncoderNames, std::to_array<NameRule>({
+                              {"pooler.dense.weight", "head.hidden.weight"},
+                              {"pooler.dense.bias", "head.hidden.bias"},
+                              {"classifier.weight", "head.out.weight", Layout::same, true},
+                              {"classifier.bias", "head.out.bias", Layout::same, true},
+                              {"cls.predictions.transform.dense.weight", "head.transform.weight", Layout::same, true},
+                              {"cls.predictions.transform.dense.bias", "head.transform.bias", Layout::same, true},
+                              {"cls.predictions.transform.LayerNorm.weight", "head.norm.weight", Layout::same, true},
+                              {"cls.predictions.transform.LayerNorm.bias", "head.norm.bias", Layout::same, true},
+                              {"cls.predictions.decoder.weight", "head.weight", Layout::same, true},
+                              {"cls.predictions.bias", "head.bias", Layout::same, true},
+                          }));
+constexpr NameRule kBertCopies[] = {{"cls.predictions.decoder.weight", "embedding.token.weight"},
+                                    {"cls.predictions.decoder.bias", "head.bias"}};
+// Buffers, and the next-sentence head of pretraining.
+constexpr const char* kBertIgnored[] = {"embeddings.position_ids", "embeddings.token_type_ids",
+                                        "cls.seq_relationship.weight", "cls.seq_relationship.bias"};
+constexpr const char* kBertPrefixes[] = {"bert."};
+constexpr Architecture kBertArchitectures[] = {{"BertForMaskedLM", HeadKind::masked_language_model},
+                                               {"BertForPreTraining", HeadKind::masked_language_model},
+                                               {"BertModel", HeadKind::masked_language_model},
+                                               {"BertForSequenceClassification", HeadKind::classifier}};
+
+constexpr std::array kRobertaNames =
+    joined(kEncoderNames, std::to_array<NameRule>({
+                              {"classifier.dense.weight", "head.hidden.weight", Layout::same, true},
+                              {"classifier.dense.bias", "head.hidden.bias", Layout::same, true},
+                              {"classifier.out_proj.weight", "head.out.weight", Layout::same, true},
+                              {"classifier.out_proj.bias", "head.out.bias", Layout::same, true},
+                              {"lm_head.dense.weight", "head.transform.weight", Layout::same, true},
+                              {"lm_head.dense.bias", "head.transform.bias", Layout::same, true},
+                              {"lm_head.layer_norm.weight", "head.norm.weight", Layout::same, true},
+                              {"lm_head.layer_norm.bias", "head.norm.bias", Layout::same, true},
+                              {"lm_head.decoder.weight", "head.weight", Layout::same, true},
+                              {"lm_head.bias", "head.bias", Layout::same, true},
+                          }));
+constexpr NameRule kRobertaCopies[] = {{"lm_head.decoder.weight", "embedding.token.weight"},
+                                       {"lm_head.decoder.bias", "head.bias"}};
+constexpr const char* kRobertaIgnored[] = {"embeddings.position_ids", "embeddings.token_type_ids",
+                                           "pooler.dense.weight", "pooler.dense.bias"};
+constexpr const char* kRobertaPrefixes[] = {"roberta."};
+constexpr Architecture kRobertaArchitectures[] = {{"RobertaForMaskedLM", HeadKind::masked_language_model},
+                                                  {"RobertaModel", HeadKind::masked_language_model},
+                                                  {"RobertaForSequenceClassification", HeadKind::classifier}};
+constexpr int64_t kRobertaOffset = 2;
+constexpr int64_t kRobertaPadding = kRobertaOffset - 1;  // their positions begin behind the padding token's id
+
+bool is_bert_encoder(const Spec& spec, int64_t position_offset) {
+  return is_encoder(spec) && spec.position_offset == position_offset && spec.token_types > 0 &&
+         spec.attention_residual_dropout && spec.embedding_dropout == spec.residual_dropout;
+}
+
+bool bert_expresses(const Spec& spec) {
+  if (!is_bert_encoder(spec, 0)) return false;
   if (spec.head == HeadKind::classifier) return spec.head_activation == Activation::tanh && !spec.head_input_dropout;
   return spec.head_activation == spec.activation;
 }
 
-Spec read_config(const Json& config, HeadKind head, std::string_view where) {
+bool roberta_expresses(const Spec& spec) {
+  if (!is_bert_encoder(spec, kRobertaOffset)) return false;
+  if (spec.head == HeadKind::classifier) return spec.head_activation == Activation::tanh && spec.head_input_dropout;
+  return spec.head_activation == Activation::gelu_erf;
+}
+
+/// Everything but the position offset and what the families' heads do not share.
+Spec read_bert(const Json& config, HeadKind head, std::string_view where) {
   require_word(config, "position_embedding_type", "absolute", where);
   require_switch(config, "is_decoder", false, where);
   require_switch(config, "add_cross_attention", false, where);
@@ -86,9 +136,23 @@ Spec read_config(const Json& config, HeadKind head, std::string_view where) {
   return spec;
 }
 
-void write_config(const Spec& spec, Json& config) {
+Spec read_roberta(const Json& config, HeadKind head, std::string_view where) {
+  Spec spec = read_bert(config, head, where);
+  require(field_or<int64_t>(config, "pad_token_id", kRobertaPadding, where) == kRobertaPadding, ErrorKind::data,
+          "{}: \"pad_token_id\" is not {}, where positions would begin elsewhere", where, kRobertaPadding);
+  spec.context -= kRobertaOffset;
+  spec.position_offset = kRobertaOffset;
+  if (head == HeadKind::classifier) {
+    spec.head_input_dropout = true;
+  } else {
+    spec.head_activation = Activation::gelu_erf;
+  }
+  return spec;
+}
+
+void write_bert(const Spec& spec, Json& config) {
   config["vocab_size"] = spec.vocabulary;
-  config["max_position_embeddings"] = spec.context;
+  config["max_position_embeddings"] = spec.context + spec.position_offset;
   config["type_vocab_size"] = spec.token_types;
   config["num_hidden_layers"] = spec.layers;
   config["num_attention_heads"] = spec.heads;
@@ -103,22 +167,45 @@ void write_config(const Spec& spec, Json& config) {
   write_classes(spec, config);
 }
 
+void write_roberta(const Spec& spec, Json& config) {
+  write_bert(spec, config);
+  config["pad_token_id"] = kRobertaPadding;
+}
+
 }  // namespace
 
 const Family& bert_family() {
   static const Family family{.model_type = "bert",
-                             .architectures = kArchitectures,
-                             .prefixes = kPrefixes,
-                             .names = kNames,
-                             .copies = kCopies,
+                             .architectures = kBertArchitectures,
+                             .prefixes = kBertPrefixes,
+                             .names = kBertNames,
+                             .copies = kBertCopies,
                              .synonyms = {},
-                             .ignored = kIgnored,
+                             .ignored = kBertIgnored,
                              .positions = PositionRule::columns,
                              .padding = 0,
                              .gamma_beta = true,
-                             .expresses = expresses,
-                             .read_config = read_config,
-                             .write_config = write_config,
+                             .expresses = bert_expresses,
+                             .read_config = read_bert,
+                             .write_config = write_bert,
+                             .exported = [](const Spec& spec) { return spec; }};
+  return family;
+}
+
+const Family& roberta_family() {
+  static const Family family{.model_type = "roberta",
+                             .architectures = kRobertaArchitectures,
+                             .prefixes = kRobertaPrefixes,
+                             .names = kRobertaNames,
+                             .copies = kRobertaCopies,
+                             .synonyms = {},
+                             .ignored = kRobertaIgnored,
+                             .positions = PositionRule::not_padding,
+                             .padding = 1,
+                             .gamma_beta = true,
+                             .expresses = roberta_expresses,
+                             .read_config = read_roberta,
+                             .write_config = write_roberta,
                              .exported = [](const Spec& spec) { return spec; }};
   return family;
 }
