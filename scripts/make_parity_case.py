@@ -74,6 +74,8 @@ def inputs_for(model, sequences, length, seed):
     mask = torch.ones_like(ids)
     for row in range(1, sequences):
         mask[row, max(2, length - 2 * row):] = 0
+    if config.model_type == "roberta":
+        ids[0, 3] = config.pad_token_id  # attended to: it has the padding's position, and those behind it are one earlier
     ids[mask == 0] = config.pad_token_id if getattr(config, "pad_token_id", None) is not None else 0
     case = {"input_ids": ids, "attention_mask": mask}
     if getattr(config, "type_vocab_size", 0) > 1:
@@ -93,9 +95,9 @@ def inputs_for(model, sequences, length, seed):
     return case
 
 
-def load(folder):
+def load(folder, attention="eager"):
     config = transformers.AutoConfig.from_pretrained(folder)
-    return getattr(transformers, config.architectures[0]).from_pretrained(folder, attn_implementation="eager")
+    return getattr(transformers, config.architectures[0]).from_pretrained(folder, attn_implementation=attention)
 
 
 def make_case(folder, output, sequences, length, seed):

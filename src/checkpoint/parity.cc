@@ -51,7 +51,7 @@ class Run {
         config_(read_json(folder + "/config.json", size_t{16} << 20)),
         family_(find_family(json_field<std::string>(config_, "model_type", folder), folder)),
         padding_(field_or<int64_t>(config_, "pad_token_id", family_.padding, folder)),
-        spec_(read_huggingface_spec(folder)),
+        spec_(parity_spec(read_huggingface_spec(folder), family_)),
         file_(case_path),
         case_(file_, spec_, family_, padding_),
         table_(spec_),
@@ -108,10 +108,13 @@ class Run {
     return logits;
   }
 
-  /// Our gradient of a parameter, the tied matrix' two sums added. Their embedding gives its padding token none.
+  /// Our gradient of a parameter, the tied matrix' two sums added. Their embeddings give the padding token none, nor
+  /// its position where that is one of its own.
   std::vector<float> gradient(const Parameter& parameter) {
     const View own = view_of(state_.gradients(), parameter);
     std::vector<float> values(own.values<float>().begin(), own.values<float>().end());
+    if (parameter.name == "embedding.position.weight" && family_.positions == PositionRule::not_padding)
+      std::fill_n(values.begin() + padding_ * spec_.width, spec_.width, 0.0f);
     if (parameter.name != "embedding.token.weight") return values;
     const auto width = static_cast<size_t>(spec_.token_width());
     const auto is_padding = [&](size_t i) {

@@ -26,6 +26,13 @@ std::vector<double> widen(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+Spec parity_spec(Spec spec, const Family& family) {
+  if (family.positions != PositionRule::not_padding) return spec;
+  --spec.position_offset;
+  ++spec.context;
+  return spec;
+}
+
 std::vector<double> read_numbers(const SafetensorsFile& file, const SafetensorsEntry& entry) {
   const auto bytes = file.bytes(entry);
   if (entry.dtype == "F64") return widen<double>(bytes);
@@ -54,8 +61,8 @@ ParityCase::ParityCase(const SafetensorsFile& file, const Spec& spec, const Fami
     bad("input_ids is missing or has no rows; expected shape [sequences, length]");
   sequences_ = ids->shape[0];
   length_ = ids->shape[1];
-  if (length_ > spec.context)
-    bad(fmt::format("input_ids has {} columns, the model knows {} positions", length_, spec.context));
+  const int64_t known = spec.context - (family.positions == PositionRule::not_padding ? 1 : 0);
+  if (length_ > known) bad(fmt::format("input_ids has {} columns, the model knows {} positions", length_, known));
   if (spec.token_types == 0 && file.find("token_type_ids")) bad("has token_type_ids, the model knows no token types");
   const auto tokens = matrix("input_ids", 0), mask = matrix("attention_mask", 1), types = matrix("token_type_ids", 0);
   for (int64_t s = 0; s < sequences_; ++s) add_sequence(s, tokens, mask, types);
@@ -74,6 +81,12 @@ void ParityCase::check_id(const char* name, size_t place, double id, int64_t cou
                   place % static_cast<size_t>(length_), id, count));
 }
 
+int32_t ParityCase::position(int64_t column, int32_t counted, bool padding) const {
+  if (family_.positions == PositionRule::columns) return static_cast<int32_t>(column);
+  if (family_.positions == PositionRule::attended) return counted;
+  return padding ? 0 : counted + 1;
+}
+
 void ParityCase::add_sequence(int64_t sequence, const std::vector<double>& ids, const std::vector<double>& mask,
                               const std::vector<double>& types) {
   int32_t counted = 0;
@@ -83,12 +96,9 @@ void ParityCase::add_sequence(int64_t sequence, const std::vector<double>& ids, 
     if (attended) {
       check_id("input_ids", place, ids[place], spec_.vocabulary);
       check_id("token_type_ids", place, types[place], std::max<int64_t>(spec_.token_types, 1));
-      if (family_.positions == PositionRule::not_padding && padding)
-        bad(fmt::format("input_ids[{}, {}] is the padding token, {}, but attention_mask is 1 there", sequence, column,
-                        padding_));
       tokens_.push_back(static_cast<int32_t>(ids[place]));
       types_.push_back(static_cast<int32_t>(types[place]));
-      positions_.push_back(family_.positions == PositionRule::columns ? static_cast<int32_t>(column) : counted);
+      positions_.push_back(position(column, counted, padding));
       places_.push_back(static_cast<int64_t>(place));
     }
     if (family_.positions == PositionRule::not_padding ? !padding : attended) ++counted;

@@ -13,9 +13,13 @@ namespace trireme {
 /// Elements of a tensor of any numeric type. Throws Error::data for other types.
 std::vector<double> read_numbers(const SafetensorsFile& file, const SafetensorsEntry& entry);
 
+/// The model that runs cases. Where positions count what is no padding, a padding token that is attended to has the row
+/// before the first position: it becomes position 0, and every other one is one later.
+Spec parity_spec(Spec spec, const Family& family);
+
 class ParityCase {
  public:
-  /// padding: id that the family gives no gradient and, where positions count what is no padding, no position.
+  /// spec: parity_spec(). padding: id that the family gives no gradient.
   ParityCase(const SafetensorsFile& file, const Spec& spec, const Family& family, int64_t padding);
 
   /// Views of this object's arrays.
@@ -31,6 +35,7 @@ class ParityCase {
  private:
   std::vector<double> matrix(const char* name, double otherwise) const;
   void check_id(const char* name, size_t place, double id, int64_t count) const;
+  int32_t position(int64_t column, int32_t counted, bool padding) const;
   void add_sequence(int64_t sequence, const std::vector<double>& ids, const std::vector<double>& mask,
                     const std::vector<double>& types);
   void set_token_labels(const std::vector<double>& labels, const std::vector<double>& mask);

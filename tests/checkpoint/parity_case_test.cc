@@ -72,8 +72,11 @@ TEST(ParityCase, InputsThatDoNotFitAreNamed) {
       "distilbert-classifier", [](TensorMap& c) { c["token_type_ids"] = c["attention_mask"]; },
       "has token_type_ids, the model knows no token types");
   expect_refused(
-      "roberta-mlm", [](TensorMap& c) { c["input_ids"].at<int64_t>(0) = 1; },
-      "input_ids[0, 0] is the padding token, 1, but attention_mask is 1 there");
+      "roberta-mlm",
+      [](TensorMap& c) {
+        c["input_ids"] = of_ids({1, 13}, std::vector<int64_t>(13, 3));
+      },
+      "input_ids has 13 columns, the model knows 12 positions");
 }
 
 TEST(ParityCase, LabelsThatDoNotFitAreNamed) {
