@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 
 #include "base/error.h"
@@ -246,10 +246,10 @@ TEST(Safetensors, AMillionTensorsTakeSeconds) {
   }
   header += "}";
   ASSERT_LT(header.size(), 100'000'000u);
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: other programs do not count
   const SafetensorsHeader parsed = parse_header(header, std::string(1'000'000, 'x'));
   EXPECT_EQ(parsed.entries.size(), 1'000'000u);
-  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 30);
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 30);
 }
 
 }  // namespace
