@@ -2,12 +2,25 @@
 
 #include <unistd.h>
 
+#include "base/error.h"
+#include "base/file.h"
+
 namespace trireme {
 
 std::string host_name() {
   char name[256] = "";
   if (gethostname(name, sizeof name - 1) != 0) return "unknown";
   return name;
+}
+
+std::string boot_id() {
+  try {
+    std::string id = read_text("/proc/sys/kernel/random/boot_id", 4096);
+    while (!id.empty() && id.back() == '\n') id.pop_back();
+    return id;
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace trireme

@@ -6,4 +6,7 @@ namespace trireme {
 /// This host's own name; "unknown" if it has none.
 std::string host_name();
 
+/// Which start of which kernel this is; "" where the system does not say.
+std::string boot_id();
+
 }  // namespace trireme

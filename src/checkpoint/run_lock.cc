@@ -33,16 +33,6 @@ int64_t count_in(const char* name) {
   return end == text.c_str() ? 0 : value;
 }
 
-std::string boot_id() {
-  try {
-    std::string id = read_text("/proc/sys/kernel/random/boot_id", 4096);
-    while (!id.empty() && id.back() == '\n') id.pop_back();
-    return id;
-  } catch (const Error&) {
-    return {};  // no /proc: hosts are told apart by name alone
-  }
-}
-
 std::string to_text(const LockOwner& owner) {
   return Json{{"host", owner.host},
               {"boot_id", owner.boot_id},

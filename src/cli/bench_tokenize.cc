@@ -18,7 +18,7 @@
 #include "cli/stop_signals.h"
 #include "cli/version.h"
 #include "data/byte_source.h"
-#include "data/progress.h"
+#include "data/progress_bar.h"
 #include "data/training_text.h"
 #include "text/bench_tokenize.h"
 #include "text/bpe_trainer.h"

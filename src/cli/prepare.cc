@@ -12,7 +12,7 @@
 #include "cli/stop_signals.h"
 #include "cli/tokenizer_flags.h"
 #include "data/prepare_megatron.h"
-#include "data/progress.h"
+#include "data/progress_bar.h"
 
 namespace trireme {
 namespace {

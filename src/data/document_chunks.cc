@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/text_border.h"
 
 namespace trireme {
 namespace {
@@ -29,11 +30,12 @@ void DocumentChunks::open_part() {
   open_ = true;
   at_end_ = false;
   line_ = 1;
-  given_ = 0;
+  given_ = characters_ = 0;
   rest_.clear();
   if (!std::exchange(resumed_, false)) return;
   parts_.source().skip(options_.from.offset);
   given_ = options_.from.offset;
+  characters_ = options_.from.characters;
   line_ = options_.from.line;
 }
 
@@ -46,11 +48,11 @@ bool DocumentChunks::next(DocumentChunk& chunk) {
     const bool found = chunk.kind == InputKind::text ? next_text(chunk) : next_lines(chunk);
     given_ += chunk.size;
     chunk.progress = parts_.consumed();
-    chunk.after = {parts_.file(), parts_.member(), given_, line_};
+    chunk.after = {parts_.file(), parts_.member(), given_, line_, characters_};
     if (at_end_ && rest_.empty()) {
       open_ = false;
-      chunk.after = parts_.is_archive() ? InputPlace{parts_.file(), parts_.member() + 1, 0, 1}
-                                        : InputPlace{parts_.file() + 1, 0, 0, 1};
+      chunk.after =
+          parts_.is_archive() ? InputPlace{parts_.file(), parts_.member() + 1} : InputPlace{parts_.file() + 1};
     }
     if (found) return true;
   }
@@ -82,18 +84,26 @@ void DocumentChunks::begin_chunk(DocumentChunk& chunk) {
   rest_.clear();
 }
 
+/// Ends the chunk at the border if that is in its first `end` bytes, else counts their characters. whole: these end
+/// where a character does.
+bool DocumentChunks::ends_at_border(DocumentChunk& chunk, size_t end, bool whole) {
+  if (characters_ >= options_.border) return false;
+  const std::string_view text = chunk.text().substr(0, end);
+  const uint64_t left = options_.border - characters_, characters = count_characters(text);
+  const bool found = left < characters || (whole && left == characters);
+  if (found) keep_rest(chunk, left < characters ? find_character(text, left) : end);
+  if (found || whole) characters_ += std::min(left, characters);
+  return found;
+}
+
 bool DocumentChunks::next_text(DocumentChunk& chunk) {
   begin_chunk(chunk);
   chunk.ends_document = true;
   size_t near = options_.target_bytes - options_.target_bytes / 16;  // words end often: the last sixteenth has one
   for (size_t to = options_.target_bytes;; to *= 2) {
     const bool full = fill(chunk, to);
-    if (options_.border > given_ && options_.border - given_ <= chunk.size) {
-      keep_rest(chunk, options_.border - given_);
-      return true;
-    }
-    if (!full) return true;
-    const size_t end = cut_(chunk.text(), near);
+    const size_t end = full ? cut_(chunk.text(), near) : chunk.size;
+    if (ends_at_border(chunk, end, !full || end < chunk.size) || !full) return true;
     if (end < chunk.size) {
       keep_rest(chunk, end);
       chunk.ends_document = false;

@@ -1,6 +1,6 @@
 #pragma once
-// Input files as a row of chunks of about a megabyte: what one worker takes at a time. A chunk is whole lines of
-// jsonl, or a part of one text document that ends where the tokenizer may be cut.
+// Input files as a row of chunks of half a megabyte: what one worker takes at a time, so that it stays in the core's
+// own cache. A chunk is whole lines of jsonl, or a part of one text document that ends where the tokenizer may be cut.
 
 #include <cstdint>
 #include <functional>
@@ -34,10 +34,10 @@ class DocumentChunks {
   using Cut = std::function<size_t(std::string_view, size_t)>;
 
   struct Options {
-    uint64_t border = 0;  ///< > 0: a text file is two documents, its first `border` bytes and the rest
+    uint64_t border = 0;  ///< > 0: a text file is two documents, its first `border` characters and the rest
     std::vector<std::string> columns{"text"};  ///< of parquet files
     InputPlace from = {};                      ///< a chunk's `after`: go on there
-    size_t target_bytes = size_t{1} << 20;
+    size_t target_bytes = size_t{1} << 19;
   };
 
   /// `files` must outlive the reader.
@@ -54,15 +54,17 @@ class DocumentChunks {
   bool next_lines(DocumentChunk& chunk);
   void begin_chunk(DocumentChunk& chunk);
   void keep_rest(DocumentChunk& chunk, size_t end);
+  bool ends_at_border(DocumentChunk& chunk, size_t end, bool whole);
 
   Cut cut_;
   Options options_;
   InputParts parts_;
   bool open_ = false, resumed_ = false;
-  std::string rest_;     // read, but not given away yet
-  bool at_end_ = false;  // the source has no more
-  uint64_t line_ = 1;    // of rest_
-  uint64_t given_ = 0;   // bytes of the part in earlier chunks
+  std::string rest_;         // read, but not given away yet
+  bool at_end_ = false;      // the source has no more
+  uint64_t line_ = 1;        // of rest_
+  uint64_t given_ = 0;       // bytes of the part in earlier chunks
+  uint64_t characters_ = 0;  // of them, up to the border
 };
 
 }  // namespace trireme

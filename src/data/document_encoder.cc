@@ -8,7 +8,7 @@
 #include "data/document_chunks.h"
 #include "data/json_lines.h"
 #include "data/ordered_pipeline.h"
-#include "data/progress.h"
+#include "data/progress_bar.h"
 
 namespace trireme {
 namespace {
@@ -24,10 +24,35 @@ struct Fault {
   std::string reason;
 };
 
-/// Documents of one key.
-struct KeyIds {
-  std::vector<TokenId> ids;
+/// Documents of one key, in the width of its sink.
+class KeyIds {
+ public:
+  void clear() {
+    narrow_.clear();
+    wide_.clear();
+    ends.clear();
+  }
+  void append(std::span<const TokenId> ids, uint64_t width) {
+    if (width == sizeof(uint16_t))
+      narrow_.insert(narrow_.end(), ids.begin(), ids.end());
+    else
+      wide_.insert(wide_.end(), ids.begin(), ids.end());
+  }
+  size_t size() const { return narrow_.size() + wide_.size(); }  // one of them is empty
+  /// The first so many ids.
+  std::span<const std::byte> first(size_t ids) const {
+    return wide_.empty() ? std::as_bytes(std::span(narrow_).first(ids)) : std::as_bytes(std::span(wide_).first(ids));
+  }
+  void give_back_memory() {
+    if (narrow_.capacity() * sizeof(uint16_t) > kKeptBuffer) narrow_ = {};
+    if (wide_.capacity() * sizeof(TokenId) > kKeptBuffer) wide_ = {};
+  }
+
   std::vector<size_t> ends;  // of documents, in ids
+
+ private:
+  std::vector<uint16_t> narrow_;
+  std::vector<TokenId> wide_;
 };
 
 /// One chunk on its way through the pipeline.
@@ -40,49 +65,45 @@ struct Item {
 
   void clear(size_t key_count) {
     keys.resize(key_count);
-    for (KeyIds& key : keys) {
-      key.ids.clear();
-      key.ends.clear();
-    }
+    for (KeyIds& key : keys) key.clear();
     faults.clear();
     text_bytes = 0;
     empty_file = false;
   }
   void give_back_memory() {
     if (chunk.bytes.size() > kKeptBuffer) chunk.bytes = std::string();
-    for (KeyIds& key : keys) {
-      if (key.ids.capacity() * sizeof(TokenId) > kKeptBuffer) key.ids = {};
-    }
+    for (KeyIds& key : keys) key.give_back_memory();
   }
 };
 
-void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& options, JsonLines& parser) {
-  const auto append = [&](KeyIds& key, std::string_view text) {
-    tokenizer.encode_plain(text, key.ids);
+/// What one thread that encodes uses again and again.
+struct Worker {
+  explicit Worker(const std::vector<std::string>& json_keys) : parser(json_keys) {}
+  JsonLines parser;
+  std::vector<TokenId> ids;
+};
+
+void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& options, Worker& worker) {
+  const auto append = [&](KeyIds& key, std::string_view text, bool ends) {
+    worker.ids.clear();
+    tokenizer.encode_plain(text, worker.ids);
+    if (ends && options.end_of_text) worker.ids.push_back(*options.end_of_text);
+    key.append(worker.ids, options.width);
+    if (ends) key.ends.push_back(key.size());
     item.text_bytes += text.size();
-  };
-  const auto end_document = [&](KeyIds& key) {
-    if (options.end_of_text) key.ids.push_back(*options.end_of_text);
-    key.ends.push_back(key.ids.size());
+    if (worker.ids.capacity() * sizeof(TokenId) > kKeptBuffer) worker.ids = {};
   };
   item.clear(options.json_keys.size());
   if (item.chunk.kind == InputKind::json_lines) {
-    const auto document = [&](size_t key, std::string_view text) {
-      append(item.keys[key], text);
-      end_document(item.keys[key]);
-    };
+    const auto document = [&](size_t key, std::string_view text) { append(item.keys[key], text, true); };
     const auto fault = [&](uint64_t line, std::string reason) { item.faults.push_back({line, std::move(reason)}); };
-    parser.parse(item.chunk, {document, fault});
+    worker.parser.parse(item.chunk, {document, fault});
     return;
   }
   require(item.keys.size() == 1, ErrorKind::usage,
           "{} is text and has no fields; several --json-keys need jsonl or parquet files", *item.chunk.name);
-  if (item.chunk.size == 0) {
-    item.empty_file = true;
-  } else {
-    append(item.keys[0], item.chunk.text());
-    if (item.chunk.ends_document) end_document(item.keys[0]);
-  }
+  item.empty_file = item.chunk.size == 0;
+  if (!item.empty_file) append(item.keys[0], item.chunk.text(), item.chunk.ends_document);
 }
 
 /// The take stage: faults to the log, ids to the sinks, now and then a save.
@@ -125,15 +146,9 @@ class Taker {
   }
 
   void give(const KeyIds& key, DocumentSink& sink) {
-    const std::span<const TokenId> ids(key.ids);
-    const size_t documents = std::min(documents_left(), key.ends.size());
-    size_t begin = 0;
-    for (size_t i = 0; i < documents; ++i) {
-      sink.append(ids.subspan(begin, key.ends[i] - begin));
-      sink.end_document();
-      begin = key.ends[i];
-    }
-    if (documents == key.ends.size() && documents < documents_left()) sink.append(ids.subspan(begin));
+    const bool all = key.ends.size() < documents_left();  // also what has no end yet
+    const auto ends = std::span(key.ends).first(std::min(documents_left(), key.ends.size()));
+    sink.append(key.first(all ? key.size() : ends.back()), ends);
   }
 
   void save_now_and_then() {
@@ -148,7 +163,7 @@ class Taker {
   std::span<DocumentSink* const> sinks_;
   size_t files_;
   EncodingState state_;
-  Progress progress_;
+  ProgressBar progress_;
   Clock::time_point saved_ = Clock::now();
   double pause_ = kFirstSaveSeconds;
 };
@@ -163,15 +178,15 @@ EncodingState encode_documents(const std::vector<InputFile>& files, const Tokeni
                                const DocumentEncoding& options, std::span<DocumentSink* const> sinks) {
   uint64_t total = 0;
   for (const InputFile& file : files) total += file.bytes;
-  std::vector<JsonLines> parsers;
-  for (int i = 0; i < options.threads; ++i) parsers.emplace_back(options.json_keys);
+  std::vector<Worker> workers;
+  for (int i = 0; i < options.threads; ++i) workers.emplace_back(options.json_keys);
   DocumentChunks chunks(files, [&](std::string_view text, size_t near) { return tokenizer.cut(text, near); },
                         {.border = options.border, .columns = options.json_keys, .from = options.from.place});
   Taker taker(options, sinks, files.size(), total);
   std::atomic<bool> enough{taker.enough()};
   OrderedPipeline<Item>::run(options.threads, {[&](Item& item) { return !enough.load() && chunks.next(item.chunk); },
                                                [&](Item& item, int worker) {
-                                                 encode(item, tokenizer, options, parsers[static_cast<size_t>(worker)]);
+                                                 encode(item, tokenizer, options, workers[static_cast<size_t>(worker)]);
                                                },
                                                [&](Item& item) {
                                                  taker.take(item);

@@ -2,6 +2,7 @@
 // Reads the input files, encodes their documents on all threads and gives the ids on in the order of the input.
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -19,8 +20,8 @@ namespace trireme {
 class DocumentSink {
  public:
   virtual ~DocumentSink() = default;
-  virtual void append(std::span<const TokenId> ids) = 0;
-  virtual void end_document() = 0;
+  /// `ids` in the encoding's width, which they fit; documents end before the ids of the numbers in `ends`.
+  virtual void append(std::span<const std::byte> ids, std::span<const size_t> ends) = 0;
 };
 
 struct DocumentCounts {
@@ -39,7 +40,8 @@ struct DocumentEncoding {
   std::string task = "prepare";                ///< word before the progress
   std::vector<std::string> json_keys{"text"};  ///< each gives the documents of one sink
   std::optional<TokenId> end_of_text;          ///< written after each document
-  uint64_t border = 0;                         ///< > 0: a text file is two documents, cut at this byte
+  uint64_t width = sizeof(uint16_t);           ///< bytes of an id for the sinks, 2 or 4
+  uint64_t border = 0;                         ///< > 0: a text file is two documents, cut after so many characters
   uint64_t most_documents = 0;                 ///< > 0: the rest of the input is left out
   bool strict = false;                         ///< the first malformed line throws Error::data
   int threads = 1;

@@ -3,48 +3,88 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <new>
+#include <utility>
 
 #include "base/error.h"
 
 namespace trireme {
 namespace {
 
-constexpr size_t kBuffer = size_t{2} << 20;
+constexpr size_t kPage = 4096;  // what writes past the page cache are aligned to
+
+std::byte* allocate_block() {
+  void* const bytes = std::aligned_alloc(kPage, GrowingFile::kBlockBytes);
+  if (!bytes) throw std::bad_alloc();
+  return static_cast<std::byte*>(bytes);
+}
 
 }  // namespace
 
-GrowingFile::GrowingFile(std::string path, uint64_t size) : path_(std::move(path)) {
+void GrowingFile::Free::operator()(std::byte* bytes) const { std::free(bytes); }
+
+GrowingFile::GrowingFile(std::string path, uint64_t size, Purpose purpose, OnBlock on_block)
+    : path_(std::move(path)),
+      on_block_(std::move(on_block)),
+      block_begin_(size - size % kBlockBytes),
+      block_(allocate_block()),
+      size_(size % kBlockBytes),
+      written_(size_) {
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   require(fd_ >= 0, ErrorKind::io, "cannot create {}: {}", path_, std::strerror(errno));
-  const off_t found = lseek(fd_, 0, SEEK_END);
-  const bool cut = found >= static_cast<off_t>(size) && ftruncate(fd_, static_cast<off_t>(size)) == 0 &&
-                   lseek(fd_, static_cast<off_t>(size), SEEK_SET) >= 0;
-  if (!cut) {
+  if (purpose == Purpose::keep) direct_fd_ = open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
+  try {
+    const off_t found = lseek(fd_, 0, SEEK_END);
+    require(found >= static_cast<off_t>(size) && ftruncate(fd_, static_cast<off_t>(size)) == 0, ErrorKind::io,
+            "{} has {} bytes, {} were saved; remove it to start from the beginning", path_, found, size);
+    read(block_begin_, std::span(block_.get(), size_));
+  } catch (const Error&) {
     close(fd_);
-    fail(ErrorKind::io, "{} has {} bytes, {} were saved; remove it to start from the beginning", path_, found, size);
+    if (direct_fd_ >= 0) close(direct_fd_);
+    throw;
   }
-  buffer_.reserve(kBuffer);
 }
 
-GrowingFile::~GrowingFile() { close(fd_); }
+GrowingFile::~GrowingFile() {
+  close(fd_);
+  if (direct_fd_ >= 0) close(direct_fd_);
+}
 
 void GrowingFile::append(std::span<const std::byte> bytes) {
-  if (buffer_.size() + bytes.size() > kBuffer) flush();
-  buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-  if (buffer_.size() >= kBuffer) flush();
+  while (!bytes.empty()) {
+    const size_t n = std::min(bytes.size(), kBlockBytes - size_);
+    std::memcpy(block_.get() + size_, bytes.data(), n);
+    size_ += n;
+    bytes = bytes.subspan(n);
+    if (size_ < kBlockBytes) return;
+    if (on_block_) on_block_({block_.get(), size_});
+    flush();
+    block_begin_ += kBlockBytes;
+    size_ = written_ = 0;
+  }
+}
+
+bool GrowingFile::write_block(int fd) {
+  while (written_ < size_) {
+    const ssize_t n =
+        pwrite(fd, block_.get() + written_, size_ - written_, static_cast<off_t>(block_begin_ + written_));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    written_ += static_cast<size_t>(n);
+  }
+  return true;
 }
 
 void GrowingFile::flush() {
-  for (size_t done = 0; done < buffer_.size();) {
-    const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    require(n > 0, ErrorKind::io, "cannot write {}: {}", path_, std::strerror(errno));
-    done += static_cast<size_t>(n);
-  }
-  buffer_.clear();
+  const bool whole = written_ == 0 && size_ == kBlockBytes;
+  if (whole && direct_fd_ >= 0 && write_block(direct_fd_)) return;
+  // A block that is not whole, and what a file system does not take past the page cache.
+  require(write_block(fd_), ErrorKind::io, "cannot write {}: {}", path_, std::strerror(errno));
 }
 
 void GrowingFile::sync() {

@@ -16,10 +16,11 @@ class TarReader;
 
 /// A place between two bytes of the input. Pure numbers: a later run finds it again in the same files.
 struct InputPlace {
-  uint64_t file = 0;    ///< index in the list of files
-  uint64_t member = 0;  ///< readable files of an archive before this one
-  uint64_t offset = 0;  ///< decompressed bytes of this part before the place
-  uint64_t line = 1;    ///< number of the line that begins there
+  uint64_t file = 0;        ///< index in the list of files
+  uint64_t member = 0;      ///< readable files of an archive before this one
+  uint64_t offset = 0;      ///< decompressed bytes of this part before the place
+  uint64_t line = 1;        ///< number of the line that begins there
+  uint64_t characters = 0;  ///< of a text that is divided: those before the place, up to the border
 };
 
 class InputParts {

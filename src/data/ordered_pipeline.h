@@ -45,8 +45,12 @@ class OrderedPipeline {
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!error_) error_ = std::current_exception();
-      changed_.notify_all();
+      notify_everyone();
     }
+  }
+
+  void notify_everyone() {
+    for (std::condition_variable* changed : {&room_, &filled_, &worked_}) changed->notify_all();
   }
 
   struct Slot {
@@ -59,17 +63,17 @@ class OrderedPipeline {
     for (uint64_t index = 0;; ++index) {
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return error_ || index - taken_ < slots_.size(); });
+        room_.wait(lock, [&] { return error_ || index - taken_ < slots_.size(); });
         if (error_) return;
       }
       const bool more = stages_.read(slot(index).item);
       const std::lock_guard lock(mutex_);
-      if (more)
-        read_ = index + 1;
-      else
+      if (!more) {
         ended_ = true;
-      changed_.notify_all();
-      if (!more) return;
+        return notify_everyone();
+      }
+      read_ = index + 1;
+      filled_.notify_one();
     }
   }
 
@@ -78,14 +82,14 @@ class OrderedPipeline {
       uint64_t index;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return error_ || ended_ || started_ < read_; });
+        filled_.wait(lock, [&] { return error_ || ended_ || started_ < read_; });
         if (error_ || started_ == read_) return;
         index = started_++;
       }
       stages_.work(slot(index).item, worker);
       const std::lock_guard lock(mutex_);
       slot(index).done = true;
-      changed_.notify_all();
+      if (index == taken_) worked_.notify_one();
     }
   }
 
@@ -93,14 +97,14 @@ class OrderedPipeline {
     for (uint64_t index = 0;; ++index) {
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] { return error_ || slot(index).done || (ended_ && index == read_); });
+        worked_.wait(lock, [&] { return error_ || slot(index).done || (ended_ && index == read_); });
         if (error_ || !slot(index).done) return;
       }
       stages_.take(slot(index).item);
       const std::lock_guard lock(mutex_);
       slot(index).done = false;
       taken_ = index + 1;
-      changed_.notify_all();
+      room_.notify_one();
     }
   }
 
@@ -108,7 +112,7 @@ class OrderedPipeline {
   const Stages stages_;
   std::vector<Slot> slots_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable room_, filled_, worked_;  // what the reader, the workers and the taker wait for
   uint64_t read_ = 0, started_ = 0, taken_ = 0;
   bool ended_ = false;
   std::exception_ptr error_;

@@ -19,7 +19,7 @@
 #include "data/json_lines.h"
 #include "data/ordered_pipeline.h"
 #include "data/prepare_outputs.h"
-#include "data/progress.h"
+#include "data/progress_bar.h"
 #include "data/sidecar.h"
 #include "data/spooled_documents.h"
 #include "data/temporary_copy.h"
@@ -55,7 +55,7 @@ class Preparation {
     load();
     report_.load_seconds = seconds_since(start);
     check_tokenizer();
-    if (single_text_) border_ = text_border(files_[0].path, options_.train_fraction);
+    if (single_text_) border_ = training_characters(files_[0].path, options_.train_fraction);
     SpooledDocuments documents(files_, *tokenizer_, spool_options());
     documents.run([&] {
       const DocumentCounts& counts = documents.encode();
@@ -125,7 +125,7 @@ class Preparation {
     DocumentChunks chunks(files_, between_characters, {.columns = {options_.json_key}});
     uint64_t bytes = 0;
     for (const InputFile& file : files_) bytes += file.bytes;
-    Progress progress("characters", bytes);
+    ProgressBar progress("characters", bytes);
     OrderedPipeline<DocumentChunk>::run(
         options_.threads,
         {[&](DocumentChunk& chunk) { return chunks.next(chunk); },
@@ -149,7 +149,7 @@ class Preparation {
   SpooledDocuments::Options spool_options() const {
     SpooledDocuments::Options options;
     options.work_folder = (fs::path(options_.output) / ".prepare").string();
-    options.width = sizeof(uint16_t);
+    options.kept = single_text_ || (options_.split.val_fraction == 0 && options_.split.order == DocumentOrder::input);
     options.encoding.json_keys = {options_.json_key};
     options.encoding.end_of_text = end_of_text_;
     options.encoding.border = border_;
@@ -175,7 +175,7 @@ class Preparation {
     }
     const std::string train_path = outputs.path("train.bin");
     const bool without_copy = spool.begins_with(split.train);
-    const TokenSpool::Summary train = without_copy ? spool.summary_of_first(train_path, split.train.size(), keep_going)
+    const TokenSpool::Summary train = without_copy ? spool.summary_of_first(train_path, split.train.size())
                                                    : spool.write(train_path, split.train, keep_going);
     report_.train_tokens = describe_tokens(train_path, train, split.train.size());
     write_text(outputs.path("tokenizer.json"), tokenizer_->json());

@@ -31,17 +31,16 @@ IndexedLayout layout_of(const TokenSpool& spool, const std::string& name) {
   return layout;
 }
 
-TokenSidecar sidecar_of(const TokenSpool& spool, const Tokenizer& tokenizer) {
+TokenSidecar sidecar_of(TokenSpool& spool, const std::string& path, const Tokenizer& tokenizer) {
+  TokenSpool::Summary summary = spool.summary_of_first(path, spool.documents());
   TokenSidecar sidecar;
-  sidecar.tokens = spool.tokens();
+  sidecar.tokens = summary.tokens;
   sidecar.documents = spool.documents();
   sidecar.vocabulary = tokenizer.vocabulary_size();
   sidecar.tokenizer_hash = hex64(tokenizer.hash());
   sidecar.dtype = spool.width() == 2 ? "uint16" : "int32";
   sidecar.split = "all documents; they are split when they are read";
-  BlockHasher hasher;
-  hasher.append(MappedFile(spool.ids_path()).bytes());
-  sidecar.block_hashes = hasher.finish();
+  sidecar.block_hashes = std::move(summary.block_hashes);
   return sidecar;
 }
 
@@ -60,7 +59,8 @@ MegatronReport prepare_megatron(const MegatronOptions& options) {
   fs::create_directories(folder);
   SpooledDocuments::Options spool;
   spool.work_folder = (folder / fmt::format(".{}.prepare", base)).string();
-  spool.width = width_of(indexed_type_for(tokenizer->vocabulary_size()));
+  spool.kept = true;
+  spool.encoding.width = width_of(indexed_type_for(tokenizer->vocabulary_size()));
   spool.encoding.json_keys = options.json_keys;
   if (options.append_eod)
     spool.encoding.end_of_text = end_of_text_id(*tokenizer, options.end_of_text, options.tokenizer, "for --append-eod");
@@ -81,7 +81,7 @@ MegatronReport prepare_megatron(const MegatronOptions& options) {
       ids.sync();
       const std::string name = fmt::format("{}_{}_document", base, options.json_keys[key]);
       write_index(outputs.path(name + ".idx"), layout_of(ids, name));
-      write_sidecar(outputs.path(name + ".bin"), sidecar_of(ids, *tokenizer));
+      write_sidecar(outputs.path(name + ".bin"), sidecar_of(ids, name + ".bin", *tokenizer));
       report.tokens += ids.tokens();
     }
     for (size_t key = 0; key < options.json_keys.size(); ++key)  // from here on nothing is left to go on with

@@ -110,13 +110,17 @@ BlockHasher::BlockHasher(uint64_t block_bytes) : block_(block_bytes) {}
 void BlockHasher::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const size_t take = std::min(bytes.size(), block_.size() - used_);
-    std::memcpy(block_.data() + used_, bytes.data(), take);
-    used_ += take;
+    const auto part = bytes.first(take);
     bytes = bytes.subspan(take);
-    if (used_ == block_.size()) {
-      hashes_.push_back(xxh3(block_));
-      used_ = 0;
+    if (take == block_.size()) {  // a whole block needs no copy
+      hashes_.push_back(xxh3(part));
+      continue;
     }
+    std::memcpy(block_.data() + used_, part.data(), take);
+    used_ += take;
+    if (used_ < block_.size()) return;
+    hashes_.push_back(xxh3(block_));
+    used_ = 0;
   }
 }
 

@@ -8,12 +8,15 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/host.h"
 #include "base/log.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr double kSyncSeconds = 60;
 
 /// Everything that the ids depend on: the work of another job is of no use.
 std::string describe_job(const std::vector<InputFile>& files, const Tokenizer& tokenizer,
@@ -22,7 +25,7 @@ std::string describe_job(const std::vector<InputFile>& files, const Tokenizer& t
   std::string job = fmt::format("tokenizer {}, keys {}, end {}, border {}, most {}, width {}", hex64(tokenizer.hash()),
                                 fmt::join(encoding.json_keys, " "),
                                 encoding.end_of_text ? fmt::to_string(*encoding.end_of_text) : "none", encoding.border,
-                                encoding.most_documents, options.width);
+                                encoding.most_documents, encoding.width);
   for (const InputFile& file : files) {
     const bool regular = fs::is_regular_file(file.path);
     job += fmt::format("; {} kind {} bytes {} time {}", file.path, static_cast<int>(file.kind), file.bytes,
@@ -34,13 +37,13 @@ std::string describe_job(const std::vector<InputFile>& files, const Tokenizer& t
 Json to_json(const EncodingState& state) {
   const InputPlace& p = state.place;
   const DocumentCounts& c = state.counts;
-  return {{"place", {p.file, p.member, p.offset, p.line}},
+  return {{"place", {p.file, p.member, p.offset, p.line, p.characters}},
           {"counts", {c.documents, c.text_bytes, c.skipped_lines, c.empty_files}}};
 }
 
 EncodingState state_from(const Json& json) {
   const auto number = [&](const char* list, size_t i) { return json.at(list).at(i).get<uint64_t>(); };
-  return {{number("place", 0), number("place", 1), number("place", 2), number("place", 3)},
+  return {{number("place", 0), number("place", 1), number("place", 2), number("place", 3), number("place", 4)},
           {number("counts", 0), number("counts", 1), number("counts", 2), number("counts", 3)}};
 }
 
@@ -54,35 +57,55 @@ SpooledDocuments::SpooledDocuments(const std::vector<InputFile>& files, const To
 
 void SpooledDocuments::open_spools(const Json& saved) {
   spools_.clear();
+  const TokenSpool::Options options{.width = options_.encoding.width, .kept = options_.kept};
   for (size_t i = 0; i < options_.encoding.json_keys.size(); ++i) {
-    spools_.push_back(std::make_unique<TokenSpool>(work_, fmt::format("spool-{}", i), options_.width,
+    spools_.push_back(std::make_unique<TokenSpool>(work_, fmt::format("spool-{}", i), options,
                                                    saved.is_null() ? Json() : saved.at("spools").at(i)));
+  }
+}
+
+bool SpooledDocuments::restore_from(const Json& saved) {
+  if (saved.is_null()) return false;
+  try {
+    open_spools(saved);
+    options_.encoding.from = state_from(saved);
+    log::info("going on where an earlier run was stopped: {} documents are done",
+              options_.encoding.from.counts.documents);
+    return true;
+  } catch (const std::exception& e) {
+    log::warning("cannot go on where an earlier run was stopped: {}; starting from the beginning", e.what());
+    return false;
   }
 }
 
 void SpooledDocuments::restore() {
   if (const std::optional<Json> saved = work_.has_saved() ? work_.saved() : std::nullopt) {
-    try {
-      open_spools(*saved);
-      options_.encoding.from = state_from(*saved);
-      log::info("going on where an earlier run was stopped: {} documents are done",
-                options_.encoding.from.counts.documents);
-      return;
-    } catch (const std::exception& e) {
-      log::warning("cannot go on where an earlier run was stopped: {}; starting from the beginning", e.what());
-    }
+    const Json on_disk = saved->value("on_disk", Json());
+    on_disk_ = on_disk.dump();
+    const bool same_boot = !boot_id().empty() && saved->value("boot_id", "") == boot_id();
+    if (restore_from(same_boot ? saved->value("written", Json()) : on_disk)) return;
   }
+  on_disk_ = "null";
+  options_.encoding.from = {};
   open_spools({});
 }
 
+/// What was written survives the end of this process; that it survives a power cut too is seen to now and then, and
+/// always where it costs nothing.
 void SpooledDocuments::save(const EncodingState& state) {
-  Json json = to_json(state);
-  json["spools"] = Json::array();
+  Json written = to_json(state);
+  written["spools"] = Json::array();
+  const bool sync = options_.kept || seconds_since(synced_) > kSyncSeconds;
   for (const auto& spool : spools_) {
-    spool->sync();
-    json["spools"].push_back(spool->state());
+    sync ? spool->sync() : spool->flush();
+    written["spools"].push_back(spool->state());
   }
-  work_.save(json);
+  if (sync) {
+    on_disk_ = written.dump();
+    synced_ = Clock::now();
+  }
+  work_.save(
+      {{"boot_id", boot_id()}, {"written", std::move(written)}, {"on_disk", parse_json(on_disk_, "saved state")}});
 }
 
 const DocumentCounts& SpooledDocuments::encode() {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
+#include "base/time.h"
 #include "data/document_encoder.h"
 #include "data/token_spool.h"
 #include "data/work_folder.h"
@@ -16,7 +18,7 @@ class SpooledDocuments {
   struct Options {
     std::string work_folder;
     std::string tokenizer;  ///< path, for messages
-    uint64_t width = 2;     ///< bytes of an id
+    bool kept = false;      ///< the spools' files of ids become token files
     DocumentEncoding encoding;
   };
 
@@ -35,6 +37,7 @@ class SpooledDocuments {
 
  private:
   void open_spools(const Json& saved);
+  bool restore_from(const Json& saved);
   void restore();
   void save(const EncodingState& state);
 
@@ -43,6 +46,8 @@ class SpooledDocuments {
   Options options_;
   WorkFolder work_;
   std::vector<std::unique_ptr<TokenSpool>> spools_;
+  std::string on_disk_ = "null";  // the last state that survives a power cut, as JSON
+  Clock::time_point synced_ = Clock::now();
   DocumentCounts counts_;
 };
 

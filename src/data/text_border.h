@@ -1,13 +1,21 @@
 #pragma once
-// Where a single text is divided into training and validation.
+// Where one text is divided into training and validation, counted in characters: bytes that are not 10xxxxxx begin one.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace trireme {
 
-/// Byte offset of character int(fraction * n) of the n characters in a (possibly compressed) UTF-8 file; a character is
-/// any byte that does not continue one. Reads the file twice. Throws Error::data when one side would be empty.
-uint64_t text_border(const std::string& path, double fraction);
+/// Characters that begin in the text.
+size_t count_characters(std::string_view text);
+
+/// Where the character of that number, the first is 0, begins in a text that has more.
+size_t find_character(std::string_view text, size_t number);
+
+/// int(fraction * n) of the n characters of a file, which is read once. Throws Error::io, Error::data (a side would be
+/// empty), Error::usage.
+uint64_t training_characters(const std::string& path, double fraction);
 
 }  // namespace trireme

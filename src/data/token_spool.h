@@ -14,17 +14,19 @@
 
 namespace trireme {
 
-/// Two files in a work folder: NAME.ids and, per document, where it ends: NAME.ends. 8 bytes of memory per document.
+/// Three files in a work folder: NAME.ids; per document, where it ends: NAME.ends; per full block of a sidecar, its
+/// hash: NAME.hashes. 8 bytes of memory per document.
 class TokenSpool final : public DocumentSink {
  public:
-  /// width: bytes of an id, 2 or 4. `saved` is what state() said when the work folder was last saved; null: nothing
-  /// was. Throws Error::io.
-  TokenSpool(const WorkFolder& folder, const std::string& name, uint64_t width, const Json& saved);
+  struct Options {
+    uint64_t width = 2;  ///< bytes of an id, 2 or 4
+    bool kept = false;   ///< move_first() will make the file of ids a token file
+  };
 
-  /// Ids that fit the width.
-  void append(std::span<const TokenId> ids) override;
-  /// What was appended since the last call is one document.
-  void end_document() override;
+  /// `saved` is what state() said when the work folder was last saved; null: nothing was. Throws Error::io.
+  TokenSpool(const WorkFolder& folder, const std::string& name, Options options, const Json& saved);
+
+  void append(std::span<const std::byte> ids, std::span<const size_t> ends) override;
 
   uint64_t documents() const { return ends_.size(); }
   uint64_t tokens() const { return tokens_; }
@@ -34,7 +36,9 @@ class TokenSpool final : public DocumentSink {
   /// Path of the ids.
   const std::string& ids_path() const { return ids_.path(); }
 
-  /// What was appended survives a power cut.
+  /// What was appended survives the end of the process.
+  void flush();
+  /// It survives a power cut.
   void sync();
   /// Describes what was appended, for a later run.
   Json state() const;
@@ -43,32 +47,26 @@ class TokenSpool final : public DocumentSink {
     uint64_t tokens = 0;
     std::vector<uint64_t> block_hashes;
   };
-  /// Writes the documents to a token file, seen whole or not at all. No append() after it. Throws Error::io,
+  /// Writes the documents to a token file that is not there yet, synced. No append() after it. Throws Error::io,
   /// Error::data when the file would be empty. `keep_going` is asked between blocks and may throw.
   Summary write(const std::string& path, std::span<const uint64_t> documents, const std::function<void()>& keep_going);
 
   /// Whether these are the first documents, in order: then their token file is the spool's own file, cut after them.
   bool begins_with(std::span<const uint64_t> documents) const;
   /// What write() to that path would say of the first documents. Throws as it does.
-  Summary summary_of_first(const std::string& path, uint64_t documents, const std::function<void()>& keep_going);
+  Summary summary_of_first(const std::string& path, uint64_t documents);
   /// Makes the spool's file the token file of the first documents. Nothing can be done with the spool afterwards.
   void move_first(const std::string& path, uint64_t documents) { ids_.move(path, end_of_first(documents) * width_); }
 
  private:
   uint64_t begin_of(uint64_t document) const { return end_of_first(document); }
   uint64_t end_of_first(uint64_t documents) const { return documents == 0 ? 0 : ends_[documents - 1]; }
-  /// Calls part(bytes) for ids [begin, end).
-  template <class Part>
-  void read_ids(uint64_t begin, uint64_t end, const std::function<void()>& keep_going, Part part);
-  template <class Id>
-  void append_as(std::span<const TokenId> ids);
 
   uint64_t width_;
   uint64_t tokens_;
-  GrowingFile ids_, ends_file_;
-  std::vector<uint64_t> ends_;
-  size_t ends_on_disk_;
-  std::vector<std::byte> narrowed_, copied_;
+  std::vector<uint64_t> ends_, hashes_;
+  size_t ends_on_disk_, hashes_on_disk_;
+  GrowingFile ids_, ends_file_, hashes_file_;
 };
 
 }  // namespace trireme

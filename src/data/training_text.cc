@@ -5,7 +5,7 @@
 #include "data/document_chunks.h"
 #include "data/json_lines.h"
 #include "data/ordered_pipeline.h"
-#include "data/progress.h"
+#include "data/progress_bar.h"
 
 namespace trireme {
 namespace {
@@ -34,7 +34,7 @@ PieceCounter count_pieces(const TrainingTextOptions& options) {
   std::vector<JsonLines> parsers;
   for (int i = 0; i < options.threads; ++i) parsers.emplace_back(std::vector{options.json_key});
   DocumentChunks chunks(files, cut_before_space, {.columns = {options.json_key}});
-  Progress progress("count words", total);
+  ProgressBar progress("count words", total);
   OrderedPipeline<Item>::run(options.threads, {[&](Item& item) { return chunks.next(item.chunk); },
                                                [&](Item& item, int worker) {
                                                  PieceCounter& counter = counters[static_cast<size_t>(worker)];

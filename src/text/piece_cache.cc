@@ -1,6 +1,10 @@
 #include "text/piece_cache.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <new>
+#include <type_traits>
 
 #include "base/hash.h"
 
@@ -13,7 +17,21 @@ size_t words_of(size_t bytes) { return (bytes + 3) / 4; }
 
 }  // namespace
 
-PieceCache::PieceCache() : lines_(size_t{1} << kShortBits), long_(size_t{1} << kLongBits) { pool_.reserve(kPoolWords); }
+void PieceCache::Unmap::operator()(void* pages) const { munmap(pages, bytes); }
+
+template <class Entry>
+PieceCache::Table<Entry> PieceCache::make_table(size_t entries) {
+  static_assert(std::is_aggregate_v<Entry> && std::is_trivially_destructible_v<Entry>, "zeros are entries");
+  const size_t bytes = entries * sizeof(Entry);
+  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) throw std::bad_alloc();
+  return Table<Entry>(static_cast<Entry*>(pages), Unmap{bytes});
+}
+
+PieceCache::PieceCache()
+    : lines_(make_table<Line>(size_t{1} << kShortBits)), long_(make_table<LongEntry>(size_t{1} << kLongBits)) {
+  pool_.reserve(kPoolWords);
+}
 
 void PieceCache::insert(std::string_view piece, std::span<const TokenId> ids) {
   if (piece.empty() || ids.empty() || piece.size() > kLongestPiece) return;
@@ -54,7 +72,7 @@ void PieceCache::insert_long(std::string_view piece, std::span<const TokenId> id
   const size_t words = words_of(piece.size()) + ids.size();
   if (pool_.size() + words > kPoolWords) {
     pool_.clear();
-    std::fill(long_.begin(), long_.end(), LongEntry());
+    std::fill_n(long_.get(), size_t{1} << kLongBits, LongEntry());
   }
   const uint64_t hash = hash_of(piece);
   const size_t offset = pool_.size();

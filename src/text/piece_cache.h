@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -62,8 +63,18 @@ class PieceCache {
 
   void insert_long(std::string_view piece, std::span<const TokenId> ids);
 
-  std::vector<Line> lines_;
-  std::vector<LongEntry> long_;
+  /// Pages of zeros that the system gives when they are first touched: most caches see few pieces.
+  struct Unmap {
+    size_t bytes;
+    void operator()(void* pages) const;
+  };
+  template <class Entry>
+  using Table = std::unique_ptr<Entry[], Unmap>;
+  template <class Entry>
+  static Table<Entry> make_table(size_t entries);
+
+  Table<Line> lines_;
+  Table<LongEntry> long_;
   std::vector<uint32_t> pool_;
 };
 

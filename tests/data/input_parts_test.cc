@@ -139,6 +139,42 @@ TEST_F(Parts, ChunksGoOnAtAnyOfTheirEnds) {
   }
 }
 
+TEST_F(Parts, ChunksOfADividedTextEndAtEveryBorder) {
+  std::string text;
+  std::vector<size_t> begins;  // of characters
+  for (int i = 0; i < 150; ++i) {
+    const std::string word = (i % 3 == 0 ? "\u00e9\u4e2d" : i % 5 == 0 ? "a" : "word") + std::string(" ");
+    for (size_t at = 0; at < word.size(); ++at) {
+      if ((static_cast<uint8_t>(word[at]) & 0xC0) != 0x80) begins.push_back(text.size() + at);
+    }
+    text += word;
+  }
+  write("a.txt", text);
+  const std::vector<InputFile> files = list_inputs({folder_ / "a.txt"});
+  const auto before_space = [](std::string_view bytes, size_t near) {
+    const size_t at = bytes.find(' ', near);
+    return at == std::string_view::npos ? bytes.size() : at;
+  };
+  const auto nowhere = [](std::string_view bytes, size_t) { return bytes.size(); };
+  for (const DocumentChunks::Cut& cut : {DocumentChunks::Cut(before_space), DocumentChunks::Cut(nowhere)}) {
+    for (uint64_t border = 1; border < begins.size(); ++border) {
+      InputPlace from;
+      std::vector<std::string> documents(1);
+      while (true) {  // each chunk by a reader of its own, which goes on where the one before it was
+        DocumentChunks chunks(files, cut, {.border = border, .columns = {"text"}, .from = from, .target_bytes = 64});
+        DocumentChunk chunk;
+        if (!chunks.next(chunk)) break;
+        ASSERT_GT(chunk.size, 0u) << border;
+        documents.back() += chunk.text();
+        if (chunk.ends_document) documents.emplace_back();
+        from = chunk.after;
+      }
+      ASSERT_EQ(documents, (std::vector<std::string>{text.substr(0, begins[border]), text.substr(begins[border]), ""}))
+          << border;
+    }
+  }
+}
+
 /// A Parquet file of two row groups with the columns id and text; the last text is null.
 constexpr const char* kParquet =
     "504152311500151c151c2c15041500150615061c00000002000000040101000000020000001500154e154e2c15041500150615061c00"

@@ -30,6 +30,12 @@ TEST_F(Data, WrongFilesAreRefusedBeforeTheFirstStep) {
   outcome = train_once();
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.output, ContainsRegex("train.bin.*65400|65400.*train.bin"));
+  std::string swapped = read_text(path("val.bin"));
+  for (size_t i = 0; i + 1 < swapped.size(); i += 2) std::swap(swapped[i], swapped[i + 1]);
+  write_text(path("train.bin"), swapped);
+  outcome = train_once();
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, HasSubstr("the file seems to be big-endian; write it little-endian"));
   fs::resize_file(path("train.bin"), 0);
   outcome = train_once();
   EXPECT_EQ(outcome.code, 1);

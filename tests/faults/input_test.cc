@@ -147,9 +147,14 @@ TEST_F(WrongInput, TokenizersThatContradictThemselvesAreRefusedWithTheName) {
   const size_t end = good.find(']', merges);
   const auto with = [&](const std::string& more) { return good.substr(0, end) + "," + more + good.substr(end); };
   std::string merge = good.substr(first, good.find(',', first) - first);
+  const std::string no_unknown = "\"unk_token\": null";
+  std::string unknown = good;
+  ASSERT_NE(good.find(no_unknown), std::string::npos);
+  unknown.replace(good.find(no_unknown), no_unknown.size(), "\"unk_token\": \"<none>\"");
   const std::pair<std::string, const char*> cases[] = {
       {with(merge), "stands twice"},
       {with("\"zz yy\""), "\"zzyy\" is not in the vocabulary"},
+      {unknown, "the unknown token \"<none>\" is not in the vocabulary"},
       {good.substr(0, good.size() / 2), "tokenizer.json"},
   };
   for (const auto& [text, message] : cases) {

