@@ -19,7 +19,7 @@ struct RankState {
   Phase phase = Phase::start;  ///< start lasts until the attempt's first step has ended
   int64_t step = 0;            ///< steps done
   uint64_t moves = 0;          ///< grows whenever anything has moved on
-  double cpu_seconds = 0;      ///< of the main thread: it grows while that computes
+  double cpu_seconds = 0;      ///< of the main thread: it grows while that computes, or would if it got a processor
   std::string collective;      ///< what is waited for; empty: nothing
   uint64_t bytes = 0;          ///< of that collective, this rank's part; 0: not known
   uint64_t chunks = 0;         ///< of it that are complete
@@ -63,7 +63,8 @@ class Progress {
   std::atomic<const char*> collective_ = nullptr;
   std::atomic<Clock::rep> since_ = 0;
   double waited_ = 0;
-  int cpu_clock_ = 0;
+  int cpu_clock_ = 0, main_thread_ = 0;
+  mutable std::atomic<int64_t> found_ready_ = 0;  ///< calls of state() that found the main thread ready to run
 };
 
 /// While it lives the main thread waits for a collective.
