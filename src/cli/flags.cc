@@ -18,7 +18,7 @@ Flag Flag::one_of(std::vector<std::string> values) const {
   return Flag(option_->check(CLI::IsMember(std::move(values))));
 }
 Flag Flag::separated_by(char separator) const { return Flag(option_->delimiter(separator)); }
-Flag Flag::one_value() const { return Flag(option_->expected(1)); }
+Flag Flag::one_value() const { return Flag(option_->allow_extra_args(false)); }
 Flag Flag::optional_value(const std::string& shown) const { return Flag(option_->expected(0, 1)->default_str(shown)); }
 
 Flags::Flags(const std::string& name, const std::string& purpose)
