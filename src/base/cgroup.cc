@@ -80,6 +80,16 @@ std::optional<int64_t> read_integer(const fs::path& path) {
   return in >> value ? std::optional(value) : std::nullopt;  // version 2 writes "max" for no limit
 }
 
+/// The number behind `key` in a file of "key number" lines; 0 when there is none.
+int64_t read_count(const fs::path& path, const std::string& key) {
+  std::ifstream in(path);
+  int64_t value = 0;
+  for (std::string name; in >> name >> value;) {
+    if (name == key) return value;
+  }
+  return 0;
+}
+
 template <class T>
 void tighten(T& limit, T value) {
   if (value > 0 && (limit == 0 || value < limit)) limit = value;
@@ -97,14 +107,20 @@ CgroupLimits read_cgroup_limits(const fs::path& root) {
     std::ifstream in(folder / "cpu.max");  // "200000 100000" or "max 100000"
     int64_t quota = 0, period = 0;
     if (in >> quota >> period) tighten_cpus(limits.cpus, quota, period);
-    if (const auto bytes = read_integer(folder / "memory.max")) tighten(limits.memory_bytes, *bytes);
+    if (const auto bytes = read_integer(folder / "memory.max")) {
+      tighten(limits.memory_bytes, *bytes);
+      // A group counts what happened in those below it.
+      limits.oom_kills = std::max(limits.oom_kills, read_count(folder / "memory.events", "oom_kill"));
+    }
   }
   for (const fs::path& folder : group_folders(root, "cpu")) {
     tighten_cpus(limits.cpus, read_integer(folder / "cpu.cfs_quota_us"), read_integer(folder / "cpu.cfs_period_us"));
   }
   for (const fs::path& folder : group_folders(root, "memory")) {
     const auto bytes = read_integer(folder / "memory.limit_in_bytes");
-    if (bytes && *bytes < kNoMemoryLimit) tighten(limits.memory_bytes, *bytes);
+    if (!bytes || *bytes >= kNoMemoryLimit) continue;
+    tighten(limits.memory_bytes, *bytes);
+    limits.oom_kills += read_count(folder / "memory.oom_control", "oom_kill");  // each group counts its own
   }
   return limits;
 }

@@ -9,6 +9,7 @@ namespace trireme {
 struct CgroupLimits {
   double cpus = 0;           ///< processors' worth of time per second; 0: no limit
   int64_t memory_bytes = 0;  ///< 0: no limit
+  int64_t oom_kills = 0;     ///< processes that the kernel has ended in the groups that limit memory, for want of it
 };
 
 /// The tightest limit on the way from this process's group to the top. What cannot be read (no cgroups, foreign mounts)

@@ -10,6 +10,7 @@
 #include "cli/host_flags.h"
 #include "cli/launch_file.h"
 #include "cli/launch_job.h"
+#include "cli/launch_rank.h"
 #include "cluster/launch/node_agent.h"
 #include "cluster/launch/remote_shell.h"
 #include "version_stamp.h"
@@ -85,7 +86,6 @@ int run_launch(std::vector<std::string> arguments) {
   app.add_switch("--program", request.any_program, "COMMAND is any program, not a command of trireme");
   app.add("--config-file", file, "what `trireme config wizard` or `accelerate config` wrote; flags win over it");
   if (const auto code = app.parse(own)) return *code;
-  if (!file.empty()) apply_launch_file(file, request);
   require(!request.command.empty() || request.preflight_only, ErrorKind::usage,
           "launch: nothing to start; write `-- train config.yaml` behind the options");
   if (request.command.empty()) request.command = {"--version"};
@@ -93,6 +93,10 @@ int run_launch(std::vector<std::string> arguments) {
     require(variable.find('=') != std::string::npos && variable.front() != '=', ErrorKind::usage,
             "--env {}: expected NAME=VALUE", variable);
   }
+  if (const Launcher starter = detect_launcher(); is_rank(starter)) {
+    return become_rank(std::move(request), file, starter);
+  }
+  if (!file.empty()) apply_launch_file(file, request);
   ssh_command(request.ssh);  // refuses a wrong --host-key before anything happens
   request.starter.build_mpi = TRIREME_MPI_CHOICE;
   request.starter.in_slurm_job = environment_variable("SLURM_JOB_ID") != nullptr;

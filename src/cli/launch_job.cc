@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -16,46 +17,18 @@
 #include "base/log.h"
 #include "checkpoint/run_status.h"
 #include "cli/host_flags.h"
+#include "cli/launch_facts.h"
 #include "cluster/health/run.h"
 #include "cluster/launch/node_agent.h"
 #include "cluster/launch/preflight.h"
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
 #include "comm/control.h"
-#include "config/load.h"
-#include "train/data_setup.h"
 
 namespace trireme {
 namespace {
 
 using namespace launch;
-
-/// What the launched command says about itself: `train` names its run folder and its data.
-struct JobFacts {
-  std::string run_folder = ".";
-  bool has_status = false;  ///< the command writes run_folder/status.json
-  bool inherit_binding = false;
-  std::vector<std::string> flags;  ///< to add to the command
-  std::vector<std::string> files;  ///< must be the same on every host
-};
-
-std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
-
-JobFacts describe_job(const LaunchRequest& request) {
-  JobFacts job;
-  if (request.any_program || request.command[0] != "train") return job;
-  const ConfigWords words = split_words({request.command.begin() + 1, request.command.end()});
-  const LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
-  job.run_folder = loaded.config.run.dir;
-  job.has_status = !loaded.config.evaluation.only;
-  if (!request.default_dtype.empty() && !loaded.given("precision.dtype")) {
-    job.flags = {"--precision.dtype", request.default_dtype};
-  }
-  job.inherit_binding = loaded.config.launch.bind == "inherit";
-  for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
-  for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
-  return job;
-}
 
 /// A folder of our own for the hostfile and the remote shell, gone with the object.
 class PrivateFolder {
@@ -72,6 +45,7 @@ class PrivateFolder {
   PrivateFolder(const PrivateFolder&) = delete;
   PrivateFolder& operator=(const PrivateFolder&) = delete;
   std::string file(const char* name) const { return path_ / name; }
+  std::string path() const { return path_; }
 
  private:
   std::filesystem::path path_;
@@ -102,11 +76,14 @@ class Launch {
     for (const Host& host : hosts.skipped) log::info("launch: skipped {}: {}", host.name, host.state);
     placement_ = place(hosts_, request_.placement);
     request_.ssh.through_srun = starter_.kind == StarterKind::srun;
+    network_ = request_.interface;
+    if (network_.find('/') == std::string::npos) interface_ = network_;
   }
 
   int run() {
+    const bool looks = request_.dry_run ? request_.preflight_only : !request_.skip_preflight;
+    if (looks) preflight();
     if (request_.dry_run) return print_plan();
-    if (!request_.skip_preflight) preflight();
     if (request_.preflight_only) return 0;
     for (int attempt = 0;; ++attempt) {
       const auto before = status_stamp();
@@ -133,9 +110,7 @@ class Launch {
   StartRequest start_request(int attempt) const {
     StartRequest start;
     start.placement = placement_;
-    if (!request_.any_program) start.command = {own_path()};
-    start.command.insert(start.command.end(), request_.command.begin(), request_.command.end());
-    start.command.insert(start.command.end(), job_.flags.begin(), job_.flags.end());
+    start.command = rank_command(request_, job_);
     // Whatever the configuration says about a first start: a restart goes on.
     if (attempt > 0 && job_.has_status) start.command.insert(start.command.end(), {"--checkpoint.resume", "auto"});
     for (const std::string& variable : request_.variables) {
@@ -154,7 +129,7 @@ class Launch {
     start.agent = agent();
     start.agent_script = folder_.file("remote-shell");
     start.network = starter_.kind == StarterKind::hydra ? interface_ : network_;
-    start.tcp_only = !infiniband_;
+    start.tcp_only = placement_.size() == 1 || (looked_ && !infiniband_);
     start.inherit_binding = job_.inherit_binding;
     start.as_root = geteuid() == 0;
     return start;
@@ -182,6 +157,13 @@ class Launch {
   int print_plan() const {
     const StartCommand command = start_command(starter_, start_request(0));
     fmt::print("# {} processes on {} hosts\n", total_processes(placement_), placement_.size());
+    if (!looked_ && placement_.size() > 1) {
+      fmt::print(
+          "# A start looks at the hosts first and adds the network that they share; --preflight-only does so here.\n");
+    }
+    if (!command.hostfile_text.empty() || starter_.kind == StarterKind::hydra) {
+      fmt::print("mkdir -p -m 700 {}\n", folder_.path());
+    }
     if (!command.hostfile_text.empty()) {
       fmt::print("cat > {} <<'EOF'\n{}EOF\n", folder_.file("hosts"), command.hostfile_text);
     }
@@ -206,6 +188,8 @@ class Launch {
         network_ = result.network;
         interface_ = result.interface;
         infiniband_ = result.infiniband;
+        looked_ = true;
+        memory_kills_ = std::move(result.memory_kills);
         if (!request_.any_program && offer_sockets(hosts_, result.sockets, request_.placement)) {
           placement_ = place(hosts_, request_.placement);
           log::info("preflight: {} ranks, one per socket; --ppn chooses", total_processes(placement_));
@@ -337,12 +321,22 @@ class Launch {
     NodeSessions sessions(host_names(), own_path(), request_.ssh);
     const auto answers = sessions.ask_all({{"do", "sweep"}, {"id", id_}}, 20);
     for (size_t i = 0; i < asked; ++i) {
-      const int killed = answers[i].is_null() ? 0 : answers[i].at("killed").get<int>();
-      if (killed > 0) log::warning("launch: ended {} process(es) left on {}", killed, sessions.hosts()[i]);
+      if (answers[i].is_null()) continue;
+      const std::string& host = sessions.hosts()[i];
+      const int killed = answers[i].at("killed").get<int>();
+      if (killed > 0) log::warning("launch: ended {} process(es) left on {}", killed, host);
+      tell_memory_kills(host, memory_kills_from_json(answers[i].at("memory_kills")));
     }
     for (const Problem& problem : sessions.problems()) {
       log::warning("launch: whether processes are left cannot be seen: {}", to_text(problem));
     }
+  }
+
+  void tell_memory_kills(const std::string& host, const MemoryKills& now) {
+    const auto before = memory_kills_.find(host);
+    const std::string told = before == memory_kills_.end() ? "" : describe_memory_kills(before->second, now);
+    if (!told.empty()) log::error("launch: {}: {}", host, told);
+    memory_kills_[host] = now;
   }
 
   /// Slurm runs the job again from its start; the run goes on from its snapshot.
@@ -385,7 +379,8 @@ class Launch {
   Starter starter_;
   std::vector<Placement> placement_;
   std::string network_, interface_;
-  bool infiniband_ = false;
+  bool looked_ = false, infiniband_ = false;
+  std::map<std::string, MemoryKills> memory_kills_;  ///< by host, before the attempt; none where nobody looked
   std::optional<RunStatus> status_;
   PrivateFolder folder_;
 };

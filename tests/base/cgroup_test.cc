@@ -41,8 +41,11 @@ TEST_F(Cgroup, VersionTwoTakesTheTightestLevel) {
   write("sys/fs/cgroup/slurm/job_7/memory.max", "4294967296\n");
   write("sys/fs/cgroup/slurm/job_7/step_0/cpu.max", "800000 100000\n");
   write("sys/fs/cgroup/slurm/job_7/step_0/memory.max", "max\n");
+  write("sys/fs/cgroup/slurm/memory.events", "low 0\noom 9\noom_kill 9\n");
+  write("sys/fs/cgroup/slurm/job_7/memory.events", "low 0\nhigh 0\nmax 41\noom 3\noom_kill 2\n");
   EXPECT_DOUBLE_EQ(limits().cpus, 3.5);
   EXPECT_EQ(limits().memory_bytes, 4294967296);
+  EXPECT_EQ(limits().oom_kills, 2) << "slurm limits no memory: what happens there is not this job's";
 }
 
 TEST_F(Cgroup, VersionOneHasOneHierarchyPerController) {
@@ -55,8 +58,10 @@ TEST_F(Cgroup, VersionOneHasOneHierarchyPerController) {
   write("sys/fs/cgroup/cpu,cpuacct/jobs/cpu.cfs_period_us", "100000\n");
   write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
   write("sys/fs/cgroup/memory/jobs/a/memory.limit_in_bytes", "2000000000\n");
+  write("sys/fs/cgroup/memory/jobs/a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
   EXPECT_DOUBLE_EQ(limits().cpus, 1.5);
   EXPECT_EQ(limits().memory_bytes, 2000000000);
+  EXPECT_EQ(limits().oom_kills, 1);
 }
 
 TEST_F(Cgroup, VersionOnesSignsForNoLimitLimitNothing) {

@@ -152,7 +152,7 @@ Json answer(const Json& request, Listener& listener) {
   }
   if (what == "listen") return {{"port", listener.open(request.at("port"))}};
   if (what == "connect") return connect_all(request.at("targets"));
-  if (what == "sweep") return {{"killed", sweep(request.at("id"))}};
+  if (what == "sweep") return {{"killed", sweep(request.at("id"))}, {"memory_kills", to_json(read_memory_kills())}};
   if (what == "health") return check_health(request);
   fail(ErrorKind::data, "node-agent: no request \"{}\"", what);
 }

@@ -5,7 +5,8 @@
 //   {"do": "clock"}                                           -> {"time": seconds since the epoch}
 //   {"do": "listen", "port": P}                               -> {"port": P'} or {"error": why}; P 0: any free port
 //   {"do": "connect", "targets": [[host, address, port], ..]} -> {"failed": [[host, reason], ..]}
-//   {"do": "sweep", "id": ID}                                 -> {"killed": N}: processes with TRIREME_LAUNCH_ID=ID
+//   {"do": "sweep", "id": ID}                                 -> {"killed": N, "memory_kills": MemoryKills}: processes
+//                                                                with TRIREME_LAUNCH_ID=ID
 //   {"do": "health", "config": TEXT, "name": N, "all": A, "seconds": S, "repair": R,
 //    "drain": D, "variables": {..}}                          -> health report
 

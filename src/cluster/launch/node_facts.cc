@@ -199,6 +199,7 @@ NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>
   facts.cpu_quota = limits.cpus;
   facts.memory_limit = limits.memory_bytes;
   facts.memory = available_memory();
+  facts.memory_kills = read_memory_kills();
   facts.disk_free = free_bytes_for(folder);
   facts.shm_free = free_bytes("/dev/shm");
   facts.features = cpu_features();
@@ -219,6 +220,7 @@ Json to_json(const NodeFacts& facts) {
           {"cpu_quota", facts.cpu_quota},
           {"memory", facts.memory},
           {"memory_limit", facts.memory_limit},
+          {"memory_kills", to_json(facts.memory_kills)},
           {"disk_free", facts.disk_free},
           {"shm_free", facts.shm_free},
           {"features", facts.features},
@@ -237,6 +239,7 @@ NodeFacts facts_from_json(const Json& document) {
   document.at("cpu_quota").get_to(facts.cpu_quota);
   document.at("memory").get_to(facts.memory);
   document.at("memory_limit").get_to(facts.memory_limit);
+  facts.memory_kills = memory_kills_from_json(document.at("memory_kills"));
   document.at("disk_free").get_to(facts.disk_free);
   document.at("shm_free").get_to(facts.shm_free);
   document.at("features").get_to(facts.features);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "cluster/launch/memory_kills.h"
 
 namespace trireme::launch {
 
@@ -21,12 +22,13 @@ struct NodeFacts {
   int sockets = 1;                       ///< that have processors for this process
   double cpu_quota = 0;                  ///< processors' worth of time; 0: no limit
   int64_t memory = 0, memory_limit = 0;  ///< bytes: free; cgroup's bound, 0: none
-  int64_t disk_free = -1;                ///< bytes where the run folder is or will be; -1: no such file system
-  int64_t shm_free = 0;                  ///< bytes in /dev/shm
-  std::vector<std::string> features;     ///< of avx2 avx512f avx512_bf16 amx_bf16
-  std::vector<Interface> interfaces;     ///< up, with an address, loopback left out
-  int infiniband_ports = 0;              ///< active ones
-  std::string own_name_address;          ///< what its own name resolves to
+  MemoryKills memory_kills;
+  int64_t disk_free = -1;             ///< bytes where the run folder is or will be; -1: no such file system
+  int64_t shm_free = 0;               ///< bytes in /dev/shm
+  std::vector<std::string> features;  ///< of avx2 avx512f avx512_bf16 amx_bf16
+  std::vector<Interface> interfaces;  ///< up, with an address, loopback left out
+  int infiniband_ports = 0;           ///< active ones
+  std::string own_name_address;       ///< what its own name resolves to
   std::vector<std::pair<std::string, std::string>> files;  ///< path, "size xxh3" or the reason why it cannot be read
 };
 

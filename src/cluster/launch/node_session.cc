@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -118,6 +119,15 @@ std::vector<std::string> agent_command(const std::string& host, const std::strin
   return words;
 }
 
+/// Three pipes per host: beyond 340 hosts more than the 1024 files that a process has by default.
+void raise_file_limit(size_t hosts) {
+  const rlim_t wanted = 3 * hosts + 64;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 void read_some(int& fd, std::string& text) {
   std::array<char, 65536> buffer;
   const ssize_t got = read(fd, buffer.data(), buffer.size());
@@ -136,6 +146,7 @@ NodeSessions::NodeSessions(const std::vector<std::string>& hosts, const std::str
                            const SshOptions& options)
     : hosts_(hosts), sessions_(hosts.size()), round_trips_(hosts.size(), 0), executable_(executable) {
   signal(SIGPIPE, SIG_IGN);
+  raise_file_limit(hosts_.size());
   for (size_t i = 0; i < hosts_.size(); ++i) {
     sessions_[i].start(agent_command(hosts_[i], executable, options));
   }

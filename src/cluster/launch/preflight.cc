@@ -229,6 +229,7 @@ PreflightResult run_preflight(const PreflightRequest& request, NodeSessions& ses
     facts.push_back(facts_from_json(answers[i]));
     result.sockets[i] = facts.back().sockets;
     reached.placement.push_back(request.placement[i]);
+    result.memory_kills[request.placement[i].host] = facts.back().memory_kills;
     session.push_back(i);
   }
   if (!facts.empty()) judge_facts(reached, facts, result);

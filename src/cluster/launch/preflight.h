@@ -1,6 +1,7 @@
 #pragma once
 // Looks at every host before the first step and gives all problems at once, each with its fix.
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,11 @@ struct PreflightRequest {
 struct PreflightResult {
   std::vector<Problem> problems;
   std::vector<std::string> notes;
-  std::string network;       ///< "10.0.0.0/24", or the name asked for; empty on a single host
-  std::string interface;     ///< its interface when that has one name on all hosts
-  bool infiniband = false;   ///< active ports on every host
-  std::vector<int> sockets;  ///< of each host of the placement; 0: it did not answer
+  std::string network;                              ///< "10.0.0.0/24", or the name asked for; empty on a single host
+  std::string interface;                            ///< its interface when that has one name on all hosts
+  bool infiniband = false;                          ///< active ports on every host
+  std::vector<int> sockets;                         ///< of each host of the placement; 0: it did not answer
+  std::map<std::string, MemoryKills> memory_kills;  ///< by host
 };
 
 /// Judges facts, index i of host i. Pure; everything but the network's reachability.

@@ -113,14 +113,20 @@ std::vector<std::string> open_mpi_words(const Starter& starter, const StartReque
 }
 
 std::vector<std::string> hydra_words(const Starter& starter, const StartRequest& request) {
-  std::vector<std::string> words = {starter.path};
-  add(words, {"-f", request.hostfile, "-n", std::to_string(total_processes(request.placement)), "-launcher", "ssh",
+  const bool intel = starter.version.find("Intel(R) MPI") != std::string::npos;
+  // Intel's -f takes no counts of processes.
+  std::vector<std::string> words = {starter.path, intel ? "-machinefile" : "-f"};
+  add(words, {request.hostfile, "-n", std::to_string(total_processes(request.placement)), "-launcher", "ssh",
               "-launcher-exec", request.agent_script, "-prepend-pattern", "[%r]"});
   if (!request.inherit_binding) add(words, {"-bind-to", "none"});
+  if (!request.inherit_binding && intel) add(words, {"-genv", "I_MPI_PIN", "0"});  // else it pins all the same
   // Hydra takes an interface, not a network.
-  if (!request.network.empty() && request.network.find('/') == std::string::npos)
+  if (!request.network.empty() && request.network.find('/') == std::string::npos) {
     add(words, {"-iface", request.network});
-  if (request.tcp_only) add(words, {"-genv", "UCX_TLS", "tcp,self,sm"});
+    if (intel) add(words, {"-genv", "FI_TCP_IFACE", request.network});
+  }
+  if (request.tcp_only && intel) add(words, {"-genv", "FI_PROVIDER", "tcp"});
+  if (request.tcp_only && !intel) add(words, {"-genv", "UCX_TLS", "tcp,self,sm"});
   for (const auto& [name, value] : request.variables) add(words, {"-genv", name, value});
   return words;  // secrets lie in its own environment, all of which Hydra passes on
 }
@@ -145,6 +151,18 @@ std::vector<std::string> srun_words(const Starter& starter, const StartRequest& 
   words.push_back(is_even(request.placement) ? fmt::format("--ntasks-per-node={}", request.placement[0].processes)
                                              : std::string("--distribution=arbitrary"));
   return words;
+}
+
+/// srun has no words for the MPI library; it passes its own environment on.
+std::vector<std::pair<std::string, std::string>> srun_environment(const Starter& starter, const StartRequest& request) {
+  std::vector<std::pair<std::string, std::string>> variables = request.variables;
+  const bool open_mpi = starter.version == "pmix";
+  if (request.tcp_only && open_mpi) {
+    variables.insert(variables.end(), {{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_btl", "self,vader,tcp"}});
+  }
+  if (request.tcp_only && !open_mpi) variables.emplace_back("UCX_TLS", "tcp,self,sm");
+  if (open_mpi && !request.network.empty()) variables.emplace_back("OMPI_MCA_btl_tcp_if_include", request.network);
+  return variables;
 }
 
 }  // namespace
@@ -207,7 +225,7 @@ StartCommand start_command(const Starter& starter, const StartRequest& request) 
       break;
     case StarterKind::srun:
       command.words = srun_words(starter, request);
-      command.environment = request.variables;
+      command.environment = srun_environment(starter, request);
       if (!is_even(request.placement)) {  // one line per rank
         for (const Placement& entry : request.placement) {
           for (int i = 0; i < entry.processes; ++i) command.hostfile_text += entry.host + "\n";

@@ -74,13 +74,30 @@ TEST(StartCommand, HydraGetsItsOwnSpellings) {
   EXPECT_EQ(command.hostfile_text, "n1:2\nn2:1\n");
 }
 
+TEST(StartCommand, IntelMpiGetsCountsBindingAndProviderInItsOwnWay) {
+  StartRequest request = request_for({{"n1", 2}, {"n2", 1}});
+  request.network = "eth0";
+  const Starter intel{StarterKind::hydra, "/opt/intel/mpirun", "Intel(R) MPI Library for Linux* OS, Version 2021.9",
+                      ""};
+  EXPECT_EQ(shell_join(start_command(intel, request).words),
+            "/opt/intel/mpirun -machinefile /tmp/x/hosts -n 3 -launcher ssh -launcher-exec /tmp/x/agent "
+            "-prepend-pattern '[%r]' -bind-to none -genv I_MPI_PIN 0 -iface eth0 -genv FI_TCP_IFACE eth0 -genv "
+            "FI_PROVIDER tcp -genv A '1 2' /opt/trireme train 'a b.yaml'");
+  request.inherit_binding = true;
+  EXPECT_EQ(shell_join(start_command(intel, request).words).find("PIN"), std::string::npos);
+}
+
 TEST(StartCommand, SrunGetsNodesTasksAndItsPlugin) {
   const StartCommand even =
       start_command({StarterKind::srun, "/usr/bin/srun", "pmix", ""}, request_for({{"n1", 2}, {"n2", 2}}));
   EXPECT_EQ(shell_join(even.words),
             "/usr/bin/srun --mpi=pmix --label --kill-on-bad-exit=1 --wait=30 --export=ALL --nodes=2 --ntasks=4 "
             "'--nodelist=n[1-2]' --cpu-bind=none --ntasks-per-node=2 /opt/trireme train 'a b.yaml'");
-  EXPECT_THAT(even.environment, ElementsAre(testing::Pair("A", "1 2")));
+  EXPECT_THAT(even.environment, ElementsAre(testing::Pair("A", "1 2"), testing::Pair("OMPI_MCA_pml", "ob1"),
+                                            testing::Pair("OMPI_MCA_btl", "self,vader,tcp"),
+                                            testing::Pair("OMPI_MCA_btl_tcp_if_include", "10.0.0.0/24")));
+  const StartCommand mpich = start_command({StarterKind::srun, "/usr/bin/srun", "pmi2", ""}, request_for({{"n1", 1}}));
+  EXPECT_THAT(mpich.environment, ElementsAre(testing::Pair("A", "1 2"), testing::Pair("UCX_TLS", "tcp,self,sm")));
   const StartCommand uneven =
       start_command({StarterKind::srun, "/usr/bin/srun", "pmix", ""}, request_for({{"n1", 2}, {"n2", 1}}));
   EXPECT_EQ(uneven.hostfile_text, "n1\nn1\nn2\n");
@@ -230,6 +247,18 @@ TEST_F(Judge, TheNetworkIsCommonFastAndNotAContainersBridge) {
   EXPECT_TRUE(result.problems.empty());
   EXPECT_THAT(pick_network("eth7", facts, result), ElementsAre());
   EXPECT_THAT(to_text(result.problems[0]), HasSubstr("eth7 is not on every host"));
+}
+
+TEST(MemoryKills, TellOfTheGroupBeforeTheHost) {
+  const MemoryKills before{1, 5, int64_t{3} << 29}, group{2, 6, int64_t{3} << 29}, host{1, 7, 0};
+  EXPECT_EQ(describe_memory_kills(before, before), "");
+  EXPECT_EQ(
+      describe_memory_kills(before, group),
+      "out of memory: the kernel killed 1 process(es) of a control group that may use 1.50 GiB; lower batch.micro "
+      "or the ranks on this host, or raise that limit");
+  EXPECT_EQ(describe_memory_kills(before, host),
+            "out of memory: the kernel killed 2 process(es) on this host meanwhile; lower batch.micro or the ranks on "
+            "this host");
 }
 
 TEST(Facts, SurviveJson) {

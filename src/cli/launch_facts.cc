@@ -1,0 +1,36 @@
+#include "cli/launch_facts.h"
+
+#include <filesystem>
+
+#include "config/load.h"
+#include "train/data_setup.h"
+
+namespace trireme {
+
+std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+JobFacts describe_job(const LaunchRequest& request) {
+  JobFacts job;
+  if (request.any_program || request.command[0] != "train") return job;
+  const ConfigWords words = split_words({request.command.begin() + 1, request.command.end()});
+  const LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
+  job.run_folder = loaded.config.run.dir;
+  job.has_status = !loaded.config.evaluation.only;
+  if (!request.default_dtype.empty() && !loaded.given("precision.dtype")) {
+    job.flags = {"--precision.dtype", request.default_dtype};
+  }
+  job.inherit_binding = loaded.config.launch.bind == "inherit";
+  for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
+  for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
+  return job;
+}
+
+std::vector<std::string> rank_command(const LaunchRequest& request, const JobFacts& job) {
+  std::vector<std::string> words;
+  if (!request.any_program) words = {own_path()};
+  words.insert(words.end(), request.command.begin(), request.command.end());
+  words.insert(words.end(), job.flags.begin(), job.flags.end());
+  return words;
+}
+
+}  // namespace trireme

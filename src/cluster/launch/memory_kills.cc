@@ -1,0 +1,48 @@
+#include "cluster/launch/memory_kills.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/cgroup.h"
+
+namespace trireme::launch {
+namespace {
+
+int64_t kills_on_host() {
+  std::ifstream file("/proc/vmstat");
+  int64_t value = 0;
+  for (std::string name; file >> name >> value;) {
+    if (name == "oom_kill") return value;
+  }
+  return 0;
+}
+
+}  // namespace
+
+MemoryKills read_memory_kills() {
+  const CgroupLimits limits = read_cgroup_limits();
+  return {limits.oom_kills, kills_on_host(), limits.memory_bytes};
+}
+
+Json to_json(const MemoryKills& kills) { return {kills.in_group, kills.on_host, kills.memory_limit}; }
+
+MemoryKills memory_kills_from_json(const Json& document) { return {document.at(0), document.at(1), document.at(2)}; }
+
+std::string describe_memory_kills(const MemoryKills& before, const MemoryKills& after) {
+  constexpr const char* kFix = "lower batch.micro or the ranks on this host";
+  if (after.in_group > before.in_group) {
+    return fmt::format(
+        "out of memory: the kernel killed {} process(es) of a control group that may use {:.2f} GiB; {}, or raise that "
+        "limit",
+        after.in_group - before.in_group, static_cast<double>(after.memory_limit) / (1 << 30), kFix);
+  }
+  if (after.on_host > before.on_host) {
+    return fmt::format("out of memory: the kernel killed {} process(es) on this host meanwhile; {}",
+                       after.on_host - before.on_host, kFix);
+  }
+  return "";
+}
+
+}  // namespace trireme::launch

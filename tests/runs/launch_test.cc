@@ -1,0 +1,73 @@
+// `trireme launch` where mpirun has started the ranks already, as `mpirun -n 3 accelerate launch` does.
+
+#include <gmock/gmock.h>
+
+#include "tests/runs/training_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+
+class LaunchedByMpirun : public TrainingFixture {
+ protected:
+  void SetUp() override {
+    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+    write_text(path("cluster.yaml"),
+               "compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_CPU\nmachine_rank: 0\nmain_process_ip: "
+               "10.0.0.4\nmain_process_port: 29500\nmixed_precision: bf16\nnum_machines: 2\nnum_processes: 2\n");
+  }
+  Outcome launch(std::vector<std::string> words, const std::vector<std::string>& command) const {
+    words.insert(words.begin(), "launch");
+    words.push_back("--");
+    words.insert(words.end(), command.begin(), command.end());
+    return run(mpirun_command(2, words));
+  }
+  static int times(const std::string& text, const std::string& wanted) {
+    int count = 0;
+    for (size_t at = 0; (at = text.find(wanted, at)) != std::string::npos; at += wanted.size()) ++count;
+    return count;
+  }
+};
+
+TEST_F(LaunchedByMpirun, IsARankAndReadsAcceleratesFile) {
+  const Outcome outcome = launch({"--config-file", path("cluster.yaml"), "--env", "TRIREME_JOB_ID=from-env"},
+                                 train("run", {"--run.steps", "3"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(times(outcome.output, " started 2 ranks; hosts and placement are its choice"), 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("2 ranks x "));
+  EXPECT_EQ(losses("run").size(), 3u);
+  EXPECT_THAT(read_text(path("run/step-00000003/manifest.json")), testing::ContainsRegex("\"dtype\": *\"bf16\""));
+}
+
+TEST_F(LaunchedByMpirun, AnotherNumberOfRanksThanAskedForIsToldOnce) {
+  const Outcome flag = launch({"--np", "3"}, train("run"));
+  EXPECT_EQ(flag.code, 2) << flag.output;
+  EXPECT_EQ(times(flag.output, "error: --np is 3, but "), 1) << flag.output;
+  write_text(path("cluster.yaml"), "distributed_type: MULTI_CPU\nnum_machines: 2\nnum_processes: 4\n");
+  const Outcome file = launch({"--config-file", path("cluster.yaml")}, train("run"));
+  EXPECT_EQ(file.code, 2) << file.output;
+  EXPECT_THAT(file.output, HasSubstr("cluster.yaml: num_processes is 4, but "));
+  EXPECT_THAT(file.output, HasSubstr(" started 2 ranks ("));
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+}
+
+TEST_F(LaunchedByMpirun, WhatOnlyLaunchItselfCanDoIsRefused) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--hosts", "a,b"}, {"--max-restarts", "2"}, {"--dry-run"}}) {
+    const Outcome outcome = launch(words, train("run"));
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("so " + words[0] + " is too late: drop it, or run `trireme launch` without"));
+  }
+}
+
+TEST_F(LaunchedByMpirun, AnyProgramCanBeTheRank) {
+  const Outcome outcome = launch({"-genv", "WORD=two words", "--program"},
+                                 {"sh", "-c", "echo \"$WORD\" of $((${PMI_SIZE:-$OMPI_COMM_WORLD_SIZE} + 0))"});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(times(outcome.output, "two words of 2"), 2) << outcome.output;
+  EXPECT_EQ(launch({"--program"}, {"/no/such/program"}).code, 2);
+}
+
+}  // namespace
+}  // namespace trireme
