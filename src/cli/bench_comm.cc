@@ -19,10 +19,22 @@ using namespace comm_bench;
 
 constexpr double kTestsTolerance = 0.9;  // what nccl-tests allows below NCCL_TESTS_MIN_BW
 
+/// Options of nccl-tests that ask for what only NCCL and CUDA have: their "no" is taken, so that its command lines
+/// work.
+constexpr std::pair<const char*, const char*> kNeutral[] = {
+    {"-p,--parallel-init", "0: MPI starts all ranks at once"},
+    {"-z,--blocking", "0: each call is waited for as it is"},
+    {"-G,--cudagraph", "0: there are no graphs"},
+    {"-C,--report-cputime", "0: times are those until a call is complete"},
+    {"-R,--local-register", "0: MPI registers memory by itself"},
+    {"-M,--memory-report", "0: there is no device memory"},
+};
+
 struct Choices {
   std::vector<std::string> subjects = {"all_reduce"}, compare;
   std::string least = "32M", most = "32M", step = "1M", op = "sum", type = "float", root = "0", json, wire = "bf16";
   int average = 1, threads = 1, devices = 1;
+  std::vector<int> neutral = std::vector<int>(std::size(kNeutral), 0);
   double least_bandwidth = 0;
 };
 
@@ -37,6 +49,10 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
   app.add("-i,--stepbytes", flags.step, "from size to size, without -f").show_default();
   app.add("-f,--stepfactor", options.factor, "from size to size, as a factor").in_range(2, 1 << 20);
   app.add("-n,--iters", options.iterations, "timed calls").positive().show_default();
+  app.add("-m,--agg-iters", options.calls, "calls that an iteration makes").positive().show_default();
+  app.add("-N,--run-cycles", options.cycles, "times that all sizes are measured; 0: until the job is ended")
+      .not_negative()
+      .show_default();
   app.add("-w,--warmup-iters", options.warmup, "calls before them").not_negative().show_default();
   app.add("-c,--check", options.checks, "verified calls per size; 0: none").not_negative().show_default();
   app.add("-o,--op", flags.op, "sum, prod, min, max, avg or all").show_default();
@@ -50,6 +66,9 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
   app.add("-T,--timeout", options.timeout, "seconds that one size may take; 0: any").not_negative().show_default();
   app.add("-t,--nthreads", flags.threads, "1: ranks are processes here").in_range(1, 1);
   app.add("-g,--ngpus", flags.devices, "1: ranks are processes here").in_range(1, 1);
+  for (size_t i = 0; i < std::size(kNeutral); ++i) {
+    app.add(kNeutral[i].first, flags.neutral[i], kNeutral[i].second).in_range(0, 0);
+  }
   app.add("-J,--output-file", flags.json, "also write the result to this file as JSON");
   app.add("--min-bandwidth", flags.least_bandwidth,
           "GB/s that the average bus bandwidth must reach, else exit code 1; NCCL_TESTS_MIN_BW is read too, with "
@@ -85,6 +104,10 @@ RunRequest request_of(const Choices& flags, RunRequest request) {
     request.least_bandwidth = kTestsTolerance * std::strtod(least, &end);
     require(end != least && *end == '\0' && request.least_bandwidth >= 0, ErrorKind::config,
             "NCCL_TESTS_MIN_BW={} is no number of GB/s", least);
+  }
+  for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK"}) {
+    require(std::getenv(name) == nullptr, ErrorKind::config,
+            "{} is set, but ranks are not measured in groups here; unset it, or start one job per group", name);
   }
   sizes(options);  // refuses what never ends before any rank is asked for
   return request;

@@ -81,6 +81,17 @@ TEST_F(BenchComm, TooLittleBandwidthIsExitCodeOne) {
   EXPECT_EQ(run(mpirun_command(2, words), {"NCCL_TESTS_MIN_BW=1e-9"}).code, 0);
 }
 
+TEST_F(BenchComm, TakesACommandLineOfNcclTests) {
+  const Outcome outcome = run(
+      mpirun_command(2, bench_comm({"-b", "8", "-e", "32", "-f", "2", "-g", "1", "-t", "1", "-c", "1", "-n", "2",
+                                    "-w", "1", "-m", "3",  "-N", "2", "-p", "0", "-z", "0", "-G", "0", "-a", "3"})));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("step: 2(factor) warmup iters: 1 iters: 2 agg iters: 3 validation: 1\n"));
+  size_t rows = 0;
+  for (size_t at = 0; (at = outcome.output.find("\n           8 ", at)) != std::string::npos; ++at) ++rows;
+  EXPECT_EQ(rows, 2u) << "all sizes twice: " << outcome.output;
+}
+
 TEST_F(BenchComm, PrintsNothingWhenRanksAreNotConnected) {
   const Outcome outcome = run(trireme_command(bench_comm({})), {"OMPI_COMM_WORLD_SIZE=3", "PMI_SIZE=3"});
   EXPECT_EQ(outcome.code, 2) << outcome.output;
@@ -126,6 +137,13 @@ TEST(BenchCommLogs, WrongFlagsAreRefusedBeforeAnyRankIsAskedFor) {
   expect_refused({"-r", "x"}, "-r x: expected a rank or all");
   expect_refused({"-g", "8"}, "--ngpus");
   expect_refused({"--wire", "f16"}, "--wire");
+  for (const char* flag :
+       {"--parallel-init", "--blocking", "--cudagraph", "--report-cputime", "--local-register", "--memory-report"}) {
+    expect_refused({flag, "1"}, std::string(flag) + ": Value 1 not in range 0 to 0");
+  }
+  const Outcome split = run(trireme_command(bench_comm({})), {"NCCL_TESTS_SPLIT=MOD 2"});
+  EXPECT_EQ(split.code, 2) << split.output;
+  EXPECT_THAT(split.output, HasSubstr("NCCL_TESTS_SPLIT is set, but ranks are not measured in groups here"));
 }
 
 }  // namespace

@@ -101,8 +101,9 @@ double time_calls(Job& job, const Options& options, const std::function<void()>&
   for (int i = 0; i < options.warmup; ++i) call();
   job.meet();
   const Clock::time_point start = Clock::now();
-  for (int i = 0; i < options.iterations; ++i) call();
-  const double own = seconds_since(start) / options.iterations;
+  const int64_t calls = int64_t{options.iterations} * options.calls;
+  for (int64_t i = 0; i < calls; ++i) call();
+  const double own = seconds_since(start) / static_cast<double>(calls);
   double least[] = {own};
   switch (options.average) {
     case Average::rank0:

@@ -37,7 +37,8 @@ void prepare(const CollectiveCall& call, const Subject& subject, uint64_t seed, 
 int64_t count_wrong(const CollectiveCall& call, const Subject& subject, uint64_t seed, int rank, int ranks,
                     Buffers& buffers);
 
-/// Seconds of one call: warm-up, a barrier, then options.iterations calls; over ranks as options.average says.
+/// Seconds of one call: warm-up, a barrier, then options.iterations times options.calls of them; over ranks as
+/// options.average says.
 double time_calls(Job& job, const Options& options, const std::function<void()>& call);
 Timing timing_of(const Subject& subject, int64_t bytes, int ranks, double seconds);
 

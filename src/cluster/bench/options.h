@@ -27,6 +27,8 @@ struct Options {
   int64_t step_bytes = 1 << 20;  ///< between sizes, when factor is 0
   int factor = 0;                ///< between sizes; 0: step_bytes
   int iterations = 20, warmup = 1;
+  int calls = 1;   ///< of an iteration
+  int cycles = 1;  ///< times that all sizes are measured; 0: until the job is ended
   int checks = 1;  ///< verified calls per size and mode; 0: none
   std::vector<ReduceOp> ops = {ReduceOp::sum};
   std::vector<Element> elements = {Element::f32};

@@ -107,7 +107,9 @@ class Run {
     print_head();
     const bool any_library = std::ranges::any_of(request_.subjects, [](const Subject& s) { return !s.is_gradient; });
     Buffers buffers(any_library ? options_.most_bytes : 0);
-    for (const Subject& subject : request_.subjects) measure_subject(subject, buffers);
+    for (int cycle = 0; cycle < options_.cycles || options_.cycles == 0; ++cycle) {
+      for (const Subject& subject : request_.subjects) measure_subject(subject, buffers);
+    }
     finish();
     return std::move(result_);
   }
@@ -133,11 +135,11 @@ class Run {
     const std::vector<std::string> ranks =
         job_.scalars.gather(fmt::format("Pid {:>6} on {}", getpid(), process_.host()));
     std::string text = fmt::format(
-        "# {} ({})\n# ranks {} minBytes {} maxBytes {} step: {} warmup iters: {} iters: {} agg iters: 1 validation: "
-        "{}\n"
+        "# {} ({})\n# ranks {} minBytes {} maxBytes {} step: {} warmup iters: {} iters: {} agg iters: {} "
+        "validation: {}\n"
         "#\n# Using ranks\n",
         request_.binary, group_->backend(), job_.ranks(), options_.least_bytes, options_.most_bytes,
-        step_text(options_), options_.warmup, options_.iterations, options_.checks);
+        step_text(options_), options_.warmup, options_.iterations, options_.calls, options_.checks);
     for (size_t i = 0; i < ranks.size(); ++i) text += fmt::format("#  Rank {:>2} {}\n", i, ranks[i]);
     const Link& link = result_.link;
     text += fmt::format("# Link: {}, {}{:.3f} GB/s measured with plain messages\n", link.name,
@@ -155,12 +157,14 @@ class Run {
   void measure_subject(const Subject& subject, Buffers& buffers) {
     print(fmt::format("#\n# Collective test starting: {}_perf\n{}", subject.name, table_header()));
     result_.tables.push_back({"this run", subject.name, {}, std::nullopt, {}});
+    const auto first_comparison = static_cast<std::ptrdiff_t>(result_.comparisons.size());
     for (const int64_t bytes : sizes(options_)) {
       watchdog_.begin(fmt::format("{} of {} bytes", subject.name, bytes));
       subject.is_gradient ? measure_gradient_size(bytes) : measure_library_size(subject, bytes, buffers);
     }
     result_.tables.back().average_bus_bandwidth = comm_bench::average_bus_bandwidth(result_.tables.back().rows);
-    if (subject.is_gradient) print(to_text(result_.comparisons, gradient_));
+    if (subject.is_gradient)
+      print(to_text({result_.comparisons.begin() + first_comparison, result_.comparisons.end()}, gradient_));
     print(fmt::format("# Collective test concluded: {}_perf\n", subject.name));
   }
 

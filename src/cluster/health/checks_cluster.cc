@@ -114,6 +114,15 @@ double average_bus_bandwidth(const std::string& output) {
   return colon == std::string::npos ? -1 : std::strtod(output.c_str() + colon + 1, nullptr);
 }
 
+/// Variables of a starter around this process would tell the ranks that they belong to its job.
+std::vector<std::string> clean_environment() {
+  std::vector<std::string> words = {"env", "-i"};
+  for (const char* name : {"PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR"}) {
+    if (const char* value = std::getenv(name)) words.push_back(std::string(name) + "=" + value);
+  }
+  return words;
+}
+
 /// LEAST-GB-PER-S [RANKS [BYTES]]: average bus bandwidth of an all_reduce among ranks on this node.
 Check make_comm_bandwidth(Words words) {
   require_words(words, 1, 3, "LEAST-GB-PER-S [RANKS [BYTES]]");
@@ -121,11 +130,11 @@ Check make_comm_bandwidth(Words words) {
   const std::string ranks = words.size() > 1 ? words[1] : "2", bytes = words.size() > 2 ? words[2] : "16M";
   require(parse_number(ranks, "ranks") >= 2, ErrorKind::config, "ranks: expected at least 2, found \"{}\"", ranks);
   return [=](const Machine& machine) {
-    const std::string program = std::filesystem::read_symlink("/proc/self/exe");
-    const ProcessResult result =
-        machine.command({program, "launch", "--hosts", "localhost:" + ranks, "--skip-preflight", "--", "bench", "comm",
-                         "all_reduce", "-b", bytes, "-e", bytes, "-n", "5"},
-                        60);
+    std::vector<std::string> command = clean_environment();
+    command.insert(command.end(),
+                   {std::filesystem::read_symlink("/proc/self/exe"), "launch", "--hosts", "localhost:" + ranks,
+                    "--skip-preflight", "--", "bench", "comm", "all_reduce", "-b", bytes, "-e", bytes, "-n", "5"});
+    const ProcessResult result = machine.command(command, 60);
     const double found = average_bus_bandwidth(result.out);
     if (result.exit_code != 0 || found < 0) {
       return failed("trireme bench comm {}: {}", describe_end(result), result.err.substr(0, result.err.find('\n')));
