@@ -29,7 +29,7 @@ bool always(const Answers&) { return true; }
 bool several_machines(const Answers& answers) { return is_multi(answers) && answers.at("num-machines") != "1"; }
 bool other_networks(const Answers& answers) { return several_machines(answers) && answers.at("same-network") == "no"; }
 
-enum class Kind { choice, yes_no, count, text };
+enum class Kind { choice, yes_no, count, port, text };
 
 struct Question {
   const char* flag;
@@ -41,6 +41,7 @@ struct Question {
   /// Answers that exist elsewhere and cannot be honoured, and why.
   std::vector<std::string> refused = {};
   const char* why = "";
+  const char* when_yes = "";  ///< what is said to a yes that changes nothing
 };
 
 const std::vector<Question>& questions() {
@@ -66,10 +67,19 @@ const std::vector<Question>& questions() {
        Kind::count, several_machines},
       {"main-process-ip", "What is the IP address of the machine that will host the main process? (MPI finds it)", "",
        Kind::text, several_machines},
-      {"main-process-port", "What port must be free on every machine? (empty: any)", "", Kind::text, several_machines},
+      {"main-process-port", "What port must be free on every machine? (empty: any)", "", Kind::port, several_machines},
       {"same-network", "Are all the machines on the same local network?", "yes", Kind::yes_no, several_machines},
       {"rdzv-backend", "What rendezvous backend will you use? (MPI is the one used)", "static", Kind::text,
        other_networks},
+      {"debug",
+       "Should distributed operations be checked while running for errors?",
+       "no",
+       Kind::yes_no,
+       is_multi,
+       {},
+       {},
+       "",
+       "operations between ranks are always checked"},
       {"hostfile", "Where is the hostfile?", "~/hostfile", Kind::text, several_machines},
       {"cpu", "Do you want to run your training on CPU only?", "no", Kind::yes_no, is_single},
       {"ipex",
@@ -78,7 +88,8 @@ const std::vector<Question>& questions() {
        Kind::yes_no,
        always,
        {},
-       {"yes"},
+       {},
+       "",
        "there is no torch here; Trireme's own kernels use what the CPU has"},
       {"dynamo",
        "Do you wish to optimize your script with torch dynamo?",
@@ -136,6 +147,11 @@ std::string accept(const Question& question, const std::string& given) {
   if (question.kind == Kind::text) {
     require(given.find_first_of("'\"#\n:{}[]") == std::string::npos, ErrorKind::usage,
             "--{} \"{}\": quotes, colons and brackets cannot stand here", question.flag, given);
+  }
+  if (question.kind == Kind::port && !given.empty()) {
+    const bool digits = given.size() < 6 && given.find_first_not_of("0123456789") == std::string::npos;
+    require(digits && std::stoi(given) >= 1 && std::stoi(given) <= 65535, ErrorKind::usage,
+            "--{} \"{}\": expected a port from 1 to 65535", question.flag, given);
   }
   if (question.kind == Kind::count) {
     const bool digits =
@@ -195,6 +211,8 @@ std::string yaml_of(const Answers& answers) {
       fmt::format("rdzv_backend: {}\n", or_null(answer("rdzv-backend").empty() ? "static" : answer("rdzv-backend")));
   text += fmt::format("same_network: {}\n", answer("same-network") == "no" ? "false" : "true");
   text += fmt::format("use_cpu: {}\n", multi || answer("cpu") == "yes" ? "true" : "false");
+  if (answer("debug") == "yes") text += "debug: true\n";
+  if (answer("ipex") == "yes") text += "ipex_config:\n  ipex: true\n";
   if (several) text += fmt::format("mpirun_config:\n  mpirun_hostfile: '{}'\n", answer("hostfile"));
   return text;
 }
@@ -204,6 +222,9 @@ void check_together(const Answers& answers) {
   const int machines = std::stoi(answers.at("num-machines")), processes = std::stoi(answers.at("num-processes"));
   require(processes % machines == 0, ErrorKind::usage,
           "--num-processes {} cannot be spread evenly over --num-machines {}; take a multiple", processes, machines);
+  if (!several_machines(answers)) return;
+  require(std::stoi(answers.at("machine-rank")) < machines, ErrorKind::usage,
+          "--machine-rank {}: {} machines have ranks 0 to {}", answers.at("machine-rank"), machines, machines - 1);
 }
 
 }  // namespace
@@ -229,7 +250,12 @@ int config_wizard(std::vector<std::string> arguments) {
       require(!flag, ErrorKind::usage, "--{} does not go with the other answers", question.flag);
       continue;
     }
-    answers[question.flag] = flag ? accept(question, *flag) : defaults ? question.fallback : ask(question);
+    const std::string& answer = answers[question.flag] = flag       ? accept(question, *flag)
+                                                         : defaults ? question.fallback
+                                                                    : ask(question);
+    if (answer == "yes" && *question.when_yes != '\0') {
+      log::info("--{} yes changes nothing: {}", question.flag, question.when_yes);
+    }
   }
   check_together(answers);
   const std::string text = yaml_of(answers);

@@ -47,8 +47,9 @@ TEST_F(Wizard, EmptyAnswersAreAcceleratesDefaults) {
 }
 
 TEST_F(Wizard, AnswersForSeveralMachinesReachLaunch) {
-  // environment, machine, machines, rank, ip, port, same network, hostfile, ipex, dynamo, processes, precision
-  const std::string text = typed("\nmulti-cpu\n3\n\n10.0.0.4\n29500\n\n/tmp/hosts\nno\n\n6\nBF16\n");
+  // environment, machine, machines, rank, ip, port, same network, debug, hostfile, ipex, dynamo, processes, precision
+  const std::string text = typed("\nmulti-cpu\n3\n\n10.0.0.4\n29500\n\nyes\n/tmp/hosts\nyes\n\n6\nBF16\n");
+  EXPECT_THAT(text, HasSubstr("\ndebug: true\nipex_config:\n  ipex: true\n"));
   EXPECT_THAT(text, HasSubstr("distributed_type: MULTI_CPU\n"));
   EXPECT_THAT(text, HasSubstr("main_process_ip: 10.0.0.4\nmain_process_port: 29500\n"));
   EXPECT_THAT(text, HasSubstr("mixed_precision: 'bf16'\nnum_machines: 3\nnum_processes: 6\n"));
@@ -94,6 +95,13 @@ TEST_F(Wizard, WhatCannotBeHadIsRefused) {
                "expected a whole number from 1");
   EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "2", "--num-processes", "3"}), ErrorKind::usage,
                "cannot be spread evenly");
+  EXPECT_ERROR(
+      run({"--machine-type", "multi-CPU", "--num-machines", "2", "--num-processes", "2", "--machine-rank", "2"}),
+      ErrorKind::usage, "--machine-rank 2: 2 machines have ranks 0 to 1");
+  for (const char* port : {"0", "65536", "ssh"}) {
+    EXPECT_ERROR(run({"--machine-type", "multi-CPU", "--num-machines", "2", "--main-process-port", port}),
+                 ErrorKind::usage, "expected a port from 1 to 65535");
+  }
   EXPECT_ERROR(run({"--num-machines", "2"}), ErrorKind::usage, "--num-machines does not go with the other answers");
   EXPECT_FALSE(std::filesystem::exists(file_));
 }
