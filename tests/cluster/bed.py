@@ -1,7 +1,13 @@
-"""What the tests on several hosts share: the hosts of hosts.sh and the program run on them."""
+"""What the tests on several hosts share: the hosts of hosts.sh, the program run on them, and what its runs leave.
+
+Limits are there to end a test that hangs: nothing waits for one to pass.
+"""
+import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -9,6 +15,8 @@ import time
 import unittest
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
+BED = None  # set by main()
+FOREVER = {"steps": 1_000_000, "every": 1_000_000}
 
 
 class Job:
@@ -30,7 +38,7 @@ class Job:
     def signal(self, number):
         self.process.send_signal(number)
 
-    def finish(self, seconds=40):
+    def finish(self, seconds=240):
         """Its exit code, and what it said; killed (-9) after the limit."""
         try:
             return self.process.wait(seconds), self.output()
@@ -46,19 +54,19 @@ class Job:
 class Bed:
     """Hosts h1..hN under a work folder outside /tmp, where each host has a folder of its own."""
 
-    def __init__(self, binary, work):
-        self.binary, self.work = pathlib.Path(binary).resolve(), pathlib.Path(work).resolve()
+    def __init__(self, binary, work, shim=None):
+        self.binary, self.work, self.shim = pathlib.Path(binary).resolve(), pathlib.Path(work).resolve(), shim
         self.folder = self.work / "bed"
         self.environment = dict(os.environ)
 
-    def script(self, *words, check=True, timeout=60, name="hosts.sh"):
+    def script(self, *words, check=True, timeout=240, name="hosts.sh"):
         return subprocess.run([str(SCRIPTS / name), *map(str, words)], check=check, timeout=timeout, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True)
 
     def on(self, host, *words):
         return [str(SCRIPTS / "hosts.sh"), "run", str(self.folder), str(host), *map(str, words)]
 
-    def run(self, host, *words, timeout=60):
+    def run(self, host, *words, timeout=240):
         result = subprocess.run(self.on(host, *words), cwd=self.work, timeout=timeout, stdin=subprocess.DEVNULL,
                                 capture_output=True, text=True, env=self.environment)
         result.both = result.stdout + result.stderr
@@ -77,12 +85,12 @@ class Bed:
         file = self.work / f"{name}.yaml"
         file.write_text("model: {layers: 1, heads: 2, width: 16, context: 16}\n"
                         f"data: {{dir: {self.work}/data}}\nbatch: {{global: {batch}, micro: 1}}\n"
-                        f"run: {{dir: {run}, steps: {steps}}}\ncheckpoint: {{every: {every}}}\nevaluation: {{every: 0}}\n"
+                        f"run: {{dir: {run}, steps: {steps}}}\noptim: {{decay_steps: 1000}}\ncheckpoint: {{every: {every}}}\nevaluation: {{every: 0}}\n"
                         "log: {every: 1}\nlaunch: {threads: 1}\n")
         return file.name, run
 
 
-def wait_for(condition, seconds=20):
+def wait_for(condition, seconds=180):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -103,9 +111,88 @@ def processes(mark):
     return found
 
 
+def ranks(config):
+    """Process ids of the ranks that train this configuration."""
+    found = {}
+    for pid in processes(f"train\0{config}"):
+        try:
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            continue
+        rank = re.search(rb"\0OMPI_COMM_WORLD_RANK=(\d+)\0", environment)
+        if words[1] == b"train" and rank:
+            found[int(rank[1])] = pid
+    return found
+
+
+def status(run):
+    try:
+        return json.loads((run / "status.json").read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def records(run):
+    """Of every step, in the order in which they were done."""
+    try:
+        lines = (run / "metrics.jsonl").read_text().splitlines()
+    except OSError:
+        return []
+    return [json.loads(line) for line in lines if '"record":"step"' in line and line.endswith("}")]
+
+
+def losses(run):
+    return {record["step"]: record["loss"] for record in records(run)}
+
+
+class TrainingCase(unittest.TestCase):
+    """Jobs of three ranks, one on each host."""
+
+    @classmethod
+    def setUpClass(cls):
+        (BED.work / "hosts").write_text("h1 slots=1\nh2 slots=1\nh3 slots=1\n")
+
+    def launch(self, config, *words, flags=()):
+        job = BED.start(1, BED.binary, "launch", "-f", "hosts", "--connect-timeout", "3", *words, "--", "train", config, *flags)
+        self.addCleanup(job.end)
+        return job
+
+    def start(self, config, *words, steps=3, flags=()):
+        """A job that has done some steps."""
+        run = BED.work / f"run-{config.removesuffix('.yaml')}"
+        job = self.launch(config, *words, flags=flags)
+        wait_for(lambda: len(records(run)) >= steps or not job.running())
+        self.assertTrue(job.running() and len(records(run)) >= steps, job.output())
+        return job
+
+    def assert_ends(self, job, code, seconds=240):
+        """What it said, without its steps."""
+        found, text = job.finish(seconds)
+        text = "\n".join(line for line in text.splitlines() if " | loss " not in line)
+        self.assertEqual(found, code, text)
+        return text
+
+    def assert_nothing_is_left(self, config):
+        self.assertTrue(wait_for(lambda: not ranks(config), 30), ranks(config))
+
+    def assert_same_losses_undisturbed(self, run, name):
+        """The same steps once more while nothing happens."""
+        disturbed = losses(run)
+        config, calm = BED.write_training(name, **FOREVER)
+        job = self.start(config, steps=max(disturbed))
+        job.signal(signal.SIGTERM)
+        self.assert_ends(job, 75)
+        undisturbed = losses(calm)
+        self.assertEqual(disturbed, {step: undisturbed[step] for step in disturbed})
+
+
 def main(hosts, prepare=lambda bed: None):
-    """Runs the tests of the calling module; arguments: the program, the work folder. 77: skipped, with the reason."""
-    bed = Bed(sys.argv.pop(1), sys.argv.pop(1))
+    """Runs the tests of the calling module; arguments: the program, the work folder, a library that makes calls of the program
+    fail. 77: skipped, with the reason."""
+    global BED
+    arguments, sys.argv[1:] = sys.argv[1:4], sys.argv[4:]
+    bed = BED = Bed(*arguments)
     if bed.folder.exists():
         bed.script("down", bed.folder)
     shutil.rmtree(bed.work, ignore_errors=True)

@@ -6,6 +6,10 @@
 #   hosts.sh run FOLDER I CMD...    runs CMD on host I
 #   hosts.sh link FOLDER I up|down  takes the link of host I up or down
 #   hosts.sh limit FOLDER I RATE    limits what host I sends, such as 10mbit ("none" ends it)
+#   hosts.sh limit-memory FOLDER I SIZE   limits the memory of what sshd starts from now on, such as 200M ("none" ends it)
+#   hosts.sh apart FOLDER I J yes|no      takes the hosts I and J from each other, not from the rest
+#   hosts.sh crash FOLDER I         ends all processes of host I at once
+#   hosts.sh boot FOLDER I          starts its sshd again
 #   hosts.sh down FOLDER            ends all processes of the hosts and removes FOLDER
 #
 # Exits with 77 and a message where namespaces or sshd are not to be had.
@@ -38,8 +42,9 @@ hold() {
   local name=$1
   setsid unshare --net --uts --mount --propagation private sleep 3600 </dev/null >/dev/null 2>&1 &
   echo $! >"$folder/$name.pid"
-  for _ in $(seq 100); do
+  for _ in $(seq 1000); do
     [[ "$(readlink "/proc/$!/ns/net" 2>/dev/null)" != "$(readlink /proc/$$/ns/net)" ]] && return
+    kill -0 $! 2>/dev/null || break
     sleep 0.02
   done
   skip "namespaces are not permitted"
@@ -73,8 +78,14 @@ make_host() {
     for path in /tmp /run /dev/shm; do mount -t tmpfs -o size=512m tmpfs \$path; done
     mount --bind '$home' /root
     mount --bind '$folder/etc-hosts' /etc/hosts
-    mount -t sysfs sysfs /sys
+    mkdir /tmp/cgroup && mount --rbind /sys/fs/cgroup /tmp/cgroup
+    mount -t sysfs sysfs /sys && mount --move /tmp/cgroup /sys/fs/cgroup && rmdir /tmp/cgroup
     mkdir -p /run/sshd && chmod 755 /run/sshd"
+  boot "$index"
+}
+
+boot() {
+  local index=$1
   inside "$index" /usr/sbin/sshd -f /dev/null -h "$folder/h$index.hostkey" -o PidFile="$folder/h$index.sshd" \
     -o UsePAM=no -o PermitRootLogin=prohibit-password -o StrictModes=no -o MaxStartups=100 -o UseDNS=no
 }
@@ -98,28 +109,61 @@ up() {
   for index in $(seq "$count"); do cp "$folder/known_hosts" "$folder/h$index.home/.ssh/known_hosts"; done
 }
 
+# Everything in the network namespace of a process is its host's; ours is never one of them.
+kill_host() {
+  local keeper=$1 spared=$2 link candidate pids=()
+  link=$(readlink "/proc/$keeper/ns/net" 2>/dev/null) || return 0
+  [[ $link == "$(readlink /proc/$$/ns/net)" ]] && return 0
+  for candidate in /proc/[0-9]*; do
+    [[ "$(readlink "$candidate/ns/net" 2>/dev/null)" == "$link" && ${candidate#/proc/} != "$spared" ]] &&
+      pids+=("${candidate#/proc/}")
+  done
+  ((${#pids[@]} == 0)) || kill -KILL "${pids[@]}" 2>/dev/null || true
+}
+
+crash() { kill_host "$(cat "$folder/h$1.pid")" "$(cat "$folder/h$1.pid")"; }
+
 down() {
-  local file pid link
+  local file
   for file in "$folder"/*.pid; do
-    [[ -e $file ]] || continue
-    pid=$(cat "$file")
-    link=$(readlink "/proc/$pid/ns/net" 2>/dev/null) || continue
-    # Everything in the host's network namespace is the host's; ours is never one of them.
-    [[ $link == "$(readlink /proc/$$/ns/net)" ]] && continue
-    for candidate in /proc/[0-9]*; do
-      [[ "$(readlink "$candidate/ns/net" 2>/dev/null)" == "$link" ]] && kill -KILL "${candidate#/proc/}" 2>/dev/null
-    done
+    [[ -e $file ]] && kill_host "$(cat "$file")" none
   done
   rm -rf "$folder"
 }
 
-command=${1:?up, run, link, limit or down} folder=${2:?folder}
+apart() {
+  local isolated=off port
+  [[ $3 == no ]] || isolated=on
+  for port in "$1" "$2"; do nsenter --target "$(cat "$folder/switch.pid")" --net -- bridge link set dev "port$port" isolated "$isolated"; done
+  # What the two knew of each other's place would do for a while.
+  inside "$1" ip neigh flush dev eth0
+  inside "$2" ip neigh flush dev eth0
+}
+
+limit_memory() {
+  local index=$1 size=$2 group=/sys/fs/cgroup/memory/trireme-h$1 file=memory.limit_in_bytes
+  [[ -e /sys/fs/cgroup/memory ]] || group=/sys/fs/cgroup/trireme-h$index file=memory.max
+  if [[ $size == none ]]; then
+    kill "$(cat "$folder/h$index.sshd")"
+    boot "$index"
+    for _ in $(seq 100); do rmdir "$group" 2>/dev/null && return || sleep 0.1; done
+  elif ! { mkdir -p "$group" && echo "$size" >"$group/$file" && cat "$folder/h$index.sshd" >"$group/cgroup.procs"; }; then
+    rmdir "$group" || true
+    skip "memory cannot be limited by control groups here"
+  fi
+}
+
+command=${1:?up, run, link, limit, limit-memory, apart, crash, boot or down} folder=${2:?folder}
 [[ $folder == /* ]] || folder=$PWD/$folder
 shift 2
 case $command in
   up) up "$1" ;;
   run) become "$@" ;;
   link) inside "$1" ip link set eth0 "$2" ;;
+  crash) crash "$1" ;;
+  boot) boot "$1" ;;
+  apart) apart "$@" ;;
+  limit-memory) limit_memory "$@" ;;
   limit)
     inside "$1" tc qdisc del dev eth0 root 2>/dev/null || true
     [[ $2 == none ]] || inside "$1" tc qdisc add dev eth0 root tbf rate "$2" burst 64kb latency 50ms

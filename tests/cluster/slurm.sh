@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A Slurm of its own on hosts made by hosts.sh: slurmctld on host 1, slurmd on the others, munge on all of them.
 #
-#   slurm.sh up FOLDER COUNT [HEALTH_PROGRAM]   on the hosts that `hosts.sh up FOLDER COUNT` made
+#   slurm.sh up FOLDER COUNT [HEALTH_PROGRAM PROLOG EPILOG]   on the hosts that `hosts.sh up FOLDER COUNT` made
 #
 # Clients need SLURM_CONF=FOLDER/slurm.conf. `hosts.sh down FOLDER` ends it. Exits with 77 and a message where Slurm is
 # not installed.
@@ -19,8 +19,10 @@ on() { "$here/hosts.sh" run "$folder" "$@"; }
 write_config() {
   local nodes health=
   nodes=$(seq -f 'h%.0f' -s, 2 "$count")
+  # slurmctld asks a node that was resumed whether it is there only while no health check is under way, so not every second.
   [[ -z $health_program ]] ||
-    health=$(printf '%s\n' "HealthCheckProgram=$health_program" HealthCheckInterval=1 HealthCheckNodeState=ANY)
+    health=$(printf '%s\n' "HealthCheckProgram=$health_program" HealthCheckInterval=5 HealthCheckNodeState=ANY \
+      "Prolog=$prolog" PrologFlags=Alloc "Epilog=$epilog")
   mkdir -p "$folder/state" "$folder/slurm"
   # slurmd looks for control groups even where no plugin uses them; those of version 1 it does not open before.
   echo CgroupPlugin=cgroup/v1 >"$folder/cgroup.conf"
@@ -69,8 +71,8 @@ up() {
   for host in $(seq "$count"); do start_munge "$host"; done
   on 1 slurmctld -c </dev/null >/dev/null 2>&1
   for host in $(seq 2 "$count"); do on "$host" slurmd </dev/null >/dev/null 2>&1; done
-  for _ in $(seq 150); do
-    [[ "$(on 1 sinfo -h -t idle -o %D 2>/dev/null)" == $((count - 1)) ]] && return
+  for _ in $(seq 600); do
+    [[ "$(on 1 sinfo -h -r -t idle -o %D 2>/dev/null)" == $((count - 1)) ]] && return
     sleep 0.1
   done
   echo "the nodes never became idle" >&2
@@ -79,7 +81,7 @@ up() {
   return 1
 }
 
-command=${1:?up} folder=${2:?folder} count=${3:?count} health_program=${4-}
+command=${1:?up} folder=${2:?folder} count=${3:?count} health_program=${4-} prolog=${5-} epilog=${6-}
 [[ $folder == /* ]] || folder=$PWD/$folder
 case $command in
   up) up ;;

@@ -11,7 +11,7 @@ BED = None  # set by bed.main()
 
 
 def slurm(*words, host=1):
-    return BED.run(host, *words, timeout=40)
+    return BED.run(host, *words)
 
 
 def submit(config, *words):
@@ -40,10 +40,10 @@ def steps(run):
 
 class Slurm(unittest.TestCase):
     def setUp(self):
-        self.assertTrue(bed.wait_for(lambda: slurm("sinfo", "-h", "-t", "idle", "-o", "%D").stdout.strip() == "2"),
+        self.assertTrue(bed.wait_for(lambda: slurm("sinfo", "-h", "-r", "-t", "idle", "-o", "%D").stdout.strip() == "2"),
                         slurm("sinfo", "-R").both)
 
-    def assert_ends(self, job, state, seconds=30):
+    def assert_ends(self, job, state, seconds=240):
         self.assertTrue(bed.wait_for(lambda: job_state(job).get("JobState") == state, seconds), (job_state(job).get("JobState"), output(job)))
 
     def test_srun_joins_ranks_of_two_nodes(self):
@@ -61,24 +61,26 @@ class Slurm(unittest.TestCase):
         self.assertFalse(run.exists())
 
     def stop_and_come_back(self, name, cancel, *words):
-        config, run = BED.write_training(name, steps=1000, every=50, batch=24)
+        config, run = BED.write_training(name, **{**bed.FOREVER, "every": 50})
         job = submit(config, *words)
-        self.assertTrue(bed.wait_for(lambda: (run / "step-00000050").exists(), 40), output(job))
+        self.assertTrue(bed.wait_for(lambda: (run / "step-00000050").exists()), output(job))
         slurm("scancel", *cancel, "--signal=USR1", job)
         self.assertTrue(bed.wait_for(lambda: job_state(job).get("Restarts") == "1" and
                                      job_state(job).get("JobState") == "PENDING"), output(job))
         stopped = json.loads((run / "status.json").read_text())
         self.assertEqual((stopped["state"], stopped["code"]), ("stopped", 75), output(job))
         self.assertGreaterEqual(stopped["step"], 50)
-        self.assertLess(stopped["step"], 1000)
+        last = stopped["step"] + 100
+        text = (BED.work / config).read_text()
+        (BED.work / config).write_text(text.replace(f"steps: {bed.FOREVER['steps']}", f"steps: {last}"))
         # Slurm itself waits two minutes for what this waits for: that the nodes have done with the first run.
         self.assertTrue(bed.wait_for(lambda: not bed.processes(f"slurmstepd: [{job}.")))
         slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
-        self.assert_ends(job, "COMPLETED", 60)
+        self.assert_ends(job, "COMPLETED")
         self.assertEqual(json.loads((run / "status.json").read_text())["state"], "done", output(job))
         self.assertIn(f"RESUMING from {run}/step-{stopped['step']:08}", output(job))
         # The next batch is the one that the stopped run would have taken: no step twice, none left out.
-        self.assertEqual(steps(run), list(range(1, 1001)))
+        self.assertEqual(steps(run), list(range(1, last + 1)))
         return output(job)
 
     def test_a_job_is_warned_queued_again_and_goes_on(self):
@@ -101,6 +103,48 @@ class Slurm(unittest.TestCase):
             well.touch()
         self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
 
+    def drained_by(self, hook):
+        """The reason with which this hook alone took h2 out of service while a job ran there."""
+        flag, reasons = BED.work / f"h2.{hook}", []
+
+        def is_out():
+            state, reason = node_state("h2")
+            if state in ("drain", "drng"):
+                reasons.append(reason)
+            return bool(reasons)
+
+        (BED.work / "no-periodic-checks").touch()
+        # One that is under way would bring the node back.
+        self.assertTrue(bed.wait_for(lambda: not bed.processes("h2.well")))
+        flag.unlink()
+        try:
+            job = slurm("sbatch", "--parsable", "--nodelist=h2", "--output=/dev/null", "--wrap=true").stdout.strip()
+            self.assertTrue(bed.wait_for(is_out), (node_state("h2"), job_state(job)))
+        finally:
+            flag.touch()
+            slurm("scancel", "--user=root")
+            (BED.work / "no-periodic-checks").unlink()
+        return reasons[0]
+
+    def test_an_epilog_takes_a_node_out_after_a_job(self):
+        self.assertEqual(self.drained_by("epilog"), f"NHC: check_file_test: {BED.work}/h2.epilog should be a plain file")
+        self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
+
+    def test_a_prolog_keeps_a_job_from_a_sick_node(self):
+        self.assertEqual(self.drained_by("prolog"), f"NHC: check_file_test: {BED.work}/h2.prolog should be a plain file")
+        self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
+
+    def test_launch_in_a_job_leaves_a_sick_node_out(self):
+        (BED.work / "nhc.conf").write_text("* || check_hw_eth eth0\nh3 || check_hw_eth ib0\n")
+        config, run = BED.write_training("without-h3")
+        script = f"#!/bin/sh\nexec {BED.binary} launch --health nhc.conf --drop-bad-hosts -- train {config}\n"
+        (BED.work / "job.sh").write_text(script)
+        job = slurm("sbatch", "--parsable", "--nodes=2", "--ntasks-per-node=1", "job.sh").stdout.strip()
+        self.assert_ends(job, "COMPLETED")
+        self.assertIn("h3: health check failed: check_hw_eth: no network interface ib0", output(job))
+        self.assertIn("going on without 1 of 2 hosts", output(job))
+        self.assertEqual(json.loads((run / "status.json").read_text())["state"], "done", output(job))
+
     def test_a_reason_of_a_human_is_left_alone(self):
         slurm("scontrol", "update", "NodeName=h3", "State=DRAIN", "Reason=disk swap, ask Ann")
         try:
@@ -113,15 +157,19 @@ class Slurm(unittest.TestCase):
 
 
 def start_slurm(hosts):
-    checks = hosts.work / "checks"
-    # What HealthCheckProgram runs every second on every node: h2 is well as long as h2.well is there.
-    for node in ("h2", "h3"):
-        (hosts.work / f"{node}.well").touch()
-    checks.write_text(f"#!/bin/sh\nexport SLURM_CONF={hosts.folder}/slurm.conf PATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
-                      f"exec {hosts.binary} health -e \"check_file_test -f {hosts.work}/$(hostname).well\" --drain\n")
-    checks.chmod(0o755)
+    """Every hook of Slurm looks for a file of its own on its node, so that a test can make each of them find the node sick."""
+    hooks = {}
+    for hook in ("well", "prolog", "epilog"):
+        for node in ("h2", "h3"):
+            (hosts.work / f"{node}.{hook}").touch()
+        pause = f"[ -e {hosts.work}/no-periodic-checks ] && exit 0\n" if hook == "well" else ""
+        hooks[hook] = hosts.work / f"check-{hook}"
+        hooks[hook].write_text(
+            f"#!/bin/sh\n{pause}export SLURM_CONF={hosts.folder}/slurm.conf PATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
+            f"exec {hosts.binary} health -e \"check_file_test -f {hosts.work}/$(hostname).{hook}\" --drain\n")
+        hooks[hook].chmod(0o755)
     hosts.environment["SLURM_CONF"] = str(hosts.folder / "slurm.conf")
-    return hosts.script("up", hosts.folder, 3, checks, check=False, name="slurm.sh")
+    return hosts.script("up", hosts.folder, 3, hooks["well"], hooks["prolog"], hooks["epilog"], check=False, name="slurm.sh")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""What trireme launch sees of three hosts made of namespaces (hosts.sh) before it starts anything. Arguments: the program, a work
+folder."""
+import shutil
+import subprocess
+import sys
+import unittest
+
+import bed
+
+BED = None  # set by bed.main()
+
+
+def launch(*words, timeout=240):
+    return BED.run(1, BED.binary, "launch", *words, timeout=timeout)
+
+
+class Preflight(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        (BED.work / "hosts").write_text("h1 slots=1\nh2 slots=1\nh3 slots=1\n")
+
+    def assert_fails_before_start(self, result, *texts):
+        self.assertEqual(result.returncode, 2, result.both)
+        for text in texts:
+            self.assertIn(text, result.both)
+        self.assertIn("nothing was started", result.both)
+        self.assertNotIn("RAN", result.stdout)
+
+    def test_missing_hostfile_is_an_error(self):
+        result = launch("-f", "nowhere", "--program", "--", "echo", "RAN")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("hostfile nowhere does not exist; nothing was started", result.both)
+
+    def test_duplicate_host_is_named_with_its_line(self):
+        (BED.work / "twice").write_text("h1\r\nh2\r\n# note\r\nh1")
+        result = launch("-f", "twice", "--program", "--", "echo", "RAN")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('twice:4: host "h1" is listed again, first by twice:1', result.both)
+
+    def test_one_machine_under_two_names_is_found(self):
+        result = launch("--hosts", "h1,h2,10.77.0.2", "--program", "--", "echo", "RAN")
+        self.assert_fails_before_start(result, "10.77.0.2: it is the same machine as h2")
+
+    def test_every_unreachable_host_is_named_at_once_with_its_fix(self):
+        known = BED.folder / "h1.home/.ssh/known_hosts"
+        before = known.read_text()
+        keys = BED.folder / "h2.home/.ssh/authorized_keys"
+        try:
+            known.write_text("".join(line for line in before.splitlines(True) if not line.startswith("h3,")))
+            keys.rename(keys.with_suffix(".off"))
+            result = launch("--hosts", "h1,h2,h3,h9", "--program", "--", "echo", "RAN")
+        finally:
+            known.write_text(before)
+            keys.with_suffix(".off").rename(keys)
+        self.assert_fails_before_start(result, "h2: it asks for a password or refuses our key; install a key: `ssh-copy-id h2`",
+                                       "h3: its host key is unknown; connect once with `ssh h3`, or pass --host-key accept-new",
+                                       "h9: its name is not known here", "3 problem(s) on 4 hosts")
+
+    def test_changed_host_key_is_told_apart_and_unknown_ones_can_be_learned(self):
+        known = BED.folder / "h1.home/.ssh/known_hosts"
+        before = known.read_text()
+        lines = before.splitlines(True)
+        try:
+            swapped = lines[1].split(" ", 1)[0] + " " + lines[2].split(" ", 1)[1]
+            known.write_text(lines[0] + swapped + lines[2])
+            result = launch("--hosts", "h1,h2", "--program", "--", "echo", "RAN")
+            self.assert_fails_before_start(result, "h2: its host key is not the one in known_hosts")
+            known.write_text(lines[0])
+            result = launch("--hosts", "h1,h2", "--host-key", "accept-new", "--program", "--", "echo", "RAN")
+            self.assertEqual(result.returncode, 0, result.both)
+        finally:
+            known.write_text(before)
+        result = launch("--hosts", "h1,h2", "--host-key", "no", "--program", "--", "echo", "RAN")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("expected yes or accept-new; host keys are always checked", result.both)
+
+    def test_login_noise_is_told_apart(self):
+        noise = BED.folder / "h2.home/.bashrc"
+        noise.write_text("echo welcome to h2\n")
+        try:
+            result = launch("--hosts", "h1,h2", "--program", "--", "echo", "RAN")
+        finally:
+            noise.unlink()
+        self.assert_fails_before_start(result, 'h2: its shell prints "welcome to h2" at login')
+
+    def test_a_host_that_is_cut_off_is_named(self):
+        BED.script("link", BED.folder, 3, "down")
+        try:
+            result = launch("-f", "hosts", "--connect-timeout", "2", "--program", "--", "echo", "RAN")
+            self.assertEqual(result.returncode, 2, result.both)
+            self.assertRegex(result.both, "h3: (it does not answer|no route leads to it)")
+            result = launch("-f", "hosts", "--connect-timeout", "2", "--drop-bad-hosts", "--program", "--", "hostname")
+            self.assertEqual(result.returncode, 0, result.both)
+            self.assertEqual(sorted(result.stdout.split()), ["h1", "h1[0]", "h2", "h2[1]"])
+        finally:
+            BED.script("link", BED.folder, 3, "up")
+
+    def test_another_binary_on_a_host_is_found(self):
+        other = BED.work / "other"
+        shutil.copy(BED.binary, other)
+        with open(other, "ab") as file:
+            file.write(b"x")
+        BED.script("run", BED.folder, 2, "mount", "--bind", other, BED.binary)
+        try:
+            result = launch("-f", "hosts", "--program", "--", "echo", "RAN")
+        finally:
+            BED.script("run", BED.folder, 2, "umount", BED.binary)
+            other.unlink()
+        self.assert_fails_before_start(result, "h2: the trireme binary differs", "copy one build to the same path")
+
+    def test_another_configuration_on_a_host_is_found(self):
+        config, run = BED.write_training("same-everywhere")
+        other = BED.work / "other.yaml"
+        other.write_text((BED.work / config).read_text().replace("width: 16", "width: 32"))
+        BED.script("run", BED.folder, 2, "mount", "--bind", other, BED.work / config)
+        try:
+            result = launch("-f", "hosts", "--", "train", config)
+        finally:
+            BED.script("run", BED.folder, 2, "umount", BED.work / config)
+        self.assert_fails_before_start(result, f"h2: {BED.work / config} differs", "copy it, or put it on a shared file system")
+        self.assertFalse(run.exists())
+
+    def test_an_indexed_dataset_that_differs_on_a_host_is_found(self):
+        for host, text in ((1, "same"), (2, "other"), (3, "same")):
+            BED.run(host, "sh", "-c", f"printf {text} >/tmp/x_text_document.bin; printf index >/tmp/x_text_document.idx")
+        result = launch("-f", "hosts", "--", "train", "--data.dir", "/tmp", "--data.train", "1 x_text_document")
+        self.assert_fails_before_start(result, "h2: /tmp/x_text_document.bin differs", "copy it, or put it on a shared file system")
+        self.assertNotIn("x_text_document.idx", result.both)
+
+    def test_a_clock_that_is_ahead_is_told(self):
+        real, wrapper = BED.work / "real", BED.work / "ahead"
+        shutil.copy(BED.binary, real)
+        wrapper.write_text(f'#!/usr/bin/env python3\nimport re, subprocess, sys\n'
+                           f'agent = subprocess.Popen(["{real}", *sys.argv[1:]], stdout=subprocess.PIPE, text=True)\n'
+                           'for line in agent.stdout:\n'
+                           '    print(re.sub(r\'("time":)([0-9.]+)\', lambda m: m[1] + str(float(m[2]) + 60), line), end="", flush=True)\n')
+        wrapper.chmod(0o755)
+        BED.script("run", BED.folder, 2, "mount", "--bind", wrapper, BED.binary)
+        try:
+            result = launch("-f", "hosts", "--preflight-only")
+        finally:
+            BED.script("run", BED.folder, 2, "umount", BED.binary)
+            real.unlink()
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertRegex(result.both, r"h2: its clock is (59|60)\.\d s ahead; set it with chrony or ntp")
+
+    def test_two_hosts_that_cannot_reach_each_other_are_named(self):
+        BED.script("apart", BED.folder, 2, 3, "yes")
+        try:
+            result = launch("-f", "hosts", "--program", "--", "echo", "RAN")
+        finally:
+            BED.script("apart", BED.folder, 2, 3, "no")
+        for one, other in (("h2", "h3"), ("h3", "h2")):
+            self.assertRegex(result.both, f"{one}: cannot reach {other} over 10.77.0.0/24: (No route to host|no answer: a firewall)")
+        self.assert_fails_before_start(result, "open the network between them", "2 problem(s) on 3 hosts")
+
+    def test_a_port_in_use_is_found(self):
+        holder = subprocess.Popen(BED.on(2, BED.binary, "node-agent"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            holder.stdin.write('{"do": "listen", "port": 29411}\n')
+            holder.stdin.flush()
+            self.assertEqual([holder.stdout.readline() for _ in range(2)][1], '{"port":29411}\n')
+            result = launch("-f", "hosts", "--port", "29411", "--program", "--", "echo", "RAN")
+        finally:
+            holder.communicate()
+        self.assert_fails_before_start(result, "h2: port 29411: Address already in use")
+
+    def test_a_network_that_is_not_everywhere_is_refused(self):
+        result = launch("-f", "hosts", "--interface", "10.99.0.0/16", "--program", "--", "echo", "RAN")
+        self.assert_fails_before_start(result, "10.99.0.0/16 is not on every host", "eth0 10.77.0.0/24")
+
+    def test_health_is_asked_before_the_start(self):
+        (BED.work / "nhc.conf").write_text("* || check_hw_eth eth0\nh2 || check_hw_eth ib0\n")
+        result = launch("-f", "hosts", "--health", "nhc.conf", "--program", "--", "echo", "RAN")
+        self.assert_fails_before_start(result, "h2: health check failed: check_hw_eth: no network interface ib0")
+        result = launch("-f", "hosts", "--health", "nhc.conf", "--drop-bad-hosts", "--program", "--", "hostname")
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertNotIn("h2", result.stdout)
+
+    def test_health_of_every_host_is_one_line_each(self):
+        (BED.work / "nhc.conf").write_text("* || check_hw_eth eth0\nh2 || check_hw_eth ib0\n")
+        result = BED.run(1, BED.binary, "health", "-c", "nhc.conf", "--hosts", "h[1-3],h9")
+        self.assertEqual(result.returncode, 1, result.both)
+        self.assertEqual(result.stdout.splitlines()[:3],
+                         ["h1 | Healthy", "h2 | ERROR: nhc: Health check failed: check_hw_eth: no network interface ib0",
+                          "h3 | Healthy"])
+        self.assertIn("h9 | ERROR: No results reported (its name is not known here", result.stdout)
+
+
+if __name__ == "__main__":
+    sys.exit(bed.main(3))
