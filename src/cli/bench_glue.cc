@@ -42,6 +42,9 @@ Json to_json(const Request& request, int threads, const GlueBenchResult& r) {
   json["ms_per_step"] = 1e3 * r.median;
   json["ms_fastest"] = 1e3 * r.fastest;
   json["ms_slowest"] = 1e3 * r.slowest;
+  json["model_flops_per_s"] = r.model_flops_per_second;
+  json["ceiling_flops_per_s"] = r.ceiling_flops_per_second;
+  json["share"] = r.model_flops_per_second / r.ceiling_flops_per_second;
   for (const GluePeer& peer : r.peers)
     json["pytorch"][peer.padding] = {{"samples_per_s", peer.rows_per_second}, {"ratio", peer.ratio}};
   return json;
@@ -50,6 +53,9 @@ Json to_json(const Request& request, int threads, const GlueBenchResult& r) {
 void print_alone(const GlueBenchResult& r) {
   fmt::print("{:<24} {:>10.2f} rows/s   {:.3f} s per step (fastest {:.3f}, slowest {:.3f})\n", "ours",
              r.rows_per_second, r.median, r.fastest, r.slowest);
+  fmt::print("{:<24} {:>10.1f} GFLOP/s  model FLOPs of the rows' own tokens\n", "", 1e-9 * r.model_flops_per_second);
+  fmt::print("{:<24} {:>10.1f} GFLOP/s  the step's GEMMs alone: ours reaches {:.3f} of it\n", "GEMM ceiling",
+             1e-9 * r.ceiling_flops_per_second, r.model_flops_per_second / r.ceiling_flops_per_second);
   for (const GluePeer& p : r.peers)
     fmt::print("{:<24} {:>10.2f} rows/s   ours is {:.2f}x as fast\n", "PyTorch, " + p.padding + " padding",
                p.rows_per_second, p.ratio);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "base/time.h"
 #include "generate/generator.h"
 #include "model/presets.h"
@@ -11,12 +12,6 @@
 
 namespace trireme {
 namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 constexpr size_t kPartWords = 1 << 12;  // 32 KiB
 

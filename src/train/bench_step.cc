@@ -8,16 +8,18 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/median.h"
 #include "base/peer_process.h"
 #include "base/rng.h"
 #include "base/time.h"
 #include "data/token_dataset.h"
 #include "model/presets.h"
 #include "model/stage.h"
-#include "ops/cpu/gemm_bench.h"
+#include "ops/cpu/gemm.h"
 #include "optim/optimizer.h"
 #include "train/batcher.h"
 #include "train/machine.h"
+#include "train/step_ceiling.h"
 
 namespace trireme {
 namespace {
@@ -26,12 +28,6 @@ size_t peak_rss() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<size_t>(usage.ru_maxrss) * 1024;
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 StepTimes summary(const std::vector<double>& seconds) {
@@ -48,42 +44,6 @@ std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& 
   RandomStream random(1);
   for (uint16_t& id : tokens) id = static_cast<uint16_t>(random.below(static_cast<uint64_t>(spec.vocabulary)));
   return tokens;
-}
-
-/// A GEMM of one step and how often it runs.
-struct StepGemm {
-  GemmShape shape;
-  double times;
-};
-
-/// Every GEMM of one step: forward, input and weight gradient of each linear and of the head.
-std::vector<StepGemm> step_gemms(const Spec& spec, DType dtype, int64_t rows) {
-  std::vector<StepGemm> gemms;
-  const auto add = [&](int64_t at_once, int64_t out, int64_t in, double times) {
-    for (const GemmKind kind : {GemmKind::forward, GemmKind::input, GemmKind::weight})
-      gemms.push_back({{kind, at_once, in, out, dtype}, times});
-  };
-  const auto layers = static_cast<double>(spec.layers);
-  add(rows, 3 * spec.width, spec.width, layers);
-  add(rows, spec.width, spec.width, layers);
-  add(rows, spec.inner_width, spec.width, layers);
-  add(rows, spec.width, spec.inner_width, layers);
-  const int64_t head_rows = std::min(rows, head_rows_for(spec, dtype, rows));
-  add(head_rows, spec.vocabulary_rows, spec.width, static_cast<double>(rows) / static_cast<double>(head_rows));
-  return gemms;
-}
-
-/// FLOP/s of all the step's GEMMs one after the other, each in its best layout.
-double step_ceiling(const Spec& spec, DType dtype, int64_t rows, int threads) {
-  constexpr int kRepetitions = 5;
-  double flops = 0, seconds = 0;
-  for (const StepGemm& gemm : step_gemms(spec, dtype, rows)) {
-    const GemmTiming timing = measure_gemms(std::span(&gemm.shape, 1), threads, kRepetitions).front();
-    flops += gemm.times * 2.0 * static_cast<double>(gemm.shape.rows) * static_cast<double>(gemm.shape.in) *
-             static_cast<double>(gemm.shape.out);
-    seconds += gemm.times * timing.seconds;
-  }
-  return flops / seconds;
 }
 
 /// A model in training; every call of step() is one optimizer step.

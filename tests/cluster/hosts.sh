@@ -166,7 +166,7 @@ case $command in
   limit-memory) limit_memory "$@" ;;
   limit)
     inside "$1" tc qdisc del dev eth0 root 2>/dev/null || true
-    [[ $2 == none ]] || inside "$1" tc qdisc add dev eth0 root tbf rate "$2" burst 64kb latency 50ms
+    [[ $2 == none ]] || inside "$1" tc qdisc add dev eth0 root tbf rate "$2" burst 128kb latency 50ms
     ;;
   down) down ;;
   *) echo "hosts.sh: no command $command" >&2 && exit 2 ;;

@@ -32,6 +32,9 @@ TEST_F(BenchGlue, MeasuresStepsBesideAPeer) {
     EXPECT_DOUBLE_EQ(result["pytorch"][padding]["samples_per_s"].get<double>(), 0.08);
     EXPECT_GT(result["pytorch"][padding]["ratio"].get<double>(), 1);
   }
+  EXPECT_GT(result["model_flops_per_s"].get<double>(), 0);
+  EXPECT_DOUBLE_EQ(result["share"].get<double>() * result["ceiling_flops_per_s"].get<double>(),
+                   result["model_flops_per_s"].get<double>());
   EXPECT_THAT(outcome.output, HasSubstr("PyTorch, full padding"));
 }
 

@@ -6,21 +6,17 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/median.h"
 #include "base/peer_process.h"
 #include "base/time.h"
 #include "comm/agreement.h"
 #include "model/stage.h"
 #include "optim/optimizer.h"
 #include "train/glue/data.h"
+#include "train/step_ceiling.h"
 
 namespace trireme {
 namespace {
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const size_t n = values.size();
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 GlueOptions glue_options(const GlueBenchOptions& o) {
   GlueOptions options;
@@ -52,6 +48,9 @@ class TuningStep {
     return std::make_unique<Optimizer>(table_, state_, *ops_, group, options);
   }
 
+  /// Model FLOPs of the last step, of its tokens without padding.
+  double flops() const { return flops_; }
+
   /// Back to the first batch.
   void restart() { first_ = 0; }
 
@@ -70,7 +69,13 @@ class TuningStep {
     const double norm = std::sqrt(optimizer.finish_exchange(stage_.context()));
     optimizer.update(stage_.context(), 2e-5, ++updates_, norm);
     first_ += all;
-    return seconds_since(start);
+    const double seconds = seconds_since(start);
+    flops_ = 0;
+    for (const uint32_t row : which) {
+      const auto length = static_cast<int64_t>(rows_.offsets[row + 1] - rows_.offsets[row]);
+      flops_ += train_flops_per_token(stage_.spec(), length) * static_cast<double>(length);
+    }
+    return seconds;
   }
 
  private:
@@ -83,6 +88,7 @@ class TuningStep {
   Stage stage_;
   size_t first_ = 0;
   int64_t updates_ = 0;
+  double flops_ = 0;
 };
 
 /// The first ranks of the job as a job of their own, over the same model.
@@ -144,9 +150,19 @@ std::vector<GlueRanks> measure_ranks(const GlueBenchOptions& o, TuningStep& ours
   return out;
 }
 
+/// Of steps on one rank.
+struct OwnSteps {
+  std::vector<double> seconds, flops_per_second;
+  double run(TuningStep& ours, Optimizer& optimizer) {
+    seconds.push_back(ours.step(optimizer, 0, 1));
+    flops_per_second.push_back(ours.flops() / seconds.back());
+    return seconds.back();
+  }
+};
+
 /// Both start with the first batch; one warm-up step each, then in turn.
 GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int threads, TuningStep& ours,
-                      Optimizer& optimizer, std::vector<double>& our_seconds) {
+                      Optimizer& optimizer, OwnSteps& own) {
   log::info("starting PyTorch, {} padding", padding);
   PeerProcess process({o.python, o.peer_script, "--model", o.model, "--data-dir", o.data_dir, "--batch",
                        std::to_string(o.batch), "--max-length", std::to_string(o.max_length), "--padding", padding,
@@ -156,9 +172,9 @@ GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int
   std::vector<double> ratios, theirs;
   for (int64_t i = 0; i < o.steps; ++i) {
     theirs.push_back(process.measure().seconds);
-    our_seconds.push_back(ours.step(optimizer, 0, 1));
-    ratios.push_back(theirs.back() / our_seconds.back());
-    log::info("PyTorch {:.3f} s, ours {:.3f} s", theirs.back(), our_seconds.back());
+    const double seconds = own.run(ours, optimizer);
+    ratios.push_back(theirs.back() / seconds);
+    log::info("PyTorch {:.3f} s, ours {:.3f} s", theirs.back(), seconds);
   }
   return {padding, static_cast<double>(o.batch) / median(theirs), median(ratios)};
 }
@@ -166,18 +182,19 @@ GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int
 void measure_alone(const GlueBenchOptions& o, TuningStep& ours, const CorePlan& cores, GlueBenchResult& result) {
   const auto single = make_single();
   const auto optimizer = ours.optimizer(*single, {});
-  std::vector<double> seconds;
+  OwnSteps own;
   if (o.pytorch) {
     for (const char* padding : {"dynamic", "full"})
-      result.peers.push_back(measure_peer(o, padding, cores.threads, ours, *optimizer, seconds));
+      result.peers.push_back(measure_peer(o, padding, cores.threads, ours, *optimizer, own));
   } else {
     ours.step(*optimizer, 0, 1);
-    while (static_cast<int64_t>(seconds.size()) < o.steps) seconds.push_back(ours.step(*optimizer, 0, 1));
+    while (static_cast<int64_t>(own.seconds.size()) < o.steps) own.run(ours, *optimizer);
   }
-  result.median = median(seconds);
-  result.fastest = *std::ranges::min_element(seconds);
-  result.slowest = *std::ranges::max_element(seconds);
+  result.median = median(own.seconds);
+  result.fastest = *std::ranges::min_element(own.seconds);
+  result.slowest = *std::ranges::max_element(own.seconds);
   result.rows_per_second = static_cast<double>(o.batch) / result.median;
+  result.model_flops_per_second = median(own.flops_per_second);
 }
 
 }  // namespace
@@ -204,6 +221,8 @@ GlueBenchResult bench_glue(const GlueBenchOptions& o, Process& process, const Co
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
   if (process.size() == 1) {
     measure_alone(o, ours, cores, result);
+    const auto tokens = static_cast<int64_t>(result.tokens_per_row * static_cast<double>(o.batch));
+    result.ceiling_flops_per_second = step_ceiling(model.spec, DType::f32, tokens, cores.threads);
   } else {
     result.ranks = measure_ranks(o, ours, process, cores);
   }

@@ -37,7 +37,8 @@ struct GlueRanks {
 struct GlueBenchResult {
   double rows_per_second = 0;  ///< batch / median seconds, on one rank
   double fastest = 0, median = 0, slowest = 0;
-  double tokens_per_row = 0;  ///< without padding
+  double tokens_per_row = 0;                                        ///< without padding
+  double model_flops_per_second = 0, ceiling_flops_per_second = 0;  ///< on one rank; padding does not count
   std::vector<GluePeer> peers;
   std::vector<GlueRanks> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
 };

@@ -1,0 +1,14 @@
+#pragma once
+#include <algorithm>
+#include <vector>
+
+namespace trireme {
+
+/// The middle value, or the mean of the two in the middle. There must be one.
+inline double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const size_t n = values.size();
+  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+}  // namespace trireme
