@@ -128,7 +128,8 @@ class Launch {
     start.hostfile = folder_.file("hosts");
     start.agent = agent();
     start.agent_script = folder_.file("remote-shell");
-    start.network = starter_.kind == StarterKind::hydra ? interface_ : network_;
+    start.ipv6 = network_.find(':') != std::string::npos;
+    start.network = starter_.kind == StarterKind::hydra || start.ipv6 ? interface_ : network_;
     start.tcp_only = placement_.size() == 1 || (looked_ && !infiniband_);
     start.inherit_binding = job_.inherit_binding;
     start.as_root = geteuid() == 0;

@@ -104,6 +104,7 @@ std::vector<std::string> open_mpi_words(const Starter& starter, const StartReque
   // All ssh connections start here: nodes need no keys for each other. Each node's daemon still looks for the agent.
   add(words, {"--mca", "plm_rsh_agent", agent_words(request.agent), "--mca", "plm_rsh_no_tree_spawn", "1"});
   if (request.tcp_only) add(words, {"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp"});
+  if (request.ipv6) add(words, {"--mca", "oob_tcp_disable_ipv6_family", "0"});
   if (!request.network.empty()) {
     add(words, {"--mca", "btl_tcp_if_include", request.network, "--mca", "oob_tcp_if_include", request.network});
   }

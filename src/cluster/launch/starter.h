@@ -44,6 +44,7 @@ struct StartRequest {
   std::vector<std::string> agent;  ///< the remote shell and its options, found on every host (Open MPI)
   std::string agent_script;        ///< a script on this host that runs it (Hydra takes no options)
   std::string network;             ///< "10.0.0.0/24" or an interface; empty: the starter's choice
+  bool ipv6 = false;               ///< the network has no IPv4; then it is an interface
   bool tcp_only = false;           ///< no usable InfiniBand on every host
   bool inherit_binding = false;
   bool as_root = false;

@@ -52,6 +52,15 @@ TEST(StartCommand, OpenMpiGetsHostfileAgentNetworkAndVariables) {
   EXPECT_EQ(command.hostfile_text, "n1 slots=2\nn2 slots=1\n");
 }
 
+TEST(StartCommand, OpenMpiIsToldThatANetworkIsIpv6Only) {
+  StartRequest request = request_for({{"n1", 1}, {"n2", 1}});
+  request.ipv6 = true;
+  request.network = "eth0";
+  EXPECT_THAT(
+      shell_join(start_command({StarterKind::open_mpi, "/usr/bin/mpirun", "", ""}, request).words),
+      HasSubstr("--mca oob_tcp_disable_ipv6_family 0 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0"));
+}
+
 TEST(StartCommand, AnInstallationOfItsOwnIsCalledByItsPath) {
   const StartCommand command =
       start_command({StarterKind::open_mpi, "/opt/openmpi/bin/mpirun", "", ""}, request_for({{"n1", 1}}));
