@@ -15,6 +15,22 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+/// Waits until a preparation has saved its state, which it first does a second after it began. Once ids have been
+/// written it stands still for that long, so that it cannot end before.
+bool wait_for_state(Program& program, const fs::path& folder) {
+  const bool begun = program.wait_for([&](const std::string&) {
+    std::error_code absent;
+    for (fs::directory_iterator file(folder, absent), end; file != end; file.increment(absent)) {
+      if (file->file_size(absent) >= 1'000'000) return true;
+    }
+    return false;
+  });
+  kill(program.pid(), SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  kill(program.pid(), SIGCONT);
+  return begun && program.wait_for([&](const std::string&) { return fs::exists(folder / "state.json"); });
+}
+
 class PrepareRuns : public testing::Test {
  protected:
   PrepareRuns() {
@@ -126,8 +142,7 @@ TEST_F(PrepareRuns, LargeInputInLittleMemoryAlsoWhenKilled) {
   const auto command = prepare(folder_ / "large.jsonl.gz", "large", {"--threads", "2"});
   {
     Program killed(command);
-    ASSERT_TRUE(killed.wait_for([&](const std::string&) { return fs::exists(folder_ / "large/.prepare/state.json"); }))
-        << killed.output();
+    ASSERT_TRUE(wait_for_state(killed, folder_ / "large/.prepare")) << killed.output();
     const Outcome second = run(command);
     EXPECT_EQ(second.code, 1) << second.output;
     EXPECT_THAT(second.output, HasSubstr("another process prepares data in"));
@@ -165,7 +180,7 @@ TEST_F(PrepareRuns, AfterARestartOfTheMachineItTrustsOnlyWhatWasFlushed) {
   std::vector<std::string> results;
   for (const bool restarted : {false, true}) {
     Program stopped(command);
-    ASSERT_TRUE(stopped.wait_for([&](const std::string&) { return fs::exists(state); })) << stopped.output();
+    ASSERT_TRUE(wait_for_state(stopped, folder_ / "large/.prepare")) << stopped.output();
     kill(stopped.pid(), SIGTERM);
     EXPECT_EQ(stopped.finish().code, 75);
     if (restarted) {
@@ -185,7 +200,7 @@ TEST_F(PrepareRuns, AfterARestartOfTheMachineItTrustsOnlyWhatWasFlushed) {
 }
 
 TEST_F(PrepareRuns, StoppedByASignalItGoesOnToo) {
-  const size_t repeats = 1500;  // some seconds: the first state is saved after one
+  const size_t repeats = 700;
   std::string members, block = zstd(lines_);
   for (size_t i = 0; i < repeats; ++i) members += block;
   write_text(folder_ / "large.jsonl.zst", members);
@@ -193,8 +208,7 @@ TEST_F(PrepareRuns, StoppedByASignalItGoesOnToo) {
       trireme_command({"prepare", "--format", "megatron", "--input", folder_ / "large.jsonl.zst", "--tokenizer",
                        folder_ / "tok", "--append-eod", "--output", folder_ / "x", "--threads", "1"});
   Program stopped(command);
-  ASSERT_TRUE(stopped.wait_for([&](const std::string&) { return fs::exists(folder_ / ".x.prepare/state.json"); }))
-      << stopped.output();
+  ASSERT_TRUE(wait_for_state(stopped, folder_ / ".x.prepare")) << stopped.output();
   kill(stopped.pid(), SIGTERM);
   const Outcome first = stopped.finish();
   EXPECT_EQ(first.code, 75) << first.output;
