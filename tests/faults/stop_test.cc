@@ -19,6 +19,18 @@ class StopInEveryPhase : public FaultFixture {
     EXPECT_EQ(read_status(path(run)).state, "stopped");
     EXPECT_EQ(read_status(path(run)).code, 75);
   }
+
+  /// The program is held by a fault until the file `hold` is gone, and has said so in `seen`; rank 1 is stopped
+  /// meanwhile.
+  Outcome stop_while_held(Program& program) {
+    EXPECT_TRUE(wait_for_file(program, path("seen")));
+    kill(pid_of_rank(program, 1), SIGTERM);
+    std::filesystem::remove(path("hold"));
+    Outcome outcome = program.finish();
+    expect_stopped("run", outcome);
+    EXPECT_THAT(outcome.output, HasSubstr("stopped while the data was read: nothing to save"));
+    return outcome;
+  }
 };
 
 TEST_F(StopInEveryPhase, BeforeTheFirstStepNothingIsSaved) {
@@ -38,12 +50,7 @@ TEST_F(StopInEveryPhase, DuringTheStart) {
   write_text(path("hold"), "");
   Program program(ranks_command(2, "run"),
                   fault("fsync", "run/lock", 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen")}));
-  ASSERT_TRUE(wait_for_file(program, path("seen")));
-  kill(pid_of_rank(program, 1), SIGTERM);
-  std::filesystem::remove(path("hold"));
-  const Outcome outcome = program.finish();
-  expect_stopped("run", outcome);
-  EXPECT_THAT(outcome.output, HasSubstr("stopped while the data was read: nothing to save"));
+  stop_while_held(program);
 }
 
 TEST_F(StopInEveryPhase, WhileTheDataIsRead) {
@@ -53,12 +60,7 @@ TEST_F(StopInEveryPhase, WhileTheDataIsRead) {
   Program program(ranks_command(2, "run", {"--data.verify"}),
                   fault("flip", std::to_string(4 << 20), 0,
                         {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen"), "FAULT_TIMES=1"}));
-  ASSERT_TRUE(wait_for_file(program, path("seen")));
-  kill(pid_of_rank(program, 1), SIGTERM);
-  std::filesystem::remove(path("hold"));
-  const Outcome outcome = program.finish();
-  expect_stopped("run", outcome);
-  EXPECT_THAT(outcome.output, HasSubstr("stopped while the data was read: nothing to save"));
+  const Outcome outcome = stop_while_held(program);
   EXPECT_EQ(count_of(outcome.output, "error: "), 0) << outcome.output;
 }
 
@@ -77,12 +79,7 @@ TEST_F(StopInEveryPhase, WhileTheOrderOfAnIndexedDatasetIsMade) {
   Program program(ranks_command(2, "run", {"--data.train", path("set"), "--run.steps", "1000000"}),
                   fault("fsync", "_doc_idx.npy", 0,
                         {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen"), "FAULT_TIMES=1"}));
-  ASSERT_TRUE(wait_for_file(program, path("seen")));
-  kill(pid_of_rank(program, 1), SIGTERM);
-  std::filesystem::remove(path("hold"));
-  const Outcome outcome = program.finish();
-  expect_stopped("run", outcome);
-  EXPECT_THAT(outcome.output, HasSubstr("stopped while the data was read: nothing to save"));
+  stop_while_held(program);
   EXPECT_THAT(list_steps(path("run")), ::testing::IsEmpty());
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/median.h"
 #include "base/time.h"
 #include "cluster/bench/pattern.h"
 #include "cluster/bench/traffic.h"
@@ -13,11 +14,6 @@ namespace {
 
 constexpr int64_t kPingPongBytes = 1 << 20;
 constexpr int kPingPongRounds = 21;
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 void reduce(Exchange& exchange, int64_t count) {
   exchange.begin();
