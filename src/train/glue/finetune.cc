@@ -8,9 +8,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
-#include "base/hash.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "comm/proof.h"
@@ -18,7 +15,7 @@
 #include "report/reporter.h"
 #include "train/cores.h"
 #include "train/facts.h"
-#include "train/glue/data.h"
+#include "train/glue/job.h"
 #include "train/glue/output_dir.h"
 #include "train/glue/predict.h"
 #include "train/glue/results.h"
@@ -42,101 +39,9 @@ std::unique_ptr<Communicator> reporting_group(Process& process) {
   return group;
 }
 
-int64_t longest(const std::vector<NamedRows>& sets) {
-  int64_t most = 0;
-  for (const NamedRows& set : sets) most = std::max(most, set.rows.longest);
-  return most;
-}
-
-/// Everything that is decided before anything large is allocated.
-struct Plan {
-  GlueOptions options;
-  GlueTask task;
-  PretrainedModel model;
-  std::vector<NamedRows> train, validation, test;
-  EpochPlan epochs;
-  int64_t steps = 0;
-  RowLayout layout;
-  Setup setup;  ///< as train/saver and train/facts take it
-};
-
-/// The checkpoint must be of the same training.
-void check_same_training(const Setup& setup) {
-  const CheckpointFacts& facts = setup.resume->facts;
-  const Config then = from_json(parse_json(facts.config_json, setup.resume->path), setup.resume->path);
-  Spec spec = setup.spec;
-  spec.vocabulary_rows = facts.spec.vocabulary_rows;
-  require(facts.spec == spec, ErrorKind::config,
-          "{} holds another model than --model and the task ask for; name another --output-dir or add "
-          "--overwrite-output-dir",
-          setup.resume->path);
-  const bool same_rows = facts.data_files.size() == setup.data_files.size() && !facts.data_files.empty() &&
-                         facts.data_files[0].hash == setup.data_files[0].hash;
-  require(same_rows && then.run.seed == setup.config().run.seed, ErrorKind::config,
-          "{} was trained on other rows or with another seed ({}, now {}); give the same ones, name another "
-          "--output-dir or add --overwrite-output-dir",
-          setup.resume->path, then.run.seed, setup.config().run.seed);
-}
-
-/// XXH3 over the ids and labels that are trained on.
-DataFileFact fact_of(const GlueSet& set, const EncodedRows& rows) {
-  const uint64_t tokens = xxh3(std::as_bytes(std::span(rows.tokens))),
-                 labels = xxh3(std::as_bytes(std::span(rows.labels)));
-  return {set.path, rows.tokens.size() * sizeof(int32_t), hex64(tokens ^ (labels * 3))};
-}
-
-/// What of the resumed run counts: its global batch.
-int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointFolder>& resume, int ranks) {
-  if (!resume) return options.train_batch * options.accumulation * ranks;
-  return from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
-}
-
-Plan make_plan(const GlueOptions& options, const std::string& start, const Scalars& scalars) {
-  Plan plan;
-  plan.options = options;
-  const GlueData data = read_data(options);
-  plan.task = data.task;
-  plan.model = open_pretrained(options, data.task.classes());
-  int64_t& most = plan.options.max_length;
-  if (most > plan.model.spec.context) {
-    log::info("rows are cut to {} ids: the model knows no more positions (--max-seq-length {})",
-              plan.model.spec.context, most);
-    most = plan.model.spec.context;
-  }
-  plan.train = encode_sets(data.train, plan.task, plan.model, most);
-  plan.validation = encode_sets(data.validation, plan.task, plan.model, most);
-  plan.test = encode_sets(data.test, plan.task, plan.model, most);
-
-  Setup& setup = plan.setup;
-  setup.spec = plan.model.spec;
-  setup.dtype = options.bf16 ? DType::bf16 : DType::f32;
-  setup.tokenizer_json = plan.model.tokenizer->json();
-  if (!start.empty()) setup.resume = open_checkpoint(start);
-  if (options.train) {
-    setup.data_files.push_back(fact_of(data.train[0], plan.train[0].rows));
-    plan.epochs = {plan.train[0].rows.rows(), global_batch(options, setup.resume, scalars.size())};
-    plan.steps = plan.epochs.total_steps(options.epochs, options.max_steps);
-  }
-  setup.loaded = options.native;
-  setup.loaded.config = config_of(plan.options, plan.steps, plan.epochs.global);
-  if (setup.resume) check_same_training(setup);
-  plan.layout = {.length = options.pad ? most : 0, .padding = plan.model.padding, .classes = setup.spec.classes};
-  const int64_t most_rows = std::max(options.train ? options.train_batch : 0,
-                                     plan.validation.empty() && plan.test.empty() ? 0 : options.eval_batch);
-  const int64_t length =
-      options.pad ? most : std::max({longest(plan.train), longest(plan.validation), longest(plan.test)});
-  const bool by_tokens = options.most_tokens > 0;
-  setup.batch = {.global = (by_tokens ? 1 : most_rows) * scalars.size(),
-                 .micro_batches = 1,
-                 .sequence = by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : length,
-                 .ranks = scalars.size(),
-                 .rank = scalars.rank()};
-  return plan;
-}
-
 class FineTuner {
  public:
-  FineTuner(Plan plan, Process& process, const CorePlan& cores, const RunClaim* claim, const PeerWatch& peers);
+  FineTuner(GlueJob job, Process& process, const CorePlan& cores, const RunClaim* claim, const PeerWatch& peers);
   /// Exit code.
   int run();
   int64_t steps_done() const { return progress_.step; }
@@ -154,12 +59,12 @@ class FineTuner {
   bool due(const std::string& strategy, int64_t every) const;
   bool stop_agreed() { return scalars_.any(stop::requested() || peers_.stop_request()); }
   std::string micro_batches() const;
-  double epochs_done() const { return static_cast<double>(progress_.samples) / static_cast<double>(plan_.epochs.rows); }
-  const GlueOptions& options() const { return plan_.options; }
+  double epochs_done() const { return static_cast<double>(progress_.samples) / static_cast<double>(job_.epochs.rows); }
+  const GlueOptions& options() const { return job_.options; }
   BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options().most_tokens}; }
-  const Config& config() const { return plan_.setup.config(); }
+  const Config& config() const { return job_.setup.config(); }
 
-  Plan plan_;
+  GlueJob job_;
   Process& process_;
   const PeerWatch& peers_;
   Scalars scalars_;
@@ -181,68 +86,59 @@ class FineTuner {
   NamedMetrics evaluation_;
 };
 
-ModelShape shape_of(const Plan& plan) {
-  const int64_t micro_batches =
-      plan.options.train ? micro_batches_for(plan.epochs.global, plan.setup.batch.ranks, plan.options.train_batch) : 1;
-  return {.rows = plan.setup.batch.largest_micro() * plan.setup.batch.sequence,
-          .training = plan.options.train,
-          .head_rows = 0,
-          .accumulates = micro_batches > 1 || plan.options.most_tokens > 0,
-          .recompute = plan.setup.config().model.recompute};
-}
-
-FineTuner::FineTuner(Plan plan, Process& process, const CorePlan& cores, const RunClaim* claim, const PeerWatch& peers)
-    : plan_(std::move(plan)),
+FineTuner::FineTuner(GlueJob job, Process& process, const CorePlan& cores, const RunClaim* claim,
+                     const PeerWatch& peers)
+    : job_(std::move(job)),
       process_(process),
       peers_(peers),
       scalars_(process.world()),
-      table_(plan_.setup.spec),
+      table_(job_.setup.spec),
       ops_(make_cpu_ops()),
-      state_(table_, plan_.setup.dtype, options().train),
-      stage_(plan_.setup.spec, {&table_, state_.weights(), state_.gradients()}, plan_.setup.dtype, shape_of(plan_),
-             *ops_, cores.threads),
+      state_(table_, job_.setup.dtype, options().train),
+      stage_(job_.setup.spec, {&table_, state_.weights(), state_.gradients()}, job_.setup.dtype, shape_of(job_), *ops_,
+             cores.threads),
       skips_(config().run.dir, config().run.max_skips) {
   const auto seed = static_cast<uint64_t>(options().seed);
   progress_.best_loss = std::numeric_limits<double>::infinity();
   together(scalars_, [&] {
-    if (plan_.setup.resume) {
-      load_checkpoint(*plan_.setup.resume, table_, state_);
-      progress_ = plan_.setup.resume->facts.progress;
+    if (job_.setup.resume) {
+      load_checkpoint(*job_.setup.resume, table_, state_);
+      progress_ = job_.setup.resume->facts.progress;
       process_.progress().set_step(progress_.step);
-      log::info("RESUMING from {}: {} steps and {} rows are done", plan_.setup.resume->path, progress_.step,
+      log::info("RESUMING from {}: {} steps and {} rows are done", job_.setup.resume->path, progress_.step,
                 progress_.samples);
     } else {
-      load_pretrained(plan_.model, table_, seed, state_);
+      load_pretrained(job_.model, table_, seed, state_);
     }
   });
   if (!options().train) return;
   scalars_.barrier();
-  peak_flops_ = scalars_.sum(measure_gemm_rate(*ops_, cores.threads, plan_.setup.dtype));
+  peak_flops_ = scalars_.sum(measure_gemm_rate(*ops_, cores.threads, job_.setup.dtype));
   exchange_group_ = reporting_group(process);
   optimizer_.emplace(table_, state_, *ops_, *exchange_group_,
                      optimizer_options(config(), process, cores.progress_cpus));
-  batches_.emplace(plan_.train[0].rows, plan_.epochs, plan_.layout, limit(options().train_batch), scalars_.size(),
+  batches_.emplace(job_.train[0].rows, job_.epochs, job_.layout, limit(options().train_batch), scalars_.size(),
                    scalars_.rank(), seed);
-  const Spec& spec = plan_.setup.spec;
+  const Spec& spec = job_.setup.spec;
   step_.emplace(stage_, *optimizer_, *ops_, state_, table_, scalars_, *batches_, seed, spec.has_dropout());
   schedule_ = schedule_of(config());
   schedule_.warms_from_zero = true;
-  saver_.emplace(plan_.setup, table_, state_, process_.world(), *claim, process_.progress());
-  if (plan_.setup.resume) saver_->start_from(progress_.step);
-  const EncodedRows& rows = plan_.train[0].rows;
+  saver_.emplace(job_.setup, table_, state_, process_.world(), *claim, process_.progress());
+  if (job_.setup.resume) saver_->start_from(progress_.step);
+  const EncodedRows& rows = job_.train[0].rows;
   RunFacts facts{
       {"model", fmt::format("{}: {:.2f}M parameters, {} classes", options().model,
                             static_cast<double>(table_.total()) / 1e6, spec.classes)},
       {"rows", fmt::format("{} of {:.1f} tokens on average, the longest has {}; {}", rows.rows(),
                            static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows()), rows.longest,
                            options().pad ? fmt::format("padded to {}", options().max_length) : "packed")},
-      {"batch", fmt::format("{} rows per step: {} ranks x {}", plan_.epochs.global, scalars_.size(), micro_batches())},
-      {"steps", fmt::format("{}: {} epochs of {}", plan_.steps, options().epochs, plan_.epochs.steps_per_epoch())}};
+      {"batch", fmt::format("{} rows per step: {} ranks x {}", job_.epochs.global, scalars_.size(), micro_batches())},
+      {"steps", fmt::format("{}: {} epochs of {}", job_.steps, options().epochs, job_.epochs.steps_per_epoch())}};
   reporter_ = std::make_unique<Reporter>(ReporterOptions{.run_dir = options().output_dir,
                                                          .jsonl = config().log.jsonl,
                                                          .tensorboard = config().log.tensorboard,
                                                          .is_rank0 = process.rank() == 0},
-                                         progress_.step, plan_.steps, facts);
+                                         progress_.step, job_.steps, facts);
 }
 
 std::string FineTuner::micro_batches() const {
@@ -252,7 +148,7 @@ std::string FineTuner::micro_batches() const {
 }
 
 bool FineTuner::due(const std::string& strategy, int64_t every) const {
-  if (strategy == "epoch") return plan_.epochs.at(progress_.samples).first == 0;
+  if (strategy == "epoch") return job_.epochs.at(progress_.samples).first == 0;
   return strategy == "steps" && every > 0 && progress_.step % every == 0;
 }
 
@@ -271,14 +167,14 @@ void FineTuner::train_one_step() {
   if (progress_.step == 1 || progress_.step % config().run.hash_every == 0)
     check_parameters(scalars_, process_.host(), state_, table_, progress_.step, config().run.on_difference == "heal");
   if (due(options().logging, options().logging_steps) || (options().logging_first_step && progress_.step == 1) ||
-      progress_.step == plan_.steps)
+      progress_.step == job_.steps)
     report(result, rate);
   reporter_->progress(progress_.step, result.loss);
 }
 
 void FineTuner::account(const StepResult& result, uint64_t first) {
   ++progress_.step;
-  progress_.samples += static_cast<uint64_t>(plan_.epochs.at(first).count);
+  progress_.samples += static_cast<uint64_t>(job_.epochs.at(first).count);
   loss_sum_ += result.loss;
   if (!result.skipped) {
     ++progress_.updates;
@@ -293,9 +189,9 @@ void FineTuner::account(const StepResult& result, uint64_t first) {
 }
 
 void FineTuner::report(const StepResult& result, double rate) {
-  const EncodedRows& rows = plan_.train[0].rows;
+  const EncodedRows& rows = job_.train[0].rows;
   const double length = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows()),
-               per_step = length * static_cast<double>(plan_.epochs.global);
+               per_step = length * static_cast<double>(job_.epochs.global);
   Metrics metrics;
   metrics.step = progress_.step;
   metrics.loss = result.loss;
@@ -304,7 +200,7 @@ void FineTuner::report(const StepResult& result, double rate) {
   metrics.samples = progress_.samples;
   metrics.tokens = static_cast<uint64_t>(length * static_cast<double>(progress_.samples));
   metrics.skipped = progress_.skipped;
-  meter_.fill(metrics, per_step, train_flops_per_token(plan_.setup.spec, std::llround(length)) * per_step, peak_flops_);
+  meter_.fill(metrics, per_step, train_flops_per_token(job_.setup.spec, std::llround(length)) * per_step, peak_flops_);
   reporter_->step(metrics);
   meter_.restart();
 }
@@ -315,17 +211,17 @@ void FineTuner::evaluate(const char* what) {
   process_.progress().enter(Phase::evaluation);
   evaluation_.clear();
   if (options().train) evaluation_.emplace_back("epoch", epochs_done());
-  for (const NamedRows& set : plan_.validation) {
+  for (const NamedRows& set : job_.validation) {
     const auto start = Clock::now();
     const std::string end = set.name.ends_with("-mm") ? "_mm" : "";
     const auto logits =
-        predict(stage_, *ops_, plan_.setup.dtype, set.rows, plan_.layout, limit(options().eval_batch), scalars_);
-    const int64_t classes = plan_.layout.classes;
+        predict(stage_, *ops_, job_.setup.dtype, set.rows, job_.layout, limit(options().eval_batch), scalars_);
+    const int64_t classes = job_.layout.classes;
     const auto add = [&](const std::string& name, double value) {
       evaluation_.emplace_back("eval_" + name + end, value);
     };
     add("loss", mean_loss(logits, set.rows.labels, classes));
-    for (const auto& [name, value] : glue_metrics(plan_.task, decide(logits, classes), set.rows.labels))
+    for (const auto& [name, value] : glue_metrics(job_.task, decide(logits, classes), set.rows.labels))
       add(name, value);
     const double seconds = seconds_since(start);
     add("runtime", seconds);
@@ -362,7 +258,7 @@ bool FineTuner::train() {
   const int64_t first_step = progress_.step;
   meter_.restart();
   bool stopped = stop_agreed();
-  while (progress_.step < plan_.steps && !stopped) {
+  while (progress_.step < job_.steps && !stopped) {
     train_one_step();
     const int64_t every = options().eval_steps > 0 ? options().eval_steps : options().logging_steps;
     if (due(options().evaluation, every)) evaluate("eval");
@@ -385,20 +281,20 @@ void FineTuner::finish_training(double seconds, uint64_t first_sample, int64_t f
   NamedMetrics numbers{{"epoch", epochs_done()}};
   if (steps > 0) numbers.emplace_back("train_loss", loss_sum_ / steps);  // of this start
   numbers.emplace_back("train_runtime", seconds);
-  numbers.emplace_back("train_samples", static_cast<double>(plan_.epochs.rows));
+  numbers.emplace_back("train_samples", static_cast<double>(job_.epochs.rows));
   numbers.emplace_back("train_samples_per_second", rows / seconds);
   numbers.emplace_back("train_steps_per_second", steps / seconds);
-  write_model(options().output_dir, plan_.model, plan_.task, table_, state_);
+  write_model(options().output_dir, job_.model, job_.task, table_, state_);
   write_results(options().output_dir, "train", numbers);
   print_results("train", numbers);
 }
 
 void FineTuner::predict_test() {
-  for (const NamedRows& set : plan_.test) {
+  for (const NamedRows& set : job_.test) {
     const auto logits =
-        predict(stage_, *ops_, plan_.setup.dtype, set.rows, plan_.layout, limit(options().eval_batch), scalars_);
+        predict(stage_, *ops_, job_.setup.dtype, set.rows, job_.layout, limit(options().eval_batch), scalars_);
     if (process_.rank() == 0)
-      write_predictions(options().output_dir, set.name, plan_.task, decide(logits, plan_.layout.classes));
+      write_predictions(options().output_dir, set.name, job_.task, decide(logits, job_.layout.classes));
   }
 }
 
@@ -446,14 +342,13 @@ int finetune(const GlueOptions& options, Process& process, std::string_view vers
     if (options.train && options.overwrite && options.resume.empty() && process.rank() == 0)
       clear_checkpoints(options.output_dir);
     scalars.barrier();  // nobody looks into the folder before rank 0 owns it
-    Plan plan;
+    GlueJob job;
     together(scalars, [&] {
-      plan = make_plan(options, start, scalars);
-      const ParameterTable table(plan.setup.spec);
-      require_memory(plan_memory(plan.setup, table, *make_cpu_ops(), process.size(), cores.threads), plan.setup,
-                     process);
+      job = make_job(options, start, scalars);
+      const ParameterTable table(job.setup.spec);
+      require_memory(plan_memory(job.setup, table, *make_cpu_ops(), process.size(), cores.threads), job.setup, process);
     });
-    FineTuner tuner(std::move(plan), process, cores, claim ? &*claim : nullptr, peers);
+    FineTuner tuner(std::move(job), process, cores, claim ? &*claim : nullptr, peers);
     const int code = tuner.run();
     if (claim && process.rank() == 0)
       claim->end({.state = code == 0 ? "done" : "stopped", .code = code, .step = tuner.steps_done()});

@@ -1,0 +1,108 @@
+#include "train/glue/job.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "config/document.h"
+#include "train/glue/output_dir.h"
+
+namespace trireme {
+namespace {
+
+int64_t longest(const std::vector<NamedRows>& sets) {
+  int64_t most = 0;
+  for (const NamedRows& set : sets) most = std::max(most, set.rows.longest);
+  return most;
+}
+
+/// The checkpoint must be of the same training.
+void check_same_training(const Setup& setup) {
+  const CheckpointFacts& facts = setup.resume->facts;
+  const Config then = from_json(parse_json(facts.config_json, setup.resume->path), setup.resume->path);
+  Spec spec = setup.spec;
+  spec.vocabulary_rows = facts.spec.vocabulary_rows;
+  require(facts.spec == spec, ErrorKind::config,
+          "{} holds another model than --model and the task ask for; name another --output-dir or add "
+          "--overwrite-output-dir",
+          setup.resume->path);
+  const bool same_rows = facts.data_files.size() == setup.data_files.size() && !facts.data_files.empty() &&
+                         facts.data_files[0].hash == setup.data_files[0].hash;
+  require(same_rows && then.run.seed == setup.config().run.seed, ErrorKind::config,
+          "{} was trained on other rows or with another seed ({}, now {}); give the same ones, name another "
+          "--output-dir or add --overwrite-output-dir",
+          setup.resume->path, then.run.seed, setup.config().run.seed);
+}
+
+/// XXH3 over the ids and labels that are trained on.
+DataFileFact fact_of(const GlueSet& set, const EncodedRows& rows) {
+  const uint64_t tokens = xxh3(std::as_bytes(std::span(rows.tokens))),
+                 labels = xxh3(std::as_bytes(std::span(rows.labels)));
+  return {set.path, rows.tokens.size() * sizeof(int32_t), hex64(tokens ^ (labels * 3))};
+}
+
+/// What of the resumed run counts: its global batch.
+int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointFolder>& resume, int ranks) {
+  if (!resume) return options.train_batch * options.accumulation * ranks;
+  return from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
+}
+
+}  // namespace
+
+GlueJob make_job(const GlueOptions& options, const std::string& start, const Scalars& scalars) {
+  GlueJob job;
+  job.options = options;
+  const GlueData data = read_data(options);
+  job.task = data.task;
+  job.model = open_pretrained(options, data.task.classes());
+  int64_t& most = job.options.max_length;
+  if (most > job.model.spec.context) {
+    log::info("rows are cut to {} ids: the model knows no more positions (--max-seq-length {})", job.model.spec.context,
+              most);
+    most = job.model.spec.context;
+  }
+  job.train = encode_sets(data.train, job.task, job.model, most);
+  job.validation = encode_sets(data.validation, job.task, job.model, most);
+  job.test = encode_sets(data.test, job.task, job.model, most);
+
+  Setup& setup = job.setup;
+  setup.spec = job.model.spec;
+  setup.dtype = options.bf16 ? DType::bf16 : DType::f32;
+  setup.tokenizer_json = job.model.tokenizer->json();
+  if (!start.empty()) setup.resume = open_checkpoint(start);
+  if (options.train) {
+    setup.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
+    job.epochs = {job.train[0].rows.rows(), global_batch(options, setup.resume, scalars.size())};
+    job.steps = job.epochs.total_steps(options.epochs, options.max_steps);
+  }
+  setup.loaded = options.native;
+  setup.loaded.config = config_of(job.options, job.steps, job.epochs.global);
+  if (setup.resume) check_same_training(setup);
+  job.layout = {.length = options.pad ? most : 0, .padding = job.model.padding, .classes = setup.spec.classes};
+  const int64_t most_rows = std::max(options.train ? options.train_batch : 0,
+                                     job.validation.empty() && job.test.empty() ? 0 : options.eval_batch);
+  const int64_t length =
+      options.pad ? most : std::max({longest(job.train), longest(job.validation), longest(job.test)});
+  const bool by_tokens = options.most_tokens > 0;
+  setup.batch = {.global = (by_tokens ? 1 : most_rows) * scalars.size(),
+                 .micro_batches = 1,
+                 .sequence = by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : length,
+                 .ranks = scalars.size(),
+                 .rank = scalars.rank()};
+  return job;
+}
+
+ModelShape shape_of(const GlueJob& job) {
+  const int64_t micro_batches =
+      job.options.train ? micro_batches_for(job.epochs.global, job.setup.batch.ranks, job.options.train_batch) : 1;
+  return {.rows = job.setup.batch.largest_micro() * job.setup.batch.sequence,
+          .training = job.options.train,
+          .head_rows = 0,
+          .accumulates = micro_batches > 1 || job.options.most_tokens > 0,
+          .recompute = job.setup.config().model.recompute};
+}
+
+}  // namespace trireme

@@ -1,0 +1,28 @@
+#pragma once
+// What a fine-tuning does, decided from its options before anything large is allocated.
+
+#include "train/glue/data.h"
+#include "train/setup.h"
+
+namespace trireme {
+
+struct GlueJob {
+  GlueOptions options;
+  GlueTask task;
+  PretrainedModel model;
+  std::vector<NamedRows> train, validation, test;
+  EpochPlan epochs;
+  int64_t steps = 0;
+  RowLayout layout;
+  Setup setup;  ///< as train/saver and train/facts take it
+};
+
+/// Reads and encodes the rows that the options ask for. start: the checkpoint to go on from; empty: the model's
+/// weights. Collective in scalars' size only. Throws Error::config where the checkpoint is of another training, and as
+/// read_data does.
+GlueJob make_job(const GlueOptions& options, const std::string& start, const Scalars& scalars);
+
+/// Of the largest micro-batch there will be.
+ModelShape shape_of(const GlueJob& job);
+
+}  // namespace trireme
