@@ -13,14 +13,11 @@ TEST(GemmBench, MeasuresEveryProductOfALayer) {
     for (DType dtype : {DType::f32, DType::bf16}) shapes.push_back({kind, 64, 32, 48, dtype});
   const auto timings = measure_gemms(shapes, 2, 3);
   ASSERT_EQ(timings.size(), shapes.size());
-  double total = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
     EXPECT_EQ(timings[i].shape.kind, shapes[i].kind);
     EXPECT_EQ(timings[i].shape.dtype, gemm_has_bf16() ? shapes[i].dtype : DType::f32);
     EXPECT_GT(timings[i].seconds, 0);
-    total += timings[i].seconds;
   }
-  EXPECT_DOUBLE_EQ(gemm_ceiling_flops_per_s(timings), 6 * 2.0 * 64 * 32 * 48 / total);
 }
 
 TEST(GemmBench, RefusesToMeasureNothing) {

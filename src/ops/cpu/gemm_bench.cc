@@ -82,14 +82,4 @@ std::vector<GemmTiming> measure_gemms(std::span<const GemmShape> shapes, int thr
   return timings;
 }
 
-double gemm_ceiling_flops_per_s(std::span<const GemmTiming> timings) {
-  double flops = 0, seconds = 0;
-  for (const GemmTiming& t : timings) {
-    flops +=
-        2.0 * static_cast<double>(t.shape.rows) * static_cast<double>(t.shape.in) * static_cast<double>(t.shape.out);
-    seconds += t.seconds;
-  }
-  return flops / seconds;
-}
-
 }  // namespace trireme

@@ -19,7 +19,4 @@ struct GemmTiming {
 /// the cache. Throws Error::io when memory for the operands is short.
 std::vector<GemmTiming> measure_gemms(std::span<const GemmShape> shapes, int threads, int repetitions);
 
-/// Total FLOPs over total time.
-double gemm_ceiling_flops_per_s(std::span<const GemmTiming> timings);
-
 }  // namespace trireme
