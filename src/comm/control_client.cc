@@ -88,7 +88,7 @@ class ControlClient::Loop {
 
   void run() {
     const double interval = heartbeat_interval(options_.hang_timeout);
-    auto last = Clock::now(), heard = last;
+    auto last = heard_ = Clock::now();
     while (!thread_.ending()) {
       beat();
       std::vector<pollfd> items = {{socket_.fd(), POLLIN, 0}};
@@ -96,20 +96,20 @@ class ControlClient::Loop {
       const auto now = Clock::now();
       const Clock::duration late =
           now - last - std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(2 * interval));
-      if (late > Clock::duration::zero()) heard += late;  // this process itself did not run
+      if (late > Clock::duration::zero()) heard_ += late;  // this process itself did not run
       last = now;
       switch (read()) {
         case News::none:
           break;
         case News::beat:
-          heard = now;
+          heard_ = now;
           break;
         case News::bye:
           return;
         case News::loss:
           return end();
       }
-      if (const double silent = std::chrono::duration<double>(now - heard).count(); silent > options_.hang_timeout) {
+      if (const double silent = seconds_since(heard_); silent > options_.hang_timeout) {
         hub_.reason = fmt::format("no heartbeat for {:.1f} s", silent);
         return end();
       }
@@ -142,7 +142,7 @@ class ControlClient::Loop {
       return News::loss;
     }
     if (arrival == Socket::Arrival::bytes) return News::beat;
-    hub_.reason = "its connection closed";
+    hub_.reason = connection_closed(seconds_since(heard_));
     return News::loss;
   }
 
@@ -165,8 +165,9 @@ class ControlClient::Loop {
   ControlOptions options_;
   Socket socket_;
   ControlStream stream_;
-  Loss hub_;          ///< rank 0 as last heard of
-  std::mutex mutex_;  ///< of what is sent
+  Loss hub_;                 ///< rank 0 as last heard of
+  Clock::time_point heard_;  ///< when that was
+  std::mutex mutex_;         ///< of what is sent
   ControlThread thread_;
 };
 

@@ -121,7 +121,7 @@ class ControlHub::Loop {
     for (Connection& c : connections_) {
       for (int i = 0; i < kReadsPerTurn && c.open && read(c, now); ++i) {
       }
-      if (!c.open && c.rank > 0 && !loss) loss = liveness_.closed(c.rank);
+      if (!c.open && c.rank > 0 && !loss) loss = liveness_.closed(c.rank, now);
     }
     if (told_loss_) loss = told_loss_;  // whoever told it has left because of it
     std::erase_if(connections_, [](const Connection& c) { return !c.open; });

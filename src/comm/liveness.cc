@@ -23,6 +23,10 @@ std::string describe(const Loss& loss) {
   return fmt::format("rank {} on {} was lost ({}) in {}", loss.rank, loss.host, loss.reason, describe(loss.last));
 }
 
+std::string connection_closed(double since_heartbeat) {
+  return fmt::format("its connection closed {:.1f} s after its last heartbeat", since_heartbeat);
+}
+
 Liveness::Liveness(int ranks, double timeout, Time now)
     : ranks_(static_cast<size_t>(ranks)), timeout_(duration(timeout)) {
   for (Rank& rank : ranks_) rank.heard = rank.moved = rank.computed = now;
@@ -56,7 +60,10 @@ Loss Liveness::loss(size_t rank, std::string reason) const {
   return {static_cast<int>(rank), ranks_[rank].host, ranks_[rank].state, std::move(reason)};
 }
 
-Loss Liveness::closed(int rank) const { return loss(static_cast<size_t>(rank), "its connection closed"); }
+Loss Liveness::closed(int rank, Time now) const {
+  const auto r = static_cast<size_t>(rank);
+  return loss(r, connection_closed(seconds(now - ranks_[r].heard)));
+}
 
 std::optional<Loss> Liveness::judge(Time now) const {
   for (size_t r = 0; r < ranks_.size(); ++r) {

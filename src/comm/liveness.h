@@ -15,11 +15,14 @@ struct Loss {
   int rank = 0;
   std::string host;
   RankState last;      ///< what it last told
-  std::string reason;  ///< "its connection closed", "no heartbeat for 10.0 s", ...
+  std::string reason;  ///< connection_closed(0.4), "no heartbeat for 10.0 s", ...
 };
 
-/// "rank 1 on node2 was lost (its connection closed) in step 57, waiting for ..."
+/// "rank 1 on node2 was lost (its connection closed 0.4 s after its last heartbeat) in step 57, waiting for ..."
 std::string describe(const Loss& loss);
+
+/// The reason for a rank that left without a bye. What it last told is as old as that, in seconds.
+std::string connection_closed(double since_heartbeat);
 
 class Liveness {
  public:
@@ -35,7 +38,7 @@ class Liveness {
   bool joined(int rank) const { return ranks_[static_cast<size_t>(rank)].joined; }
 
   /// rank's connection closed without a bye.
-  Loss closed(int rank) const;
+  Loss closed(int rank, Time now) const;
   /// The first rank whose heartbeat is silent, or, when nothing at all has moved while somebody waits for a collective,
   /// the rank that keeps the others waiting.
   std::optional<Loss> judge(Time now) const;

@@ -48,7 +48,8 @@ class Faults(bed.TrainingCase):
         self.assertTrue(wait_for(lambda: records(run)[-1]["step"] > resumed + 20 or not job.running()), job.output())
         job.signal(signal.SIGTERM)
         text = self.assert_ends(job, 75)
-        self.assertRegex(text, r"rank 2 on h3 was lost .* in step \d+")
+        # Steps are short here: what a rank last told may be from before them.
+        self.assertRegex(text, r"rank 2 on h3 was lost \(its connection closed [0-9.]+ s after its last heartbeat\) in \w")
         self.assertIn("restarting without h3, whose rank 2 was lost", text)
         self.assert_nothing_is_left(config)
 

@@ -136,7 +136,7 @@ class Launch(unittest.TestCase):
                 BED.script("limit", BED.folder, host, "none")
         self.assertEqual(result.returncode, 0, result.both)
         # 200 Mbit/s are 0.025 GB/s.
-        self.assertRegex(result.stdout, r"# Link: eth0, 0.02\d GB/s measured with plain messages")
+        self.assertRegex(result.stdout, r"# Link: eth0, 0\.0[12]\d GB/s measured with plain messages")
         self.assertIn("# Out of bounds values : 0 OK", result.stdout)
         self.assertRegex(result.stdout, r"# all_reduce +: 0\.\d\d of 0\.0[23] GB/s at 1048576 bytes, \d+ %: ")
         self.assertRegex(result.stdout, r"# gradient +: 0\.\d\d of 0\.0[23] GB/s at 1048576 bytes, \d+ %: ")

@@ -110,9 +110,9 @@ TEST_F(LivenessRules, AJobInWhichNobodyWaitsIsNotJudgedByItsMoves) {
 
 TEST_F(LivenessRules, DescribeTheLossInFull) {
   liveness_.heard(1, waiting(5), at(1));
-  EXPECT_EQ(describe(liveness_.closed(1)),
-            "rank 1 on node1 was lost (its connection closed) in step 57, waiting for the sum of gradients (1000 "
-            "bytes, 3 chunks done) for 9.0 s");
+  EXPECT_EQ(describe(liveness_.closed(1, at(1.4))),
+            "rank 1 on node1 was lost (its connection closed 0.4 s after its last heartbeat) in step 57, waiting for "
+            "the sum of gradients (1000 bytes, 3 chunks done) for 9.0 s");
 }
 
 }  // namespace
