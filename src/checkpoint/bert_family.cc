@@ -89,6 +89,8 @@ constexpr const char* kRobertaPrefixes[] = {"roberta."};
 constexpr Architecture kRobertaArchitectures[] = {{"RobertaForMaskedLM", HeadKind::masked_language_model},
                                                   {"RobertaModel", HeadKind::masked_language_model},
                                                   {"RobertaForSequenceClassification", HeadKind::classifier}};
+constexpr SizeFields kSizes = {"vocab_size",  "max_position_embeddings", "num_hidden_layers", "num_attention_heads",
+                               "hidden_size", "intermediate_size"};
 constexpr int64_t kRobertaOffset = 2;
 constexpr int64_t kRobertaPadding = kRobertaOffset - 1;  // their positions begin behind the padding token's id
 
@@ -115,13 +117,8 @@ Spec read_bert(const Json& config, HeadKind head, std::string_view where) {
   require_switch(config, "is_decoder", false, where);
   require_switch(config, "add_cross_attention", false, where);
   Spec spec = encoder_spec(head);
-  spec.vocabulary = spec.vocabulary_rows = size_field(config, "vocab_size", where);
-  spec.context = size_field(config, "max_position_embeddings", where);
+  read_sizes(config, kSizes, spec, where);
   spec.token_types = size_field(config, "type_vocab_size", where);
-  spec.layers = size_field(config, "num_hidden_layers", where);
-  spec.heads = size_field(config, "num_attention_heads", where);
-  spec.width = size_field(config, "hidden_size", where);
-  spec.inner_width = size_field(config, "intermediate_size", where);
   spec.activation = read_activation(config, "hidden_act", "gelu", where);
   spec.norm_epsilon = rate_or(config, "layer_norm_eps", 1e-12, where);
   spec.embedding_dropout = spec.residual_dropout = rate_or(config, "hidden_dropout_prob", 0.1, where);
@@ -151,13 +148,8 @@ Spec read_roberta(const Json& config, HeadKind head, std::string_view where) {
 }
 
 void write_bert(const Spec& spec, Json& config) {
-  config["vocab_size"] = spec.vocabulary;
-  config["max_position_embeddings"] = spec.context + spec.position_offset;
+  write_sizes(spec, kSizes, config);
   config["type_vocab_size"] = spec.token_types;
-  config["num_hidden_layers"] = spec.layers;
-  config["num_attention_heads"] = spec.heads;
-  config["hidden_size"] = spec.width;
-  config["intermediate_size"] = spec.inner_width;
   config["hidden_act"] = activation_name(spec.activation);
   config["layer_norm_eps"] = shortest_double(spec.norm_epsilon);
   config["hidden_dropout_prob"] = shortest_double(spec.residual_dropout);
@@ -169,6 +161,7 @@ void write_bert(const Spec& spec, Json& config) {
 
 void write_roberta(const Spec& spec, Json& config) {
   write_bert(spec, config);
+  config[kSizes.context] = spec.context + kRobertaOffset;
   config["pad_token_id"] = kRobertaPadding;
 }
 
@@ -180,15 +173,12 @@ const Family& bert_family() {
                              .prefixes = kBertPrefixes,
                              .names = kBertNames,
                              .copies = kBertCopies,
-                             .synonyms = {},
                              .ignored = kBertIgnored,
-                             .positions = PositionRule::columns,
                              .padding = 0,
                              .gamma_beta = true,
                              .expresses = bert_expresses,
                              .read_config = read_bert,
-                             .write_config = write_bert,
-                             .exported = [](const Spec& spec) { return spec; }};
+                             .write_config = write_bert};
   return family;
 }
 
@@ -198,15 +188,13 @@ const Family& roberta_family() {
                              .prefixes = kRobertaPrefixes,
                              .names = kRobertaNames,
                              .copies = kRobertaCopies,
-                             .synonyms = {},
                              .ignored = kRobertaIgnored,
                              .positions = PositionRule::not_padding,
                              .padding = 1,
                              .gamma_beta = true,
                              .expresses = roberta_expresses,
                              .read_config = read_roberta,
-                             .write_config = write_roberta,
-                             .exported = [](const Spec& spec) { return spec; }};
+                             .write_config = write_roberta};
   return family;
 }
 

@@ -46,6 +46,7 @@ constexpr const char* kPrefixes[] = {"distilbert."};
 constexpr Architecture kArchitectures[] = {{"DistilBertForMaskedLM", HeadKind::masked_language_model},
                                            {"DistilBertModel", HeadKind::masked_language_model},
                                            {"DistilBertForSequenceClassification", HeadKind::classifier}};
+constexpr SizeFields kSizes = {"vocab_size", "max_position_embeddings", "n_layers", "n_heads", "dim", "hidden_dim"};
 constexpr float kNormEpsilon = 1e-12f;  // fixed in their code
 
 bool expresses(const Spec& spec) {
@@ -58,12 +59,7 @@ bool expresses(const Spec& spec) {
 
 Spec read_config(const Json& config, HeadKind head, std::string_view where) {
   Spec spec = encoder_spec(head);
-  spec.vocabulary = spec.vocabulary_rows = size_field(config, "vocab_size", where);
-  spec.context = size_field(config, "max_position_embeddings", where);
-  spec.layers = size_field(config, "n_layers", where);
-  spec.heads = size_field(config, "n_heads", where);
-  spec.width = size_field(config, "dim", where);
-  spec.inner_width = size_field(config, "hidden_dim", where);
+  read_sizes(config, kSizes, spec, where);
   spec.activation = read_activation(config, "activation", "gelu", where);
   spec.norm_epsilon = kNormEpsilon;
   spec.embedding_dropout = spec.residual_dropout = rate_or(config, "dropout", 0.1, where);
@@ -81,12 +77,7 @@ Spec read_config(const Json& config, HeadKind head, std::string_view where) {
 }
 
 void write_config(const Spec& spec, Json& config) {
-  config["vocab_size"] = spec.vocabulary;
-  config["max_position_embeddings"] = spec.context;
-  config["n_layers"] = spec.layers;
-  config["n_heads"] = spec.heads;
-  config["dim"] = spec.width;
-  config["hidden_dim"] = spec.inner_width;
+  write_sizes(spec, kSizes, config);
   config["activation"] = activation_name(spec.activation);
   config["dropout"] = shortest_double(spec.residual_dropout);
   config["attention_dropout"] = shortest_double(spec.attention_dropout);
@@ -103,15 +94,12 @@ const Family& distilbert_family() {
                              .prefixes = kPrefixes,
                              .names = kNames,
                              .copies = kCopies,
-                             .synonyms = {},
                              .ignored = kIgnored,
-                             .positions = PositionRule::columns,
                              .padding = 0,
                              .gamma_beta = true,
                              .expresses = expresses,
                              .read_config = read_config,
-                             .write_config = write_config,
-                             .exported = [](const Spec& spec) { return spec; }};
+                             .write_config = write_config};
   return family;
 }
 

@@ -50,17 +50,17 @@ struct Family {
   std::span<const char* const> prefixes;        ///< that their names may have; the first is exported
   std::span<const NameRule> names;              ///< of every head; the Spec says which are there
   std::span<const NameRule> copies;             ///< tensors that hold one of ours again (tied); never exported
-  std::span<const NameRule> synonyms;           ///< other names of theirs, without prefix, and the one that `names` has
+  std::span<const NameRule> synonyms = {};      ///< other names of theirs, without prefix, and the one that `names` has
   std::span<const char* const> ignored;         ///< buffers, without prefix; "{}" as above
-  PositionRule positions;
-  int64_t padding;  ///< id that the embedding gives no gradient, unless pad_token_id says another; -1: none
-  bool gamma_beta;  ///< old files call a norm's weight gamma and its bias beta
+  PositionRule positions = PositionRule::columns;
+  int64_t padding = -1;     ///< id that the embedding gives no gradient, unless pad_token_id says another; -1: none
+  bool gamma_beta = false;  ///< old files call a norm's weight gamma and its bias beta
   bool (*expresses)(const Spec& spec);  ///< can its config.json say this?
   Spec (*read_config)(const Json& config, HeadKind head, std::string_view where);
   /// Adds the family's fields of a Spec that it expresses.
   void (*write_config)(const Spec& spec, Json& config);
   /// Spec of the files that are exported: parameters that ours lacks and the family always has are written as zeros.
-  Spec (*exported)(const Spec& spec);
+  Spec (*exported)(const Spec& spec) = [](const Spec& spec) { return spec; };
 };
 
 const Family& gpt2_family();

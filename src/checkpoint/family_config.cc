@@ -41,6 +41,24 @@ int64_t size_field(const Json& config, const char* name, std::string_view where)
   return size;
 }
 
+void read_sizes(const Json& config, const SizeFields& fields, Spec& spec, std::string_view where) {
+  spec.vocabulary = spec.vocabulary_rows = size_field(config, fields.vocabulary, where);
+  spec.context = size_field(config, fields.context, where);
+  spec.layers = size_field(config, fields.layers, where);
+  spec.heads = size_field(config, fields.heads, where);
+  spec.width = size_field(config, fields.width, where);
+  spec.inner_width = size_field(config, fields.inner_width, where);
+}
+
+void write_sizes(const Spec& spec, const SizeFields& fields, Json& config) {
+  config[fields.vocabulary] = spec.vocabulary;
+  config[fields.context] = spec.context;
+  config[fields.layers] = spec.layers;
+  config[fields.heads] = spec.heads;
+  config[fields.width] = spec.width;
+  config[fields.inner_width] = spec.inner_width;
+}
+
 void require_switch(const Json& config, const char* name, bool expected, std::string_view where) {
   require(field_or<bool>(config, name, expected, where) == expected, ErrorKind::data,
           "{}: \"{}\" is {}, only {} is supported: the model's numbers would differ", where, name, !expected, expected);

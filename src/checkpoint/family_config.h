@@ -18,6 +18,13 @@ float rate_or(const Json& config, const char* name, double otherwise, std::strin
 /// A size: at least 1 and small enough that products of two do not overflow.
 int64_t size_field(const Json& config, const char* name, std::string_view where);
 
+/// What a family calls the sizes that every model has.
+struct SizeFields {
+  const char *vocabulary, *context, *layers, *heads, *width, *inner_width;
+};
+void read_sizes(const Json& config, const SizeFields& fields, Spec& spec, std::string_view where);
+void write_sizes(const Spec& spec, const SizeFields& fields, Json& config);
+
 /// A switch whose other value would change the model's numbers.
 void require_switch(const Json& config, const char* name, bool expected, std::string_view where);
 /// The same for a word.

@@ -36,6 +36,8 @@ constexpr const char* kIgnored[] = {"layers.{}.attention.bias", "layers.{}.atten
                                     "layers.{}.attention.rotary_emb.inv_freq"};
 constexpr const char* kPrefixes[] = {"gpt_neox."};
 constexpr Architecture kArchitectures[] = {{"GPTNeoXForCausalLM", HeadKind::language_model}};
+constexpr SizeFields kSizes = {"vocab_size",  "max_position_embeddings", "num_hidden_layers", "num_attention_heads",
+                               "hidden_size", "intermediate_size"};
 
 Biases attention_biases(bool on) { return {.qkv = on, .attention_out = on}; }
 
@@ -66,12 +68,7 @@ std::pair<double, double> read_rotary(const Json& config, std::string_view where
 
 Spec read_config(const Json& config, HeadKind, std::string_view where) {
   Spec spec;
-  spec.vocabulary = spec.vocabulary_rows = size_field(config, "vocab_size", where);
-  spec.context = size_field(config, "max_position_embeddings", where);
-  spec.layers = size_field(config, "num_hidden_layers", where);
-  spec.heads = size_field(config, "num_attention_heads", where);
-  spec.width = size_field(config, "hidden_size", where);
-  spec.inner_width = size_field(config, "intermediate_size", where);
+  read_sizes(config, kSizes, spec, where);
   spec.activation = read_activation(config, "hidden_act", "gelu", where);
   spec.residual =
       field_or<bool>(config, "use_parallel_residual", true, where) ? Residual::parallel : Residual::sequential;
@@ -92,12 +89,7 @@ void write_config(const Spec& spec, Json& config) {
   const double exact = static_cast<double>(spec.rotary_dims) / static_cast<double>(spec.head_dim());
   const double cut = exact * static_cast<double>(spec.head_dim());
   const double fraction = static_cast<int64_t>(cut) == spec.rotary_dims ? exact : std::nextafter(exact, 2.0);
-  config["vocab_size"] = spec.vocabulary;
-  config["max_position_embeddings"] = spec.context;
-  config["num_hidden_layers"] = spec.layers;
-  config["num_attention_heads"] = spec.heads;
-  config["hidden_size"] = spec.width;
-  config["intermediate_size"] = spec.inner_width;
+  write_sizes(spec, kSizes, config);
   config["hidden_act"] = activation_name(spec.activation);
   config["use_parallel_residual"] = spec.residual == Residual::parallel;
   config["rotary_pct"] = fraction;
@@ -118,13 +110,9 @@ const Family& gpt_neox_family() {
                              .copies = kCopies,
                              .synonyms = kSynonyms,
                              .ignored = kIgnored,
-                             .positions = PositionRule::columns,
-                             .padding = -1,
-                             .gamma_beta = false,
                              .expresses = expresses,
                              .read_config = read_config,
-                             .write_config = write_config,
-                             .exported = [](const Spec& spec) { return spec; }};
+                             .write_config = write_config};
   return family;
 }
 

@@ -38,6 +38,8 @@ constexpr const char* kIgnored[] = {"version"};
 constexpr const char* kPrefixes[] = {"model.decoder.", "decoder."};
 constexpr Architecture kArchitectures[] = {{"OPTForCausalLM", HeadKind::language_model},
                                            {"OPTModel", HeadKind::language_model}};
+constexpr SizeFields kSizes = {
+    "vocab_size", "max_position_embeddings", "num_hidden_layers", "num_attention_heads", "hidden_size", "ffn_dim"};
 constexpr int64_t kPositionOffset = 2;
 constexpr float kNormEpsilon = 1e-5f;  // fixed in their code
 
@@ -57,12 +59,7 @@ Spec read_config(const Json& config, HeadKind, std::string_view where) {
   require(field_or<double>(config, "layerdrop", 0, where) == 0, ErrorKind::data,
           "{}: \"layerdrop\" is not 0; dropping whole layers in training is not supported, set it to 0", where);
   Spec spec;
-  spec.vocabulary = spec.vocabulary_rows = size_field(config, "vocab_size", where);
-  spec.context = size_field(config, "max_position_embeddings", where);
-  spec.layers = size_field(config, "num_hidden_layers", where);
-  spec.heads = size_field(config, "num_attention_heads", where);
-  spec.width = size_field(config, "hidden_size", where);
-  spec.inner_width = size_field(config, "ffn_dim", where);
+  read_sizes(config, kSizes, spec, where);
   const auto embedding = field_or<int64_t>(config, "word_embed_proj_dim", spec.width, where);
   spec.embedding_width = embedding == spec.width ? 0 : embedding;
   spec.activation = read_activation(config, "activation_function", "relu", where);
@@ -79,12 +76,7 @@ Spec read_config(const Json& config, HeadKind, std::string_view where) {
 }
 
 void write_config(const Spec& spec, Json& config) {
-  config["vocab_size"] = spec.vocabulary;
-  config["max_position_embeddings"] = spec.context;
-  config["num_hidden_layers"] = spec.layers;
-  config["num_attention_heads"] = spec.heads;
-  config["hidden_size"] = spec.width;
-  config["ffn_dim"] = spec.inner_width;
+  write_sizes(spec, kSizes, config);
   config["word_embed_proj_dim"] = spec.token_width();
   config["activation_function"] = activation_name(spec.activation);
   config["do_layer_norm_before"] = spec.norm_place == NormPlace::pre;
@@ -104,15 +96,12 @@ const Family& opt_family() {
                              .prefixes = kPrefixes,
                              .names = kNames,
                              .copies = kCopies,
-                             .synonyms = {},
                              .ignored = kIgnored,
                              .positions = PositionRule::attended,
                              .padding = 1,
-                             .gamma_beta = false,
                              .expresses = expresses,
                              .read_config = read_config,
-                             .write_config = write_config,
-                             .exported = [](const Spec& spec) { return spec; }};
+                             .write_config = write_config};
   return family;
 }
 
