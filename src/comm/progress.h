@@ -38,6 +38,7 @@ class Progress {
     phase_.store(phase, std::memory_order_relaxed);
     move();
   }
+  Phase phase() const { return phase_.load(std::memory_order_relaxed); }
   void set_step(int64_t step) {
     step_.store(step, std::memory_order_relaxed);
     move();
@@ -65,6 +66,19 @@ class Progress {
   double waited_ = 0;
   int cpu_clock_ = 0, main_thread_ = 0;
   mutable std::atomic<int64_t> found_ready_ = 0;  ///< calls of state() that found the main thread ready to run
+};
+
+/// A phase within a scope; the one around it goes on after it.
+class InPhase {
+ public:
+  InPhase(Progress& moves, Phase phase) : moves_(moves), around_(moves.phase()) { moves_.enter(phase); }
+  ~InPhase() { moves_.enter(around_); }
+  InPhase(const InPhase&) = delete;
+  InPhase& operator=(const InPhase&) = delete;
+
+ private:
+  Progress& moves_;
+  Phase around_;
 };
 
 /// While it lives the main thread waits for a collective.

@@ -35,29 +35,9 @@ namespace {
 
 constexpr int64_t kMostRollBacks = 3;  // to one snapshot: the samples are not to blame then
 
-/// All ranks as a group of their own, which reports where the world does.
-std::unique_ptr<Communicator> reporting_group(Process& process) {
-  auto group = process.world().split(0, process.rank());
-  group->report_to(&process.progress());
-  return group;
-}
-
 std::unique_ptr<Ops> make_ops(StepProfile& profile, bool profiled) {
   return profiled ? make_profiled_ops(make_cpu_ops(), profile) : make_cpu_ops();
 }
-
-/// A phase within a scope; the one around it goes on after it.
-class InPhase {
- public:
-  InPhase(Progress& moves, Phase phase) : moves_(moves), around_(moves.state().phase) { moves_.enter(phase); }
-  ~InPhase() { moves_.enter(around_); }
-  InPhase(const InPhase&) = delete;
-  InPhase& operator=(const InPhase&) = delete;
-
- private:
-  Progress& moves_;
-  Phase around_;
-};
 
 class Trainer {
  public:
@@ -123,7 +103,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
       profile_(config().log.profile),
       ops_(make_ops(profile_, config().log.profile > 0)),
       state_(table_, setup_.dtype, true),
-      exchange_group_(reporting_group(process)),
+      exchange_group_(process.reporting_group()),
       optimizer_(table_, state_, *ops_, *exchange_group_, optimizer_options(config(), process, cores.progress_cpus)),
       stage_(setup_.spec, {&table_, state_.weights(), state_.gradients()}, setup_.dtype, model_shape(setup_), *ops_,
              threads_),

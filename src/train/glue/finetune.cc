@@ -33,12 +33,6 @@
 namespace trireme {
 namespace {
 
-std::unique_ptr<Communicator> reporting_group(Process& process) {
-  auto group = process.world().split(0, process.rank());
-  group->report_to(&process.progress());
-  return group;
-}
-
 class FineTuner {
  public:
   FineTuner(GlueJob job, Process& process, const CorePlan& cores, const RunClaim* claim, const PeerWatch& peers);
@@ -114,7 +108,7 @@ FineTuner::FineTuner(GlueJob job, Process& process, const CorePlan& cores, const
   if (!options().train) return;
   scalars_.barrier();
   peak_flops_ = scalars_.sum(measure_gemm_rate(*ops_, cores.threads, job_.setup.dtype));
-  exchange_group_ = reporting_group(process);
+  exchange_group_ = process.reporting_group();
   optimizer_.emplace(table_, state_, *ops_, *exchange_group_,
                      optimizer_options(config(), process, cores.progress_cpus));
   batches_.emplace(job_.train[0].rows, job_.epochs, job_.layout, limit(options().train_batch), scalars_.size(),
@@ -208,7 +202,7 @@ void FineTuner::report(const StepResult& result, double rate) {
 /// Metrics of every validation set; those of the second, MNLI's mismatched one, end in "_mm".
 void FineTuner::evaluate(const char* what) {
   const Aside aside(meter_);
-  process_.progress().enter(Phase::evaluation);
+  const InPhase phase(process_.progress(), Phase::evaluation);
   evaluation_.clear();
   if (options().train) evaluation_.emplace_back("epoch", epochs_done());
   for (const NamedRows& set : job_.validation) {
@@ -231,24 +225,21 @@ void FineTuner::evaluate(const char* what) {
         static_cast<double>(micro_batches_for(set.rows.rows(), scalars_.size(), options().eval_batch)) / seconds);
   }
   if (process_.rank() == 0) print_results(what, evaluation_);
-  process_.progress().enter(Phase::step);
 }
 
 void FineTuner::save() {
   if (saver_->has(progress_.step)) return;
   publish(true);
   const Aside aside(meter_);
-  process_.progress().enter(Phase::save);
+  const InPhase phase(process_.progress(), Phase::save);
   saver_->begin(progress_);
-  process_.progress().enter(Phase::step);
 }
 
 void FineTuner::publish(bool wait) {
   if (!saver_->pending() || (!wait && !saver_->written())) return;
   const Aside aside(meter_);
-  process_.progress().enter(Phase::save);
+  const InPhase phase(process_.progress(), Phase::save);
   if (const auto snapshot = saver_->publish()) reporter_->checkpoint(*snapshot);
-  process_.progress().enter(Phase::step);
 }
 
 /// False: stopped.
