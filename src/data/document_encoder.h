@@ -16,7 +16,7 @@
 
 namespace trireme {
 
-/// Takes documents in order; a long one comes in parts. Called by one thread.
+/// Takes documents in order; a long one comes in parts. Called by one thread at a time.
 class DocumentSink {
  public:
   virtual ~DocumentSink() = default;

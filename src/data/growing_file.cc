@@ -18,23 +18,23 @@ namespace {
 
 constexpr size_t kPage = 4096;  // what writes past the page cache are aligned to
 
-std::byte* allocate_block() {
-  void* const bytes = std::aligned_alloc(kPage, GrowingFile::kBlockBytes);
-  if (!bytes) throw std::bad_alloc();
-  return static_cast<std::byte*>(bytes);
-}
-
 }  // namespace
 
 void GrowingFile::Free::operator()(std::byte* bytes) const { std::free(bytes); }
+
+GrowingFile::Block GrowingFile::allocate_block() {
+  void* const bytes = std::aligned_alloc(kPage, kBlockBytes);
+  if (!bytes) throw std::bad_alloc();
+  return Block(static_cast<std::byte*>(bytes));
+}
 
 GrowingFile::GrowingFile(std::string path, uint64_t size, Purpose purpose, OnBlock on_block)
     : path_(std::move(path)),
       on_block_(std::move(on_block)),
       block_begin_(size - size % kBlockBytes),
-      block_(allocate_block()),
       size_(size % kBlockBytes),
       written_(size_) {
+  for (Block& block : blocks_) block = allocate_block();
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   require(fd_ >= 0, ErrorKind::io, "cannot create {}: {}", path_, std::strerror(errno));
   if (purpose == Purpose::keep) direct_fd_ = open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
@@ -42,7 +42,7 @@ GrowingFile::GrowingFile(std::string path, uint64_t size, Purpose purpose, OnBlo
     const off_t found = lseek(fd_, 0, SEEK_END);
     require(found >= static_cast<off_t>(size) && ftruncate(fd_, static_cast<off_t>(size)) == 0, ErrorKind::io,
             "{} has {} bytes, {} were saved; remove it to start from the beginning", path_, found, size);
-    read(block_begin_, std::span(block_.get(), size_));
+    read(block_begin_, std::span(block().get(), size_));
   } catch (const Error&) {
     close(fd_);
     if (direct_fd_ >= 0) close(direct_fd_);
@@ -51,6 +51,10 @@ GrowingFile::GrowingFile(std::string path, uint64_t size, Purpose purpose, OnBlo
 }
 
 GrowingFile::~GrowingFile() {
+  try {
+    writes_.finish();  // they use the descriptors
+  } catch (...) {      // who wants to hear of it calls flush()
+  }
   close(fd_);
   if (direct_fd_ >= 0) close(direct_fd_);
 }
@@ -58,33 +62,46 @@ GrowingFile::~GrowingFile() {
 void GrowingFile::append(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const size_t n = std::min(bytes.size(), kBlockBytes - size_);
-    std::memcpy(block_.get() + size_, bytes.data(), n);
+    std::memcpy(block().get() + size_, bytes.data(), n);
     size_ += n;
     bytes = bytes.subspan(n);
-    if (size_ < kBlockBytes) return;
-    if (on_block_) on_block_({block_.get(), size_});
-    flush();
-    block_begin_ += kBlockBytes;
-    size_ = written_ = 0;
+    if (size_ == kBlockBytes) give_block_away();
   }
 }
 
-bool GrowingFile::write_block(int fd) {
-  while (written_ < size_) {
-    const ssize_t n =
-        pwrite(fd, block_.get() + written_, size_ - written_, static_cast<off_t>(block_begin_ + written_));
+void GrowingFile::give_block_away() {
+  writes_.add(
+      [this, bytes = std::span<const std::byte>(block().get(), kBlockBytes), begin = block_begin_, written = written_] {
+        if (on_block_) on_block_(bytes);
+        // What flush() has begun goes on through the cache, and what a file system does not take past it.
+        const size_t direct = written == 0 && direct_fd_ >= 0 ? write(direct_fd_, bytes, begin) : written;
+        write_through_cache(bytes.subspan(direct), begin + direct);
+      });
+  current_ = (current_ + 1) % kBlocks;  // add() has waited until the oldest one was free
+  block_begin_ += kBlockBytes;
+  size_ = written_ = 0;
+}
+
+size_t GrowingFile::write(int fd, std::span<const std::byte> bytes, uint64_t offset) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = pwrite(fd, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    written_ += static_cast<size_t>(n);
+    if (n <= 0) break;
+    done += static_cast<size_t>(n);
   }
-  return true;
+  return done;
+}
+
+void GrowingFile::write_through_cache(std::span<const std::byte> bytes, uint64_t offset) const {
+  const bool written = write(fd_, bytes, offset) == bytes.size();
+  require(written, ErrorKind::io, "cannot write {}: {}", path_, std::strerror(errno));
 }
 
 void GrowingFile::flush() {
-  const bool whole = written_ == 0 && size_ == kBlockBytes;
-  if (whole && direct_fd_ >= 0 && write_block(direct_fd_)) return;
-  // A block that is not whole, and what a file system does not take past the page cache.
-  require(write_block(fd_), ErrorKind::io, "cannot write {}: {}", path_, std::strerror(errno));
+  writes_.finish();
+  write_through_cache({block().get() + written_, size_ - written_}, block_begin_ + written_);
+  written_ = size_;
 }
 
 void GrowingFile::sync() {

@@ -1,6 +1,8 @@
 #pragma once
-// One thread reads, several work, the caller's thread takes the results in the order of reading. Memory is bounded by
-// the number of items in flight, and the items are used again, so their buffers are allocated once.
+// Items are read one after the other, worked on by several threads and taken in the order of reading. Every thread does
+// all three: it takes what is ready, else reads the next item and works on it while it is in its core's own cache. So
+// there are as many threads as workers, and none that only hands on. Memory is bounded by the number of items in
+// flight, and the items are used again, so their buffers are allocated once.
 
 #include <condition_variable>
 #include <cstdint>
@@ -16,41 +18,50 @@ template <class Item>
 class OrderedPipeline {
  public:
   struct Stages {
-    std::function<bool(Item&)> read;  ///< fills an item; false: there are no more. Called by one thread
+    std::function<bool(Item&)> read;  ///< fills an item; false: there are no more. One call at a time
     std::function<void(Item&, int worker)> work;
-    std::function<void(Item&)> take;  ///< in order, on the caller's thread
+    std::function<void(Item&)> take;  ///< in order, one call at a time
   };
 
-  /// Runs to the end. The first exception of a stage stops all of them and is thrown here.
+  /// Runs to the end, on the caller's thread and workers - 1 others. The first exception of a stage stops all of them
+  /// and is thrown here.
   static void run(int workers, Stages stages) { OrderedPipeline(workers, std::move(stages)).execute(); }
 
  private:
-  // Two items per worker keep it busy while the writer waits for an earlier one; a few more for reader and writer.
+  // Two items per worker keep it busy while an earlier one is still worked on; a few more for reading and taking.
   OrderedPipeline(int workers, Stages stages)
       : workers_(workers), stages_(std::move(stages)), slots_(static_cast<size_t>(workers) * 2 + 2) {}
 
   void execute() {
     std::vector<std::thread> threads;
-    threads.emplace_back([this] { guarded([this] { read_all(); }); });
-    for (int w = 0; w < workers_; ++w) threads.emplace_back([this, w] { guarded([this, w] { work_all(w); }); });
-    guarded([this] { take_all(); });
+    for (int worker = 1; worker < workers_; ++worker) threads.emplace_back([this, worker] { guarded_loop(worker); });
+    guarded_loop(0);
     for (std::thread& thread : threads) thread.join();
     if (error_) std::rethrow_exception(error_);
   }
 
-  template <class Body>
-  void guarded(Body body) {
+  void guarded_loop(int worker) {
     try {
-      body();
+      loop(worker);
     } catch (...) {
       const std::lock_guard lock(mutex_);
       if (!error_) error_ = std::current_exception();
-      notify_everyone();
+      changed_.notify_all();
     }
   }
 
-  void notify_everyone() {
-    for (std::condition_variable* changed : {&room_, &filled_, &worked_}) changed->notify_all();
+  void loop(int worker) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return error_ || ended_ || can_take() || can_read(); });
+      if (error_) return;
+      if (can_take())
+        take(lock);
+      else if (can_read())
+        read_and_work(lock, worker);
+      else
+        return;  // at the end; whoever works on the items that are left takes them
+    }
   }
 
   struct Slot {
@@ -59,61 +70,46 @@ class OrderedPipeline {
   };
   Slot& slot(uint64_t index) { return slots_[index % slots_.size()]; }
 
-  void read_all() {
-    for (uint64_t index = 0;; ++index) {
-      {
-        std::unique_lock lock(mutex_);
-        room_.wait(lock, [&] { return error_ || index - taken_ < slots_.size(); });
-        if (error_) return;
-      }
-      const bool more = stages_.read(slot(index).item);
-      const std::lock_guard lock(mutex_);
-      if (!more) {
-        ended_ = true;
-        return notify_everyone();
-      }
-      read_ = index + 1;
-      filled_.notify_one();
-    }
+  bool can_take() { return !taking_ && slot(taken_).done; }
+  bool can_read() const { return !reading_ && !ended_ && read_ - taken_ < slots_.size(); }
+
+  void take(std::unique_lock<std::mutex>& lock) {
+    Slot& next = slot(taken_);
+    taking_ = true;
+    lock.unlock();
+    stages_.take(next.item);
+    lock.lock();
+    taking_ = next.done = false;
+    ++taken_;
+    changed_.notify_one();  // there is room to read
   }
 
-  void work_all(int worker) {
-    while (true) {
-      uint64_t index;
-      {
-        std::unique_lock lock(mutex_);
-        filled_.wait(lock, [&] { return error_ || ended_ || started_ < read_; });
-        if (error_ || started_ == read_) return;
-        index = started_++;
-      }
-      stages_.work(slot(index).item, worker);
-      const std::lock_guard lock(mutex_);
-      slot(index).done = true;
-      if (index == taken_) worked_.notify_one();
+  void read_and_work(std::unique_lock<std::mutex>& lock, int worker) {
+    Slot& next = slot(read_);
+    reading_ = true;
+    lock.unlock();
+    const bool more = stages_.read(next.item);
+    lock.lock();
+    reading_ = false;
+    if (!more) {
+      ended_ = true;
+      return changed_.notify_all();
     }
-  }
-
-  void take_all() {
-    for (uint64_t index = 0;; ++index) {
-      {
-        std::unique_lock lock(mutex_);
-        worked_.wait(lock, [&] { return error_ || slot(index).done || (ended_ && index == read_); });
-        if (error_ || !slot(index).done) return;
-      }
-      stages_.take(slot(index).item);
-      const std::lock_guard lock(mutex_);
-      slot(index).done = false;
-      taken_ = index + 1;
-      room_.notify_one();
-    }
+    ++read_;
+    changed_.notify_one();  // another one can read
+    lock.unlock();
+    stages_.work(next.item, worker);
+    lock.lock();
+    next.done = true;
   }
 
   const int workers_;
   const Stages stages_;
   std::vector<Slot> slots_;
   std::mutex mutex_;
-  std::condition_variable room_, filled_, worked_;  // what the reader, the workers and the taker wait for
-  uint64_t read_ = 0, started_ = 0, taken_ = 0;
+  std::condition_variable changed_;
+  uint64_t read_ = 0, taken_ = 0;  // how many
+  bool reading_ = false, taking_ = false;
   bool ended_ = false;
   std::exception_ptr error_;
 };

@@ -87,8 +87,8 @@ TokenSpool::Summary TokenSpool::write(const std::string& path, std::span<const u
     summary.tokens += end - begin;
   }
   require_tokens(summary.tokens, path, documents.size());
-  if (!file.begun_block().empty()) summary.block_hashes.push_back(xxh3(file.begun_block()));
   file.sync();
+  if (!file.begun_block().empty()) summary.block_hashes.push_back(xxh3(file.begun_block()));
   return summary;
 }
 
