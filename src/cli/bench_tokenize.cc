@@ -78,7 +78,8 @@ std::vector<Series> measure(const TokenizeBench& flags, const Tokenizer& tokeniz
                             int threads) {
   const std::vector<std::string_view> parts = cut_text(tokenizer, text, kPartBytes);
   std::vector<Series> all{{"trireme", threads, {}, 0}};
-  const TemporaryFile tokenizer_file("tokenizer.json", tokenizer.json()), text_file("text.txt", text);
+  const TemporaryFile tokenizer_file("tokenizer.json", tokenizer.json()),
+      text_file("text.txt", flags.peers.empty() ? std::string_view() : text);
   std::vector<std::unique_ptr<PeerProcess>> peers;
   for (const std::string& peer : flags.peers) {
     all.push_back({peer, threads, {}, 0});

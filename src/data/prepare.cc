@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bitset>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -14,6 +15,7 @@
 #include "data/byte_source.h"
 #include "data/character_meta.h"
 #include "data/document_chunks.h"
+#include "data/document_count.h"
 #include "data/document_encoder.h"
 #include "data/end_of_text.h"
 #include "data/json_lines.h"
@@ -55,7 +57,7 @@ class Preparation {
     load();
     report_.load_seconds = seconds_since(start);
     check_tokenizer();
-    if (single_text_) border_ = training_characters(files_[0].path, options_.train_fraction);
+    divide();
     SpooledDocuments documents(files_, *tokenizer_, spool_options());
     documents.run([&] {
       const DocumentCounts& counts = documents.encode();
@@ -146,10 +148,26 @@ class Preparation {
     return characters;
   }
 
+  /// Finds out which documents are validation before they are encoded, where that costs little.
+  void divide() {
+    if (single_text_) {
+      border_ = training_characters(files_[0].path, options_.train_fraction, options_.threads, options_.stop);
+      split_ = {{0}, {1}};
+      return;
+    }
+    if (options_.split.val_fraction == 0 || options_.split.order != DocumentOrder::input) return;
+    const std::optional<uint64_t> documents = count_documents(files_, {.json_key = options_.json_key,
+                                                                       .most_documents = options_.most_documents,
+                                                                       .threads = options_.threads,
+                                                                       .stop = options_.stop});
+    if (documents.value_or(0) > 0) split_ = split_documents(*documents, options_.split);
+  }
+
   SpooledDocuments::Options spool_options() const {
     SpooledDocuments::Options options;
     options.work_folder = (fs::path(options_.output) / ".prepare").string();
-    options.kept = single_text_ || (options_.split.val_fraction == 0 && options_.split.order == DocumentOrder::input);
+    options.kept = split_ || (options_.split.val_fraction == 0 && options_.split.order == DocumentOrder::input);
+    if (split_) options.apart = split_->val;
     options.encoding.json_keys = {options_.json_key};
     options.encoding.end_of_text = end_of_text_;
     options.encoding.border = border_;
@@ -161,13 +179,43 @@ class Preparation {
   }
 
   void write_outputs(SpooledDocuments& documents) {
-    const uint64_t count = documents.spool(0).documents();
-    const DocumentSplit split = single_text_ ? DocumentSplit{{0}, {1}} : split_documents(count, options_.split);
-    report_.documents = single_text_ ? 1 : count;
-    report_.train_documents = split.train.size();
-    report_.val_documents = split.val.size();
     PrepareOutputs outputs(options_.output, documents.work_file("results"));
+    const std::function<void()> move_files =
+        split_ ? describe_sides(documents, outputs) : write_sides(documents, outputs);
+    write_text(outputs.path("tokenizer.json"), tokenizer_->json());
+    if (options_.tokenizer == "char") write_text(outputs.path("meta.json"), character_meta_json(*tokenizer_));
+    if (report_.val_documents == 0) outputs.remove_old("val.bin");
+    report_.documents = single_text_ ? 1 : report_.train_documents + report_.val_documents;
+    move_files();  // from here on nothing is left to go on with
+    outputs.publish();
+  }
+
+  /// Each side has a spool of its own, which becomes its file.
+  std::function<void()> describe_sides(SpooledDocuments& documents, const PrepareOutputs& outputs) {
+    TokenSpool& train = documents.spool(0);
+    TokenSpool& val = documents.spool(1);
+    require(train.documents() == split_->train.size() && val.documents() == split_->val.size(), ErrorKind::data,
+            "the input had {} documents when they were counted and {} when they were encoded; it changed meanwhile",
+            split_->train.size() + split_->val.size(), train.documents() + val.documents());
+    const std::string train_path = outputs.path("train.bin"), val_path = outputs.path("val.bin");
+    report_.train_documents = train.documents();
+    report_.val_documents = val.documents();
+    report_.val_tokens = describe_tokens(val_path, val.summary_of_first(val_path, val.documents()), val.documents());
+    report_.train_tokens =
+        describe_tokens(train_path, train.summary_of_first(train_path, train.documents()), train.documents());
+    return [&train, &val, train_path, val_path] {
+      val.move_first(val_path, val.documents());
+      train.move_first(train_path, train.documents());
+    };
+  }
+
+  /// All documents are in one spool: it becomes train.bin where that is its beginning, else both files are copies.
+  std::function<void()> write_sides(SpooledDocuments& documents, const PrepareOutputs& outputs) {
     TokenSpool& spool = documents.spool(0);
+    const DocumentSplit split = split_documents(spool.documents(), options_.split);
+    const size_t trained = split.train.size();
+    report_.train_documents = trained;
+    report_.val_documents = split.val.size();
     const auto keep_going = [this] { check_stop(options_.stop); };
     if (!split.val.empty()) {
       const TokenSpool::Summary val = spool.write(outputs.path("val.bin"), split.val, keep_going);
@@ -175,14 +223,12 @@ class Preparation {
     }
     const std::string train_path = outputs.path("train.bin");
     const bool without_copy = spool.begins_with(split.train);
-    const TokenSpool::Summary train = without_copy ? spool.summary_of_first(train_path, split.train.size())
-                                                   : spool.write(train_path, split.train, keep_going);
-    report_.train_tokens = describe_tokens(train_path, train, split.train.size());
-    write_text(outputs.path("tokenizer.json"), tokenizer_->json());
-    if (options_.tokenizer == "char") write_text(outputs.path("meta.json"), character_meta_json(*tokenizer_));
-    if (split.val.empty()) outputs.remove_old("val.bin");
-    if (without_copy) spool.move_first(train_path, split.train.size());  // from here on nothing is left to go on with
-    outputs.publish();
+    const TokenSpool::Summary train =
+        without_copy ? spool.summary_of_first(train_path, trained) : spool.write(train_path, split.train, keep_going);
+    report_.train_tokens = describe_tokens(train_path, train, trained);
+    return [&spool, train_path, trained, without_copy] {
+      if (without_copy) spool.move_first(train_path, trained);
+    };
   }
 
   /// Writes the sidecar of a token file and returns how many tokens that has.
@@ -204,6 +250,7 @@ class Preparation {
   const PrepareOptions& options_;
   std::vector<InputFile> files_;
   uint64_t border_ = 0;
+  std::optional<DocumentSplit> split_;  // known before anything is encoded
   bool single_text_ = false;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<TokenId> end_of_text_;

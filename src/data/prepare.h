@@ -4,8 +4,11 @@
 // One .txt file is one text: its first 90 % of characters are train.bin, the rest val.bin, and no id separates
 // anything. Otherwise each .txt file and each line of a .jsonl file is a document, encoded as plain text (special
 // tokens written in it are text) and followed by one end-of-text id; documents are split by SplitRule. Memory: fixed
-// buffers, 32 bytes per document, the longest document. Disk: the ids are written twice, the first copy, in
-// OUTPUT/.prepare, is removed at the end. A run that was killed is gone on with by the same call.
+// buffers, 32 bytes per document, the longest document. A run that was killed is gone on with by the same call.
+//
+// Input that can be read twice at little cost (see count_documents()) is counted first, and the ids go straight into
+// the files that they belong to. Other input that is divided or reordered is encoded into OUTPUT/.prepare and copied
+// from there: that takes the disk for the ids twice.
 
 #include <atomic>
 #include <cstdint>

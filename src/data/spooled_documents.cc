@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "data/dividing_sink.h"
 
 namespace trireme {
 namespace {
@@ -26,6 +27,7 @@ std::string describe_job(const std::vector<InputFile>& files, const Tokenizer& t
                                 fmt::join(encoding.json_keys, " "),
                                 encoding.end_of_text ? fmt::to_string(*encoding.end_of_text) : "none", encoding.border,
                                 encoding.most_documents, encoding.width);
+  if (!options.apart.empty()) job += fmt::format(", apart {}", hex64(xxh3(std::as_bytes(std::span(options.apart)))));
   for (const InputFile& file : files) {
     const bool regular = fs::is_regular_file(file.path);
     job += fmt::format("; {} kind {} bytes {} time {}", file.path, static_cast<int>(file.kind), file.bytes,
@@ -58,7 +60,8 @@ SpooledDocuments::SpooledDocuments(const std::vector<InputFile>& files, const To
 void SpooledDocuments::open_spools(const Json& saved) {
   spools_.clear();
   const TokenSpool::Options options{.width = options_.encoding.width, .kept = options_.kept};
-  for (size_t i = 0; i < options_.encoding.json_keys.size(); ++i) {
+  const size_t count = options_.apart.empty() ? options_.encoding.json_keys.size() : 2;
+  for (size_t i = 0; i < count; ++i) {
     spools_.push_back(std::make_unique<TokenSpool>(work_, fmt::format("spool-{}", i), options,
                                                    saved.is_null() ? Json() : saved.at("spools").at(i)));
   }
@@ -114,10 +117,15 @@ const DocumentCounts& SpooledDocuments::encode() {
       std::none_of(files_.begin(), files_.end(), [](const InputFile& file) { return file.path == kStandardInput; });
   if (readable_again) options_.encoding.save = [this](const EncodingState& state) { save(state); };
   std::vector<DocumentSink*> sinks;
-  for (const auto& spool : spools_) sinks.push_back(spool.get());
+  std::optional<DividingSink> divided;
+  if (options_.apart.empty())
+    for (const auto& spool : spools_) sinks.push_back(spool.get());
+  else
+    sinks.push_back(&divided.emplace(options_.apart, options_.encoding.from.counts.documents, options_.encoding.width,
+                                     *spools_[0], *spools_[1]));
   const EncodingState state = encode_documents(files_, tokenizer_, options_.encoding, sinks);
-  // A run that is killed while it writes its results need not encode again.
-  if (readable_again && work_.has_saved()) save(state);
+  // A run that is killed while it copies its results need not encode again.
+  if (readable_again && work_.has_saved() && !options_.kept) save(state);
   return counts_ = state.counts;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// The documents of the input, encoded into one spool for each key; a killed run is gone on with.
+// The documents of the input, encoded into one spool for each key (or two for the only one); a killed run is gone on
+// with.
 
 #include <memory>
 #include <string>
@@ -17,8 +18,9 @@ class SpooledDocuments {
  public:
   struct Options {
     std::string work_folder;
-    std::string tokenizer;  ///< path, for messages
-    bool kept = false;      ///< the spools' files of ids become token files
+    std::string tokenizer;        ///< path, for messages
+    bool kept = false;            ///< the spools' files of ids become token files
+    std::vector<uint64_t> apart;  ///< of the only key: numbers of the documents for a second spool, ascending
     DocumentEncoding encoding;
   };
 
@@ -27,7 +29,8 @@ class SpooledDocuments {
 
   /// Encodes what an earlier run has not. Throws as encode_documents(), and Error::locked.
   const DocumentCounts& encode();
-  TokenSpool& spool(size_t key) { return *spools_[key]; }
+  /// Of that key; where there are documents apart, spool 1 has those and spool 0 the others.
+  TokenSpool& spool(size_t number) { return *spools_[number]; }
   /// For results in the making: they vanish with the work.
   std::string work_file(const std::string& name) const { return work_.file(name); }
 

@@ -97,6 +97,15 @@ TEST_F(Sources, TrainingCharactersAreCountedInCompressedTextToo) {
   EXPECT_EQ(training_characters(path("b.txt.gz"), 0.25), 2u);
 }
 
+TEST_F(Sources, AllThreadsCountTheCharactersOfALongText) {
+  std::string text;
+  for (uint32_t i = 0; text.size() < 40'000'000; ++i) text += i % 3 == 0 ? "\u4e2d" : "a b";
+  write_text(path("long.txt"), text);
+  const uint64_t expected = count_characters(text) / 2;
+  EXPECT_EQ(training_characters(path("long.txt"), 0.5, 3), expected);
+  EXPECT_EQ(training_characters(path("long.txt"), 0.5, 1), expected);
+}
+
 TEST_F(Sources, CharactersAreFoundWhereCountingEachOfThemFindsThem) {
   std::string text;
   for (uint32_t i = 0; text.size() < 20'000; ++i)

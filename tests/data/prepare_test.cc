@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "data/sidecar.h"
+#include "tests/support/archives.h"
 #include "text/bpe_trainer.h"
 
 namespace trireme {
@@ -107,6 +108,37 @@ TEST_F(Prepare, SplitsDocumentsByThePermutation) {
   options_.split.order = DocumentOrder::openwebtext;
   prepare(options_);
   EXPECT_THAT(decoded("train.bin"), testing::StartsWith("<18><|endoftext|><3><|endoftext|>"));
+}
+
+/// What can be read twice is counted first and divided at once; what is compressed is encoded and then divided.
+TEST_F(Prepare, DividesCountedAndCompressedInputAlike) {
+  RandomStream random(3);
+  std::string lines;
+  for (int i = 0; i < 5000; ++i) {
+    lines += random.below(50) == 0 ? "{\"text\": \"cut\n" : "{\"text\": \"the";
+    for (uint64_t words = random.below(300); words > 0; --words) lines += words % 3 == 0 ? " dog" : " cat";
+    lines += "\"}\n";
+  }
+  write("a.jsonl", lines);
+  write("b.jsonl.gz", gzip(lines));
+  write("c.txt", "the log");
+  for (const double val_fraction : {0.0005, 0.3, 0.9}) {
+    for (const uint64_t most : {0, 1001}) {
+      options_.split.val_fraction = val_fraction;
+      options_.most_documents = most;
+      std::vector<std::string> results;
+      for (const char* name : {"a.jsonl", "b.jsonl.gz"}) {
+        options_.inputs = {path(name), path("c.txt")};
+        const PrepareReport report = prepare(options_);
+        EXPECT_GT(report.skipped_lines, 0u);
+        results.push_back(
+            fmt::format("{} {} {} {}", report.documents, report.val_documents, report.train_tokens, report.val_tokens));
+        for (const char* file : {"out/train.bin", "out/val.bin", "out/train.bin.json", "out/val.bin.json"})
+          results.back() += read_text(path(file));
+      }
+      EXPECT_EQ(results[0], results[1]) << val_fraction << " " << most;
+    }
+  }
 }
 
 TEST_F(Prepare, TakesSeveralTextsAsDocumentsInOrder) {
@@ -252,7 +284,9 @@ TEST_F(Prepare, LeavesNothingBehindWhenStopped) {
   options_.inputs = {path("one.txt")};
   const std::atomic<bool> stop{true};
   options_.stop = &stop;
-  EXPECT_THAT(error(ErrorKind::stopped), HasSubstr("stopped before the end; nothing of this run is left"));
+  EXPECT_EQ(error(ErrorKind::stopped), "stopped before the end");  // while characters are counted
+  options_.inputs = {path("one.txt"), path("one.txt")};
+  EXPECT_EQ(error(ErrorKind::stopped), "stopped before the end; nothing of this run is left");
 }
 
 TEST_F(Prepare, KeepsEarlierFilesWhenItFails) {

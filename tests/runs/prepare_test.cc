@@ -199,6 +199,31 @@ TEST_F(PrepareRuns, AfterARestartOfTheMachineItTrustsOnlyWhatWasFlushed) {
   EXPECT_GT(results[0].size(), 10'000'000u);
 }
 
+/// Where documents are counted first, both files grow side by side.
+TEST_F(PrepareRuns, KilledWhileBothFilesGrowItGoesOnToTheSameBytes) {
+  std::string large;
+  for (int i = 0; i < 500; ++i) large += lines_;
+  write_text(folder_ / "large.jsonl", large);
+  const auto command = [&](const std::string& output) {
+    return trireme_command({"prepare", "--input", folder_ / "large.jsonl", "--tokenizer", folder_ / "tok", "--output",
+                            folder_ / output, "--threads", "1", "--val-fraction", "0.3"});
+  };
+  {
+    Program killed(command("killed"));
+    ASSERT_TRUE(wait_for_state(killed, folder_ / "killed/.prepare")) << killed.output();
+    kill(killed.pid(), SIGKILL);
+    EXPECT_EQ(killed.finish().code, 128 + SIGKILL);
+  }
+  const Outcome second = run(command("killed")), whole = run(command("whole"));
+  ASSERT_EQ(second.code, 0) << second.output;
+  ASSERT_EQ(whole.code, 0) << whole.output;
+  EXPECT_THAT(second.output, HasSubstr("going on where an earlier run was stopped"));
+  for (const char* name : {"train.bin", "val.bin", "train.bin.json", "val.bin.json"})
+    EXPECT_TRUE(read_text(folder_ / (std::string("killed/") + name)) ==
+                read_text(folder_ / (std::string("whole/") + name)))
+        << name;
+}
+
 TEST_F(PrepareRuns, StoppedByASignalItGoesOnToo) {
   const size_t repeats = 700;
   std::string members, block = zstd(lines_);
