@@ -1,6 +1,8 @@
 #include "text/pipeline.h"
 
 #include <algorithm>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "text/bpe.h"
@@ -11,19 +13,27 @@ namespace trireme {
 struct PipelineTokenizer::Scratch {
   std::unique_ptr<ModelScratch> model;
   std::string normalized;
+  std::thread::id last_user;
 };
 
-/// A scratch that nobody else uses, given back at the end of the call.
+/// A scratch that nobody else uses, given back at the end of the call. A thread gets the one that it had: it lies in
+/// its core's own cache, and two threads that took each other's with every few documents lost 8 % of their time.
 class PipelineTokenizer::Lease {
  public:
   explicit Lease(const PipelineTokenizer& owner) : owner_(owner) {
     const std::lock_guard lock(owner.mutex_);
-    if (owner.idle_.empty()) return;
-    scratch_ = std::move(owner.idle_.back());
-    owner.idle_.pop_back();
+    auto& idle = owner.idle_;
+    if (idle.empty()) return;
+    const auto own = std::find_if(idle.begin(), idle.end(), [](const std::unique_ptr<Scratch>& scratch) {
+      return scratch->last_user == std::this_thread::get_id();
+    });
+    if (own != idle.end()) std::swap(*own, idle.back());
+    scratch_ = std::move(idle.back());
+    idle.pop_back();
   }
   ~Lease() {
     if (!scratch_) return;
+    scratch_->last_user = std::this_thread::get_id();
     const std::lock_guard lock(owner_.mutex_);
     owner_.idle_.push_back(std::move(scratch_));
   }
@@ -31,7 +41,7 @@ class PipelineTokenizer::Lease {
   Lease& operator=(const Lease&) = delete;
 
   Scratch& get() {
-    if (!scratch_) scratch_ = std::make_unique<Scratch>(Scratch{owner_.parts_.model->make_scratch(), {}});
+    if (!scratch_) scratch_ = std::make_unique<Scratch>(Scratch{owner_.parts_.model->make_scratch(), {}, {}});
     return *scratch_;
   }
 
