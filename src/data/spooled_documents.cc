@@ -93,12 +93,11 @@ void SpooledDocuments::restore() {
   open_spools({});
 }
 
-/// What was written survives the end of this process; that it survives a power cut too is seen to now and then, and
-/// always where it costs nothing.
+/// What was written survives the end of this process; that it survives a power cut too is seen to now and then.
 void SpooledDocuments::save(const EncodingState& state) {
   Json written = to_json(state);
   written["spools"] = Json::array();
-  const bool sync = options_.kept || seconds_since(synced_) > kSyncSeconds;
+  const bool sync = seconds_since(synced_) > kSyncSeconds;
   for (const auto& spool : spools_) {
     sync ? spool->sync() : spool->flush();
     written["spools"].push_back(spool->state());
