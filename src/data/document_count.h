@@ -4,23 +4,16 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "data/input_files.h"
 
 namespace trireme {
 
-struct DocumentCounting {
-  std::string json_key = "text";
-  uint64_t most_documents = 0;  ///< > 0: counts no further
-  int threads = 1;
-  const std::atomic<bool>* stop = nullptr;
-};
-
-/// What encode_documents() will count; it names what is wrong with lines that hold none. Nothing where a file cannot be
-/// read twice, or costs more to read than ids do to copy: pipes, compressed files, archives, Parquet. Throws Error::io,
-/// Error::stopped.
-std::optional<uint64_t> count_documents(const std::vector<InputFile>& files, const DocumentCounting& options);
+/// What encode_documents() will count where every line that is not blank holds a document, up to `most` (0: all).
+/// Nothing where a file cannot be read twice, or costs more to read than ids do to copy: pipes, compressed files,
+/// archives, Parquet. Throws Error::io, Error::stopped.
+std::optional<uint64_t> expected_documents(const std::vector<InputFile>& files, uint64_t most, int threads,
+                                           const std::atomic<bool>* stop = nullptr);
 
 }  // namespace trireme

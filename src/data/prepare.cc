@@ -156,10 +156,8 @@ class Preparation {
       return;
     }
     if (options_.split.val_fraction == 0 || options_.split.order != DocumentOrder::input) return;
-    const std::optional<uint64_t> documents = count_documents(files_, {.json_key = options_.json_key,
-                                                                       .most_documents = options_.most_documents,
-                                                                       .threads = options_.threads,
-                                                                       .stop = options_.stop});
+    const std::optional<uint64_t> documents =
+        expected_documents(files_, options_.most_documents, options_.threads, options_.stop);
     if (documents.value_or(0) > 0) split_ = split_documents(*documents, options_.split);
   }
 
@@ -180,8 +178,11 @@ class Preparation {
 
   void write_outputs(SpooledDocuments& documents) {
     PrepareOutputs outputs(options_.output, documents.work_file("results"));
+    // A malformed line makes a document less than were expected, and thereby another division.
+    const bool divided = split_ && documents.spool(0).documents() == split_->train.size() &&
+                         documents.spool(1).documents() == split_->val.size();
     const std::function<void()> move_files =
-        split_ ? describe_sides(documents, outputs) : write_sides(documents, outputs);
+        divided ? describe_sides(documents, outputs) : copy_sides(documents, outputs);
     write_text(outputs.path("tokenizer.json"), tokenizer_->json());
     if (options_.tokenizer == "char") write_text(outputs.path("meta.json"), character_meta_json(*tokenizer_));
     if (report_.val_documents == 0) outputs.remove_old("val.bin");
@@ -194,9 +195,6 @@ class Preparation {
   std::function<void()> describe_sides(SpooledDocuments& documents, const PrepareOutputs& outputs) {
     TokenSpool& train = documents.spool(0);
     TokenSpool& val = documents.spool(1);
-    require(train.documents() == split_->train.size() && val.documents() == split_->val.size(), ErrorKind::data,
-            "the input had {} documents when they were counted and {} when they were encoded; it changed meanwhile",
-            split_->train.size() + split_->val.size(), train.documents() + val.documents());
     const std::string train_path = outputs.path("train.bin"), val_path = outputs.path("val.bin");
     report_.train_documents = train.documents();
     report_.val_documents = val.documents();
@@ -209,22 +207,23 @@ class Preparation {
     };
   }
 
-  /// All documents are in one spool: it becomes train.bin where that is its beginning, else both files are copies.
-  std::function<void()> write_sides(SpooledDocuments& documents, const PrepareOutputs& outputs) {
+  /// Both files are copies, but for train.bin where it is the beginning of the only spool.
+  std::function<void()> copy_sides(SpooledDocuments& documents, const PrepareOutputs& outputs) {
     TokenSpool& spool = documents.spool(0);
-    const DocumentSplit split = split_documents(spool.documents(), options_.split);
+    const DocumentSplit split =
+        split_documents(spool.documents() + (split_ ? documents.spool(1).documents() : 0), options_.split);
     const size_t trained = split.train.size();
     report_.train_documents = trained;
     report_.val_documents = split.val.size();
     const auto keep_going = [this] { check_stop(options_.stop); };
     if (!split.val.empty()) {
-      const TokenSpool::Summary val = spool.write(outputs.path("val.bin"), split.val, keep_going);
+      const TokenSpool::Summary val = documents.write(outputs.path("val.bin"), split.val, keep_going);
       report_.val_tokens = describe_tokens(outputs.path("val.bin"), val, split.val.size());
     }
     const std::string train_path = outputs.path("train.bin");
-    const bool without_copy = spool.begins_with(split.train);
-    const TokenSpool::Summary train =
-        without_copy ? spool.summary_of_first(train_path, trained) : spool.write(train_path, split.train, keep_going);
+    const bool without_copy = !split_ && spool.begins_with(split.train);
+    const TokenSpool::Summary train = without_copy ? spool.summary_of_first(train_path, trained)
+                                                   : documents.write(train_path, split.train, keep_going);
     report_.train_tokens = describe_tokens(train_path, train, trained);
     return [&spool, train_path, trained, without_copy] {
       if (without_copy) spool.move_first(train_path, trained);

@@ -6,9 +6,9 @@
 // tokens written in it are text) and followed by one end-of-text id; documents are split by SplitRule. Memory: fixed
 // buffers, 32 bytes per document, the longest document. A run that was killed is gone on with by the same call.
 //
-// Input that can be read twice at little cost (see count_documents()) is counted first, and the ids go straight into
-// the files that they belong to. Other input that is divided or reordered is encoded into OUTPUT/.prepare and copied
-// from there: that takes the disk for the ids twice.
+// Input that can be read twice at little cost (see expected_documents()) is counted first, and the ids go straight into
+// the files that they belong to. Other input that is divided or reordered, or has malformed lines, is encoded into
+// OUTPUT/.prepare and copied from there: that takes the disk for the ids twice.
 
 #include <atomic>
 #include <cstdint>

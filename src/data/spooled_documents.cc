@@ -128,6 +128,20 @@ const DocumentCounts& SpooledDocuments::encode() {
   return counts_ = state.counts;
 }
 
+TokenSpool::Summary SpooledDocuments::write(const std::string& path, std::span<const uint64_t> documents,
+                                            const std::function<void()>& keep_going) {
+  for (const auto& spool : spools_) spool->flush();
+  const std::vector<uint64_t>& apart = options_.apart;
+  const auto place_of = [&](size_t i) -> TokenSpool::Place {
+    const uint64_t document = documents[i];
+    const auto next = std::lower_bound(apart.begin(), apart.end(), document);
+    const auto apart_before = static_cast<uint64_t>(next - apart.begin());
+    if (next != apart.end() && *next == document) return {spools_[1].get(), apart_before};
+    return {spools_[0].get(), document - apart_before};
+  };
+  return TokenSpool::write(path, documents.size(), place_of, keep_going);
+}
+
 void SpooledDocuments::run(const std::function<void()>& body) {
   try {
     body();

@@ -31,6 +31,9 @@ class SpooledDocuments {
   const DocumentCounts& encode();
   /// Of that key; where there are documents apart, spool 1 has those and spool 0 the others.
   TokenSpool& spool(size_t number) { return *spools_[number]; }
+  /// Writes documents of the only key to a token file; see TokenSpool::write().
+  TokenSpool::Summary write(const std::string& path, std::span<const uint64_t> documents,
+                            const std::function<void()>& keep_going);
   /// For results in the making: they vanish with the work.
   std::string work_file(const std::string& name) const { return work_.file(name); }
 

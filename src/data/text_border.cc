@@ -2,26 +2,18 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <vector>
 
 #include "base/error.h"
 #include "data/byte_source.h"
 #include "data/compressed_source.h"
 #include "data/document_encoder.h"
-#include "data/ordered_pipeline.h"
+#include "data/file_parts.h"
 
 namespace trireme {
 namespace {
 
 constexpr size_t kBuffer = size_t{1} << 18;  // stays in the core's own cache
-
-constexpr uint64_t kPart = uint64_t{16} << 20;  // of a file, for one thread: some milliseconds
-
-/// Some bytes of a file, and the characters that begin in them.
-struct FilePart {
-  uint64_t begin = 0, bytes = 0, characters = 0;
-};
 
 uint64_t count_in(ByteSource& source, uint64_t bytes, const std::atomic<bool>* stop) {
   std::vector<char> buffer(kBuffer);
@@ -31,24 +23,6 @@ uint64_t count_in(ByteSource& source, uint64_t bytes, const std::atomic<bool>* s
     characters += count_characters(std::string_view(buffer.data(), n));
     bytes -= n;
   }
-  return characters;
-}
-
-/// Of a file that any thread can read anywhere.
-uint64_t count_by_parts(const std::string& path, int threads, const std::atomic<bool>* stop) {
-  const uint64_t size = std::filesystem::file_size(path);
-  uint64_t begin = 0, characters = 0;
-  OrderedPipeline<FilePart>::run(threads, {[&](FilePart& part) {
-                                             part = {begin, std::min(kPart, size - begin), 0};
-                                             begin += part.bytes;
-                                             return part.bytes > 0;
-                                           },
-                                           [&](FilePart& part, int) {
-                                             const auto source = open_bytes(path);
-                                             source->skip(part.begin);
-                                             part.characters = count_in(*source, part.bytes, stop);
-                                           },
-                                           [&](FilePart& part) { characters += part.characters; }});
   return characters;
 }
 
@@ -92,7 +66,9 @@ uint64_t training_characters(const std::string& path, double fraction, int threa
           "the training part of a text is {}, a number between 0 and 1 was expected", fraction);
   const bool compressed = compression_of(path) != Compression::none;
   const uint64_t characters =
-      compressed ? count_in(*open_source(path), UINT64_MAX, stop) : count_by_parts(path, threads, stop);
+      compressed
+          ? count_in(*open_source(path), UINT64_MAX, stop)
+          : sum_over_parts({path}, threads, [stop](FilePart part) { return count_in(part.source, part.bytes, stop); });
   const auto train = static_cast<uint64_t>(fraction * static_cast<double>(characters));
   require(train > 0 && train < characters, ErrorKind::data,
           "{} has {} characters, too few to divide into training and validation", path, characters);

@@ -65,28 +65,32 @@ void TokenSpool::sync() {
 
 Json TokenSpool::state() const { return {{"tokens", tokens_}, {"documents", ends_.size()}}; }
 
-TokenSpool::Summary TokenSpool::write(const std::string& path, std::span<const uint64_t> documents,
+TokenSpool::Summary TokenSpool::write(const std::string& path, size_t documents,
+                                      const std::function<Place(size_t)>& place_of,
                                       const std::function<void()>& keep_going) {
-  ids_.flush();
   Summary summary;
   GrowingFile file(path, 0, Purpose::keep,
                    [&](std::span<const std::byte> block) { summary.block_hashes.push_back(xxh3(block)); });
   std::vector<std::byte> copied(kCopyBytes);
-  for (size_t i = 0; i < documents.size();) {
-    // Documents that follow each other in the spool are copied together.
-    const uint64_t begin = begin_of(documents[i]);
-    uint64_t end = ends_[documents[i]];
-    for (++i; i < documents.size() && begin_of(documents[i]) == end; ++i) end = ends_[documents[i]];
-    for (uint64_t at = begin * width_; at < end * width_;) {
+  for (size_t i = 0; i < documents;) {
+    // Documents that follow each other in a spool are copied together.
+    const auto [spool, first] = place_of(i);
+    uint64_t last = first;
+    for (++i; i < documents; ++i, ++last) {
+      const Place next = place_of(i);
+      if (next.spool != spool || next.document != last + 1) break;
+    }
+    const uint64_t begin = spool->end_of_first(first), end = spool->ends_[last], width = spool->width_;
+    for (uint64_t at = begin * width; at < end * width;) {
       keep_going();
-      const auto part = std::span(copied).first(std::min<uint64_t>(copied.size(), end * width_ - at));
-      ids_.read(at, part);
+      const auto part = std::span(copied).first(std::min<uint64_t>(copied.size(), end * width - at));
+      spool->ids_.read(at, part);
       file.append(part);
       at += part.size();
     }
     summary.tokens += end - begin;
   }
-  require_tokens(summary.tokens, path, documents.size());
+  require_tokens(summary.tokens, path, documents);
   file.sync();
   if (!file.begun_block().empty()) summary.block_hashes.push_back(xxh3(file.begun_block()));
   return summary;

@@ -47,9 +47,16 @@ class TokenSpool final : public DocumentSink {
     uint64_t tokens = 0;
     std::vector<uint64_t> block_hashes;
   };
-  /// Writes the documents to a token file that is not there yet, synced. No append() after it. Throws Error::io,
-  /// Error::data when the file would be empty. `keep_going` is asked between blocks and may throw.
-  Summary write(const std::string& path, std::span<const uint64_t> documents, const std::function<void()>& keep_going);
+  /// A document of a spool.
+  struct Place {
+    const TokenSpool* spool;
+    uint64_t document;
+  };
+  /// Writes so many documents, found by their number, to a token file that is not there yet, synced. Their spools were
+  /// flushed. Throws Error::io, Error::data when the file would be empty. `keep_going` is asked between blocks and may
+  /// throw.
+  static Summary write(const std::string& path, size_t documents, const std::function<Place(size_t)>& place_of,
+                       const std::function<void()>& keep_going);
 
   /// Whether these are the first documents, in order: then their token file is the spool's own file, cut after them.
   bool begins_with(std::span<const uint64_t> documents) const;
@@ -59,7 +66,6 @@ class TokenSpool final : public DocumentSink {
   void move_first(const std::string& path, uint64_t documents) { ids_.move(path, end_of_first(documents) * width_); }
 
  private:
-  uint64_t begin_of(uint64_t document) const { return end_of_first(document); }
   uint64_t end_of_first(uint64_t documents) const { return documents == 0 ? 0 : ends_[documents - 1]; }
 
   uint64_t width_;

@@ -110,14 +110,19 @@ TEST_F(Prepare, SplitsDocumentsByThePermutation) {
   EXPECT_THAT(decoded("train.bin"), testing::StartsWith("<18><|endoftext|><3><|endoftext|>"));
 }
 
-/// What can be read twice is counted first and divided at once; what is compressed is encoded and then divided.
-TEST_F(Prepare, DividesCountedAndCompressedInputAlike) {
+/// What can be read twice is counted first and divided at once, and again where lines were malformed; what is
+/// compressed is encoded and then divided.
+class DividedPrepare : public Prepare, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(MalformedLines, DividedPrepare, testing::Values(0, 1, 100));
+
+TEST_P(DividedPrepare, IsTheSameWhetherItWasCountedBeforeOrNot) {
   RandomStream random(3);
-  std::string lines;
+  std::string lines = "\n \t\n";
+  const int malformed = GetParam();
   for (int i = 0; i < 5000; ++i) {
-    lines += random.below(50) == 0 ? "{\"text\": \"cut\n" : "{\"text\": \"the";
+    lines += i % 50 == 7 && i / 50 < malformed ? "{\"text\": \"cut\n" : "{\"text\": \"the";
     for (uint64_t words = random.below(300); words > 0; --words) lines += words % 3 == 0 ? " dog" : " cat";
-    lines += "\"}\n";
+    lines += i % 9 == 0 ? "\"}\r\n\r\n" : "\"}\n";
   }
   write("a.jsonl", lines);
   write("b.jsonl.gz", gzip(lines));
@@ -130,7 +135,7 @@ TEST_F(Prepare, DividesCountedAndCompressedInputAlike) {
       for (const char* name : {"a.jsonl", "b.jsonl.gz"}) {
         options_.inputs = {path(name), path("c.txt")};
         const PrepareReport report = prepare(options_);
-        EXPECT_GT(report.skipped_lines, 0u);
+        EXPECT_EQ(report.skipped_lines > 0, malformed > 0);
         results.push_back(
             fmt::format("{} {} {} {}", report.documents, report.val_documents, report.train_tokens, report.val_tokens));
         for (const char* file : {"out/train.bin", "out/val.bin", "out/train.bin.json", "out/val.bin.json"})
