@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -21,9 +22,7 @@ using testing::HasSubstr;
 
 class Prepare : public testing::Test {
  protected:
-  Prepare()
-      : folder_(fs::path(testing::TempDir()) /
-                ("prepare_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
+  Prepare() : folder_(fs::path(testing::TempDir()) / ("prepare_" + test_name())) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
     PieceCounter counts;
@@ -37,6 +36,12 @@ class Prepare : public testing::Test {
   }
   ~Prepare() override { fs::remove_all(folder_); }
 
+  /// Of a parametrised test with its number.
+  static std::string test_name() {
+    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::replace(name.begin(), name.end(), '/', '_');
+    return name;
+  }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   void write(const std::string& name, const std::string& text) const { write_text(path(name), text); }
   std::vector<uint16_t> tokens(const std::string& name) const {
@@ -128,7 +133,7 @@ TEST_P(DividedPrepare, IsTheSameWhetherItWasCountedBeforeOrNot) {
   write("b.jsonl.gz", gzip(lines));
   write("c.txt", "the log");
   for (const double val_fraction : {0.0005, 0.3, 0.9}) {
-    for (const uint64_t most : {0, 1001}) {
+    for (const uint64_t most : {uint64_t{0}, uint64_t{1001}}) {
       options_.split.val_fraction = val_fraction;
       options_.most_documents = most;
       std::vector<std::string> results;
