@@ -35,6 +35,11 @@ if(ARROW_INCLUDE_DIR AND ARROW_LIBRARY AND PARQUET_LIBRARY)
   add_library(trireme_arrow INTERFACE)
   target_include_directories(trireme_arrow SYSTEM INTERFACE ${ARROW_INCLUDE_DIR})
   target_link_libraries(trireme_arrow INTERFACE ${PARQUET_LIBRARY} ${ARROW_LIBRARY})
+  # libparquet exports the symbols of another version of simdjson, so Arrow has to come after that. A dependency says so;
+  # files that are only listed one after the other are put into another order.
+  add_library(trireme_simdjson UNKNOWN IMPORTED)
+  set_target_properties(trireme_simdjson PROPERTIES IMPORTED_LOCATION ${simdjson_LINK_LIBRARIES} INTERFACE_LINK_LIBRARIES trireme_arrow)
+  set_target_properties(PkgConfig::simdjson PROPERTIES INTERFACE_LINK_LIBRARIES trireme_simdjson)
 endif()
 
 # Several MPI libraries can be installed side by side: the wrapper compiler's name picks one.
