@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <stdexcept>
 
 #include "base/error.h"
 #include "checkpoint/run_status.h"
@@ -36,7 +37,8 @@ class FaultFixture : public TrainingFixture {
     return std::filesystem::exists(file) ? std::atoi(read_text(file).c_str()) : -1;
   }
 
-  /// Process id of the program as that rank, under `mpirun`.
+  /// Process id of the program as that rank, under `mpirun`. Throws where there is none: a signal to -1 goes to every
+  /// process of the machine.
   static pid_t pid_of_rank(const Program& mpirun, int rank) {
     for (const auto& item : std::filesystem::directory_iterator("/proc")) {
       const pid_t pid = std::atoi(item.path().filename().c_str());
@@ -48,8 +50,7 @@ class FaultFixture : public TrainingFixture {
         if (environment.find('\0' + (name + std::to_string(rank)) + '\0') != std::string::npos) return pid;
       }
     }
-    ADD_FAILURE() << "rank " << rank << " is not there";
-    return -1;
+    throw std::runtime_error(fmt::format("rank {} is not there", rank));
   }
 
   static bool wait_for_text(Program& program, const std::string& text) {

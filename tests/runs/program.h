@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -62,7 +63,11 @@ class Program {
   }
   Program(const Program&) = delete;
 
-  pid_t pid() const { return pid_; }
+  /// Throws when it has been waited for: a signal to -1 goes to every process of the machine.
+  pid_t pid() const {
+    if (pid_ <= 0) throw std::logic_error("the program has ended");
+    return pid_;
+  }
   std::string output() const { return read_text(log_); }
 
   /// Whether the process still runs; does not reap it.
