@@ -18,8 +18,8 @@ struct GlueJob {
 };
 
 /// Reads and encodes the rows that the options ask for. start: the checkpoint to go on from; empty: the model's
-/// weights. Collective in scalars' size only. Throws Error::config where the checkpoint is of another training, and as
-/// read_data does.
+/// weights. Not collective: scalars tell the number of ranks and which one this is. Throws Error::config where the
+/// checkpoint is of another training, and as read_data does.
 GlueJob make_job(const GlueOptions& options, const std::string& start, const Scalars& scalars);
 
 /// Of the largest micro-batch there will be.
