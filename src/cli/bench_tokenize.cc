@@ -27,6 +27,8 @@ namespace trireme {
 namespace {
 
 constexpr size_t kPartBytes = size_t{1} << 17;  // a text of a few megabytes is shared evenly among many cores
+constexpr size_t kPassBytes =
+    size_t{1} << 26;  // a small text is encoded so often that a pass takes long enough to time
 constexpr size_t kReadBytes = size_t{1} << 20;
 constexpr double kOpenWebTextTokens = 9.04e9;
 
@@ -73,28 +75,37 @@ struct TemporaryFile {
   std::string path;
 };
 
-/// Ours and the peers, one pass each in turn, so that a disturbance of the machine meets all of them.
+/// Ours and the peers on each number of threads, one pass each in turn, so that a disturbance of the machine meets all
+/// of them. Ours comes before its peers.
 std::vector<Series> measure(const TokenizeBench& flags, const Tokenizer& tokenizer, const std::string& text,
-                            int threads) {
+                            const std::vector<int>& thread_counts) {
   const std::vector<std::string_view> parts = cut_text(tokenizer, text, kPartBytes);
-  std::vector<Series> all{{"trireme", threads, {}, 0}};
   const TemporaryFile tokenizer_file("tokenizer.json", tokenizer.json()),
       text_file("text.txt", flags.peers.empty() ? std::string_view() : text);
-  std::vector<std::unique_ptr<PeerProcess>> peers;
-  for (const std::string& peer : flags.peers) {
-    all.push_back({peer, threads, {}, 0});
-    peers.push_back(std::make_unique<PeerProcess>(
-        std::vector<std::string>{flags.python, flags.peer_scripts + "/encode_text.py", peer, tokenizer_file.path,
-                                 text_file.path, std::to_string(threads)}));
+  std::vector<Series> all;
+  std::vector<std::unique_ptr<PeerProcess>> peers;  // of each series; null for ours
+  for (const int threads : thread_counts) {
+    all.push_back({"trireme", threads, {}, 0});
+    peers.push_back(nullptr);
+    for (const std::string& peer : flags.peers) {
+      all.push_back({peer, threads, {}, 0});
+      peers.push_back(std::make_unique<PeerProcess>(
+          std::vector<std::string>{flags.python, flags.peer_scripts + "/encode_text.py", peer, tokenizer_file.path,
+                                   text_file.path, std::to_string(threads)}));
+    }
   }
   for (int pass = 0; pass <= flags.repeats; ++pass) {
-    const EncodeTiming timing = time_encode(tokenizer, parts, threads);
-    all[0].seconds.push_back(timing.seconds);
-    all[0].tokens = timing.tokens;
-    for (size_t i = 0; i < peers.size(); ++i) {
-      const PeerProcess::Result result = peers[i]->measure();
-      all[i + 1].seconds.push_back(result.seconds);
-      all[i + 1].tokens = result.tokens;
+    const size_t rounds = pass == 0 ? 1 : (kPassBytes + text.size() - 1) / text.size();
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (peers[i]) {
+        const PeerProcess::Result result = peers[i]->measure();
+        all[i].seconds.push_back(result.seconds);
+        all[i].tokens = result.tokens;
+      } else {
+        const EncodeTiming timing = time_encode(tokenizer, parts, all[i].threads, rounds);
+        all[i].seconds.push_back(timing.seconds);
+        all[i].tokens = timing.tokens;
+      }
     }
   }
   return all;
@@ -103,13 +114,19 @@ std::vector<Series> measure(const TokenizeBench& flags, const Tokenizer& tokeniz
 Json report(const std::vector<Series>& all, size_t bytes) {
   Json rows = Json::array();
   const auto rate = [bytes](double seconds) { return static_cast<double>(bytes) / seconds / 1e6; };
+  const Series* ours = nullptr;
   for (const Series& series : all) {
+    std::string compared;
+    if (series.name != "trireme") {
+      compared = fmt::format("  trireme is {:.1f}x", series.median() / ours->median());
+    } else {
+      if (ours) compared = fmt::format("  {:.2f}x of {} threads", ours->median() / series.median(), ours->threads);
+      ours = &series;
+    }
     const auto [fastest, slowest] = std::minmax_element(series.seconds.begin(), series.seconds.end());
-    const double ratio = series.median() / all[0].median();
     fmt::print("{:<9} {:>2} threads  {:8.2f} MB/s  (first pass {:.2f}, slowest {:.2f}, fastest {:.2f})  {} tokens{}\n",
                series.name, series.threads, rate(series.median()), rate(series.seconds[0]), rate(*slowest),
-               rate(*fastest), series.tokens,
-               &series == &all[0] ? std::string() : fmt::format("  trireme is {:.1f}x", ratio));
+               rate(*fastest), series.tokens, compared);
     rows.push_back({{"name", series.name},
                     {"threads", series.threads},
                     {"mb_per_s", rate(series.median())},
@@ -128,21 +145,16 @@ Json bench_encode(const TokenizeBench& flags) {
   const std::string text = read_input(flags.input);
   fmt::print("{} ({}), tokenizer {} loaded in {:.2f} s\n", flags.input, human_bytes(text.size()), flags.tokenizer,
              load_seconds);
-  Json rows = Json::array();
-  std::vector<int> counts{1};
-  if (flags.threads > 0) counts = {flags.threads};
-  if (flags.threads == 0 && default_threads() > 1) counts.push_back(default_threads());
-  double tokens_per_second = 0;
-  for (const int threads : counts) {
-    const std::vector<Series> all = measure(flags, *tokenizer, text, threads);
-    for (const Json& row : report(all, text.size())) rows.push_back(row);
-    tokens_per_second = static_cast<double>(all[0].tokens) / all[0].median();
-  }
-  fmt::print("OpenWebText ({:.2e} tokens) at this rate: {}\n", kOpenWebTextTokens,
-             human_seconds(kOpenWebTextTokens / tokens_per_second));
-  return {{"tokenizer", flags.tokenizer}, {"input", flags.input},
-          {"bytes", text.size()},         {"load_seconds", load_seconds},
-          {"results", std::move(rows)},   {"openwebtext_seconds", kOpenWebTextTokens / tokens_per_second},
+  std::vector<int> thread_counts{1};
+  if (flags.threads > 0) thread_counts = {flags.threads};
+  if (flags.threads == 0 && default_threads() > 1) thread_counts.push_back(default_threads());
+  const std::vector<Series> all = measure(flags, *tokenizer, text, thread_counts);
+  Json rows = report(all, text.size());
+  const Series& widest = all[all.size() - 1 - flags.peers.size()];  // ours on the most threads
+  const double openwebtext_seconds = kOpenWebTextTokens * widest.median() / static_cast<double>(widest.tokens);
+  fmt::print("OpenWebText ({:.2e} tokens) at this rate: {}\n", kOpenWebTextTokens, human_seconds(openwebtext_seconds));
+  return {{"tokenizer", flags.tokenizer}, {"input", flags.input},       {"bytes", text.size()},
+          {"load_seconds", load_seconds}, {"results", std::move(rows)}, {"openwebtext_seconds", openwebtext_seconds},
           {"commit", commit_text()}};
 }
 
@@ -215,7 +227,7 @@ int bench_tokenize_command(std::vector<std::string> arguments) {
             "Measures encoding of a text, or training of a vocabulary, beside other libraries in the same run.");
   app.add("--tokenizer", flags.tokenizer, "what `trireme tokenizer encode` takes");
   app.add("--input", flags.input, "text, also .gz and .zst; for --train also .jsonl").required();
-  app.add("--threads", flags.threads, "threads (0: one, then all)").not_negative().show_default();
+  app.add("--threads", flags.threads, "threads (0: one and all, in turn)").not_negative().show_default();
   app.add("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), or both with a comma")
       .separated_by(',')
       .one_of({"tiktoken", "hf"});

@@ -20,7 +20,8 @@ std::vector<std::string_view> cut_text(const Tokenizer& tokenizer, std::string_v
   return parts;
 }
 
-EncodeTiming time_encode(const Tokenizer& tokenizer, const std::vector<std::string_view>& parts, int threads) {
+EncodeTiming time_encode(const Tokenizer& tokenizer, const std::vector<std::string_view>& parts, int threads,
+                         size_t rounds) {
   std::atomic<size_t> next{0};
   std::atomic<uint64_t> tokens{0};
   std::mutex mutex;
@@ -28,9 +29,9 @@ EncodeTiming time_encode(const Tokenizer& tokenizer, const std::vector<std::stri
   const auto work = [&] {
     try {
       std::vector<TokenId> ids;
-      for (size_t i; (i = next.fetch_add(1)) < parts.size();) {
+      for (size_t i; (i = next.fetch_add(1)) < rounds * parts.size();) {
         ids.clear();
-        tokenizer.encode_plain(parts[i], ids);
+        tokenizer.encode_plain(parts[i % parts.size()], ids);
         tokens += ids.size();
       }
     } catch (...) {
@@ -44,7 +45,7 @@ EncodeTiming time_encode(const Tokenizer& tokenizer, const std::vector<std::stri
   work();
   for (std::thread& helper : helpers) helper.join();
   if (error) std::rethrow_exception(error);
-  return {seconds_since(start), tokens};
+  return {seconds_since(start) / static_cast<double>(rounds), tokens / rounds};
 }
 
 }  // namespace trireme
