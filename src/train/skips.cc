@@ -16,18 +16,18 @@ namespace {
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value)); }
 
-Json to_json(const SkippedStep& skip) {
+Json to_json(const SkipWatch::Skip& skip) {
   return {{"step", skip.step},
           {"first_sample", skip.first_sample},
           {"last_sample", skip.last_sample},
-          {"loss", number(skip.loss)},
-          {"norm", number(skip.norm)}};
+          {"loss", number(skip.result.loss)},
+          {"norm", number(skip.result.norm)}};
 }
 
 /// "; see PATH" for a message; "" with a warning for a folder that cannot be written.
-std::string write_list(const std::string& path, const std::vector<SkippedStep>& steps) {
+std::string write_list(const std::string& path, const std::vector<SkipWatch::Skip>& skips) {
   Json list = Json::array();
-  for (const SkippedStep& skip : steps) list.push_back(to_json(skip));
+  for (const SkipWatch::Skip& skip : skips) list.push_back(to_json(skip));
   try {
     write_text(path, list.dump(1) + "\n");
   } catch (const Error& e) {
@@ -39,24 +39,37 @@ std::string write_list(const std::string& path, const std::vector<SkippedStep>& 
 
 }  // namespace
 
-void SkipWatch::add(const SkippedStep& step) {
-  const std::string why = step.finite ? fmt::format("loss {:.4f} is a spike above {:.4f}", step.loss, step.limit)
-                                      : fmt::format("loss {} or gradient norm {} is not finite", step.loss, step.norm);
-  log::write_once(log::Level::warning, fmt::format("step {} skipped: {}; samples {} to {}", step.step, why,
-                                                   step.first_sample, step.last_sample));
-  steps_.push_back(step);
+void SkipWatch::account(const StepResult& result, int64_t samples, double limit, RunProgress& progress,
+                        Scalars& scalars) {
+  const uint64_t first = progress.samples;
+  ++progress.step;
+  progress.samples += static_cast<uint64_t>(samples);
+  if (!result.skipped) {
+    ++progress.updates;
+    progress.consecutive_skips = 0;
+    skips_.clear();
+    return;
+  }
+  ++progress.skipped;
+  ++progress.consecutive_skips;
+  const std::string why = result.finite
+                              ? fmt::format("loss {:.4f} is a spike above {:.4f}", result.loss, limit)
+                              : fmt::format("loss {} or gradient norm {} is not finite", result.loss, result.norm);
+  log::write_once(log::Level::warning, fmt::format("step {} skipped: {}; samples {} to {}", progress.step, why, first,
+                                                   progress.samples - 1));
+  skips_.push_back({progress.step, first, progress.samples - 1, result});
+  if (progress.consecutive_skips >= most_) stop(progress.consecutive_skips, scalars);
 }
 
-void SkipWatch::check(int64_t in_a_row, Scalars& scalars) const {
-  if (in_a_row < most_) return;
-  const std::string where = scalars.rank() == 0 ? write_list(run_dir_ + "/bad-samples.json", steps_) : std::string();
-  const bool spikes = std::ranges::any_of(steps_, &SkippedStep::finite);
+void SkipWatch::stop(int64_t in_a_row, Scalars& scalars) const {
+  const std::string where = scalars.rank() == 0 ? write_list(run_dir_ + "/bad-samples.json", skips_) : std::string();
+  const bool spikes = std::ranges::any_of(skips_, [](const Skip& skip) { return skip.result.finite; });
   throw CommonError(
       ErrorKind::numeric,
       fmt::format("loss or gradients were not finite{} {} steps in a row, up to step {} (samples {} to {}{}); lower "
                   "optim.learning-rate or resume from an earlier snapshot",
-                  spikes ? ", or the loss a spike," : "", in_a_row, steps_.back().step, steps_.front().first_sample,
-                  steps_.back().last_sample, where));
+                  spikes ? ", or the loss a spike," : "", in_a_row, skips_.back().step, skips_.front().first_sample,
+                  skips_.back().last_sample, where));
 }
 
 }  // namespace trireme

@@ -22,6 +22,7 @@
 #include "train/peer_watch.h"
 #include "train/profile.h"
 #include "train/run_claim.h"
+#include "train/run_end.h"
 #include "train/saver.h"
 #include "train/setup.h"
 #include "train/skips.h"
@@ -181,24 +182,13 @@ void Trainer::show_profile() {
 
 void Trainer::account(const StepResult& result, double limit) {
   const uint64_t first = progress_.samples;
-  ++progress_.step;
-  progress_.samples += static_cast<uint64_t>(setup_.batch.global);
-  if (!result.skipped) {
-    if (result.loss > limit) {
-      log::write_once(log::Level::warning,
-                      fmt::format("step {}: loss {:.4f} is a spike above {:.4f}; samples {} to {}", progress_.step,
-                                  result.loss, limit, first, progress_.samples - 1));
-    }
-    add_loss(progress_.losses, result.loss);
-    ++progress_.updates;
-    progress_.consecutive_skips = 0;
-    skips_.reset();
-    return;
+  skips_.account(result, setup_.batch.global, limit, progress_, scalars_);
+  if (result.skipped) return;
+  if (result.loss > limit) {
+    log::write_once(log::Level::warning, fmt::format("step {}: loss {:.4f} is a spike above {:.4f}; samples {} to {}",
+                                                     progress_.step, result.loss, limit, first, progress_.samples - 1));
   }
-  ++progress_.skipped;
-  ++progress_.consecutive_skips;
-  skips_.add({progress_.step, first, progress_.samples - 1, result.loss, result.norm, result.finite, limit});
-  skips_.check(progress_.consecutive_skips, scalars_);
+  add_loss(progress_.losses, result.loss);
 }
 
 /// Back to the newest snapshot's weights; the samples since then are passed over. False if there is no snapshot yet.
@@ -336,10 +326,6 @@ int Trainer::run() {
   return finish(stopped);
 }
 
-RunStatus failed(const Error& error) {
-  return {.state = "failed", .code = exit_code(error.kind()), .step = -1, .message = error.what()};
-}
-
 /// make_setup(), refused when the run would not fit in memory: before anything large is allocated.
 Setup make_fitting_setup(LoadedConfig loaded, const Process& process, const CorePlan& cores, Scalars& scalars) {
   Setup setup = make_setup(std::move(loaded), scalars);
@@ -364,7 +350,7 @@ int train(LoadedConfig loaded, Process& process, std::string_view version) {
   const PeerWatch peers(config, process, scalars, process.progress());
   const CorePlan cores = take_cores(config, process, scalars);
   std::optional<RunClaim> claim;
-  try {
+  return run_to_end(claim, process, peers, [&]() -> RunEnd {
     // Nobody looks into the folder before rank 0 owns it.
     together(scalars, [&] {
       if (!config.evaluation.only) claim.emplace(config, process, peers.addresses());
@@ -372,22 +358,8 @@ int train(LoadedConfig loaded, Process& process, std::string_view version) {
     Trainer trainer(make_fitting_setup(std::move(loaded), process, cores, scalars), process, cores,
                     claim ? &*claim : nullptr, peers);
     const int code = trainer.run();
-    if (claim && process.rank() == 0)
-      claim->end({.state = code == 0 ? "done" : "stopped", .code = code, .step = trainer.steps_done()});
-    return code;
-  } catch (const CommonError& e) {
-    const bool stopped = e.kind() == ErrorKind::stopped;
-    RunStatus end = failed(e);
-    if (stopped) end.state = "stopped";
-    if (claim && process.rank() == 0) claim->end(end);
-    if (!stopped) throw;
-    log::write_once(log::Level::info, e.what());
-    return end.code;
-  } catch (const Error& e) {
-    if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
-    if (claim) claim->end(failed(e));
-    throw;
-  }
+    return {code, trainer.steps_done()};
+  });
 }
 
 }  // namespace trireme

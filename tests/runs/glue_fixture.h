@@ -53,6 +53,23 @@ class GlueFixture : public ::testing::Test {
     for (const Metrics& metrics : read_run_log(path(name) + "/metrics.jsonl").steps) out[metrics.step] = metrics.loss;
     return out;
   }
+  /// 1 where the second sentence has the word "good".
+  void write_rows(const std::string& name, int count, uint64_t seed) const {
+    RandomStream random(seed);
+    const auto sentence = [&](bool good) {
+      const uint64_t words = 2 + random.below(5), place = random.below(words);
+      std::string text;
+      for (uint64_t i = 0; i < words; ++i)
+        text += (i == 0 ? "" : " ") + (good && i == place ? "good" : fmt::format("w{}", random.below(kWords)));
+      return text;
+    };
+    std::string text = "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
+    for (int i = 0; i < count; ++i) {
+      const bool first = random.below(2) == 1, second = random.below(2) == 1;
+      text += fmt::format("{}\t{}\t{}\t{}\t{}\n", second ? 1 : 0, i, i, sentence(first), sentence(second));
+    }
+    write_text(path(name), text);
+  }
 
  private:
   void make_model() const {
@@ -81,24 +98,6 @@ class GlueFixture : public ::testing::Test {
     initialize(state, table, 3);
     export_huggingface(path("model"), spec, table, state, load_tokenizer(path("vocab.txt"))->json(), DType::f32);
     write_text(path("model/vocab.txt"), words);
-  }
-
-  /// 1 where the second sentence has the word "good".
-  void write_rows(const std::string& name, int count, uint64_t seed) const {
-    RandomStream random(seed);
-    const auto sentence = [&](bool good) {
-      const uint64_t words = 2 + random.below(5), place = random.below(words);
-      std::string text;
-      for (uint64_t i = 0; i < words; ++i)
-        text += (i == 0 ? "" : " ") + (good && i == place ? "good" : fmt::format("w{}", random.below(kWords)));
-      return text;
-    };
-    std::string text = "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n";
-    for (int i = 0; i < count; ++i) {
-      const bool first = random.below(2) == 1, second = random.below(2) == 1;
-      text += fmt::format("{}\t{}\t{}\t{}\t{}\n", second ? 1 : 0, i, i, sentence(first), sentence(second));
-    }
-    write_text(path(name), text);
   }
 
   TemporaryFolder folder_;

@@ -139,5 +139,20 @@ TEST_F(GlueOptionsTest, ASignalStopsWithACheckpointAndTheSameCommandGoesOn) {
   EXPECT_TRUE(fs::exists(path("run/model.safetensors")));
 }
 
+TEST_F(GlueOptionsTest, ASignalStopsAnEvaluation) {
+  ASSERT_EQ(run_on(1, "tuned", {"--do_train", "--max_steps", "2"}).code, 0);
+  write_rows("data/MRPC/dev.tsv", 300'000, 2);
+  auto words = glue("evaluated", {"--do_eval", "--per_device_eval_batch_size", "1"});
+  words[2] = path("tuned");
+  Program program(trireme_command(words));
+  ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("evaluating") != out.npos; }))
+      << program.output();
+  kill(program.pid(), SIGTERM);
+  const Outcome stopped = program.finish();
+  EXPECT_EQ(stopped.code, 75) << stopped.output;
+  EXPECT_THAT(stopped.output, HasSubstr("stopped before every row was classified"));
+  EXPECT_FALSE(fs::exists(path("evaluated/eval_results.json")));
+}
+
 }  // namespace
 }  // namespace trireme

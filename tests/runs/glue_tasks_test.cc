@@ -8,6 +8,7 @@ namespace trireme {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
 
 /// Files of a task in its own columns, a handful of rows each.
@@ -145,6 +146,19 @@ TEST_F(GlueRanks, AStepTakesTheRowsOfAllRanks) {
     ASSERT_EQ(outcome.code, 0) << outcome.output;
     EXPECT_EQ(losses(name).size(), steps);
   }
+}
+
+TEST_F(GlueRanks, RefuseAFolderThatAnotherJobHas) {
+  Program first(trireme_command(glue("run", {"--do_train", "--max_steps", "100000"})));
+  ASSERT_TRUE(first.wait_for([](const std::string& out) { return out.find("step      5/") != out.npos; }))
+      << first.output();
+  const Outcome second = run_on(3, "run", {"--do_train", "--max_steps", "5"});
+  EXPECT_EQ(second.code, 1) << second.output;
+  EXPECT_THAT(second.output, HasSubstr(fmt::format("belongs to process {} on ", first.pid())));
+  EXPECT_THAT(second.output, Not(HasSubstr("was lost")));
+  EXPECT_TRUE(first.running());
+  kill(first.pid(), SIGTERM);
+  EXPECT_EQ(first.finish().code, 75);
 }
 
 TEST_F(GlueRanks, PredictEveryRowOnceInItsPlace) {

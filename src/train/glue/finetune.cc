@@ -25,6 +25,7 @@
 #include "train/optim_options.h"
 #include "train/peer_watch.h"
 #include "train/run_claim.h"
+#include "train/run_end.h"
 #include "train/saver.h"
 #include "train/skips.h"
 #include "train/step.h"
@@ -43,10 +44,9 @@ class FineTuner {
  private:
   bool train();
   void train_one_step();
-  void account(const StepResult& result, uint64_t first);
   void report(const StepResult& result, double rate);
-  void evaluate(const char* what);
-  void predict_test();
+  bool evaluate();
+  bool predict_test();
   void save();
   void publish(bool wait);
   void finish_training(double seconds, uint64_t first_sample, int64_t first_step);
@@ -155,7 +155,8 @@ void FineTuner::train_one_step() {
       step_->run(progress_.step, first, progress_.updates + 1, rate, std::numeric_limits<double>::infinity());
   meter_.add_step(seconds_since(start) - (moves.waited_seconds() - waited),
                   optimizer_->last_exchange().exposed_seconds);
-  account(result, first);
+  loss_sum_ += result.loss;
+  skips_.account(result, job_.epochs.at(first).count, std::numeric_limits<double>::infinity(), progress_, scalars_);
   moves.set_step(progress_.step);
   moves.enter(Phase::step);
   if (progress_.step == 1 || progress_.step % config().run.hash_every == 0)
@@ -164,22 +165,6 @@ void FineTuner::train_one_step() {
       progress_.step == job_.steps)
     report(result, rate);
   reporter_->progress(progress_.step, result.loss);
-}
-
-void FineTuner::account(const StepResult& result, uint64_t first) {
-  ++progress_.step;
-  progress_.samples += static_cast<uint64_t>(job_.epochs.at(first).count);
-  loss_sum_ += result.loss;
-  if (!result.skipped) {
-    ++progress_.updates;
-    progress_.consecutive_skips = 0;
-    skips_.reset();
-    return;
-  }
-  ++progress_.skipped;
-  ++progress_.consecutive_skips;
-  skips_.add({progress_.step, first, progress_.samples - 1, result.loss, result.norm, result.finite, 0});
-  skips_.check(progress_.consecutive_skips, scalars_);
 }
 
 void FineTuner::report(const StepResult& result, double rate) {
@@ -199,23 +184,23 @@ void FineTuner::report(const StepResult& result, double rate) {
   meter_.restart();
 }
 
-/// Metrics of every validation set; those of the second, MNLI's mismatched one, end in "_mm".
-void FineTuner::evaluate(const char* what) {
+/// Metrics of every validation set; those of the second, MNLI's mismatched one, end in "_mm". False: stopped.
+bool FineTuner::evaluate() {
   const Aside aside(meter_);
   const InPhase phase(process_.progress(), Phase::evaluation);
-  evaluation_.clear();
-  if (options().train) evaluation_.emplace_back("epoch", epochs_done());
+  NamedMetrics found;
+  if (options().train) found.emplace_back("epoch", epochs_done());
   for (const NamedRows& set : job_.validation) {
     const auto start = Clock::now();
+    log::info("evaluating {} rows: {}", set.rows.rows(), set.name);
     const std::string end = set.name.ends_with("-mm") ? "_mm" : "";
     const auto logits =
         predict(stage_, *ops_, job_.setup.dtype, set.rows, job_.layout, limit(options().eval_batch), scalars_);
+    if (!logits) return false;
     const int64_t classes = job_.layout.classes;
-    const auto add = [&](const std::string& name, double value) {
-      evaluation_.emplace_back("eval_" + name + end, value);
-    };
-    add("loss", mean_loss(logits, set.rows.labels, classes));
-    for (const auto& [name, value] : glue_metrics(job_.task, decide(logits, classes), set.rows.labels))
+    const auto add = [&](const std::string& name, double value) { found.emplace_back("eval_" + name + end, value); };
+    add("loss", mean_loss(*logits, set.rows.labels, classes));
+    for (const auto& [name, value] : glue_metrics(job_.task, decide(*logits, classes), set.rows.labels))
       add(name, value);
     const double seconds = seconds_since(start);
     add("runtime", seconds);
@@ -224,7 +209,9 @@ void FineTuner::evaluate(const char* what) {
     add("steps_per_second",
         static_cast<double>(micro_batches_for(set.rows.rows(), scalars_.size(), options().eval_batch)) / seconds);
   }
-  if (process_.rank() == 0) print_results(what, evaluation_);
+  evaluation_ = std::move(found);
+  if (process_.rank() == 0) print_results("eval", evaluation_);
+  return true;
 }
 
 void FineTuner::save() {
@@ -252,7 +239,7 @@ bool FineTuner::train() {
   while (progress_.step < job_.steps && !stopped) {
     train_one_step();
     const int64_t every = options().eval_steps > 0 ? options().eval_steps : options().logging_steps;
-    if (due(options().evaluation, every)) evaluate("eval");
+    if (due(options().evaluation, every)) evaluate();
     if (due(options().saving, options().save_steps)) save();
     publish(false);
     stopped = stop_agreed();
@@ -280,13 +267,17 @@ void FineTuner::finish_training(double seconds, uint64_t first_sample, int64_t f
   print_results("train", numbers);
 }
 
-void FineTuner::predict_test() {
+/// False: stopped.
+bool FineTuner::predict_test() {
   for (const NamedRows& set : job_.test) {
+    log::info("predicting {} rows: {}", set.rows.rows(), set.name);
     const auto logits =
         predict(stage_, *ops_, job_.setup.dtype, set.rows, job_.layout, limit(options().eval_batch), scalars_);
+    if (!logits) return false;
     if (process_.rank() == 0)
-      write_predictions(options().output_dir, set.name, job_.task, decide(logits, job_.layout.classes));
+      write_predictions(options().output_dir, set.name, job_.task, decide(*logits, job_.layout.classes));
   }
+  return true;
 }
 
 int FineTuner::run() {
@@ -294,9 +285,12 @@ int FineTuner::run() {
     log::info("stopped after step {}: the same command goes on", progress_.step);
     return exit_code(ErrorKind::stopped);
   }
-  if (options().evaluate) evaluate("eval");
-  if (options().evaluate && process_.rank() == 0) write_results(options().output_dir, "eval", evaluation_);
-  if (options().predict) predict_test();
+  const bool evaluated = !options().evaluate || evaluate();
+  if (options().evaluate && evaluated && process_.rank() == 0) write_results(options().output_dir, "eval", evaluation_);
+  if (!evaluated || (options().predict && !predict_test())) {
+    log::info("stopped before every row was classified");
+    return exit_code(ErrorKind::stopped);
+  }
   if (options().train && process_.rank() == 0) write_card(options().output_dir, options(), evaluation_);
   scalars_.barrier();
   return 0;
@@ -328,11 +322,13 @@ int finetune(const GlueOptions& options, Process& process, std::string_view vers
   const PeerWatch peers(config, process, scalars, process.progress());
   const CorePlan cores = take_cores(config, process, scalars);
   std::optional<RunClaim> claim;
-  try {
-    if (options.train) claim.emplace(config, process, peers.addresses());
-    if (options.train && options.overwrite && options.resume.empty() && process.rank() == 0)
-      clear_checkpoints(options.output_dir);
-    scalars.barrier();  // nobody looks into the folder before rank 0 owns it
+  return run_to_end(claim, process, peers, [&]() -> RunEnd {
+    // Nobody looks into the folder before rank 0 owns it.
+    together(scalars, [&] {
+      if (options.train) claim.emplace(config, process, peers.addresses());
+      if (options.train && options.overwrite && options.resume.empty() && process.rank() == 0)
+        clear_checkpoints(options.output_dir);
+    });
     GlueJob job;
     together(scalars, [&] {
       job = make_job(options, start, scalars);
@@ -341,14 +337,8 @@ int finetune(const GlueOptions& options, Process& process, std::string_view vers
     });
     FineTuner tuner(std::move(job), process, cores, claim ? &*claim : nullptr, peers);
     const int code = tuner.run();
-    if (claim && process.rank() == 0)
-      claim->end({.state = code == 0 ? "done" : "stopped", .code = code, .step = tuner.steps_done()});
-    return code;
-  } catch (const Error& e) {
-    if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
-    if (claim) claim->end({.state = "failed", .code = exit_code(e.kind()), .step = -1, .message = e.what()});
-    throw;
-  }
+    return {code, tuner.steps_done()};
+  });
 }
 
 }  // namespace trireme

@@ -6,11 +6,12 @@
 #include <numeric>
 
 #include "data/sampler.h"
+#include "train/stop.h"
 
 namespace trireme {
 
-std::vector<double> predict(Stage& stage, Ops& ops, DType dtype, const EncodedRows& rows, const RowLayout& layout,
-                            const BatchLimit& limit, Scalars& scalars) {
+std::optional<std::vector<double>> predict(Stage& stage, Ops& ops, DType dtype, const EncodedRows& rows,
+                                           const RowLayout& layout, const BatchLimit& limit, Scalars& scalars) {
   const BatchSlice part = batch_slice(0, rows.rows(), scalars.size(), scalars.rank(), 1, 0);
   const int64_t classes = layout.classes;
   std::vector<uint32_t> order(static_cast<size_t>(part.count));
@@ -19,14 +20,18 @@ std::vector<double> predict(Stage& stage, Ops& ops, DType dtype, const EncodedRo
   Arena arena(static_cast<size_t>(limit.rows * classes) * size_of(dtype) + 64);
   const View narrow = arena.take(dtype, {limit.rows, classes});
   RowPacker packer(layout);
-  for (int64_t first = 0, count = 0; first < part.count; first += count) {
+  int64_t first = 0;
+  while (scalars.any(first < part.count)) {  // all ranks go on while one has rows left: a stop is agreed on in between
+    if (scalars.any(stop::requested())) return std::nullopt;
+    if (first == part.count) continue;
     const auto at = static_cast<size_t>(first);
     const auto rest = std::span(order).subspan(at);
-    count = rows_that_fit(rows, rest, limit);
+    const int64_t count = rows_that_fit(rows, rest, limit);
     const Batch& batch = packer.pack(rows, rest.first(static_cast<size_t>(count)), part.first + at);
     const View wide(
         std::span<float>(own).subspan(at * static_cast<size_t>(classes), static_cast<size_t>(count * classes)),
         {count, classes});
+    first += count;
     if (dtype == DType::f32) {
       stage.logits(batch, wide);
       continue;
