@@ -70,6 +70,8 @@ class FaultFixture : public TrainingFixture {
     std::vector<std::string> environment = {"LD_PRELOAD=" + shim_path(), "FAULT_CALL=" + call, "FAULT_MATCH=" + match,
                                             "FAULT_ERRNO=" + std::to_string(error)};
     environment.insert(environment.end(), more.begin(), more.end());
+    const char* sanitizer = std::getenv("ASAN_OPTIONS");  // which wants to be the first library otherwise
+    environment.push_back(fmt::format("ASAN_OPTIONS={}:verify_asan_link_order=0", sanitizer ? sanitizer : ""));
     return environment;
   }
 
