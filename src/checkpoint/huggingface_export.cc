@@ -81,17 +81,49 @@ void write_weights(const std::string& path, const std::vector<Exported>& tensors
   writer.commit();
 }
 
-/// The added token that ends a text.
-std::optional<std::pair<int64_t, std::string>> end_of_text(const std::string& tokenizer_json) {
-  if (tokenizer_json.empty()) return {};
+/// Ids of the added tokens by their text.
+std::map<std::string, int64_t> added_tokens(const std::string& tokenizer_json) {
+  std::map<std::string, int64_t> ids;
+  if (tokenizer_json.empty()) return ids;
   const Json json = parse_json(tokenizer_json, "tokenizer.json");
   const auto added = json.find("added_tokens");
-  if (added == json.end() || !added->is_array()) return {};
-  for (const Json& token : *added) {
-    const auto content = json_field<std::string>(token, "content", "tokenizer.json");
-    if (content == "<|endoftext|>") return std::pair(json_field<int64_t>(token, "id", "tokenizer.json"), content);
+  if (added == json.end() || !added->is_array()) return ids;
+  for (const Json& token : *added)
+    ids[json_field<std::string>(token, "content", "tokenizer.json")] =
+        json_field<int64_t>(token, "id", "tokenizer.json");
+  return ids;
+}
+
+/// The first of the texts that is an added token; null: none is.
+Json first_added(const std::map<std::string, int64_t>& added, std::initializer_list<const char*> texts) {
+  for (const char* text : texts)
+    if (added.contains(text)) return text;
+  return nullptr;
+}
+
+/// What tokenizer.json does not say: which tokens are for what, and what the model takes.
+Json tokenizer_config(const Spec& spec, const std::map<std::string, int64_t>& added) {
+  Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
+              {"model_max_length", spec.context},
+              {"clean_up_tokenization_spaces", false},
+              {"model_input_names", {"input_ids", "attention_mask"}}};
+  if (spec.token_types > 1) config["model_input_names"].push_back("token_type_ids");
+  const auto name = [&](const char* role, std::initializer_list<const char*> texts) {
+    const Json text = first_added(added, texts);
+    if (!text.is_null()) config[role] = text;
+  };
+  name("pad_token", {"[PAD]", "<pad>"});
+  if (spec.mask == Mask::causal) {
+    for (const char* role : {"bos_token", "eos_token", "unk_token"}) name(role, {"<|endoftext|>", "</s>"});
+    return config;
   }
-  return {};
+  name("cls_token", {"[CLS]", "<s>"});
+  name("sep_token", {"[SEP]", "</s>"});
+  name("mask_token", {"[MASK]", "<mask>"});
+  name("unk_token", {"[UNK]", "<unk>"});
+  name("bos_token", {"<s>"});
+  name("eos_token", {"</s>"});
+  return config;
 }
 
 void write_json(const std::string& path, const Json& json) { write_text(path, json.dump(2) + "\n"); }
@@ -111,17 +143,14 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
   std::error_code error;
   fs::create_directories(folder, error);
   require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
-  const auto end = end_of_text(tokenizer_json);
-  const Json end_id = end ? Json(end->first) : Json(nullptr);
+  const auto added = added_tokens(tokenizer_json);
+  const Json end = first_added(added, {"<|endoftext|>", "</s>"});
+  const Json end_id = end.is_null() ? end : Json(added.at(end));
 
   write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype, stop);
   if (!tokenizer_json.empty()) {
     write_text(folder + "/tokenizer.json", tokenizer_json);
-    Json tokenizer{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                   {"model_max_length", spec.context},
-                   {"clean_up_tokenization_spaces", false}};
-    if (end) tokenizer["bos_token"] = tokenizer["eos_token"] = tokenizer["unk_token"] = end->second;
-    write_json(folder + "/tokenizer_config.json", tokenizer);
+    write_json(folder + "/tokenizer_config.json", tokenizer_config(spec, added));
   }
   const bool generates = spec.head == HeadKind::language_model;
   if (generates) {

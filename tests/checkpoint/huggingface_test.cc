@@ -425,6 +425,41 @@ TEST(HuggingFace, ExportedConfigSaysWhatTheModelIs) {
                "cannot export weights as f16");
 }
 
+TEST(HuggingFace, ExportedTokenizersSayWhatTheirSpecialTokensAreFor) {
+  TemporaryFolder out;
+  const auto exported = [&](const std::string& name, const Spec& spec, const std::string& added) {
+    const ParameterTable table(spec);
+    const TrainingState state(table, DType::f32, false);
+    export_huggingface(out / name, spec, table, state, R"({"added_tokens":[)" + added + "]}", DType::f32);
+    return read_json(out / name + "/tokenizer_config.json");
+  };
+  Spec encoder = small_spec();
+  encoder.activation = Activation::gelu_erf;
+  encoder.mask = Mask::full;
+  encoder.norm_place = NormPlace::post;
+  encoder.final_norm = false;
+  encoder.token_types = 2;
+  encoder.embedding_norm = true;
+  encoder.head = HeadKind::masked_language_model;
+  encoder.head_activation = encoder.activation;
+  const Json bert = exported("bert", encoder,
+                             R"({"id":0,"content":"[PAD]"},{"id":1,"content":"[UNK]"},{"id":2,"content":"[CLS]"},)"
+                             R"({"id":3,"content":"[SEP]"},{"id":4,"content":"[MASK]"})");
+  EXPECT_EQ(bert["model_input_names"], Json::array({"input_ids", "attention_mask", "token_type_ids"}));
+  for (const char* role : {"pad", "unk", "cls", "sep", "mask"}) {
+    std::string text = role;
+    for (char& c : text) c = static_cast<char>(std::toupper(c));
+    EXPECT_EQ(bert[std::string(role) + "_token"], "[" + text + "]");
+  }
+  EXPECT_FALSE(bert.contains("eos_token"));
+
+  const Json decoder = exported("decoder", small_spec(), R"({"id":1,"content":"<pad>"},{"id":2,"content":"</s>"})");
+  EXPECT_EQ(decoder["model_input_names"], Json::array({"input_ids", "attention_mask"}));
+  EXPECT_EQ(decoder["pad_token"], "<pad>");
+  for (const char* role : {"bos_token", "eos_token", "unk_token"}) EXPECT_EQ(decoder[role], "</s>");
+  EXPECT_EQ(read_json(out / "decoder/config.json")["eos_token_id"], 2);
+}
+
 TEST(HuggingFace, AStopEndsTheExport) {
   TemporaryFolder out;
   const Spec spec = small_spec();
