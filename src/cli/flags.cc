@@ -1,18 +1,39 @@
 #include "cli/flags.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 
 namespace trireme {
+namespace {
+
+/// What is no number at all is left to the conversion, which says so.
+CLI::Validator number_that(bool (*fits)(double), const std::string& expected) {
+  return CLI::Validator(
+      [fits, expected](const std::string& text) {
+        char* end = nullptr;
+        const double value = std::strtod(text.c_str(), &end);
+        if (end == text.c_str() || fits(value)) return std::string();
+        return fmt::format("{} given, expected a number {}", text, expected);
+      },
+      "", "");
+}
+
+}  // namespace
 
 Flag Flag::required() const { return Flag(option_->required()); }
 Flag Flag::show_default() const { return Flag(option_->capture_default_str()); }
-Flag Flag::positive() const { return Flag(option_->check(CLI::PositiveNumber)); }
-Flag Flag::not_negative() const { return Flag(option_->check(CLI::NonNegativeNumber)); }
+Flag Flag::positive() const {
+  return Flag(option_->check(number_that([](double v) { return v > 0; }, "above 0")));
+}
+Flag Flag::not_negative() const {
+  return Flag(option_->check(number_that([](double v) { return v >= 0; }, "0 or more")));
+}
 Flag Flag::in_range(int64_t lowest, int64_t highest) const { return Flag(option_->check(CLI::Range(lowest, highest))); }
 Flag Flag::one_of(std::vector<std::string> values) const {
   return Flag(option_->check(CLI::IsMember(std::move(values))));
@@ -67,6 +88,9 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
     const auto used = app_->get_subcommands();
     fmt::print("{}", used.empty() ? app_->help() : used[0]->help("", CLI::AppFormatMode::Sub));
     return 0;
+  } catch (const CLI::ExtrasError&) {
+    fail(ErrorKind::usage, "{}: not expected: {}; `{} --help` explains the flags", app_->get_name(),
+         fmt::join(app_->remaining(true), " "), app_->get_name());
   } catch (const CLI::ParseError& e) {
     fail(ErrorKind::usage, "{}: {}; `{} --help` explains the flags", app_->get_name(), e.what(), app_->get_name());
   }

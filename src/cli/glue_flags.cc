@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "cli/flags.h"
 #include "cli/glue_foreign_flags.h"
+#include "cli/tokenizer_flags.h"
 #include "data/glue/task.h"
 
 namespace trireme {
@@ -69,6 +70,7 @@ class GlueFlags {
   Flags flags_;
   std::list<Switch> switches_;  // flags hold references to what is in it
   std::string resume_;
+  TokenizerFlags tokenizer_;
 };
 
 GlueFlags::GlueFlags()
@@ -89,6 +91,7 @@ void GlueFlags::add_model_and_data() {
   GlueOptions& o = options_;
   add_word("model-name-or-path,--model", o.model, "Hugging Face folder of the pretrained model");
   add_word("tokenizer-name", o.tokenizer, "tokenizer's file or folder (default: the model's)");
+  add_tokenizer_flags(flags_, tokenizer_);
   add_word("task-name,--task", o.task, "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli or ax");
   add_word("data-dir", o.data_dir, "folder of the GLUE files: of all tasks, or of this one");
   add_word("train-file", o.train_file, "rows of your own, .csv or .json with a column \"label\"");
@@ -110,8 +113,9 @@ void GlueFlags::add_model_and_data() {
 
 void GlueFlags::add_training() {
   GlueOptions& o = options_;
-  add_number("per-device-train-batch-size", o.train_batch, "rows per rank and micro-batch").positive();
-  add_number("per-device-eval-batch-size", o.eval_batch, "rows per rank").positive();
+  add_number("per-device-train-batch-size,--per-gpu-train-batch-size", o.train_batch, "rows per rank and micro-batch")
+      .positive();
+  add_number("per-device-eval-batch-size,--per-gpu-eval-batch-size", o.eval_batch, "rows per rank").positive();
   add_number(
       "per-device-max-tokens", o.most_tokens,
       "ids per rank and micro-batch at most: batches are cut where that many are reached, with the same gradients "
@@ -158,6 +162,8 @@ void GlueFlags::check(const GlueOptions& o) const {
   require(o.beta1 < 1 && o.beta2 < 1, ErrorKind::usage, "--adam-beta1 and --adam-beta2 must be below 1");
   require(o.most_tokens == 0 || !o.pad, ErrorKind::usage,
           "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");
+  require(o.warmup_ratio <= 1, ErrorKind::usage, "--warmup-ratio is {}, expected a share of the steps from 0 to 1",
+          o.warmup_ratio);
   require(o.max_steps != 0, ErrorKind::usage, "--max-steps is 0; give a number of steps, or -1 for epochs");
 }
 
@@ -167,6 +173,7 @@ GlueOptions GlueFlags::read() const {
   require(lower(options_.resume) != "false", ErrorKind::config,
           "--resume-from-checkpoint False: to start anew use --overwrite-output-dir");
   if (!options_.task.empty()) options_.task = glue_task(options_.task).name;
+  options_.tokenizer_load = load_options(tokenizer_);
   check(options_);
   return options_;
 }

@@ -132,6 +132,44 @@ TEST_F(GlueTasks, AModelOfMnliPredictsTheDiagnosticSet) {
   EXPECT_THAT(train.output, HasSubstr("it can only be predicted"));
 }
 
+TEST_F(GlueTasks, TheClassesOfAModelHaveItsOwnOrder) {
+  write(all()[4]);
+  ASSERT_EQ(tune("mnli", "mnli", {"--do_train", "--max_steps", "20"}).code, 0);
+  const auto predict = [&](const std::string& name, const std::vector<std::string>& classes) {
+    fs::copy(path("mnli"), path(name));
+    Json config = json(name + "/config.json");
+    config["id2label"] = Json::object();
+    for (size_t i = 0; i < classes.size(); ++i) config["id2label"][std::to_string(i)] = classes[i];
+    write_text(path(name + "/config.json"), config.dump());
+    auto words = glue(name + "-out", {"--task", "mnli", "--do_predict"});
+    words.erase(words.begin() + 3, words.begin() + 5);
+    words[2] = path(name);
+    return run(trireme_command(words));
+  };
+  const auto predicted = [&](const std::string& name) {
+    return read_text(path(name + "-out/predict_results_mnli.txt"));
+  };
+  ASSERT_EQ(predict("same", {"entailment", "neutral", "contradiction"}).code, 0);
+  ASSERT_EQ(predict("other", {"NEUTRAL", "CONTRADICTION", "ENTAILMENT"}).code, 0);
+  std::string turned = predicted("same");
+  const std::vector<std::pair<std::string, std::string>> turns{{"entailment", "#0"},    {"neutral", "#1"},
+                                                               {"contradiction", "#2"}, {"#0", "neutral"},
+                                                               {"#1", "contradiction"}, {"#2", "entailment"}};
+  for (const auto& [from, to] : turns) {
+    for (size_t at = 0; (at = turned.find(from, at)) != turned.npos; at += to.size())
+      turned.replace(at, from.size(), to);
+  }
+  EXPECT_NE(predicted("other"), predicted("same"));
+  EXPECT_EQ(predicted("other"), turned);
+
+  const Outcome unknown = predict("unknown", {"yes", "perhaps", "no"});
+  EXPECT_EQ(unknown.code, 0);
+  EXPECT_THAT(unknown.output,
+              HasSubstr("the model was fine-tuned on the classes yes, perhaps, no; those of the rows are "
+                        "entailment, neutral, contradiction, in this order"));
+  EXPECT_EQ(predicted("unknown"), predicted("same"));
+}
+
 class GlueRanks : public GlueTasks {
  protected:
   void SetUp() override {

@@ -161,6 +161,9 @@ TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
   fails({"--do_train", "--label_smoothing_factor", "0.1"}, "--label-smoothing-factor 0.1 is not supported");
   fails({"--do_train", "--optim.clip", "2"}, "--optim.clip cannot be given to glue");
   fails({"--do_train", "--ignore_mismatched_sizes"}, "--ignore-mismatched-sizes True is not supported");
+  fails({"--do_train", "--warmup_ratio", "2"}, "--warmup-ratio is 2, expected a share of the steps from 0 to 1");
+  fails({"--do_train", "--num_train_epochs", "0"}, "--num-train-epochs: 0 given, expected a number above 0");
+  fails({"--do_train", "--learning_rates", "1"}, "not expected: --learning-rates 1; ");
   write_text(path("model.gguf"), "GGUF" + std::string(64, '\0'));
   auto words = glue("wrong", {"--do_eval"});
   words[2] = path("model.gguf");

@@ -208,7 +208,7 @@ GlueBenchResult bench_glue(const GlueBenchOptions& o, Process& process, const Co
     const GlueData data = read_data(options);
     require(!o.pytorch || (data.task.name == "mrpc" && process.size() == 1), ErrorKind::usage,
             "--peer is measured on one rank, on --task mrpc");
-    model = open_pretrained(options, data.task.classes());
+    model = open_pretrained(options, data.task);
     require(o.max_length <= model.spec.context, ErrorKind::usage,
             "--max-seq-length {} is more than the {} positions of {}", o.max_length, model.spec.context, o.model);
     rows = encode_sets(data.train, data.task, model, o.max_length).at(0).rows;

@@ -57,7 +57,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Sca
   job.options = options;
   const GlueData data = read_data(options);
   job.task = data.task;
-  job.model = open_pretrained(options, data.task.classes());
+  job.model = open_pretrained(options, data.task);
   int64_t& most = job.options.max_length;
   if (most > job.model.spec.context) {
     log::info("rows are cut to {} ids: the model knows no more positions (--max-seq-length {})", job.model.spec.context,

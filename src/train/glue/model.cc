@@ -1,11 +1,16 @@
 #include "train/glue/model.h"
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "checkpoint/family.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/model_folder.h"
@@ -19,8 +24,10 @@ constexpr const char* kTokenizerFiles[] = {
     "tokenizer.json",        "vocab.txt",        "vocab.json", "merges.txt", "special_tokens_map.json",
     "tokenizer_config.json", "added_tokens.json"};
 
+constexpr size_t kMostConfigBytes = size_t{16} << 20;
+
 Json labelled_config(const std::string& path, const GlueTask& task) {
-  Json config = read_json(path, size_t{16} << 20);
+  Json config = read_json(path, kMostConfigBytes);
   if (task.name != "None") config["finetuning_task"] = task.name;
   config["problem_type"] = task.regression() ? "regression" : "single_label_classification";
   if (task.regression()) return config;
@@ -34,22 +41,72 @@ Json labelled_config(const std::string& path, const GlueTask& task) {
   return config;
 }
 
+std::string in_small_letters(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+/// Names of the classes that the folder's head tells apart, in small letters; none where they are only numbered.
+std::vector<std::string> class_names(const Json& config) {
+  std::vector<std::string> names;
+  const auto labels = config.find("id2label");
+  if (labels == config.end() || !labels->is_object()) return {};
+  for (size_t i = 0; i < labels->size(); ++i) {
+    const auto name = labels->find(std::to_string(i));
+    if (name == labels->end() || !name->is_string()) return {};
+    names.push_back(in_small_letters(*name));
+    if (names.back() == fmt::format("label_{}", i)) return {};
+  }
+  return names;
+}
+
+std::vector<int64_t> class_order(const Json& config, const GlueTask& task, const std::string& where) {
+  const std::vector<std::string> theirs = class_names(config);
+  if (theirs.empty() || task.regression()) return {};
+  std::vector<int64_t> order;
+  for (const std::string& label : task.labels) {
+    const auto found = std::ranges::find(theirs, in_small_letters(label));
+    if (found != theirs.end()) order.push_back(found - theirs.begin());
+  }
+  if (order.size() == task.labels.size() && order.size() == theirs.size())
+    return std::ranges::is_sorted(order) ? std::vector<int64_t>() : order;
+  log::write_once(log::Level::warning,
+                  fmt::format("{}: the model was fine-tuned on the classes {}; those of the rows are {}, in this order",
+                              where, fmt::join(theirs, ", "), fmt::join(task.labels, ", ")));
+  return {};
+}
+
+void reorder_classes(const std::vector<int64_t>& order, const ParameterTable& table, TrainingState& state) {
+  for (const char* name : {"head.out.weight", "head.out.bias"}) {
+    const Parameter& parameter = table.find(name);
+    const auto count = static_cast<size_t>(parameter.stored_shape.count()), width = count / order.size();
+    std::vector<float> theirs(count), ours(count);
+    state.read_master(parameter, theirs);
+    for (size_t i = 0; i < order.size(); ++i)
+      std::copy_n(theirs.begin() + static_cast<ptrdiff_t>(order[i] * static_cast<int64_t>(width)), width,
+                  ours.begin() + static_cast<ptrdiff_t>(i * width));
+    state.write_master(parameter, ours);
+  }
+}
+
 }  // namespace
 
-PretrainedModel open_pretrained(const GlueOptions& options, int64_t classes) {
+PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task) {
   require_no_file(options.model);
   const std::string config_path = options.model + "/config.json";
   require(fs::exists(config_path), ErrorKind::io,
           "no {}: --model takes a Hugging Face folder with config.json, weights and tokenizer; `trireme export` makes "
           "one of a run, names of models on the hub are not fetched",
           config_path);
-  PretrainedModel model{options.model, read_huggingface_spec(options.model, HeadKind::classifier), nullptr, 0};
-  model.spec.classes = classes;
+  PretrainedModel model{options.model, read_huggingface_spec(options.model, HeadKind::classifier), nullptr, 0, {}};
+  model.spec.classes = task.classes();
+  model.class_order = class_order(read_json(config_path, kMostConfigBytes), task, config_path);
   if (options.native.given("model.dropout")) {
     model.spec.embedding_dropout = model.spec.attention_dropout = model.spec.residual_dropout =
         model.spec.head_dropout = static_cast<float>(options.native.config.model.dropout);
   }
-  model.tokenizer = load_tokenizer(options.tokenizer.empty() ? options.model : options.tokenizer);
+  model.tokenizer =
+      load_tokenizer(options.tokenizer.empty() ? options.model : options.tokenizer, options.tokenizer_load);
   require(static_cast<int64_t>(model.tokenizer->vocabulary_size()) <= model.spec.vocabulary, ErrorKind::config,
           "the tokenizer has {} ids, the model of {} only {}; they do not belong together",
           model.tokenizer->vocabulary_size(), options.model, model.spec.vocabulary);
@@ -62,6 +119,7 @@ PretrainedModel open_pretrained(const GlueOptions& options, int64_t classes) {
 void load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state) {
   initialize(state, table, seed);
   load_huggingface(model.folder, model.spec, table, state, MissingHead::keep);
+  if (!model.class_order.empty()) reorder_classes(model.class_order, table, state);
 }
 
 void write_model(const std::string& folder, const PretrainedModel& model, const GlueTask& task,

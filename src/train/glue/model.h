@@ -16,14 +16,15 @@ struct PretrainedModel {
   std::string folder;
   Spec spec;  ///< with a classifier of the task's classes
   std::unique_ptr<Tokenizer> tokenizer;
-  int32_t padding = 0;  ///< id
+  int32_t padding = 0;               ///< id
+  std::vector<int64_t> class_order;  ///< class of the folder's head for each of the task's; empty: the same
 };
 
-/// Reads config.json and the tokenizer of a Hugging Face folder. Throws Error::io, Error::data, Error::config saying
-/// what such a folder holds.
-PretrainedModel open_pretrained(const GlueOptions& options, int64_t classes);
+/// Reads config.json and the tokenizer of a Hugging Face folder. A head that was fine-tuned on classes of other names
+/// than the task's gives a warning. Throws Error::io, Error::data, Error::config saying what such a folder holds.
+PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task);
 
-/// Loads its weights; a head that is missing starts anew, by the seed.
+/// Loads its weights, the head's classes in the task's order; a head that is missing starts anew, by the seed.
 void load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state);
 
 /// Writes config.json (with the task's labels), model.safetensors and the tokenizer's files into `folder`, in the place

@@ -5,13 +5,15 @@
 #include <string>
 
 #include "config/load.h"
+#include "text/tokenizer.h"
 
 namespace trireme {
 
 struct GlueOptions {
   std::string model;      ///< folder
   std::string tokenizer;  ///< folder or file; empty: the model's
-  std::string task;       ///< empty: files of one's own
+  TokenizerLoadOptions tokenizer_load;
+  std::string task;  ///< empty: files of one's own
   std::string data_dir, train_file, validation_file, test_file;
   std::string output_dir;
   bool overwrite = false;
