@@ -78,7 +78,10 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where
   add_tokens(where);
   check_fixed_ids(where);
   prepare_decoding();
-  // What separates documents, under the names that the known families give it.
+  // What separates documents, under the names that the known families give it. OPT's vocabulary (ids 0, 1 and 2 are
+  // <s>, <pad> and </s>) has GPT-2's name too, for nothing.
+  if (tokens_.find("<s>") == TokenId{0} && tokens_.find("<pad>") == TokenId{1} && tokens_.find("</s>") == TokenId{2})
+    end_of_text_ = TokenId{2};
   for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"}) {
     if (!end_of_text_) end_of_text_ = tokens_.find(name);
   }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "data/indexed_source.h"
 #include "data/masked_source.h"
 #include "text/tokenizer.h"
@@ -93,6 +94,21 @@ std::string find_tokenizer(const DataOptions& data) {
   const fs::path file = sets.empty() ? data_path(data, data.train) : sets[0].prefix;
   const fs::path beside = file.parent_path() / "tokenizer.json";
   return fs::exists(beside) ? read_text(beside.string()) : std::string();
+}
+
+void require_one_tokenizer(const DataOptions& data, const std::string& tokenizer_json) {
+  std::string hash = tokenizer_json.empty() ? "" : hex64(xxh3(std::as_bytes(std::span(tokenizer_json))));
+  std::string of = data.tokenizer.empty() ? "the tokenizer.json beside data.train" : data.tokenizer;
+  for (const std::string& file : token_files(data)) {
+    const auto sidecar = read_sidecar(file);
+    if (!sidecar || sidecar->tokenizer_hash.empty()) continue;
+    require(hash.empty() || hash == sidecar->tokenizer_hash, ErrorKind::data,
+            "{} was prepared with another tokenizer (hash {}) than {} ({}): their ids mean different tokens; name the "
+            "one that it was prepared with, or prepare it again",
+            file, sidecar->tokenizer_hash, of, hash);
+    hash = sidecar->tokenizer_hash;
+    of = file;
+  }
 }
 
 int64_t vocabulary_of_data(const DataOptions& data, const std::string& tokenizer_json) {

@@ -21,6 +21,10 @@ std::vector<std::string> token_files(const DataOptions& data);
 /// tokenizer.json of the tokenizer that made the data, if the user or the data folder has it.
 std::string find_tokenizer(const DataOptions& data);
 
+/// Throws Error::data where a file of the data says that it was made with another tokenizer than this one, or than the
+/// files before it.
+void require_one_tokenizer(const DataOptions& data, const std::string& tokenizer_json);
+
 /// Ids of the data's vocabulary by its sidecar or tokenizer.json; 0: not known.
 int64_t vocabulary_of_data(const DataOptions& data, const std::string& tokenizer_json);
 

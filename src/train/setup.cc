@@ -150,6 +150,7 @@ Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
     validate(setup.loaded);
     require_training_data(config.data);
     setup.tokenizer_json = find_tokenizer(config.data);
+    require_one_tokenizer(config.data, setup.tokenizer_json);
   });
   for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   setup.init_scheme = init_scheme_of(config.model);

@@ -74,6 +74,38 @@ TEST_F(IndexedData, AnyNumberOfRanksGoesOnWithTheSameSamples) {
     EXPECT_NEAR(cut.at(step), whole.at(step), 2e-3) << step;
 }
 
+TEST_F(IndexedData, DatasetsOfAnotherTokenizerAreRefused) {
+  std::string words;
+  for (int i = 0; i < 500; ++i) words += "{\"text\": \"the cat sat on mat " + std::to_string(i % 10) + "\"}\n";
+  write_text(path("words.jsonl"), words);
+  const auto prepare = [&](const std::string& folder, const std::string& size) {
+    ASSERT_EQ(run(trireme_command({"tokenizer", "train", "--input", path("words.jsonl"), "--vocab-size", size,
+                                   "--output", path("tok" + size)}))
+                  .code,
+              0);
+    std::filesystem::create_directories(path(folder));
+    ASSERT_EQ(run(trireme_command({"prepare", "--format", "megatron", "--input", path("words.jsonl"), "--tokenizer",
+                                   path("tok" + size), "--append-eod", "--output", path(folder + "/w")}))
+                  .code,
+              0);
+  };
+  prepare("one", "262");
+  prepare("two", "264");
+  const auto refused = [&](const std::vector<std::string>& flags, const std::string& text) {
+    std::vector<std::string> all = {"--run.steps", "1", "--evaluation.every", "0"};
+    all.insert(all.end(), flags.begin(), flags.end());
+    const Outcome outcome = run(trireme_command(train("never", all)));
+    EXPECT_EQ(outcome.code, 1) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(text));
+  };
+  const std::string one = path("one/w_text_document"), two = path("two/w_text_document");
+  refused({"--data.train", "0.5 " + one + " 0.5 " + two, "--data.split", "9, 1, 0"},
+          two + ".bin was prepared with another tokenizer (hash ");
+  refused({"--data.train", one, "--data.split", "9, 1, 0", "--data.tokenizer", path("tok264")},
+          one + ".bin was prepared with another tokenizer (hash ");
+  refused({"--data.train", one, "--data.validation", two}, two + ".bin was prepared with another tokenizer (hash ");
+}
+
 /// Two ranks, each in a folder of its own with a copy of the data, as hosts without a common file system have them.
 TEST_F(IndexedData, HostsThatShareNoFolderEachMakeTheOrder) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";

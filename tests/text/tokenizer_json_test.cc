@@ -218,6 +218,14 @@ TEST_F(TokenizerFiles, LoadsVocabularyAndMerges) {
   EXPECT_EQ(tokenizer_from_json(tokenizer->json(), "again")->encode("abb</s>").ids, (Ids{2, 1, 3}));
 }
 
+TEST_F(TokenizerFiles, OptEndsDocumentsWithItsOwnToken) {
+  write("merges.txt", "#version: 0.2\n");
+  write("vocab.json", R"({"<s>": 0, "<pad>": 1, "</s>": 2, "a": 3, "<|endoftext|>": 4})");
+  EXPECT_EQ(load_tokenizer(folder_.string())->end_of_text(), 2u);
+  write("vocab.json", R"({"a": 0, "<pad>": 1, "</s>": 2, "<s>": 3, "<|endoftext|>": 4})");
+  EXPECT_EQ(load_tokenizer(folder_.string())->end_of_text(), 4u);
+}
+
 TEST_F(TokenizerFiles, PutsTheBeginningTokenThatTheConfigAsksFor) {
   write("vocab.json", R"({"a": 0, "</s>": 2})");
   write("merges.txt", "#version: 0.2\n");
