@@ -58,7 +58,7 @@ constexpr std::array kBertNames =
                               {"cls.predictions.bias", "head.bias", Layout::same, true},
                           }));
 constexpr NameRule kBertCopies[] = {{"cls.predictions.decoder.weight", "embedding.token.weight"},
-                                    {"cls.predictions.decoder.bias", "head.bias"}};
+                                    {"cls.predictions.decoder.bias", "head.bias", Layout::same, true}};
 // Buffers, and the next-sentence head of pretraining.
 constexpr const char* kBertIgnored[] = {"embeddings.position_ids", "embeddings.token_type_ids",
                                         "cls.seq_relationship.weight", "cls.seq_relationship.bias"};
@@ -82,7 +82,7 @@ constexpr std::array kRobertaNames =
                               {"lm_head.bias", "head.bias", Layout::same, true},
                           }));
 constexpr NameRule kRobertaCopies[] = {{"lm_head.decoder.weight", "embedding.token.weight"},
-                                       {"lm_head.decoder.bias", "head.bias"}};
+                                       {"lm_head.decoder.bias", "head.bias", Layout::same, true}};
 constexpr const char* kRobertaIgnored[] = {"embeddings.position_ids", "embeddings.token_type_ids",
                                            "pooler.dense.weight", "pooler.dense.bias"};
 constexpr const char* kRobertaPrefixes[] = {"roberta."};

@@ -106,6 +106,12 @@ std::string plain_name(const Family& family, std::string_view name) {
   return plain;
 }
 
+const NameRule* untied_copy(const Family& family, const Spec& spec, std::string_view ours) {
+  if (spec.tied_head || !ours.starts_with("head.")) return nullptr;
+  const auto copy = std::ranges::find(family.copies, ours, &NameRule::ours);
+  return copy == family.copies.end() ? nullptr : &*copy;
+}
+
 std::vector<NamedRule> numbered_rules(std::span<const NameRule> rules, int64_t blocks) {
   std::vector<NamedRule> named;
   for (const NameRule& rule : rules) {

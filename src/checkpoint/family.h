@@ -49,7 +49,7 @@ struct Family {
   std::span<const Architecture> architectures;  ///< of config.json; the first of a kind is exported
   std::span<const char* const> prefixes;        ///< that their names may have; the first is exported
   std::span<const NameRule> names;              ///< of every head; the Spec says which are there
-  std::span<const NameRule> copies;             ///< tensors that hold one of ours again (tied); never exported
+  std::span<const NameRule> copies;             ///< tensors that hold one of ours again (tied); exported: untied_copy()
   std::span<const NameRule> synonyms = {};      ///< other names of theirs, without prefix, and the one that `names` has
   std::span<const char* const> ignored;         ///< buffers, without prefix; "{}" as above
   PositionRule positions = PositionRule::columns;
@@ -85,6 +85,10 @@ std::string numbered(std::string_view pattern, int64_t block);
 bool fits(std::string_view pattern, std::string_view name);
 /// The name as the rules have it: without prefix, gamma and beta renamed.
 std::string plain_name(const Family& family, std::string_view name);
+
+/// The copy that an untied head computes with: there it is a tensor of its own, and the one of `names` is not used.
+/// Null for parameters without such a copy.
+const NameRule* untied_copy(const Family& family, const Spec& spec, std::string_view ours);
 
 /// A rule for one of our parameters, with the block's number filled in.
 struct NamedRule {

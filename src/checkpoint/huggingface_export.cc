@@ -39,14 +39,17 @@ std::vector<Exported> plan_export(const Family& family, const Spec& spec, const 
     const auto found = ours.find(parameter.name);
     std::vector<int64_t> sizes;
     for (int d = 0; d < parameter.stored_shape.dims(); ++d) sizes.push_back(parameter.stored_shape[d]);
-    for (const NamedRule& rule : rules) {
-      if (rule.ours != parameter.name) continue;
-      tensors.push_back({{(rule.outside ? "" : family.prefixes.front()) + rule.theirs,
+    const auto add = [&](const auto& rule) {
+      tensors.push_back({{std::string(rule.outside ? "" : family.prefixes.front()) + rule.theirs,
                           dtype == DType::bf16 ? "BF16" : "F32", their_shape(rule.layout, sizes)},
                          found == ours.end() ? nullptr : found->second,
                          parameter.stored_shape,
                          rule.layout});
+    };
+    for (const NamedRule& rule : rules) {
+      if (rule.ours == parameter.name) add(rule);
     }
+    if (const NameRule* copy = untied_copy(family, spec, parameter.name)) add(*copy);
     require(tensors.size() > before, ErrorKind::config, "cannot export {}: the family {} has no such parameter",
             parameter.name, family.model_type);
   }

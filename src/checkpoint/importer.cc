@@ -84,10 +84,8 @@ class Importer {
     for (const NamedRule& rule : rules_) {
       if (rule.ours != parameter.name) continue;
       known = true;
-      used_.insert(rule.theirs);
-      const auto found = tensors_.find(rule.theirs);
-      if (found != tensors_.end()) {
-        if (check(parameter, rule, *found->second)) wanted.pieces.push_back({found->second, rule.layout});
+      if (const SourceTensor* found = find(rule)) {
+        if (check(parameter, rule, *found)) wanted.pieces.push_back({found, rule.layout});
       } else if (missing_head_ == MissingHead::keep && of_head(parameter.name)) {
         new_.push_back(rule.theirs);
       } else {
@@ -100,25 +98,40 @@ class Importer {
     wanted_.push_back(std::move(wanted));
   }
 
+  /// The tensor of a rule, or the one that an untied head computes with instead.
+  const SourceTensor* find(const NamedRule& rule) {
+    used_.insert(rule.theirs);
+    const auto named = tensors_.find(rule.theirs);
+    const SourceTensor* found = named == tensors_.end() ? nullptr : named->second;
+    const NameRule* copy = untied_copy(family_, spec_, rule.ours);
+    const auto instead = copy ? tensors_.find(copy->theirs) : tensors_.end();
+    if (instead == tensors_.end()) return found;
+    used_.insert(copy->theirs);
+    if (found && found->read() != instead->second->read())
+      log::info("{}: left out, an untied head computes with {} instead", rule.theirs, copy->theirs);
+    return instead->second;
+  }
+
   bool check(const Parameter& parameter, const NamedRule& rule, const SourceTensor& source) {
+    const std::string name = plain_name(family_, source.name);
     const std::vector<int64_t> expected = their_shape(rule.layout, sizes_of(parameter.stored_shape));
     const std::vector<int64_t>& found = source.shape;
     if (source.dtype != "F32" && source.dtype != "F16" && source.dtype != "BF16" && source.dtype != "F64") {
-      faults_.push_back(fmt::format("{}: type {}, expected F32, F16, BF16 or F64", rule.theirs, source.dtype));
+      faults_.push_back(fmt::format("{}: type {}, expected F32, F16, BF16 or F64", name, source.dtype));
       return false;
     }
     if (found == expected) return true;
     if (parameter.name == kPositions && found.size() == 2 && found[1] == expected[1]) {
       const int64_t known = found[0] - spec_.position_offset;
       if (found[0] > expected[0]) {
-        log::info("{}: the first {} of {} positions are taken", rule.theirs, spec_.context, known);
+        log::info("{}: the first {} of {} positions are taken", name, spec_.context, known);
         return true;
       }
       faults_.push_back(fmt::format("{}: knows {} positions, the model asks for {}; set --model.context {} or less",
-                                    rule.theirs, known, spec_.context, known));
+                                    name, known, spec_.context, known));
       return false;
     }
-    faults_.push_back(fmt::format("{}: shape {}, expected {}", rule.theirs, found, expected));
+    faults_.push_back(fmt::format("{}: shape {}, expected {}", name, found, expected));
     return false;
   }
 

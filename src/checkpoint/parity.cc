@@ -139,21 +139,30 @@ class Run {
     std::vector<float> theirs(ours.size() / (part ? 3 : 1));
     export_values(rule.layout, spec_.heads, rows, columns, ours, theirs);
     all.push_back({entry->name, {theirs.begin(), theirs.end()}, expected(entry->name, theirs.size())});
+    const SafetensorsEntry* unused = untied_copy(family_, spec_, rule.ours) ? gradient_called(rule.theirs) : nullptr;
+    if (unused && unused != entry)
+      all.push_back({unused->name, std::vector<double>(theirs.size()), expected(unused->name, theirs.size())});
   }
 
-  /// The case's gradient of a tensor: by its name with or without prefix, or by that of a tied copy.
+  /// By a name with or without prefix; null: the case has none.
+  const SafetensorsEntry* gradient_called(std::string_view name) const {
+    for (const SafetensorsEntry& entry : file_.entries()) {
+      if (entry.name.starts_with(kGradient) && plain_name(family_, entry.name.substr(kGradient.size())) == name)
+        return &entry;
+    }
+    return nullptr;
+  }
+
+  /// The case's gradient of a tensor: by its name, or by that of a tied copy; of an untied head by that of the copy
+  /// that it computes with.
   const SafetensorsEntry* find_gradient(const NamedRule& rule) const {
-    const auto called = [&](std::string_view name) -> const SafetensorsEntry* {
-      for (const SafetensorsEntry& entry : file_.entries()) {
-        if (entry.name.starts_with(kGradient) && plain_name(family_, entry.name.substr(kGradient.size())) == name)
-          return &entry;
-      }
-      return nullptr;
-    };
-    if (const SafetensorsEntry* entry = called(rule.theirs)) return entry;
+    const NameRule* instead = untied_copy(family_, spec_, rule.ours);
+    const SafetensorsEntry* of_copy = instead ? gradient_called(instead->theirs) : nullptr;
+    if (of_copy) return of_copy;
+    if (const SafetensorsEntry* entry = gradient_called(rule.theirs)) return entry;
     for (const NameRule& copy : family_.copies) {
       if (copy.ours != rule.ours) continue;
-      if (const SafetensorsEntry* entry = called(copy.theirs)) return entry;
+      if (const SafetensorsEntry* entry = gradient_called(copy.theirs)) return entry;
     }
     fail(ErrorKind::data, "{}: grad.{}{} is missing", file_.path(), rule.outside ? "" : family_.prefixes.front(),
          rule.theirs);

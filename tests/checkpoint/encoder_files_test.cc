@@ -48,8 +48,17 @@ class EncoderFiles : public ::testing::Test {
   void add_positions(const std::string& name) {
     tensors_[name] = {"I64", {1, 12}, std::string(12 * sizeof(int64_t), '\0')};
   }
+  /// A head with a matrix and a bias of its own.
+  void untie(const std::string& tokens, const std::string& head) {
+    tied_ = false;
+    tensors_[head + "decoder.weight"] = tensors_[tokens];
+    tensors_[head + "decoder.weight"].at<float>(0) += 1;
+    tensors_[head + "decoder.bias"] = tensors_[head + "bias"];
+  }
   std::string write() const {
-    fs::copy_file(original_ + "/config.json", folder_ / "config.json", fs::copy_options::overwrite_existing);
+    Json config = read_json(original_ + "/config.json");
+    if (!tied_) config["tie_word_embeddings"] = false;
+    write_text(folder_ / "config.json", config.dump());
     write_tensors(folder_ / "model.safetensors", tensors_);
     return folder_.path();
   }
@@ -58,8 +67,15 @@ class EncoderFiles : public ::testing::Test {
     EXPECT_EQ(changed.spec, want.spec);
     EXPECT_TRUE(same_state(changed.state, want.state));
   }
+  TensorMap exported() const {
+    const Loaded loaded(write());
+    const TemporaryFolder out;
+    export_huggingface(out / "m", loaded.spec, loaded.table, loaded.state, "", DType::f32);
+    return read_tensors(out / "m/model.safetensors");
+  }
 
   std::string original_;
+  bool tied_ = true;
   TensorMap tensors_;
   TemporaryFolder folder_;
 };
@@ -124,6 +140,28 @@ TEST_F(EncoderFiles, ATiedHeadThatDiffersIsAnError) {
   EXPECT_ERROR(Loaded{write()}, ErrorKind::data,
                "cls.predictions.decoder.weight: differs from embeddings.word_embeddings.weight although the head is "
                "tied");
+}
+
+TEST_F(EncoderFiles, AnUntiedHeadComputesWithTheBiasOfItsDecoder) {
+  for (const auto& [model, tokens, head] :
+       {std::tuple{"bert-mlm", "bert.embeddings.word_embeddings.weight", std::string("cls.predictions.")},
+        {"roberta-mlm", "roberta.embeddings.word_embeddings.weight", std::string("lm_head.")}}) {
+    SCOPED_TRACE(model);
+    take(model);
+    untie(tokens, head);
+    EXPECT_TRUE(exported() == tensors_);
+    tensors_[head + "decoder.bias"].at<float>(0) += 1;
+    TensorMap want = tensors_;
+    want[head + "bias"] = want[head + "decoder.bias"];
+    EXPECT_TRUE(exported() == want);
+    tensors_ = want;
+    tensors_.erase(head + "decoder.bias");  // as older versions of transformers save it
+    EXPECT_TRUE(exported() == want);
+    tensors_.erase(head + "bias");
+    EXPECT_ERROR(Loaded{write()}, ErrorKind::data, head + "bias: missing, expected [37]");
+    tensors_[head + "decoder.bias"] = {"F32", {36}, std::string(144, '\0')};
+    EXPECT_ERROR(Loaded{write()}, ErrorKind::data, head + "decoder.bias: shape [36], expected [37]");
+  }
 }
 
 TEST_F(EncoderFiles, ConfigsThatWouldChangeNumbersAreRefused) {

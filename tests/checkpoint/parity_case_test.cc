@@ -1,9 +1,13 @@
 // Cases that do not fit their model say so.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json.hpp>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "checkpoint/parity.h"
 #include "tests/checkpoint/tensor_map.h"
 #include "tests/support/expect_error.h"
@@ -137,6 +141,33 @@ TEST(ParityCase, AttentionMaskAndTypesHaveDefaults) {
   EXPECT_GT(tensors.front().error, 1e-2) << tensors.front().name;
   const auto types = compare("bert-mlm", [](TensorMap& c) { c.erase("token_type_ids"); });
   EXPECT_GT(types.front().error, 1e-2) << types.front().name;
+}
+
+TEST(ParityCase, AnUntiedHeadHasAGradientInTheBiasOfItsDecoderAlone) {
+  const TemporaryFolder folder;
+  Json config = read_json(golden("bert-mlm") + "/config.json");
+  config["tie_word_embeddings"] = false;
+  write_text(folder / "config.json", config.dump());
+  TensorMap model = read_tensors(golden("bert-mlm") + "/model.safetensors");
+  TensorMap tensors = read_tensors(golden("bert-mlm") + "/case.safetensors");
+  const std::string tokens = "bert.embeddings.word_embeddings.weight", head = "cls.predictions.";
+  model[head + "decoder.weight"] = model[tokens];
+  model[head + "decoder.bias"] = model[head + "bias"];
+  write_tensors(folder / "model.safetensors", model);
+  tensors["grad." + head + "decoder.weight"] = tensors["grad." + tokens];
+  StoredTensor& unused = tensors["grad." + head + "bias"];
+  tensors["grad." + head + "decoder.bias"] = unused;
+  std::ranges::fill(unused.bytes, '\0');
+  write_tensors(folder / "case", tensors);
+  const auto ops = make_cpu_ops();
+  size_t biases = 0;
+  for (const ParityTensor& tensor : compare_with_case(folder.path(), folder / "case", DType::f32, *ops, 1)) {
+    if (tensor.name.ends_with("word_embeddings.weight") || tensor.name.ends_with("decoder.weight"))
+      continue;  // the tied matrix' gradient is the sum of theirs
+    EXPECT_LT(tensor.error, 1e-3) << tensor.name;
+    biases += tensor.name == "grad.cls.predictions.bias" || tensor.name == "grad.cls.predictions.decoder.bias";
+  }
+  EXPECT_EQ(biases, 2u);
 }
 
 }  // namespace

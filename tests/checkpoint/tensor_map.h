@@ -13,6 +13,7 @@ struct StoredTensor {
   std::string dtype;
   std::vector<int64_t> shape;
   std::string bytes;
+  bool operator==(const StoredTensor&) const = default;
 
   template <class T>
   T& at(size_t i) {
