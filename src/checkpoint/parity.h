@@ -22,7 +22,7 @@ struct ParityTensor {
 /// labels ([B, T] with -100 for what is not counted, shifted here for causal models; classifiers: [B], integers or,
 /// with one class, numbers), logits, loss and grad.<their parameter name>. Logits where attention_mask is 0 are not
 /// compared. Throws Error::data for a case that does not fit the model, naming the tensor; for labels that are counted
-/// where attention_mask is 0.
+/// where attention_mask is 0; for a classifier's rows that are padded on the left.
 std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
                                             Ops& ops, int threads);
 

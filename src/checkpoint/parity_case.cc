@@ -89,6 +89,9 @@ int32_t ParityCase::position(int64_t column, int32_t counted, bool padding) cons
 
 void ParityCase::add_sequence(int64_t sequence, const std::vector<double>& ids, const std::vector<double>& mask,
                               const std::vector<double>& types) {
+  if (spec_.head == HeadKind::classifier && mask[static_cast<size_t>(sequence * length_)] == 0)
+    bad(fmt::format("attention_mask[{}, 0] is 0, but the classifier reads the first column; pad on the right",
+                    sequence));
   int32_t counted = 0;
   for (int64_t column = 0; column < length_; ++column) {
     const auto place = static_cast<size_t>(sequence * length_ + column);

@@ -83,6 +83,14 @@ TEST(ParityCase, InputsThatDoNotFitAreNamed) {
       "input_ids has 13 columns, the model knows 12 positions");
 }
 
+TEST(ParityCase, AClassifiersRowsPaddedOnTheLeftAreRefused) {
+  const auto pad_left = [](TensorMap& c) { c["attention_mask"].at<int64_t>(9) = 0; };
+  for (const char* model : {"bert-classifier", "bert-regression", "distilbert-classifier", "roberta-classifier"}) {
+    expect_refused(model, pad_left,
+                   "attention_mask[1, 0] is 0, but the classifier reads the first column; pad on the right");
+  }
+}
+
 TEST(ParityCase, LabelsThatDoNotFitAreNamed) {
   expect_refused(
       "gpt2", [](TensorMap& c) { c.erase("labels"); }, "labels are missing");
