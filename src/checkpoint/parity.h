@@ -13,7 +13,7 @@ namespace trireme {
 /// gradients are zero in exact arithmetic, and their rounding errors mean nothing.
 struct ParityTensor {
   std::string name;  ///< "logits", "loss", "grad.<their name>"
-  double error = 0;  ///< infinite where a value is not finite
+  double error = 0;  ///< infinite where a value of ours is not finite
   double want = 0;   ///< max|want|
 };
 
@@ -22,7 +22,8 @@ struct ParityTensor {
 /// labels ([B, T] with -100 for what is not counted, shifted here for causal models; classifiers: [B], integers or,
 /// with one class, numbers), logits, loss and grad.<their parameter name>. Logits where attention_mask is 0 are not
 /// compared. Throws Error::data for a case that does not fit the model, naming the tensor; for labels that are counted
-/// where attention_mask is 0; for a classifier's rows that are padded on the left.
+/// where attention_mask is 0; for a classifier's rows that are padded on the left; for expected values that are not
+/// finite.
 std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
                                             Ops& ops, int threads);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -129,6 +130,20 @@ TEST(ParityCase, WhatIsExpectedMustBeThereAndFit) {
   expect_refused(
       "gpt2", [](TensorMap& c) { c["grad.transformer.h.2.ln_1.bias"] = c["grad.transformer.ln_f.bias"]; },
       "the model has no such parameters: grad.transformer.h.2.ln_1.bias");
+}
+
+TEST(ParityCase, WhatIsExpectedMustBeFinite) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  expect_refused(
+      "gpt2", [&](TensorMap& c) { c["loss"].at<float>(0) = std::numeric_limits<float>::quiet_NaN(); },
+      "the case's loss is not finite");
+  expect_refused(
+      "gpt2", [&](TensorMap& c) { c["logits"].at<double>(3) = infinity; }, "the case's logits is not finite");
+  expect_refused(
+      "gpt2", [&](TensorMap& c) { c["grad.transformer.ln_f.bias"].at<double>(2) = nan; },
+      "the case's grad.transformer.ln_f.bias is not finite");
+  const auto tensors = compare("gpt2", [&](TensorMap& c) { c["logits"].at<double>(26 * 37) = nan; });
+  EXPECT_LT(tensors.front().error, 1e-4) << "logits where attention_mask is 0 are not compared";
 }
 
 TEST(ParityCase, LabelsOfMinusHundredAreNotCounted) {
