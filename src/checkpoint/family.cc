@@ -45,6 +45,20 @@ void for_each_element(int64_t rows, int64_t columns, Move move) {
   }
 }
 
+/// Models that are saved inside torch.compile() or DistributedDataParallel have these before every name.
+std::string_view without_wrappers(std::string_view name) {
+  constexpr std::string_view kCompiled = "_orig_mod.", kParallel = "module.";
+  while (true) {
+    if (name.starts_with(kCompiled)) {
+      name.remove_prefix(kCompiled.size());
+    } else if (name.starts_with(kParallel)) {
+      name.remove_prefix(kParallel.size());
+    } else {
+      return name;
+    }
+  }
+}
+
 }  // namespace
 
 std::span<const Family* const> families() {
@@ -90,6 +104,7 @@ const Architecture& find_architecture(const Family& family, const Json& config, 
 }
 
 std::string plain_name(const Family& family, std::string_view name) {
+  name = without_wrappers(name);
   for (const std::string_view prefix : family.prefixes) {
     if (!name.starts_with(prefix)) continue;
     name.remove_prefix(prefix.size());

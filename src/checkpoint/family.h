@@ -83,7 +83,8 @@ const Architecture& find_architecture(const Family& family, const Json& config, 
 std::string numbered(std::string_view pattern, int64_t block);
 /// Does the name fit the pattern for some block number?
 bool fits(std::string_view pattern, std::string_view name);
-/// The name as the rules have it: without prefix, gamma and beta renamed.
+/// The name as the rules have it: without the prefixes of torch.compile() and DistributedDataParallel (_orig_mod.,
+/// module., in any order) and then the family's, gamma and beta renamed.
 std::string plain_name(const Family& family, std::string_view name);
 
 /// The copy that an untied head computes with: there it is a tensor of its own, and the one of `names` is not used.

@@ -31,9 +31,7 @@ constexpr NameRule kNames[] = {
 };
 constexpr NameRule kCopies[] = {{"lm_head.weight", "embedding.token.weight"}};
 constexpr const char* kIgnored[] = {"h.{}.attn.bias"};  // causal masks that torch before 2.0 saved
-// What a name begins with is removed once, so the longer ones stand first.
-constexpr const char* kPrefixes[] = {"_orig_mod.transformer.", "module.transformer.", "transformer.", "_orig_mod.",
-                                     "module."};
+constexpr const char* kPrefixes[] = {"transformer."};
 
 Spec read_model_args(const Json& args, HeadKind, std::string_view where) {
   Spec spec;

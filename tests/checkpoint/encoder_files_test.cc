@@ -133,6 +133,21 @@ TEST_F(EncoderFiles, APrefixMayBeMissing) {
   expect_the_same_model();
 }
 
+TEST_F(EncoderFiles, WrappersOfAModelMayStandBeforeItsNames) {
+  for (const char* model : {"gpt2", "opt", "neox-parallel", "bert-mlm", "distilbert-classifier", "roberta-mlm"}) {
+    for (const std::string wrapper : {"_orig_mod.", "module.", "module._orig_mod.", "_orig_mod.module."}) {
+      SCOPED_TRACE(model + (" " + wrapper));
+      take(model);
+      rename("", wrapper);
+      ASSERT_TRUE(tensors_.begin()->first.starts_with(wrapper));
+      expect_the_same_model();
+    }
+  }
+  take("bert-mlm");
+  rename("bert.", "module.");
+  expect_the_same_model();
+}
+
 TEST_F(EncoderFiles, ATiedHeadThatDiffersIsAnError) {
   take("bert-mlm");
   StoredTensor& copy = tensors_["cls.predictions.decoder.weight"] = tensors_["bert.embeddings.word_embeddings.weight"];
