@@ -1,10 +1,13 @@
 #include "checkpoint/huggingface.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
 #include "checkpoint/family.h"
 #include "checkpoint/json_fields.h"
+#include "checkpoint/spec_json.h"
 #include "checkpoint/tensor_source.h"
 
 namespace trireme {
@@ -29,6 +32,19 @@ Spec read_spec(const Json& config, const Family& family, HeadKind head, const st
   return spec;
 }
 
+void require_head(const Family& family, HeadKind head, const std::string& where) {
+  const auto has = [&](const Family& f) {
+    return std::ranges::find(f.architectures, head, &Architecture::head) != f.architectures.end();
+  };
+  if (has(family)) return;
+  std::vector<std::string> names;
+  for (const Family* other : families()) {
+    if (has(*other)) names.emplace_back(other->model_type);
+  }
+  fail(ErrorKind::data, "{}: a {} is wanted, which the family {} does not have; families that have one: {}", where,
+       head_name(head), family.model_type, fmt::join(names, ", "));
+}
+
 }  // namespace
 
 Spec read_huggingface_spec(const std::string& folder) {
@@ -42,9 +58,7 @@ Spec read_huggingface_spec(const std::string& folder, HeadKind head) {
   const Json config = read_config_file(folder);
   const std::string where = folder + "/config.json";
   const Family& family = family_of(config, folder);
-  const bool known = std::any_of(family.architectures.begin(), family.architectures.end(),
-                                 [&](const Architecture& architecture) { return architecture.head == head; });
-  require(known, ErrorKind::data, "{}: the family {} has no such head", where, family.model_type);
+  require_head(family, head, where);
   return read_spec(config, family, head, where);
 }
 

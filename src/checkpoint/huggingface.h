@@ -17,7 +17,7 @@ namespace trireme {
 Spec read_huggingface_spec(const std::string& folder);
 
 /// The same model with another head, whatever the folder's own is (a classifier's classes: as its num_labels or
-/// id2label say, else 2). Throws Error::data where the family has no such head.
+/// id2label say, else 2). Throws Error::data where the family has no such head, naming those that have.
 Spec read_huggingface_spec(const std::string& folder, HeadKind head);
 
 /// Loads the folder's weights (TensorSource::of_folder) into the state by its family's names and layouts; faults as in

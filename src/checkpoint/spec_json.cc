@@ -102,6 +102,8 @@ E value_of_name(const std::string& wanted, const char* field, std::string_view w
 
 }  // namespace
 
+const char* head_name(HeadKind head) { return name_of_value(head); }
+
 Json spec_to_json(const Spec& spec) {
   Json json;
   for_each_field(spec, [&](const char* name, const auto& field) {
