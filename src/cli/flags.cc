@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "config/setting.h"
 
 namespace trireme {
 namespace {
@@ -22,6 +23,24 @@ CLI::Validator number_that(bool (*fits)(double), const std::string& expected) {
         return fmt::format("{} given, expected a number {}", text, expected);
       },
       "", "");
+}
+
+/// "; did you mean ...?" for the first word, where an action is wanted, or else for the first flag.
+std::string meant(const CLI::App& app, const std::vector<std::string>& unknown) {
+  const auto used = app.get_subcommands();
+  const auto actions = app.get_subcommands([](const CLI::App*) { return true; });
+  std::vector<std::string> names;
+  auto word = unknown.begin();
+  if (used.empty() && !actions.empty()) {
+    for (const CLI::App* action : actions) names.push_back(action->get_name());
+  } else {
+    word = std::ranges::find_if(unknown, [](const std::string& text) { return text.starts_with("--"); });
+    for (const CLI::Option* option : (used.empty() ? &app : used[0])->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  }
+  const std::string near = word == unknown.end() ? "" : nearest_name(word->substr(0, word->find('=')), names);
+  return near.empty() ? near : fmt::format("; did you mean {}?", near);
 }
 
 }  // namespace
@@ -88,11 +107,12 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
     const auto used = app_->get_subcommands();
     fmt::print("{}", used.empty() ? app_->help() : used[0]->help("", CLI::AppFormatMode::Sub));
     return 0;
-  } catch (const CLI::ExtrasError&) {
-    fail(ErrorKind::usage, "{}: not expected: {}; `{} --help` explains the flags", app_->get_name(),
-         fmt::join(app_->remaining(true), " "), app_->get_name());
   } catch (const CLI::ParseError& e) {
-    fail(ErrorKind::usage, "{}: {}; `{} --help` explains the flags", app_->get_name(), e.what(), app_->get_name());
+    // A word that is not known comes first: what is missing may be what it was meant for.
+    const std::vector<std::string> unknown = app_->remaining(true);
+    const std::string what =
+        unknown.empty() ? e.what() : fmt::format("not expected: {}{}", fmt::join(unknown, " "), meant(*app_, unknown));
+    fail(ErrorKind::usage, "{}: {}; `{} --help` explains the flags", app_->get_name(), what, app_->get_name());
   }
 }
 

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include "base/error.h"
+
 namespace trireme {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 TEST(Flags, AListOfOneValueEachMayBeGivenOftenAndTakesNoMore) {
   std::vector<std::string> variables, rest;
@@ -15,6 +18,37 @@ TEST(Flags, AListOfOneValueEachMayBeGivenOftenAndTakesNoMore) {
   EXPECT_FALSE(flags.parse({"--env", "A=1", "a", "--env", "B=2", "b"}));
   EXPECT_THAT(variables, ElementsAre("A=1", "B=2"));
   EXPECT_THAT(rest, ElementsAre("a", "b"));
+}
+
+std::string refusal(Flags& flags, const std::vector<std::string>& words) {
+  try {
+    flags.parse(words);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "taken";
+}
+
+TEST(Flags, AWordThatIsNotKnownIsNamedBeforeWhatIsMissing) {
+  std::string tokenizer;
+  int64_t threads = 1;
+  Flags flags("test", "");
+  flags.add("--tokenizer", tokenizer).required();
+  flags.add("--threads", threads).positive();
+  EXPECT_THAT(refusal(flags, {"--tokenizr", "x"}), HasSubstr("not expected: --tokenizr x; did you mean --tokenizer?;"));
+  EXPECT_THAT(refusal(flags, {"--tokenizr=x"}), HasSubstr("did you mean --tokenizer?"));
+  EXPECT_THAT(refusal(flags, {"--colour", "red"}), HasSubstr("test: not expected: --colour red; `test --help`"));
+  EXPECT_THAT(refusal(flags, {"--threads", "2"}), HasSubstr("--tokenizer is required"));
+  EXPECT_THAT(refusal(flags, {"--tokenizer", "x", "--threads", "-3"}),
+              HasSubstr("--threads: -3 given, expected a number above 0"));
+}
+
+TEST(Flags, AnActionThatIsNotKnownIsNamed) {
+  Flags flags("test", "");
+  flags.add_action("encode", "");
+  flags.add_action("train", "");
+  EXPECT_THAT(refusal(flags, {"encod", "--input", "x"}),
+              HasSubstr("not expected: encod --input x; did you mean encode?"));
 }
 
 }  // namespace
