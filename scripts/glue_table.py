@@ -181,7 +181,7 @@ def print_table(args, done):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trireme", type=pathlib.Path, required=True, help="the program")
+    parser.add_argument("--trireme", type=lambda name: pathlib.Path(name).resolve(), required=True, help="the program")
     parser.add_argument("--data-dir", type=pathlib.Path, required=True, help="folder of the GLUE files")
     parser.add_argument("--model", type=pathlib.Path, help="folder of trained weights")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
