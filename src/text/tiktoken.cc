@@ -56,16 +56,32 @@ const Preset* find_preset(std::string_view name) {
   return it == presets().end() ? nullptr : &*it;
 }
 
+std::string preset_names() {
+  std::string names;
+  for (const Preset& preset : presets()) names += names.empty() ? preset.name : fmt::format(", {}", preset.name);
+  return names;
+}
+
+/// No cutting pattern consists of these alone.
+bool looks_like_a_name(const std::string& pattern) {
+  return std::all_of(pattern.begin(), pattern.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
 /// The preset that the option or the file's name names; nullptr: the option is a pattern of its own.
 const Preset* choose_preset(const std::string& path, const std::string& pattern) {
-  if (!pattern.empty()) return find_preset(pattern);
+  if (!pattern.empty()) {
+    const Preset* preset = find_preset(pattern);
+    require(preset || !looks_like_a_name(pattern), ErrorKind::usage,
+            "--pattern is {}; {} or a regular expression was expected", pattern, preset_names());
+    return preset;
+  }
   const std::filesystem::path file(path);
   const Preset* preset = find_preset(file.stem().string());
   if (!preset && file.extension() == ".model") preset = find_preset("llama3");  // Llama 3 writes its ranks so
   require(preset != nullptr, ErrorKind::usage,
-          "{} does not say how text is cut; name it with --pattern: gpt2, r50k_base, p50k_base, cl100k_base, "
-          "o200k_base, llama3 or a regular expression",
-          path);
+          "{} does not say how text is cut; name it with --pattern: {} or a regular expression", path, preset_names());
   log::info("{}: text is cut by the pattern of {}", path, preset->name);
   return preset;
 }
@@ -126,6 +142,19 @@ void add_special(BpeDescription& tokenizer, std::string content, TokenId id) {
   tokenizer.added.push_back(std::move(token));
 }
 
+void add_preset_specials(BpeDescription& tokenizer, const Preset& preset, const Ranks& ranks, const std::string& path) {
+  for (const Special& special : preset.specials) {
+    const auto taken = std::lower_bound(ranks.begin(), ranks.end(), special.id,
+                                        [](const auto& entry, TokenId id) { return entry.second < id; });
+    if (taken != ranks.end() && taken->second == special.id && taken->first != special.content)
+      fail(ErrorKind::data,
+           "{}: the pattern {} gives \"{}\" the id {}, which is \"{}\" in this file; the file is probably another "
+           "one's, name that with --pattern: {} or a regular expression",
+           path, preset.name, special.content, special.id, spell_bytes(taken->first), preset_names());
+    add_special(tokenizer, special.content, special.id);
+  }
+}
+
 /// Llama 3's 256 special tokens follow the ranks.
 void add_llama3_specials(BpeDescription& tokenizer, TokenId first) {
   std::vector<std::string> names{"<|begin_of_text|>", "<|end_of_text|>"};
@@ -160,7 +189,7 @@ std::string tiktoken_to_json(const std::string& text, const std::string& path, c
   if (preset && preset->name == std::string_view("llama3"))
     add_llama3_specials(tokenizer, ranks.back().second + 1);
   else if (preset)
-    for (const Special& special : preset->specials) add_special(tokenizer, special.content, special.id);
+    add_preset_specials(tokenizer, *preset, ranks, path);
   return write_tokenizer_json(tokenizer);
 }
 
