@@ -67,10 +67,42 @@ constexpr const char* kNeoxDataSets[] = {"enron",      "pile",         "pile_sub
                                          "hackernews", "openwebtext2", "stackexchange",  "ubuntu_irc",
                                          "c4",         "enwik8",       "c4_openwebtext", "youtube_subtitles"};
 
-void apply_recipe(const RecipeFlags& recipe, PrepareOptions& options, std::string& format, bool& append_eod) {
+/// A flag that was given and cannot do anything is refused.
+void refuse(const Flags& app, std::initializer_list<const char*> flags, const std::string& reason) {
+  for (const char* flag : flags) require(app.count(flag) == 0, ErrorKind::usage, "{} {}", flag, reason);
+}
+
+/// Which part of the input is validation: of the characters of a single text, else of the documents.
+void check_split(const Flags& app, PrepareOptions& options) {
+  const double val = options.split.val_fraction;
+  require(val >= 0 && val < 1, ErrorKind::usage, "--val-fraction is {}, a number from 0 to below 1 was expected", val);
+  const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind);
+  if (!is_single_text(files))
+    return refuse(app, {"--train-fraction"}, "is for a single .txt file; documents are divided by --val-fraction");
+  refuse(app, {"--order", "--split-seed", "--end-of-text", "--append-eod", "--max-documents", "--recipe"},
+         fmt::format("is for several documents, and {} is a single text: its last characters are validation "
+                     "(--val-fraction) and no id ends it; leave the flag out or give .jsonl or several .txt files",
+                     files[0].path));
+  if (app.count("--val-fraction") == 0) return;
+  refuse(app, {"--train-fraction"}, "and --val-fraction say the same of a single .txt file; leave one out");
+  options.train_fraction = 1 - val;
+}
+
+/// The format that the recipe has, unless the user asked for another one.
+void check_recipe_format(const Flags& app, const std::string& recipe, const std::string& wanted, std::string& format) {
+  require(app.count("--format") == 0 || format == wanted, ErrorKind::usage,
+          "--recipe {} makes {} files; leave out --format {}", recipe, wanted, format);
+  format = wanted;
+}
+
+void apply_recipe(const Flags& app, const RecipeFlags& recipe, PrepareOptions& options, std::string& format,
+                  bool& append_eod) {
   require(!recipe.full || recipe.name == "openwebtext", ErrorKind::usage, "--full belongs to --recipe openwebtext");
   if (recipe.name.empty()) return;
   if (recipe.name == "openwebtext") {
+    check_recipe_format(app, recipe.name, "nanogpt", format);
+    require(app.count("--order") == 0 || options.split.order == DocumentOrder::openwebtext, ErrorKind::usage,
+            "--recipe openwebtext has that order; leave out --order input");
     options.split.order = DocumentOrder::openwebtext;
     if (!recipe.full && options.most_documents == 0) {
       options.most_documents = kOpenWebTextSample;
@@ -81,7 +113,7 @@ void apply_recipe(const RecipeFlags& recipe, PrepareOptions& options, std::strin
   require(std::find(std::begin(kNeoxDataSets), std::end(kNeoxDataSets), recipe.name) != std::end(kNeoxDataSets),
           ErrorKind::usage, "--recipe {} is not known; there are openwebtext and {}", recipe.name,
           fmt::join(kNeoxDataSets, ", "));
-  format = "megatron";
+  check_recipe_format(app, recipe.name, "megatron", format);
   append_eod = true;
   const std::string name = recipe.name == "pile_subset" ? "pile_00" : recipe.name;
   const std::filesystem::path folder = std::filesystem::path(options.output) / name;
@@ -132,14 +164,16 @@ int run_prepare(std::vector<std::string> arguments) {
   bool append_eod = false;
   app.add_switch("--append-eod", append_eod, "write the end-of-text token after each document (nanogpt always does)");
   app.add("--end-of-text", options.end_of_text, "token written after each document; default: the tokenizer's own");
-  app.add("--val-fraction", options.split.val_fraction, "part of the documents that goes to val.bin; 0: none")
+  app.add("--val-fraction", options.split.val_fraction,
+          "part of the documents, or of the characters of a single .txt, that goes to val.bin; 0: none")
       .show_default();
   app.add("--split-seed", options.split.seed, "seed of that choice").show_default();
   std::string order = "input";
   app.add("--order", order, "documents in input order, or shuffled as the published OpenWebText files are")
       .one_of({"input", "openwebtext"})
       .show_default();
-  app.add("--train-fraction", options.train_fraction, "part of the characters of a single .txt that is training")
+  app.add("--train-fraction", options.train_fraction,
+          "part of the characters of a single .txt that is training, the same as 1 - --val-fraction")
       .show_default();
   app.add("--max-documents,--num-docs", options.most_documents, "take the first documents only; 0: all").show_default();
   app.add_switch("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
@@ -148,13 +182,13 @@ int run_prepare(std::vector<std::string> arguments) {
   options.split.order = order == "input" ? DocumentOrder::input : DocumentOrder::openwebtext;
   options.input_kind = input_kind_from(input_format);
   options.load = load_options(load);
-  apply_recipe(recipe, options, format, append_eod);
+  apply_recipe(app, recipe, options, format, append_eod);
   require(!options.inputs.empty(), ErrorKind::usage, "--input is missing: it names the text");
   options.stop = &watch_stop_signals();
   if (format == "megatron") {
-    for (const char* flag : {"--val-fraction", "--split-seed", "--order", "--train-fraction"})
-      require(app.count(flag) == 0, ErrorKind::usage,
-              "{} is for --format nanogpt; megatron data is split when it is read", flag);
+    refuse(app, {"--val-fraction", "--split-seed", "--order", "--train-fraction"},
+           "is for --format nanogpt; megatron data is split when it is read");
+    if (!append_eod) refuse(app, {"--end-of-text"}, "needs --append-eod, which writes it after each document");
     for (const std::string& key : keys)
       require(std::count(keys.begin(), keys.end(), key) == 1, ErrorKind::usage, "--json-keys names \"{}\" twice", key);
     run_megatron(options, keys, append_eod);
@@ -163,6 +197,7 @@ int run_prepare(std::vector<std::string> arguments) {
   require(keys.size() == 1, ErrorKind::usage, "--format nanogpt takes one --json-keys field, {} were given",
           keys.size());
   options.json_key = keys[0];
+  check_split(app, options);
   run_nanogpt(options);
   return 0;
 }

@@ -86,6 +86,10 @@ std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, st
   return files;
 }
 
+bool is_single_text(const std::vector<InputFile>& files) {
+  return files.size() == 1 && files[0].kind == InputKind::text;
+}
+
 std::optional<InputKind> input_kind_from(const std::string& name) {
   if (name == "auto") return std::nullopt;
   if (name == "txt") return InputKind::text;

@@ -30,6 +30,9 @@ std::optional<InputKind> kind_of(const std::string& path);
 /// a file whose name does not tell its format.
 std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced = {});
 
+/// Whether that is one .txt file: a text that is divided by characters, not by documents.
+bool is_single_text(const std::vector<InputFile>& files);
+
 /// "auto", "txt" or "jsonl", as a user gives them for list_inputs(). Throws Error::usage.
 std::optional<InputKind> input_kind_from(const std::string& name);
 

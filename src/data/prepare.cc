@@ -47,7 +47,8 @@ class Preparation {
     const bool from_pipe = std::any_of(files_.begin(), files_.end(), is_pipe);
     require(bytes > 0 || from_pipe, ErrorKind::data, "the input is empty: {} with 0 bytes",
             files_.size() == 1 ? files_[0].path : fmt::format("{} files", files_.size()));
-    single_text_ = files_.size() == 1 && files_[0].kind == InputKind::text;
+    single_text_ = is_single_text(files_);
+    rule_ = single_text_ ? SplitRule{.val_fraction = 0} : options.split;
   }
 
   PrepareReport run() {
@@ -150,21 +151,21 @@ class Preparation {
 
   /// Finds out which documents are validation before they are encoded, where that costs little.
   void divide() {
-    if (single_text_) {
+    if (single_text_ && options_.train_fraction != 1) {
       border_ = training_characters(files_[0].path, options_.train_fraction, options_.threads, options_.stop);
       split_ = {{0}, {1}};
       return;
     }
-    if (options_.split.val_fraction == 0 || options_.split.order != DocumentOrder::input) return;
+    if (rule_.val_fraction == 0 || rule_.order != DocumentOrder::input) return;
     const std::optional<uint64_t> documents =
         expected_documents(files_, options_.most_documents, options_.threads, options_.stop);
-    if (documents.value_or(0) > 0) split_ = split_documents(*documents, options_.split);
+    if (documents.value_or(0) > 0) split_ = split_documents(*documents, rule_);
   }
 
   SpooledDocuments::Options spool_options() const {
     SpooledDocuments::Options options;
     options.work_folder = (fs::path(options_.output) / ".prepare").string();
-    options.kept = split_ || (options_.split.val_fraction == 0 && options_.split.order == DocumentOrder::input);
+    options.kept = split_ || (rule_.val_fraction == 0 && rule_.order == DocumentOrder::input);
     if (split_) options.apart = split_->val;
     options.encoding.json_keys = {options_.json_key};
     options.encoding.end_of_text = end_of_text_;
@@ -211,7 +212,7 @@ class Preparation {
   std::function<void()> copy_sides(SpooledDocuments& documents, const PrepareOutputs& outputs) {
     TokenSpool& spool = documents.spool(0);
     const DocumentSplit split =
-        split_documents(spool.documents() + (split_ ? documents.spool(1).documents() : 0), options_.split);
+        split_documents(spool.documents() + (split_ ? documents.spool(1).documents() : 0), rule_);
     const size_t trained = split.train.size();
     report_.train_documents = trained;
     report_.val_documents = split.val.size();
@@ -238,10 +239,11 @@ class Preparation {
     sidecar.vocabulary = tokenizer_->vocabulary_size();
     sidecar.tokenizer_hash = hex64(tokenizer_->hash());
     sidecar.block_hashes = summary.block_hashes;
-    sidecar.split = single_text_
-                        ? fmt::format("one text: its first int({} x n) of n characters in train, the rest in val",
-                                      options_.train_fraction)
-                        : describe(options_.split);
+    sidecar.split = !single_text_ ? describe(rule_)
+                    : options_.train_fraction == 1
+                        ? "one text: all of it in train"
+                        : fmt::format("one text: its first int({} x n) of n characters in train, the rest in val",
+                                      options_.train_fraction);
     write_sidecar(path, sidecar);
     return summary.tokens;
   }
@@ -251,6 +253,7 @@ class Preparation {
   uint64_t border_ = 0;
   std::optional<DocumentSplit> split_;  // known before anything is encoded
   bool single_text_ = false;
+  SplitRule rule_;  // of documents
   std::unique_ptr<Tokenizer> tokenizer_;
   std::optional<TokenId> end_of_text_;
   PrepareReport report_;

@@ -63,7 +63,7 @@ size_t find_character(std::string_view text, size_t number) {
 
 uint64_t training_characters(const std::string& path, double fraction, int threads, const std::atomic<bool>* stop) {
   require(fraction > 0 && fraction < 1, ErrorKind::usage,
-          "the training part of a text is {}, a number between 0 and 1 was expected", fraction);
+          "--train-fraction is {}, a number above 0 and up to 1 (no val.bin) was expected", fraction);
   const bool compressed = compression_of(path) != Compression::none;
   const uint64_t characters =
       compressed

@@ -87,6 +87,16 @@ TEST_F(Prepare, DividesOneTextByCharacters) {
   EXPECT_EQ(report.input_bytes, text.size());
 }
 
+TEST_F(Prepare, LeavesATextWholeWhereAllOfItIsTraining) {
+  write("one.txt", "the cat sat on the mat");
+  options_.inputs = {path("one.txt")};
+  options_.train_fraction = 1;
+  prepare(options_);
+  EXPECT_EQ(decoded("train.bin"), "the cat sat on the mat");
+  EXPECT_FALSE(fs::exists(path("out/val.bin")));
+  EXPECT_EQ(read_sidecar(path("out/train.bin"))->split, "one text: all of it in train");
+}
+
 TEST_F(Prepare, EndsEachDocumentWithTheEndOfTextId) {
   write("a.jsonl",
         "{\"text\": \"the cat\"}\n\n{\"meta\": [1, {}], \"text\": \"\"}\n{\"text\": \"the <|endoftext|> dog\"}");

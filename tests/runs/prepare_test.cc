@@ -98,6 +98,52 @@ TEST_F(PrepareRuns, TakesTheFirstDocuments) {
   EXPECT_EQ(first, train("all").substr(0, first.size()));
 }
 
+TEST_F(PrepareRuns, TheValidationPartOfASingleText) {
+  write_text(folder_ / "a.txt", lines_);
+  const auto text = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"prepare",       "--input",  folder_ / "a.txt", "--tokenizer",
+                                      folder_ / "tok", "--output", folder_ / "text"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(trireme_command(words));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return train("text");
+  };
+  const std::string by_default = text({}), half = text({"--train-fraction", "0.5"});
+  EXPECT_EQ(text({"--val-fraction", "0.1"}), by_default);
+  EXPECT_EQ(text({"--val-fraction", "0.5"}), half);
+  EXPECT_TRUE(fs::exists(folder_ / "text/val.bin"));
+  EXPECT_GT(text({"--val-fraction", "0"}).size(), by_default.size());
+  EXPECT_FALSE(fs::exists(folder_ / "text/val.bin"));
+}
+
+TEST_F(PrepareRuns, RefusesFlagsThatCannotApply) {
+  write_text(folder_ / "a.txt", lines_);
+  const auto refusal = [&](const std::string& input, std::vector<std::string> more) {
+    std::vector<std::string> words = {"prepare",       "--input",  folder_ / input, "--tokenizer",
+                                      folder_ / "tok", "--output", folder_ / "out"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(trireme_command(words));
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    return outcome.output;
+  };
+  EXPECT_THAT(refusal("a.txt", {"--val-fraction", "1.5"}), HasSubstr("--val-fraction is 1.5, a number from 0"));
+  EXPECT_THAT(refusal("a.txt", {"--val-fraction", "0.1", "--train-fraction", "0.9"}),
+              HasSubstr("--train-fraction and --val-fraction say the same"));
+  EXPECT_THAT(refusal("a.txt", {"--order", "openwebtext"}), HasSubstr("--order is for several documents, and "));
+  EXPECT_THAT(refusal("a.txt", {"--end-of-text", "<nope>"}), HasSubstr("--end-of-text is for several documents"));
+  EXPECT_THAT(refusal("a.txt", {"--recipe", "openwebtext"}), HasSubstr("--recipe is for several documents"));
+  EXPECT_THAT(refusal("a.jsonl", {"--train-fraction", "0.5"}), HasSubstr("--train-fraction is for a single .txt file"));
+  EXPECT_THAT(refusal("a.jsonl", {"--recipe", "enron", "--format", "nanogpt"}),
+              HasSubstr("--recipe enron makes megatron files; leave out --format nanogpt"));
+  EXPECT_THAT(refusal("a.jsonl", {"--recipe", "openwebtext", "--format", "megatron"}),
+              HasSubstr("--recipe openwebtext makes nanogpt files"));
+  EXPECT_THAT(refusal("a.jsonl", {"--recipe", "openwebtext", "--order", "input"}),
+              HasSubstr("leave out --order input"));
+  EXPECT_THAT(refusal("a.jsonl", {"--format", "megatron", "--end-of-text", "x"}),
+              HasSubstr("--end-of-text needs --append-eod"));
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
 TEST_F(PrepareRuns, KnowsTheRecipesLayouts) {
   std::string many;
   while (std::count(many.begin(), many.end(), '\n') < 11'000) many += lines_;
