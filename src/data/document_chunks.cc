@@ -125,7 +125,7 @@ bool DocumentChunks::next_lines(DocumentChunk& chunk) {
   if (chunk.first_line == 1 && chunk.text().starts_with(kByteOrderMark))
     std::fill_n(chunk.bytes.begin(), kByteOrderMark.size(), ' ');
   line_ += count_lines(chunk.text());
-  return chunk.size > 0;
+  return chunk.size > 0 || given_ == 0;
 }
 
 }  // namespace trireme

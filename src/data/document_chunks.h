@@ -17,7 +17,7 @@ struct DocumentChunk {
   std::string bytes;  ///< the chunk, with kPadding unused bytes behind it
   size_t size = 0;
   InputKind kind = InputKind::text;         ///< text or json_lines
-  bool ends_document = false;               ///< text: the file ends here; an empty file is one empty chunk
+  bool ends_document = false;               ///< text: the file ends here
   uint64_t first_line = 1;                  ///< jsonl: number of the first line in its file
   std::shared_ptr<const std::string> name;  ///< of the file, for messages
   uint64_t file = 0;                        ///< index of the file that it is of
@@ -44,7 +44,7 @@ class DocumentChunks {
   DocumentChunks(const std::vector<InputFile>& files, Cut cut, Options options);
   DocumentChunks(const std::vector<InputFile>& files, Cut cut) : DocumentChunks(files, std::move(cut), Options()) {}
 
-  /// Fills the next chunk; false at the end. Throws Error::io, Error::data.
+  /// Fills the next chunk; an empty file is one empty chunk. False at the end. Throws Error::io, Error::data.
   bool next(DocumentChunk& chunk);
 
  private:

@@ -94,6 +94,8 @@ void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& opti
     if (worker.ids.capacity() * sizeof(TokenId) > kKeptBuffer) worker.ids = {};
   };
   item.clear(options.json_keys.size());
+  item.empty_file = item.chunk.size == 0;
+  if (item.empty_file) return;
   if (item.chunk.kind == InputKind::json_lines) {
     const auto document = [&](size_t key, std::string_view text) { append(item.keys[key], text, true); };
     const auto fault = [&](uint64_t line, std::string reason) { item.faults.push_back({line, std::move(reason)}); };
@@ -102,8 +104,7 @@ void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& opti
   }
   require(item.keys.size() == 1, ErrorKind::usage,
           "{} is text and has no fields; several --json-keys need jsonl or parquet files", *item.chunk.name);
-  item.empty_file = item.chunk.size == 0;
-  if (!item.empty_file) append(item.keys[0], item.chunk.text(), item.chunk.ends_document);
+  append(item.keys[0], item.chunk.text(), item.chunk.ends_document);
 }
 
 /// The take stage: faults to the log, ids to the sinks, now and then a save.

@@ -175,6 +175,21 @@ TEST_F(Prepare, TakesSeveralTextsAsDocumentsInOrder) {
   EXPECT_EQ(report.empty_files, 1u);
 }
 
+TEST_F(Prepare, NamesEmptyFilesOfLinesToo) {
+  write("zero.jsonl", "");
+  write("zero.jsonl.gz", gzip(""));
+  write("lines.jsonl", "\n\n");
+  options_.inputs = {path("zero.jsonl") + "," + path("lines.jsonl") + "," + path("zero.jsonl.gz")};
+  EXPECT_THAT(error(), HasSubstr("the input has no documents (0 malformed lines, 2 empty files)"));
+  write("a.jsonl", "{\"text\": \"the cat\"}\n");
+  options_.inputs = {path("zero.jsonl"), path("a.jsonl")};
+  options_.split.val_fraction = 0;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(prepare(options_).empty_files, 1u);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("zero.jsonl: it is empty"));
+  EXPECT_EQ(decoded("train.bin"), "the cat<|endoftext|>");
+}
+
 TEST_F(Prepare, GivesTheSameFilesForAnyNumberOfThreads) {
   RandomStream random(1);
   const char* words[] = {"the", " cat", " sat", " on", " mat", "\n", " log"};
