@@ -54,12 +54,20 @@ void add_path(const std::string& path, Forced forced, std::vector<InputFile>& fi
   for (const std::string& match : found) add_path(match, forced, files);
 }
 
+std::string trimmed(const std::string& name) {
+  const size_t first = name.find_first_not_of(' ');
+  return first == std::string::npos ? "" : name.substr(first, name.find_last_not_of(' ') - first + 1);
+}
+
 void add_argument(const std::string& argument, Forced forced, std::vector<InputFile>& files) {
   if (fs::exists(argument)) return add_path(argument, forced, files);  // a comma may be part of a name
   size_t at = 0;
   while (true) {
     const size_t comma = argument.find(',', at);
-    add_path(argument.substr(at, comma - at), forced, files);
+    const std::string name = trimmed(argument.substr(at, comma - at));
+    require(!name.empty(), ErrorKind::usage, "--input has an empty name in \"{}\"; names stand between single commas",
+            argument);
+    add_path(name, forced, files);
     if (comma == std::string::npos) return;
     at = comma + 1;
   }

@@ -358,7 +358,9 @@ TEST_F(Prepare, TakesGlobsAndCommaLists) {
   write("x1.txt", "one");
   write("x2.txt", "two");
   write("y.txt", "three");
-  options_.inputs = {path("x*.txt") + "," + path("y.txt")};
+  options_.inputs = {path("x*.txt") + ",, " + path("y.txt")};
+  EXPECT_THAT(error(ErrorKind::usage), HasSubstr("--input has an empty name in \""));
+  options_.inputs = {path("x*.txt") + " , " + path("y.txt")};
   options_.split.val_fraction = 0;
   prepare(options_);
   EXPECT_EQ(decoded("train.bin"), "one<|endoftext|>two<|endoftext|>three<|endoftext|>");
