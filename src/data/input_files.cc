@@ -27,11 +27,24 @@ void add_file(const std::string& path, Forced forced, std::vector<InputFile>& fi
   files.push_back({path, *kind, fs::is_regular_file(path) ? fs::file_size(path) : 0});
 }
 
+/// A form that data sets are published in and that is not read here.
+bool is_packed(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  return ending == ".zip" || ending == ".xz" || ending == ".bz2" || ending == ".7z";
+}
+
 void add_folder(const std::string& folder, Forced forced, std::vector<InputFile>& files) {
   std::vector<std::string> paths;
+  std::string packed;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (entry.is_regular_file() && (forced || kind_of(entry.path().string()))) paths.push_back(entry.path().string());
+    if (is_packed(entry.path())) packed = entry.path().string();
   }
+  if (paths.empty() && !packed.empty())
+    fail(ErrorKind::io,
+         "folder {} has no .txt, .jsonl, .tar or .parquet files; unpack {} first, and where the names of its files do "
+         "not tell the format, give them with --input FILE --input-format txt or jsonl",
+         folder, packed);
   require(!paths.empty(), ErrorKind::io, "folder {} has no .txt, .jsonl, .tar or .parquet files", folder);
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths) add_file(path, forced, files);

@@ -352,6 +352,10 @@ TEST_F(Prepare, NamesInputsThatItCannotRead) {
   write("a.doc", "x");
   options_.inputs = {path("a.doc")};
   EXPECT_THAT(error(ErrorKind::usage), HasSubstr("a.doc: the name does not tell the format"));
+  fs::create_directories(folder_ / "enwik8");
+  write("enwik8/enwik8.zip", "PK");
+  options_.inputs = {path("enwik8")};
+  EXPECT_THAT(error(ErrorKind::io), HasSubstr("unpack " + path("enwik8/enwik8.zip") + " first, and where"));
 }
 
 TEST_F(Prepare, TakesGlobsAndCommaLists) {
