@@ -31,7 +31,8 @@ struct IndexFlags {
 
 void add_index(Flags& app, IndexFlags& flags) {
   Flags& command = app.add_action("index", "NeoX's order of samples over an indexed dataset: three .npy files");
-  command.add("--prefix", flags.prefix, "dataset: the path of its .bin and .idx without that ending").required();
+  command.add("--prefix", flags.prefix, "dataset: the path of its .bin and .idx, with or without that ending")
+      .required();
   command.add("--name", flags.order.name, "train, valid or test (train_0 and so on for blended data)").show_default();
   command.add("--samples", flags.order.samples, "how many samples are needed; epochs are added until they are")
       .required()
@@ -53,8 +54,16 @@ size_t part_of(const std::string& name) {
   return 2;
 }
 
+/// Prefix of an indexed dataset that is named by it, or by one of its files.
+std::string required_prefix(const std::string& path) {
+  const std::string prefix = indexed_prefix(path);
+  require(!prefix.empty(), ErrorKind::io, "{} is no indexed dataset: there is no .idx file of that name", path);
+  return prefix;
+}
+
 int index(const IndexFlags& flags) {
-  const IndexedDataset dataset(flags.prefix);
+  const std::string prefix = required_prefix(flags.prefix);
+  const IndexedDataset dataset(prefix);
   uint64_t first = 0, last = dataset.sequences();
   if (!flags.split.empty()) {
     const PartBorders borders = part_borders(flags.split, dataset.sequences());
@@ -63,7 +72,7 @@ int index(const IndexFlags& flags) {
     last = borders[part + 1];
   }
   if (!flags.output.empty()) std::filesystem::create_directories(flags.output);
-  const std::string stem = neox_index_stem(flags.prefix, flags.output, flags.order);
+  const std::string stem = neox_index_stem(prefix, flags.output, flags.order);
   build_neox_index(stem, dataset.lengths(), first, last, flags.order);
   const NeoxIndex made(stem);
   log::info("{}_*_idx.npy: {} samples of {} ids from documents {} to {}, {} epochs", stem, made.samples(),
@@ -166,11 +175,7 @@ struct MergeFlags {
 
 int merge(const MergeFlags& flags) {
   std::vector<std::string> prefixes;
-  for (const std::string& input : flags.inputs) {
-    const std::string prefix = indexed_prefix(input);
-    require(!prefix.empty(), ErrorKind::io, "{} is no indexed dataset: there is no .idx file of that name", input);
-    prefixes.push_back(prefix);
-  }
+  for (const std::string& input : flags.inputs) prefixes.push_back(required_prefix(input));
   const MergeReport report = merge_indexed(prefixes, flags.output);
   log::info("{}: {} documents, {} tokens of {} datasets", flags.output, report.documents, report.tokens,
             prefixes.size());

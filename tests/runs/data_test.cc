@@ -88,6 +88,15 @@ TEST_F(DataRuns, IndexWritesNeoxsNames) {
   for (const char* name : {"doc", "sample", "shuffle"})
     EXPECT_TRUE(std::filesystem::exists(
         folder_ / fmt::format("idx/a_text_document_train_indexmap_5ns_4sl_1s_packedpi_ac_{}_idx.npy", name)));
+  for (const char* ending : {".bin", ".idx"}) {
+    const std::string output = folder_ / (std::string("by") + ending);
+    const Outcome by_file = call({"data", "index", "--prefix", folder_ / "a_text_document" + ending, "--samples", "5",
+                                  "--seq", "4", "--seed", "1", "--output", output});
+    EXPECT_EQ(by_file.code, 0) << by_file.output;
+    EXPECT_TRUE(std::filesystem::exists(output + "/a_text_document_train_indexmap_5ns_4sl_1s_packedpi_ac_doc_idx.npy"));
+  }
+  EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "data/train.bin", "--samples", "5", "--seq", "4"}).output,
+              HasSubstr("train.bin is no indexed dataset: there is no .idx file of that name"));
   EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "a_text_document", "--name", "dev", "--samples", "5",
                     "--seq", "4", "--split", "9,1"})
                   .output,
