@@ -75,8 +75,11 @@ void build_neox_index(const std::string& stem, std::span<const int32_t> lengths,
           "documents {} to {} of {} cannot be indexed", first, last, lengths.size());
   uint64_t ids = 0;
   for (uint64_t i = first; i < last; ++i) ids += static_cast<uint64_t>(lengths[i]);
-  require(ids > 0, ErrorKind::data, "the part \"{}\" has {} documents without an id; give it a larger share",
-          order.name, last > first ? last - first : 0);
+  require(last > first, ErrorKind::data, "the part \"{}\" has no documents under that split; give it a larger share",
+          order.name);
+  require(ids > 0, ErrorKind::data,
+          "the part \"{}\" has only documents without an id, {} of them; give it a larger share", order.name,
+          last - first);
   // One id more than the samples have: the last target.
   const uint64_t wanted = order.samples * order.sequence + 1;
   const uint64_t epochs = (wanted - 1) / ids + 1;

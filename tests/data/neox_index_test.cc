@@ -93,7 +93,7 @@ TEST_F(NeoxFiles, SayWhereASampleBegins) {
 TEST_F(NeoxFiles, AreRefusedWhenTheyDoNotFit) {
   const NeoxOrder order{.name = "train", .samples = 20, .sequence = 16, .seed = 1};
   EXPECT_ERROR(build_neox_index(folder_ / "x", kLengths, 31, 32, order), ErrorKind::data,
-               "the part \"train\" has 1 documents without an id");
+               "the part \"train\" has only documents without an id, 1 of them");
   build_neox_index(folder_ / "x", kLengths, 0, 50, order);
   write_npy(folder_ / "x_shuffle_idx.npy", std::span<const int32_t>(kLengths));
   EXPECT_ERROR(NeoxIndex(folder_ / "x"), ErrorKind::data, "do not belong together");

@@ -97,6 +97,10 @@ TEST_F(DataRuns, IndexWritesNeoxsNames) {
   }
   EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "data/train.bin", "--samples", "5", "--seq", "4"}).output,
               HasSubstr("train.bin is no indexed dataset: there is no .idx file of that name"));
+  EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "a_text_document", "--name", "test", "--samples", "5",
+                    "--seq", "4", "--split", "969,30"})
+                  .output,
+              HasSubstr("the part \"test\" has no documents under that split; give it a larger share"));
   EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "a_text_document", "--name", "dev", "--samples", "5",
                     "--seq", "4", "--split", "9,1"})
                   .output,
