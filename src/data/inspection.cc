@@ -106,6 +106,9 @@ std::string verify_tokens(const std::string& path) {
     dataset.check_ids(0, true);
     return describe(dataset.tokens(), dataset.sidecar());
   }
+  require(path.ends_with(".bin") || fs::exists(sidecar_path(path)) || !fs::exists(path), ErrorKind::data,
+          "it is no token file: there is no index (.idx) and no sidecar ({}), and its name does not end in .bin",
+          sidecar_path(path));
   const TokenDataset dataset(path, 0, true);
   return describe(dataset.size(), dataset.sidecar());
 }

@@ -65,6 +65,13 @@ TEST_F(DataRuns, VerifyFindsAChangedByte) {
   EXPECT_THAT(bad.output, HasSubstr("b_text_document.bin: good: "));
 }
 
+TEST_F(DataRuns, VerifyTakesNoText) {
+  const Outcome text = call({"data", "verify", folder_ / "a.jsonl"});
+  EXPECT_EQ(text.code, 1);
+  EXPECT_THAT(text.output, HasSubstr("a.jsonl: bad: it is no token file"));
+  EXPECT_THAT(call({"data", "verify", folder_ / "none"}).output, HasSubstr("cannot open"));
+}
+
 TEST_F(DataRuns, MergeGivesWhatPreparingTheJoinedInputGives) {
   const Outcome merged =
       call({"data", "merge", "--input", folder_ / "a_text_document" + "," + (folder_ / "b_text_document"), "--output",
