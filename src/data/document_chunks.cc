@@ -46,6 +46,7 @@ bool DocumentChunks::next(DocumentChunk& chunk) {
     chunk.kind = parts_.kind();
     chunk.file = parts_.file();
     const bool found = chunk.kind == InputKind::text ? next_text(chunk) : next_lines(chunk);
+    chunk.first_byte = given_;
     given_ += chunk.size;
     chunk.progress = parts_.consumed();
     chunk.after = {parts_.file(), parts_.member(), given_, line_, characters_};

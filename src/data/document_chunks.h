@@ -19,6 +19,7 @@ struct DocumentChunk {
   InputKind kind = InputKind::text;         ///< text or json_lines
   bool ends_document = false;               ///< text: the file ends here
   uint64_t first_line = 1;                  ///< jsonl: number of the first line in its file
+  uint64_t first_byte = 0;                  ///< decompressed bytes of its file before it
   std::shared_ptr<const std::string> name;  ///< of the file, for messages
   uint64_t file = 0;                        ///< index of the file that it is of
   InputPlace after;                         ///< where the next chunk begins

@@ -103,6 +103,11 @@ class Preparation {
     end_of_text_ = end_of_text_id(*tokenizer_, options_.end_of_text, options_.tokenizer, "to write between documents");
   }
 
+  struct CharacterItem {
+    DocumentChunk chunk;
+    std::optional<size_t> invalid;  // the first byte of the chunk that is no UTF-8
+  };
+
   /// Reads everything once to see which characters there are.
   std::vector<char32_t> collect_characters() {
     using Seen = std::bitset<kInvalidCode + 1>;
@@ -112,14 +117,16 @@ class Preparation {
       seen.push_back(std::make_unique<Seen>());
       parsers.emplace_back(std::vector{options_.json_key});
     }
-    const auto add = [&](std::string_view text, int worker) {
+    const auto add = [&](std::string_view text, int worker) -> std::optional<size_t> {
       Seen& set = *seen[static_cast<size_t>(worker)];
       const char* const end = text.data() + text.size();
       for (const char* p = text.data(); p < end;) {
         const Decoded next = decode_utf8(p, end);
+        if (next.code == kInvalidCode) return static_cast<size_t>(p - text.data());
         set.set(next.code);
         p += next.length;
       }
+      return std::nullopt;
     };
     const auto between_characters = [](std::string_view text, size_t near) {
       while (near < text.size() && (static_cast<uint8_t>(text[near]) & 0xC0) == 0x80) ++near;
@@ -129,17 +136,25 @@ class Preparation {
     uint64_t bytes = 0;
     for (const InputFile& file : files_) bytes += file.bytes;
     ProgressBar progress("characters", bytes);
-    OrderedPipeline<DocumentChunk>::run(
+    OrderedPipeline<CharacterItem>::run(
         options_.threads,
-        {[&](DocumentChunk& chunk) { return chunks.next(chunk); },
-         [&](DocumentChunk& chunk, int worker) {
-           if (chunk.kind == InputKind::text) return add(chunk.text(), worker);
-           parsers[static_cast<size_t>(worker)].parse(
-               chunk, {[&](size_t, std::string_view text) { add(text, worker); }, [](uint64_t, const std::string&) {}});
+        {[&](CharacterItem& item) { return chunks.next(item.chunk); },
+         [&](CharacterItem& item, int worker) {
+           item.invalid.reset();
+           if (item.chunk.kind == InputKind::text)
+             item.invalid = add(item.chunk.text(), worker);
+           else
+             parsers[static_cast<size_t>(worker)].parse(
+                 item.chunk,
+                 {[&](size_t, std::string_view text) { add(text, worker); }, [](uint64_t, const std::string&) {}});
          },
-         [&](DocumentChunk& chunk) {
+         [&](CharacterItem& item) {
            check_stop(options_.stop);
-           progress.update(chunk.progress, 0);
+           require(!item.invalid, ErrorKind::data,
+                   "{}: the byte at offset {} is no valid UTF-8, which a character vocabulary needs; correct the text "
+                   "or use a byte-level tokenizer",
+                   *item.chunk.name, item.chunk.first_byte + item.invalid.value_or(0));
+           progress.update(item.chunk.progress, 0);
          }});
     for (const auto& other : seen) *seen[0] |= *other;
     std::vector<char32_t> characters;

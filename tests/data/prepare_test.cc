@@ -241,6 +241,13 @@ TEST_F(Prepare, MakesACharacterVocabulary) {
   EXPECT_EQ(load_tokenizer(path("out/tokenizer.json"))->vocabulary_size(), 4u);
 }
 
+TEST_F(Prepare, NamesTheByteThatIsNoCharacter) {
+  write("one.txt", std::string(1'000'003, 'a') + "\xff" + std::string(1'000'000, 'b') + "\xff");
+  options_.inputs = {path("one.txt")};
+  options_.tokenizer = "char";
+  EXPECT_THAT(error(), HasSubstr("one.txt: the byte at offset 1000003 is no valid UTF-8"));
+}
+
 TEST_F(Prepare, AddsEndOfTextToACharacterVocabularyOfDocuments) {
   write("a.jsonl", "{\"text\": \"ba\"}\n{\"text\": \"<|endoftext|>\"}\n");
   options_.inputs = {path("a.jsonl")};
