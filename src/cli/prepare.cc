@@ -79,7 +79,8 @@ void check_split(const Flags& app, PrepareOptions& options) {
   const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind);
   if (!is_single_text(files))
     return refuse(app, {"--train-fraction"}, "is for a single .txt file; documents are divided by --val-fraction");
-  refuse(app, {"--order", "--split-seed", "--end-of-text", "--append-eod", "--max-documents", "--recipe"},
+  if (app.count("--append-eod") > 0) log::warning("--append-eod: {} is a single text, no id ends it", files[0].path);
+  refuse(app, {"--order", "--split-seed", "--end-of-text", "--recipe"},
          fmt::format("is for several documents, and {} is a single text: its last characters are validation "
                      "(--val-fraction) and no id ends it; leave the flag out or give .jsonl or several .txt files",
                      files[0].path));

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trireme {
 namespace {
@@ -18,7 +19,7 @@ using testing::HasSubstr;
 class HostSource : public testing::Test {
  protected:
   std::string write(const std::string& name, const std::string& text) {
-    const std::string path = testing::TempDir() + "/host_source_" + name;
+    const std::string path = folder_ / name;
     write_text(path, text);
     return path;
   }
@@ -39,6 +40,7 @@ class HostSource : public testing::Test {
     for (const Host& host : hosts) out.push_back(host.name);
     return out;
   }
+  TemporaryFolder folder_;
   std::map<std::string, std::string> variables_;
 };
 

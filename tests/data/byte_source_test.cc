@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "data/text_border.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trireme {
 namespace {
@@ -20,12 +21,10 @@ using testing::HasSubstr;
 
 class Sources : public testing::Test {
  protected:
-  Sources() : folder_(std::filesystem::path(testing::TempDir()) / "byte_source") {
-    std::filesystem::create_directories(folder_);
+  Sources() {
     RandomStream random(2);
     while (text_.size() < 1'500'000) text_ += std::to_string(random.below(1000)) + " ";
   }
-  ~Sources() override { std::filesystem::remove_all(folder_); }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   static std::string gzip(std::string text) {
@@ -65,7 +64,8 @@ class Sources : public testing::Test {
     return "no error";
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder temporary_;
+  std::filesystem::path folder_ = temporary_.path();
   std::string text_;
 };
 

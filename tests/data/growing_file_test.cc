@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trireme {
 namespace {
@@ -19,9 +20,6 @@ using testing::HasSubstr;
 
 class GrowingFiles : public testing::TestWithParam<Purpose> {
  protected:
-  GrowingFiles() : path_(testing::TempDir() + "growing_file_test.ids") { std::filesystem::remove(path_); }
-  ~GrowingFiles() override { std::filesystem::remove(path_); }
-
   /// Bytes that differ from place to place.
   static std::string bytes(size_t begin, size_t end) {
     std::string text(end - begin, '\0');
@@ -30,7 +28,8 @@ class GrowingFiles : public testing::TestWithParam<Purpose> {
   }
   static std::span<const std::byte> span(const std::string& text) { return std::as_bytes(std::span(text)); }
 
-  std::string path_;
+  TemporaryFolder folder_;
+  std::string path_ = folder_ / "file.ids";
 };
 
 INSTANTIATE_TEST_SUITE_P(Purposes, GrowingFiles, testing::Values(Purpose::keep, Purpose::reread));

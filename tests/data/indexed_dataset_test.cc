@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "data/prepare_megatron.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
 #include "text/tokenizer_writer.h"
 
 namespace trireme {
@@ -18,14 +19,7 @@ using testing::HasSubstr;
 
 class Indexed : public testing::Test {
  protected:
-  Indexed()
-      : folder_(std::filesystem::path(testing::TempDir()) /
-                ("indexed_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()))) {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-    prefix_ = (folder_ / "x_text_document").string();
-  }
-  ~Indexed() override { std::filesystem::remove_all(folder_); }
+  Indexed() { prefix_ = (folder_ / "x_text_document").string(); }
 
   /// Documents {7, 8, 9}, none, {513}.
   void write_sample(IndexedType type) const {
@@ -47,7 +41,8 @@ class Indexed : public testing::Test {
     return "no error";
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder temporary_;
+  std::filesystem::path folder_ = temporary_.path();
   std::string prefix_;
 };
 

@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "data/sidecar.h"
 #include "tests/support/archives.h"
+#include "tests/support/temporary_folder.h"
 #include "text/bpe_trainer.h"
 
 namespace trireme {
@@ -22,9 +23,7 @@ using testing::HasSubstr;
 
 class Prepare : public testing::Test {
  protected:
-  Prepare() : folder_(fs::path(testing::TempDir()) / ("prepare_" + test_name())) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
+  Prepare() {
     PieceCounter counts;
     counts.add_text("the cat sat on the mat and the dog sat on the log");
     BpeTraining training;
@@ -33,14 +32,6 @@ class Prepare : public testing::Test {
     options_.tokenizer = path("tokenizer.json");
     options_.output = path("out");
     options_.threads = 3;
-  }
-  ~Prepare() override { fs::remove_all(folder_); }
-
-  /// Of a parametrised test with its number.
-  static std::string test_name() {
-    std::string name = testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::replace(name.begin(), name.end(), '/', '_');
-    return name;
   }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   void write(const std::string& name, const std::string& text) const { write_text(path(name), text); }
@@ -71,7 +62,8 @@ class Prepare : public testing::Test {
     return "";
   }
 
-  fs::path folder_;
+  TemporaryFolder temporary_;
+  fs::path folder_ = temporary_.path();
   PrepareOptions options_;
 };
 

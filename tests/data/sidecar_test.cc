@@ -8,19 +8,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trireme {
 namespace {
 
 class Sidecar : public testing::Test {
  protected:
-  Sidecar()
-      : folder_(std::filesystem::path(testing::TempDir()) /
-                testing::UnitTest::GetInstance()->current_test_info()->name()) {
-    std::filesystem::create_directories(folder_);
-    bin_ = (folder_ / "train.bin").string();
-  }
-  ~Sidecar() override { std::filesystem::remove_all(folder_); }
+  Sidecar() { bin_ = (folder_ / "train.bin").string(); }
 
   TokenSidecar sample() const {
     TokenSidecar s;
@@ -52,7 +47,8 @@ class Sidecar : public testing::Test {
     return text.replace(at, from.size(), to);
   }
 
-  std::filesystem::path folder_;
+  TemporaryFolder temporary_;
+  std::filesystem::path folder_ = temporary_.path();
   std::string bin_;
 };
 

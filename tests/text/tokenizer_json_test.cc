@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/support/temporary_folder.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_writer.h"
 
@@ -191,11 +192,6 @@ TEST(TokenizerJson, RefusesContradictions) {
 
 class TokenizerFiles : public testing::Test {
  protected:
-  TokenizerFiles() : folder_(std::filesystem::path(testing::TempDir()) / "tokenizer_files") {
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-  }
-  ~TokenizerFiles() override { std::filesystem::remove_all(folder_); }
   void write(const std::string& name, const std::string& text) { write_text((folder_ / name).string(), text); }
   std::string error() {
     try {
@@ -205,7 +201,8 @@ class TokenizerFiles : public testing::Test {
     }
     return "no error";
   }
-  std::filesystem::path folder_;
+  TemporaryFolder temporary_;
+  std::filesystem::path folder_ = temporary_.path();
 };
 
 TEST_F(TokenizerFiles, LoadsVocabularyAndMerges) {
