@@ -150,12 +150,11 @@ Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
     validate(setup.loaded);
     require_training_data(config.data);
     setup.tokenizer_json = find_tokenizer(config.data);
-    require_one_tokenizer(config.data, setup.tokenizer_json);
   });
   for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   setup.init_scheme = init_scheme_of(config.model);
   setup.dtype = config.precision.dtype == "bf16" ? DType::bf16 : DType::f32;
-  const std::string resume = find_resume(setup.loaded, scalars);
+  const std::string resume = find_resume(setup.loaded, scalars), data_tokenizer = setup.tokenizer_json;
   together(scalars, [&] {
     if (!resume.empty()) setup.resume = open_checkpoint(resume);
     setup.spec = resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json));
@@ -165,6 +164,7 @@ Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
     setup.batch = resolve_batch(setup, scalars);
     open_data(setup);
     if (setup.resume) check_resume(setup);
+    if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);
   });
   return setup;
 }

@@ -92,7 +92,7 @@ TEST_F(IndexedData, DatasetsOfAnotherTokenizerAreRefused) {
   prepare("one", "262");
   prepare("two", "264");
   const auto refused = [&](const std::vector<std::string>& flags, const std::string& text) {
-    std::vector<std::string> all = {"--run.steps", "1", "--evaluation.every", "0"};
+    std::vector<std::string> all = {"--run.steps", "1", "--evaluation.every", "0", "--model.vocabulary", "264"};
     all.insert(all.end(), flags.begin(), flags.end());
     const Outcome outcome = run(trireme_command(train("never", all)));
     EXPECT_EQ(outcome.code, 1) << outcome.output;
