@@ -27,8 +27,7 @@ namespace trireme {
 namespace {
 
 constexpr size_t kPartBytes = size_t{1} << 17;  // a text of a few megabytes is shared evenly among many cores
-constexpr size_t kPassBytes =
-    size_t{1} << 26;  // a small text is encoded so often that a pass takes long enough to time
+constexpr size_t kPassBytes = size_t{1} << 26;  // a small text is repeated: a pass of milliseconds cannot be timed
 constexpr size_t kReadBytes = size_t{1} << 20;
 constexpr double kOpenWebTextTokens = 9.04e9;
 

@@ -164,6 +164,15 @@ TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
                "--task-name is missing, and so are --train-file and --validation-file");
 }
 
+TEST(GlueFlags, TakesOlderSpellingsAndWhatIsSaidOfTheTokenizer) {
+  const GlueOptions o =
+      read_glue_flags({"--model", "m", "--task", "rte", "--output_dir", "o", "--do_train", "--per_gpu_train_batch_size",
+                       "4", "--per_gpu_eval_batch_size=2", "--lower_case", "off"});
+  EXPECT_EQ(o.train_batch, 4);
+  EXPECT_EQ(o.eval_batch, 2);
+  EXPECT_EQ(o.tokenizer_load.lower_case, TokenizerLoadOptions::LowerCase::off);
+}
+
 TEST(GlueFlags, OneJsonFileHoldsThemAll) {
   TemporaryFolder folder;
   const std::string path = folder / "run.json";
