@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""The scripts of a first start on a machine where scripts/bootstrap has yet to install what they call.
+
+Each test copies the scripts into a folder of their own, beside a bootstrap that "installs" (makes a program of that name), a build
+that makes a trireme of shell, and programs that say how they were called. PATH has the standard tools and nothing else.
+"""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Of a bare Debian 12 (Priority: required), as far as the scripts call them.
+BARE = ("awk bash sh cat cp cut date dirname env grep head ln ls mkdir mktemp nproc printf rm sed sleep sort tail tee tr wc").split()
+
+
+def write_program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/bash\n" + text)
+    path.chmod(0o755)
+
+
+class FirstStart(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.tools, self.calls = self.folder / "tools", self.folder / "calls"
+        self.tools.mkdir()
+        for name in BARE:
+            os.symlink(shutil.which(name), self.tools / name)
+        for name in ("demo", "environment", "test"):
+            (self.folder / "scripts").mkdir(exist_ok=True)
+            shutil.copy(ROOT / "scripts" / name, self.folder / "scripts" / name)
+        shutil.copytree(ROOT / "configs", self.folder / "configs")
+        write_program(self.folder / "scripts/build", f"mkdir -p build/release; cp {self.folder}/trireme build/release/\n")
+        write_program(self.folder / "trireme", "exit 0\n")
+
+    def installs(self, **programs):
+        """What scripts/bootstrap installs: a program of each name with this text. Each call of one is kept."""
+        lines = []
+        for name, text in programs.items():
+            write_program(self.folder / "packages" / name, f'echo "{name} $*" >>{self.calls}\n{text}\n')
+            lines.append(f"cp {self.folder}/packages/{name} {self.tools}/{name}\n")
+        write_program(self.folder / "scripts/bootstrap", "".join(lines))
+
+    def start(self, *command):
+        return subprocess.run(command, cwd=self.folder, env={"PATH": str(self.tools), "HOME": str(self.folder)}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+
+    def called(self):
+        return self.calls.read_text() if self.calls.exists() else ""
+
+    def test_the_demo_finds_the_mpirun_that_bootstrap_has_just_installed(self):
+        bible = "for i in 1 2 3; do echo \"Genesis1:$i In the beginning $i\"; done"
+        for mpirun in ("mpirun.openmpi", "mpirun"):
+            with self.subTest(mpirun):
+                self.calls.unlink(missing_ok=True)
+                self.installs(**{"bible": bible, mpirun: "exit 75"})
+                # Enough to reach training: what is asked to stop halfway leaves with 75, and is then started again.
+                done = self.start("scripts/demo", "--output", f"out-{mpirun}", "--steps", "20")
+                self.assertIn("exit code 75: stopped on request", done.stdout)
+                self.assertIn(f"{mpirun} -n 2 build/release/trireme train configs/demo.yaml", self.called())
+                self.assertNotIn("command not found", done.stdout)
+                (self.tools / mpirun).unlink()
+
+    def test_without_any_mpirun_the_demo_says_what_installs_it(self):
+        self.installs(bible="exit 0")
+        done = self.start("scripts/demo")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("no mpirun here; scripts/bootstrap installs it", done.stdout)
+        self.assertFalse((self.folder / "demo-run").exists())
+
+    def test_the_tests_run_with_the_ctest_that_bootstrap_has_just_installed(self):
+        self.installs(ctest="exit 0")
+        done = self.start("scripts/test", "-R", "text")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(self.called(), "ctest --preset release -R text\n")
+
+    def test_ci_asks_git_for_nothing_before_it_is_installed(self):
+        shutil.copytree(ROOT / ".ci", self.folder / ".ci")
+        self.installs(git="exit 1")
+        for name in ("check_format", "check_layers"):
+            write_program(self.folder / "scripts" / name, "exit 1\n")
+        done = self.start(".ci/run")
+        self.assertNotIn("command not found", done.stdout)
+        self.assertIn(f"git config --global --add safe.directory {self.folder}", self.called())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
