@@ -51,13 +51,53 @@ class Job:
         return self.process.wait()
 
 
+# Where each host of hosts.sh has a folder of its own: what lies there no host sees.
+PRIVATE = [pathlib.Path(name) for name in ("/tmp", "/run", "/root", "/dev/shm")]
+
+
+def is_private(path):
+    return any(path.is_relative_to(folder) for folder in PRIVATE)
+
+
+def place_of_bed(work):
+    """A folder that every host sees: the wanted one where that is so, else one beside others in $TRIREME_TEST_BED, /var/lib
+    or /opt."""
+    work = pathlib.Path(work).resolve()
+    told = os.environ.get("TRIREME_TEST_BED")
+    if not told and not is_private(work):
+        return work
+    places = [pathlib.Path(told).resolve()] if told else [pathlib.Path("/var/lib"), pathlib.Path("/opt")]
+    for place in places:
+        if not is_private(place) and os.access(place, os.W_OK):
+            return place / f"trireme-test-bed-{work.name}"
+    print(f"skipped: no folder for the hosts: {' and '.join(map(str, places))} cannot be written or lie where each host has a "
+          "folder of its own; set TRIREME_TEST_BED")
+    sys.exit(77)
+
+
 class Bed:
-    """Hosts h1..hN under a work folder outside /tmp, where each host has a folder of its own."""
+    """Hosts h1..hN, a work folder that they share, and the program in a place where they see it."""
 
     def __init__(self, binary, work, shim=None):
-        self.binary, self.work, self.shim = pathlib.Path(binary).resolve(), pathlib.Path(work).resolve(), shim
+        self.work = place_of_bed(work)
         self.folder = self.work / "bed"
         self.environment = dict(os.environ)
+        self.originals = binary, shim
+
+    def make(self):
+        """An empty work folder; hosts of a run that was cut off are ended."""
+        if self.folder.exists():
+            self.script("down", self.folder)
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir(parents=True)
+        self.binary, self.shim = (path and self.visible(pathlib.Path(path).resolve()) for path in self.originals)
+
+    def visible(self, file):
+        """This file, or a copy where the hosts see it."""
+        if not is_private(file):
+            return file
+        (self.work / "bin").mkdir(exist_ok=True)
+        return pathlib.Path(shutil.copy2(file, self.work / "bin"))
 
     def script(self, *words, check=True, timeout=240, name="hosts.sh"):
         return subprocess.run([str(SCRIPTS / name), *map(str, words)], check=check, timeout=timeout, stdin=subprocess.DEVNULL,
@@ -193,10 +233,7 @@ def main(hosts, prepare=lambda bed: None):
     global BED
     arguments, sys.argv[1:] = sys.argv[1:4], sys.argv[4:]
     bed = BED = Bed(*arguments)
-    if bed.folder.exists():
-        bed.script("down", bed.folder)
-    shutil.rmtree(bed.work, ignore_errors=True)
-    bed.work.mkdir(parents=True)
+    bed.make()
     try:
         made = bed.script("up", bed.folder, hosts, check=False)
         if made.returncode == 0:

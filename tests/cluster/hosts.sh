@@ -95,7 +95,10 @@ up() {
   [[ $EUID == 0 ]] || skip "network namespaces need root"
   for tool in unshare nsenter ip ssh ssh-keygen sshd; do need "$tool"; done
   case $folder in
-    /tmp/* | /run/* | /root/* | /dev/shm/*) skip "$folder lies where each host has a folder of its own" ;;
+    /tmp/* | /run/* | /root/* | /dev/shm/*)
+      echo "hosts.sh: $folder lies where each host has a folder of its own; take another" >&2
+      exit 2
+      ;;
   esac
   unshare --net --uts --mount true 2>/dev/null || skip "namespaces are not permitted"
   mkdir -p "$folder"

@@ -19,7 +19,7 @@ try:
     import torch
     import transformers
 except ImportError as missing:
-    print(f"not run: {missing}")
+    print(f"not run: {missing}; scripts/bootstrap --peers installs it")
     sys.exit(77)
 
 MASK32, MASK64 = (1 << 32) - 1, (1 << 64) - 1

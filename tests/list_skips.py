@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""What ctest says last: every test that was skipped, with its reason. Arguments: the build folder.
+
+Reads ctest's log of the run that is ending (ctest keeps it as LastTest.log.tmp until then). Reasons that match a line of
+expected_skips.txt are expected; with TRIREME_FAIL_ON_SKIP=1 any other one is an error (code 1), which ctest passes on.
+"""
+import collections
+import os
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+NO_REASON = "no reason was told"
+
+
+def programs(log):
+    """(name, output, whether ctest counts the whole program as skipped) of every program that ran."""
+    log = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|\r", "", log)  # mpirun gives its ranks a terminal
+    for part in re.split(r"^\d+/\d+ Testing: ", log, flags=re.MULTILINE)[1:]:
+        name = part.split("\n", 1)[0].strip()
+        output = re.search(r"^Output:\n-+\n(.*)\n<end of output>\n(.*)", part, re.MULTILINE | re.DOTALL)
+        if output:
+            yield name, output[1], "Test Skipped." in output[2] or "Test Not Run." in output[2]
+
+
+def single_tests(output):
+    """(test, reason) of the tests that a GoogleTest or unittest program skipped; the rest of it ran."""
+    reason, test = None, None
+    lines = output.splitlines()
+    for i, line in enumerate(lines):
+        if line.endswith(": Skipped"):
+            reason = lines[i + 1].strip() if i + 1 < len(lines) else None
+        elif found := re.match(r"\[  SKIPPED \] (\S+) \(\d+ ms\)", line):
+            yield found[1], reason or NO_REASON
+            reason = None
+        elif found := re.match(r"(test_\w+) \(", line):
+            test = found[1]
+        if test and (found := re.search(r"\bskipped (['\"])(.*)\1$", line)):
+            yield test, found[2]
+
+
+def whole_program(output):
+    """The last thing that it said."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return re.sub(r"^(skipped|not run): ", "", lines[-1]) if lines else NO_REASON
+
+
+def skips(log):
+    """{(program, reason): tests}; no tests where the whole program was skipped."""
+    found = collections.OrderedDict()
+    for name, output, whole in programs(log):
+        if whole:
+            found[name, whole_program(output)] = []
+            continue
+        for test, reason in single_tests(output):
+            tests = found.setdefault((name, reason), [])
+            if test not in tests:
+                tests.append(test)
+    return found
+
+
+def expected_reasons():
+    lines = (HERE / "expected_skips.txt").read_text().splitlines()
+    return [re.compile(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def describe(program, reason, tests):
+    names = "" if not tests else f" {tests[0]}:" if len(tests) == 1 else f" {len(tests)} tests, the first {tests[0]}:"
+    return f"  {program}:{names} {reason}"
+
+
+def main(build):
+    log = pathlib.Path(build) / "Testing/Temporary/LastTest.log.tmp"
+    found = skips(log.read_text(errors="replace")) if log.exists() else {}
+    expected = expected_reasons()
+    surprises = []
+    if found:
+        print("\nSkipped, and why:")
+    for (program, reason), tests in found.items():
+        line = describe(program, reason, tests)
+        if not any(pattern.search(reason) for pattern in expected):
+            surprises.append(line)
+        print(line)
+    if surprises:
+        print(f"{len(surprises)} of these are not expected (tests/expected_skips.txt): what they test was not tested")
+        print("\n".join(surprises))
+    return 1 if surprises and os.environ.get("TRIREME_FAIL_ON_SKIP") == "1" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
