@@ -17,8 +17,7 @@ namespace {
 
 struct State {
   std::shared_ptr<spdlog::logger> logger;
-  std::string prefix;
-  int rank = 0;
+  Identity identity;
   std::mutex mutex;  // messages and the status line take turns
   std::string status;
   const bool terminal = isatty(STDERR_FILENO) == 1;
@@ -36,6 +35,8 @@ State& state() {  // the process has one standard error stream, so it has one lo
   static State instance;
   return instance;
 }
+
+thread_local const Identity* identity_of_thread = nullptr;
 
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
@@ -76,9 +77,16 @@ spdlog::level::level_enum to_spdlog(Level level) {
 }  // namespace
 
 void set_identity(int rank, int size, std::string_view host) {
-  state().rank = rank;
-  state().prefix = size > 1 ? fmt::format("[{} {}] ", host, rank) : std::string();
+  state().identity = {rank, size > 1 ? fmt::format("{} {}", host, rank) : std::string()};
 }
+
+const Identity& identity() { return identity_of_thread ? *identity_of_thread : state().identity; }
+
+ThreadIdentity::ThreadIdentity(Identity own) : own_(std::move(own)), around_(identity_of_thread) {
+  identity_of_thread = &own_;
+}
+
+ThreadIdentity::~ThreadIdentity() { identity_of_thread = around_; }
 
 void set_level(Level lowest) { state().logger->set_level(to_spdlog(lowest)); }
 
@@ -103,10 +111,13 @@ void set_status(std::string_view line) {
 
 bool has_status() { return state().terminal; }
 
-void write(Level level, std::string_view message) { emit(to_spdlog(level), state().prefix, word_for(level), message); }
+void write(Level level, std::string_view message) {
+  const std::string& name = identity().name;
+  emit(to_spdlog(level), name.empty() ? std::string() : fmt::format("[{}] ", name), word_for(level), message);
+}
 
 void write_once(Level level, std::string_view message) {
-  if (state().rank == 0) emit(to_spdlog(level), "", word_for(level), message);
+  if (identity().rank == 0) emit(to_spdlog(level), "", word_for(level), message);
 }
 
 }  // namespace trireme::log

@@ -1,18 +1,42 @@
 #pragma once
-// Levelled log. Rank 0 writes information to stderr's console; every rank writes warnings and errors, prefixed with
-// rank and host once set_identity() was called. Data that a user pipes (samples, tables, JSON) goes to stdout and never
-// through here.
+// Levelled log. Rank 0 writes information to stderr's console; every rank writes warnings and errors, prefixed with its
+// name: host and rank once set_identity() was called, or what the thread's own identity says. Data that a user pipes
+// (samples, tables, JSON) goes to stdout and never through here.
 
 #include <fmt/core.h>
 
+#include <string>
 #include <string_view>
 
 namespace trireme::log {
 
 enum class Level { debug, info, warning, error };
 
-/// Prefix of later messages in a job of several ranks; a job of one rank needs no prefix and does not call this.
+/// Who writes a message.
+struct Identity {
+  int rank = 0;      ///< rank 0 writes what is said once for all ranks
+  std::string name;  ///< stands in brackets before the messages of every rank; empty: nothing does
+};
+/// Of all threads that have no identity of their own: "HOST RANK". Called before other threads log. A job of one rank
+/// needs no name and does not call this.
 void set_identity(int rank, int size, std::string_view host);
+/// Of the calling thread. A thread that a rank starts takes over its starter's: see ThreadIdentity.
+const Identity& identity();
+
+/// While it lives, the calling thread writes as `own`: for ranks that are threads of one process. Ends on the thread
+/// that made it, the inner one first.
+class ThreadIdentity {
+ public:
+  explicit ThreadIdentity(Identity own);
+  ~ThreadIdentity();
+  ThreadIdentity(const ThreadIdentity&) = delete;
+  ThreadIdentity& operator=(const ThreadIdentity&) = delete;
+
+ private:
+  const Identity own_;
+  const Identity* around_;
+};
+
 void set_level(Level lowest);
 /// A line kept below the messages of a terminal (a progress bar), cut to its width; empty removes it. Does nothing
 /// where standard error is no terminal.

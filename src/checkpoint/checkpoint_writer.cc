@@ -265,7 +265,8 @@ std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best)
     throw;
   }
   if (first && keep > 0) {
-    self.janitor = std::thread([dir = self.run_dir, keep] {
+    self.janitor = std::thread([dir = self.run_dir, keep, starter = log::identity()] {
+      const log::ThreadIdentity identity(starter);
       const std::string failure = failure_of([&] { prune_checkpoints(dir, keep); });
       if (!failure.empty()) log::warning("older checkpoints are kept: {}", failure);
     });

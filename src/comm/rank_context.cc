@@ -1,0 +1,25 @@
+#include "comm/rank_context.h"
+
+#include "base/log.h"
+#include "comm/process.h"
+
+namespace trireme {
+
+std::unique_ptr<Communicator> RankContext::reporting_group() const {
+  auto group = world.split(0, world.rank());
+  group->report_to(progress);
+  return group;
+}
+
+RankContext rank_context(Process& process, int threads, std::function<bool()> stop_requested) {
+  return {.world = process.world(),
+          .host = process.host(),
+          .local_rank = process.local_rank(),
+          .local_size = process.local_size(),
+          .log_name = log::identity().name,
+          .progress = &process.progress(),
+          .stop_requested = std::move(stop_requested),
+          .threads = threads};
+}
+
+}  // namespace trireme
