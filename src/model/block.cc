@@ -9,29 +9,28 @@ namespace {
 
 enum Site : uint32_t { kAttentionSite = 1, kBranch1Site = 2, kBranch2Site = 3 };
 
-/// The first rows of a buffer that was planned for the largest micro-batch.
-View first_rows(View buffer, int64_t rows) { return buffer.rows_slice(0, rows); }
-
-/// The first rows of a buffer, seen with another width.
-View first_rows(View buffer, int64_t rows, int64_t width) {
-  return {buffer.data(), buffer.dtype(), Shape{rows, width}};
-}
-
 void normalize(const Norm& norm, const Pass& pass, const Workspace& work, ConstView x, View y) {
-  norm.forward(pass, x, y, first_rows(work.mean, x.rows()), first_rows(work.rstd, x.rows()));
+  norm.forward(pass, x, y, work.mean, work.rstd);
 }
 
 /// dx += the gradient through a norm that was just run by normalize().
 void backward(const Norm& norm, const Pass& pass, const Workspace& work, ConstView dy, ConstView x, View dx) {
-  norm.backward(pass, dy, x, first_rows(work.mean, x.rows()), first_rows(work.rstd, x.rows()), dx);
+  norm.backward(pass, dy, x, work.mean, work.rstd, dx);
 }
 
 /// work.gradient goes through a norm that nothing flows around.
 void backward_through(const Norm& norm, const Pass& pass, const Workspace& work, ConstView x) {
-  const View gradient = first_rows(work.gradient, x.rows()), incoming = first_rows(work.incoming, x.rows());
-  pass.ops.cast(pass.context, gradient, incoming);
-  pass.ops.zero(pass.context, gradient);
-  backward(norm, pass, work, incoming, x, gradient);
+  pass.ops.cast(pass.context, work.gradient, work.incoming);
+  pass.ops.zero(pass.context, work.gradient);
+  backward(norm, pass, work, work.incoming, x, work.gradient);
+}
+
+/// [rows, heads, ...] as [rows, all of them].
+template <class AnyView>
+AnyView matrix(AnyView v) {
+  int64_t columns = 1;
+  for (int d = 1; d < v.shape().dims(); ++d) columns *= v.shape()[d];
+  return v.reshape({v.rows(), columns});
 }
 
 std::string block_name(int64_t index, const char* layer) { return fmt::format("block.{}.{}", index, layer); }
@@ -68,54 +67,43 @@ Dropout Block::residual_dropout(const Pass& pass, uint32_t site) const {
 
 void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
                    const KeyValueCache* cache) const {
-  const int64_t rows = pass.batch.rows();
-  const View branch = first_rows(work.branch, rows), qkv = first_rows(saved.qkv, rows),
-             out = first_rows(saved.attention, rows);
-  qkv_.forward(pass, input, qkv.reshape({rows, 3 * spec_.width}));
-  if (!rotary_.empty()) pass.ops.rotary(pass.context, qkv, pass.batch.positions, rotary_);
+  qkv_.forward(pass, input, matrix(saved.qkv));
+  if (!rotary_.empty()) pass.ops.rotary(pass.context, saved.qkv, pass.batch.positions, rotary_);
   if (cache) {
     const View layer = cache->layers.rows_slice(index_ * cache->sequences, cache->sequences);
-    pass.ops.attention_cached(pass.context, qkv, attention_shape(pass), cache->past, layer, out);
+    pass.ops.attention_cached(pass.context, saved.qkv, attention_shape(pass), cache->past, layer, saved.attention);
   } else {
-    const View lse{saved.lse.data(), saved.lse.dtype(), Shape{spec_.heads, rows}};
-    pass.ops.attention(pass.context, qkv, attention_shape(pass), attention_dropout(pass), out, lse);
+    pass.ops.attention(pass.context, saved.qkv, attention_shape(pass), attention_dropout(pass), saved.attention,
+                       saved.lse);
   }
-  attention_out_.forward(pass, out.reshape({rows, spec_.width}), branch);
-  pass.ops.dropout_add(pass.context, branch, first_rows(saved.x, rows), residual_dropout(pass, kBranch1Site),
-                       first_rows(saved.middle, rows));
+  attention_out_.forward(pass, matrix(saved.attention), work.branch);
+  pass.ops.dropout_add(pass.context, work.branch, saved.x, residual_dropout(pass, kBranch1Site), saved.middle);
 }
 
 void Block::feed_forward(const Pass& pass, ConstView input, ConstView residual, const BlockSaved& saved,
                          const Workspace& work, View y) const {
-  const int64_t rows = pass.batch.rows();
-  const View branch = first_rows(work.branch, rows), activation = first_rows(work.activation, rows);
-  mlp_in_.forward(pass, input, spec_.activation, first_rows(saved.inner, rows), activation);
-  mlp_out_.forward(pass, activation, branch);
-  pass.ops.dropout_add(pass.context, branch, residual, residual_dropout(pass, kBranch2Site), y);
+  mlp_in_.forward(pass, input, spec_.activation, saved.inner, work.activation);
+  mlp_out_.forward(pass, work.activation, work.branch);
+  pass.ops.dropout_add(pass.context, work.branch, residual, residual_dropout(pass, kBranch2Site), y);
 }
 
 void Block::attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work,
                        const KeyValueCache* cache) const {
-  const int64_t rows = pass.batch.rows();
-  const View x = first_rows(saved.x, rows), norm = first_rows(work.norm, rows);
-  normalize(norm1_, pass, work, x, norm);
-  attend(pass, norm, saved, work, cache);
-  normalize(norm2_, pass, work, spec_.residual == Residual::parallel ? x : first_rows(saved.middle, rows), norm);
+  normalize(norm1_, pass, work, saved.x, work.norm);
+  attend(pass, work.norm, saved, work, cache);
+  normalize(norm2_, pass, work, spec_.residual == Residual::parallel ? saved.x : saved.middle, work.norm);
 }
 
 void Block::run(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache,
                 View y) const {
-  const int64_t rows = pass.batch.rows();
-  const View x = first_rows(saved.x, rows), middle = first_rows(saved.middle, rows), norm = first_rows(work.norm, rows);
   if (spec_.norm_place == NormPlace::pre) {
     attend_pre(pass, saved, work, cache);
-    feed_forward(pass, norm, middle, saved, work, y);
+    feed_forward(pass, work.norm, saved.middle, saved, work, y);
   } else {
-    const View sum = first_rows(saved.sum, rows);
-    attend(pass, x, saved, work, cache);
-    normalize(norm1_, pass, work, middle, norm);
-    feed_forward(pass, norm, norm, saved, work, sum);
-    normalize(norm2_, pass, work, sum, y);
+    attend(pass, saved.x, saved, work, cache);
+    normalize(norm1_, pass, work, saved.middle, work.norm);
+    feed_forward(pass, work.norm, work.norm, saved, work, saved.sum);
+    normalize(norm2_, pass, work, saved.sum, y);
   }
 }
 
@@ -124,11 +112,9 @@ void Block::forward(const Pass& pass, const BlockSaved& saved, const Workspace& 
 }
 
 void Block::recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
-  const int64_t rows = pass.batch.rows();
-  const View norm = first_rows(work.norm, rows);
-  if (spec_.norm_place == NormPlace::post) return run(pass, saved, work, nullptr, norm);
+  if (spec_.norm_place == NormPlace::post) return run(pass, saved, work, nullptr, work.norm);
   attend_pre(pass, saved, work, nullptr);
-  mlp_in_.forward(pass, norm, first_rows(saved.inner, rows));
+  mlp_in_.forward(pass, work.norm, saved.inner);
 }
 
 void Block::decode(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache& cache,
@@ -138,66 +124,50 @@ void Block::decode(const Pass& pass, const BlockSaved& saved, const Workspace& w
 
 void Block::backward_feed_forward(const Pass& pass, ConstView dy, ConstView input, const BlockSaved& saved,
                                   const Workspace& work) const {
-  const int64_t rows = pass.batch.rows();
-  const View branch = first_rows(work.branch, rows), activation = first_rows(work.activation, rows),
-             inner = first_rows(saved.inner, rows);
-  const View wide = first_rows(work.wide, rows, spec_.inner_width);
   const Dropout dropout = residual_dropout(pass, kBranch2Site);
-  if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, branch);
-  pass.ops.activation(pass.context, inner, spec_.activation, activation);
-  mlp_out_.backward(pass, dropout.rate > 0 ? branch : dy, activation, wide);
-  pass.ops.activation_backward(pass.context, wide, inner, spec_.activation, wide);
-  mlp_in_.backward(pass, wide, input, branch);
+  if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, work.branch);
+  pass.ops.activation(pass.context, saved.inner, spec_.activation, work.activation);
+  mlp_out_.backward(pass, dropout.rate > 0 ? work.branch : dy, work.activation, work.inner_gradient);
+  pass.ops.activation_backward(pass.context, work.inner_gradient, saved.inner, spec_.activation, work.inner_gradient);
+  mlp_in_.backward(pass, work.inner_gradient, input, work.branch);
 }
 
 void Block::backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const {
-  const int64_t rows = pass.batch.rows();
-  const View branch = first_rows(work.branch, rows), norm = first_rows(work.norm, rows);
-  const View qkv = first_rows(saved.qkv, rows), out = first_rows(saved.attention, rows);
-  const View wide = first_rows(work.wide, rows, 3 * spec_.width).reshape(qkv.shape());
-  const View lse{saved.lse.data(), saved.lse.dtype(), Shape{spec_.heads, rows}};
   const Dropout dropout = residual_dropout(pass, kBranch1Site);
-  if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, branch);
-  attention_out_.backward(pass, dropout.rate > 0 ? branch : dy, out.reshape({rows, spec_.width}), norm);
-  pass.ops.attention_backward(pass.context, norm.reshape(out.shape()), qkv, out, lse, attention_shape(pass),
-                              attention_dropout(pass), wide);
-  if (!rotary_.empty()) pass.ops.rotary_backward(pass.context, wide, pass.batch.positions, rotary_);
+  if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, work.branch);
+  attention_out_.backward(pass, dropout.rate > 0 ? work.branch : dy, matrix(saved.attention), work.norm);
+  pass.ops.attention_backward(pass.context, work.norm.reshape(saved.attention.shape()), saved.qkv, saved.attention,
+                              saved.lse, attention_shape(pass), attention_dropout(pass), work.qkv_gradient);
+  if (!rotary_.empty()) pass.ops.rotary_backward(pass.context, work.qkv_gradient, pass.batch.positions, rotary_);
 }
 
 void Block::backward_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
-  const int64_t rows = pass.batch.rows();
-  const View gradient = first_rows(work.gradient, rows), branch = first_rows(work.branch, rows),
-             norm = first_rows(work.norm, rows), x = first_rows(saved.x, rows);
   const bool parallel = spec_.residual == Residual::parallel;
-  const View mlp_x = parallel ? x : first_rows(saved.middle, rows);
-  View incoming = gradient;
+  const View mlp_x = parallel ? saved.x : saved.middle;
+  View incoming = work.gradient;
   if (parallel) {  // attention's own gradient, before the MLP's is added to it
-    incoming = first_rows(work.incoming, rows);
-    pass.ops.cast(pass.context, gradient, incoming);
+    incoming = work.incoming;
+    pass.ops.cast(pass.context, work.gradient, incoming);
   }
-  normalize(norm2_, pass, work, mlp_x, norm);
-  backward_feed_forward(pass, gradient, norm, saved, work);
-  trireme::backward(norm2_, pass, work, branch, mlp_x, gradient);
+  normalize(norm2_, pass, work, mlp_x, work.norm);
+  backward_feed_forward(pass, work.gradient, work.norm, saved, work);
+  trireme::backward(norm2_, pass, work, work.branch, mlp_x, work.gradient);
   backward_attend(pass, incoming, saved, work);
-  normalize(norm1_, pass, work, x, norm);
-  qkv_.backward(pass, first_rows(work.wide, rows, 3 * spec_.width), norm, branch);
-  trireme::backward(norm1_, pass, work, branch, x, gradient);
+  normalize(norm1_, pass, work, saved.x, work.norm);
+  qkv_.backward(pass, matrix(work.qkv_gradient), work.norm, work.branch);
+  trireme::backward(norm1_, pass, work, work.branch, saved.x, work.gradient);
 }
 
 void Block::backward_post(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
-  const int64_t rows = pass.batch.rows();
-  const View gradient = first_rows(work.gradient, rows), branch = first_rows(work.branch, rows),
-             norm = first_rows(work.norm, rows), middle = first_rows(saved.middle, rows),
-             sum = first_rows(saved.sum, rows);
-  normalize(norm2_, pass, work, sum, norm);
-  backward_through(norm2_, pass, work, sum);
-  normalize(norm1_, pass, work, middle, norm);
-  backward_feed_forward(pass, gradient, norm, saved, work);
-  pass.ops.dropout_add(pass.context, branch, gradient, {}, gradient);
-  backward_through(norm1_, pass, work, middle);
-  backward_attend(pass, gradient, saved, work);
-  qkv_.backward(pass, first_rows(work.wide, rows, 3 * spec_.width), first_rows(saved.x, rows), branch);
-  pass.ops.dropout_add(pass.context, branch, gradient, {}, gradient);
+  normalize(norm2_, pass, work, saved.sum, work.norm);
+  backward_through(norm2_, pass, work, saved.sum);
+  normalize(norm1_, pass, work, saved.middle, work.norm);
+  backward_feed_forward(pass, work.gradient, work.norm, saved, work);
+  pass.ops.dropout_add(pass.context, work.branch, work.gradient, {}, work.gradient);
+  backward_through(norm1_, pass, work, saved.middle);
+  backward_attend(pass, work.gradient, saved, work);
+  qkv_.backward(pass, matrix(work.qkv_gradient), saved.x, work.branch);
+  pass.ops.dropout_add(pass.context, work.branch, work.gradient, {}, work.gradient);
 }
 
 void Block::backward(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {

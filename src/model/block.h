@@ -16,10 +16,10 @@ struct KeyValueCache {
 
 class Block {
  public:
-  /// rotary: the table of ModelMemory, empty where positions are learned.
+  /// rotary: the table of WorkspaceMemory, empty where positions are learned.
   Block(const Spec& spec, const ParameterViews& views, ConstView rotary, int64_t index);
 
-  /// saved.x -> y, [rows, width]; y may be saved.x.
+  /// saved and work are for the rows of pass.batch. saved.x -> y, [rows, width]; y may be saved.x.
   void forward(const Pass& pass, const BlockSaved& saved, const Workspace& work, View y) const;
   /// Fills what saved keeps beside x again, from x: forward() without its last product where that is not kept.
   void recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
@@ -44,7 +44,7 @@ class Block {
   /// work.branch = gradient of feed_forward()'s input. dy: of its sum.
   void backward_feed_forward(const Pass& pass, ConstView dy, ConstView input, const BlockSaved& saved,
                              const Workspace& work) const;
-  /// work.wide = gradient of saved.qkv before rotary. dy: of attend()'s sum. work.norm is lost.
+  /// work.qkv_gradient = gradient of saved.qkv before rotary. dy: of attend()'s sum. work.norm is lost.
   void backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const;
   Dropout attention_dropout(const Pass& pass) const;
   Dropout residual_dropout(const Pass& pass, uint32_t site) const;

@@ -10,8 +10,8 @@ int64_t labelled(const Batch& batch) { return batch.targets.empty() ? batch.valu
 
 }  // namespace
 
-ClassifierHead::ClassifierHead(const Spec& spec, const ParameterViews& views, const HeadSaved& saved)
-    : spec_(spec), saved_(saved), hidden_(views, "head.hidden", true), out_(views, "head.out", true) {}
+ClassifierHead::ClassifierHead(const Spec& spec, const ParameterViews& views)
+    : spec_(spec), hidden_(views, "head.hidden", true), out_(views, "head.out", true) {}
 
 Dropout ClassifierHead::input_dropout(const Pass& pass) const {
   const float rate = spec_.head_input_dropout ? spec_.head_dropout : 0;
@@ -23,55 +23,52 @@ Dropout ClassifierHead::output_dropout(const Pass& pass) const {
 }
 
 void ClassifierHead::forward(const Pass& pass, ConstView x, const Workspace& work, View logits) const {
-  const int64_t n = logits.rows();
-  const View first = saved_.first.rows_slice(0, n), hidden = saved_.hidden.rows_slice(0, n),
-             dropped = work.norm.rows_slice(0, n);
-  pass.ops.embedding(pass.context, pass.batch.offsets.rows_slice(0, n), {}, x, {}, first);
+  const auto& [pre, hidden, narrow, first, first_gradient] = work.head;
+  pass.ops.embedding(pass.context, pass.batch.offsets.rows_slice(0, logits.rows()), {}, x, {}, first);
   pass.ops.dropout_add(pass.context, first, {}, input_dropout(pass), first);
-  hidden_.forward(pass, first, spec_.head_activation, saved_.pre.rows_slice(0, n), hidden);
-  pass.ops.dropout_add(pass.context, hidden, {}, output_dropout(pass), dropped);
-  out_.forward(pass, dropped, logits);
+  hidden_.forward(pass, first, spec_.head_activation, pre, hidden);
+  pass.ops.dropout_add(pass.context, hidden, {}, output_dropout(pass), work.norm);
+  out_.forward(pass, work.norm, logits);
 }
 
-double ClassifierHead::loss_of(const Pass& pass, const Workspace& work, ConstView logits) const {
+double ClassifierHead::loss_of(const Pass& pass, const HeadChunk& chunk) const {
+  const auto& [logits, max, sum, target] = chunk;
   if (spec_.classes == 1) return pass.ops.squared_error(pass.context, logits, pass.batch.values);
-  const int64_t n = logits.rows();
-  const View max = work.head_max.rows_slice(0, n), sum = work.head_sum.rows_slice(0, n),
-             target = work.head_target.rows_slice(0, n);
   pass.ops.softmax_stats(pass.context, logits, pass.batch.targets, 0, spec_.classes, max, sum, target);
   return pass.ops.cross_entropy(pass.context, max, sum, target, pass.batch.targets);
 }
 
 double ClassifierHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
-  const View logits = work.logits.rows_slice(0, labelled(pass.batch));
-  forward(pass, x, work, logits);
-  return loss_of(pass, work, logits);
+  const int64_t n = labelled(pass.batch);
+  const HeadChunk chunk = work.chunk.first(n);
+  forward(pass, x, work.first(n), chunk.logits);
+  return loss_of(pass, chunk);
 }
 
 double ClassifierHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
   const int64_t n = labelled(pass.batch);
-  const View logits = work.logits.rows_slice(0, n), gradient = saved_.first_gradient.rows_slice(0, n),
-             branch = work.branch.rows_slice(0, n);
-  forward(pass, x, work, logits);
-  const double loss = loss_of(pass, work, logits);
+  const HeadChunk chunk = work.chunk.first(n);
+  const Workspace own = work.first(n);
+  const View branch = own.branch, gradient = own.head.first_gradient;
+  forward(pass, x, own, chunk.logits);
+  const double loss = loss_of(pass, chunk);
   if (spec_.classes == 1) {
-    pass.ops.squared_error_backward(pass.context, logits, pass.batch.values, scale);
+    pass.ops.squared_error_backward(pass.context, chunk.logits, pass.batch.values, scale);
   } else {
-    pass.ops.cross_entropy_backward(pass.context, logits, pass.batch.targets, 0, spec_.classes,
-                                    work.head_max.rows_slice(0, n), work.head_sum.rows_slice(0, n), scale);
+    pass.ops.cross_entropy_backward(pass.context, chunk.logits, pass.batch.targets, 0, spec_.classes, chunk.max,
+                                    chunk.sum, scale);
   }
-  out_.backward(pass, logits, work.norm.rows_slice(0, n), branch);
+  out_.backward(pass, chunk.logits, own.norm, branch);
   pass.ops.dropout_backward(pass.context, branch, output_dropout(pass), branch);
-  pass.ops.activation_backward(pass.context, branch, saved_.pre.rows_slice(0, n), spec_.head_activation, branch);
-  hidden_.backward(pass, branch, saved_.first.rows_slice(0, n), gradient);
+  pass.ops.activation_backward(pass.context, branch, own.head.pre, spec_.head_activation, branch);
+  hidden_.backward(pass, branch, own.head.first, gradient);
   pass.ops.dropout_backward(pass.context, gradient, input_dropout(pass), gradient);
-  pass.ops.scatter_rows(pass.context, gradient, pass.batch.offsets.rows_slice(0, n),
-                        work.gradient.rows_slice(0, x.rows()));
+  pass.ops.scatter_rows(pass.context, gradient, pass.batch.offsets.rows_slice(0, n), work.gradient);
   return loss;
 }
 
 void ClassifierHead::logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const {
-  forward(pass, x, work, logits);
+  forward(pass, x, work.first(logits.rows()), logits);
 }
 
 }  // namespace trireme

@@ -9,21 +9,20 @@ namespace trireme {
 
 class ClassifierHead final : public Head {
  public:
-  ClassifierHead(const Spec& spec, const ParameterViews& views, const HeadSaved& saved);
+  ClassifierHead(const Spec& spec, const ParameterViews& views);
   double loss(const Pass& pass, ConstView x, const Workspace& work) const override;
   double loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const override;
   void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const override;
 
  private:
-  /// The first rows, as the hidden linear takes them, are in saved_.first; its activation in saved_.hidden, dropped out
-  /// in work.norm.
+  /// The first rows, as the hidden linear takes them, are in work.head.first; its activation in work.head.hidden,
+  /// dropped out in work.norm. work is for the rows of logits.
   void forward(const Pass& pass, ConstView x, const Workspace& work, View logits) const;
-  double loss_of(const Pass& pass, const Workspace& work, ConstView logits) const;
+  double loss_of(const Pass& pass, const HeadChunk& chunk) const;
   Dropout input_dropout(const Pass& pass) const;
   Dropout output_dropout(const Pass& pass) const;
 
   const Spec& spec_;
-  HeadSaved saved_;
   Linear hidden_, out_;
 };
 

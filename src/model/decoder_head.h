@@ -10,22 +10,21 @@ namespace trireme {
 
 class DecoderHead final : public Head {
  public:
-  DecoderHead(const Spec& spec, const ParameterViews& views, const HeadSaved& saved);
+  DecoderHead(const Spec& spec, const ParameterViews& views);
   double loss(const Pass& pass, ConstView x, const Workspace& work) const override;
   double loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const override;
   void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const override;
 
  private:
-  /// What the decoder's matrix multiplies: x, work.norm or saved_.narrow.
+  /// What the decoder's matrix multiplies: x, work.norm or work.head.narrow.
   ConstView input_of(const Pass& pass, ConstView x, const Workspace& work) const;
   /// work.gradient = gradient of x; dinput: of input_of(), overwritten.
   void backward_input(const Pass& pass, ConstView x, const Workspace& work, View dinput) const;
-  double chunk_loss(const Pass& pass, ConstView input, ConstView targets, const Workspace& work, View logits) const;
-  void chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work, View logits,
-                      View dinput, float scale, bool first_chunk) const;
+  double chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const;
+  void chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work,
+                      const HeadChunk& chunk, View dinput, float scale, bool first_chunk) const;
 
   const Spec& spec_;
-  HeadSaved saved_;
   std::optional<Norm> norm_;  ///< final, or behind the transform
   std::optional<Linear> transform_, project_;
   LayerParameter weight_, bias_;

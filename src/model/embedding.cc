@@ -7,8 +7,8 @@ constexpr uint32_t kEmbeddingSite = 0;
 
 }  // namespace
 
-Embedding::Embedding(const Spec& spec, const ParameterViews& views, const EmbeddingSaved& saved)
-    : spec_(spec), saved_(saved), token_(views, "embedding.token.weight") {
+Embedding::Embedding(const Spec& spec, const ParameterViews& views)
+    : spec_(spec), token_(views, "embedding.token.weight") {
   // The tied matrix's own gradient place is the head's sum; the embedding's part has a place of its own behind all
   // parameters.
   if (views.table->tied() && !views.gradients.empty()) {
@@ -29,39 +29,33 @@ Embedding::Embedding(const Spec& spec, const ParameterViews& views, const Embedd
   if (spec.embedding_norm) norm_.emplace(views, "embedding.norm", spec.biases.norm, spec.norm_epsilon);
 }
 
-void Embedding::forward(const Pass& pass, const Workspace& work, View y) const {
+void Embedding::forward(const Pass& pass, const EmbeddingSaved& saved, const Workspace& work, View y) const {
   const Batch& batch = pass.batch;
-  const int64_t rows = batch.rows();
-  const View sum = norm_ ? saved_.sum.rows_slice(0, rows) : y;
+  const View sum = norm_ ? saved.sum : y;
   if (project_) {
-    const View tokens = saved_.tokens.rows_slice(0, rows);
-    pass.ops.embedding(pass.context, batch.tokens, {}, token_.value, {}, tokens);
-    project_->forward(pass, tokens, sum);
+    pass.ops.embedding(pass.context, batch.tokens, {}, token_.value, {}, saved.tokens);
+    project_->forward(pass, saved.tokens, sum);
     if (!position_.value.empty()) pass.ops.embedding_add(pass.context, batch.positions, position_.value, sum);
   } else {
     const ConstView positions = position_.value.empty() ? ConstView() : batch.positions;
     pass.ops.embedding(pass.context, batch.tokens, positions, token_.value, position_.value, sum);
   }
   if (!type_.value.empty()) pass.ops.embedding_add(pass.context, batch.types, type_.value, sum);
-  if (norm_) norm_->forward(pass, sum, y, work.mean.rows_slice(0, rows), work.rstd.rows_slice(0, rows));
+  if (norm_) norm_->forward(pass, sum, y, work.mean, work.rstd);
   const Dropout dropout = pass.dropout_at(spec_.embedding_dropout, 0, kEmbeddingSite);
   if (dropout.rate > 0) pass.ops.dropout_add(pass.context, y, {}, dropout, y);
 }
 
-void Embedding::backward(const Pass& pass, const Workspace& work) const {
+void Embedding::backward(const Pass& pass, const EmbeddingSaved& saved, const Workspace& work) const {
   const Batch& batch = pass.batch;
-  const int64_t rows = batch.rows();
   const Dropout dropout = pass.dropout_at(spec_.embedding_dropout, 0, kEmbeddingSite);
-  View dy = work.gradient.rows_slice(0, rows);
+  View dy = work.gradient;
   if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, dy);
   if (norm_) {
-    const View sum = saved_.sum.rows_slice(0, rows), normed = work.norm.rows_slice(0, rows),
-               dsum = work.branch.rows_slice(0, rows), mean = work.mean.rows_slice(0, rows),
-               rstd = work.rstd.rows_slice(0, rows);
-    norm_->forward(pass, sum, normed, mean, rstd);
-    pass.ops.zero(pass.context, dsum);
-    norm_->backward(pass, dy, sum, mean, rstd, dsum);
-    dy = dsum;
+    norm_->forward(pass, saved.sum, work.norm, work.mean, work.rstd);
+    pass.ops.zero(pass.context, work.branch);
+    norm_->backward(pass, dy, saved.sum, work.mean, work.rstd, work.branch);
+    dy = work.branch;
   }
   if (!position_.value.empty()) {
     pass.ops.embedding_backward(pass.context, batch.positions, dy, position_.gradient, pass.write);
@@ -69,9 +63,8 @@ void Embedding::backward(const Pass& pass, const Workspace& work) const {
   }
   if (!type_.value.empty()) pass.ops.embedding_backward(pass.context, batch.types, dy, type_.gradient, pass.write);
   if (project_) {
-    const View tokens = saved_.tokens.rows_slice(0, rows);
-    project_->backward(pass, dy, tokens, tokens);  // their values were needed first, for the projection's gradient
-    dy = tokens;
+    project_->backward(pass, dy, saved.tokens, work.narrow_gradient);
+    dy = work.narrow_gradient;
   }
   pass.ops.embedding_backward(pass.context, batch.tokens, dy, token_.gradient, pass.write);
 }

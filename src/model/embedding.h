@@ -11,14 +11,13 @@ namespace trireme {
 
 class Embedding {
  public:
-  Embedding(const Spec& spec, const ParameterViews& views, const EmbeddingSaved& saved);
-  void forward(const Pass& pass, const Workspace& work, View y) const;
-  /// work.gradient: gradient of y; overwritten.
-  void backward(const Pass& pass, const Workspace& work) const;
+  Embedding(const Spec& spec, const ParameterViews& views);
+  void forward(const Pass& pass, const EmbeddingSaved& saved, const Workspace& work, View y) const;
+  /// work.gradient: gradient of y; overwritten. saved: as forward() left it.
+  void backward(const Pass& pass, const EmbeddingSaved& saved, const Workspace& work) const;
 
  private:
   const Spec& spec_;
-  EmbeddingSaved saved_;
   LayerParameter token_, position_, type_;  ///< position_ without the rows before position 0
   View unused_positions_;                   ///< gradient of those rows
   std::optional<Linear> project_;

@@ -5,9 +5,9 @@
 
 namespace trireme {
 
-std::unique_ptr<Head> make_head(const Spec& spec, const ParameterViews& views, const HeadSaved& saved) {
-  if (spec.has_decoder()) return std::make_unique<DecoderHead>(spec, views, saved);
-  return std::make_unique<ClassifierHead>(spec, views, saved);
+std::unique_ptr<Head> make_head(const Spec& spec, const ParameterViews& views) {
+  if (spec.has_decoder()) return std::make_unique<DecoderHead>(spec, views);
+  return std::make_unique<ClassifierHead>(spec, views);
 }
 
 }  // namespace trireme

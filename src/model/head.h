@@ -13,6 +13,8 @@ class Head {
  public:
   virtual ~Head() = default;
 
+  // work is for the rows of x.
+
   /// Sum over what is counted of the cross-entropy in nats (regression: of the squared error). x: [rows, width].
   virtual double loss(const Pass& pass, ConstView x, const Workspace& work) const = 0;
   /// The same, with gradients of loss x scale: weights by pass.write, x into work.gradient (overwritten).
@@ -22,7 +24,6 @@ class Head {
   virtual void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const = 0;
 };
 
-/// saved is borrowed views: what the head needs of ModelMemory.
-std::unique_ptr<Head> make_head(const Spec& spec, const ParameterViews& views, const HeadSaved& saved);
+std::unique_ptr<Head> make_head(const Spec& spec, const ParameterViews& views);
 
 }  // namespace trireme

@@ -8,43 +8,73 @@ namespace {
 constexpr int64_t kLogitRows = 640;         // the GEMM is at full speed from a few hundred rows on
 constexpr int64_t kLogitBytes = 256 << 20;  // fewer rows where the vocabulary is large
 
-BlockSaved take_block(const Spec& spec, DType dtype, int64_t rows, View x, View shared_middle, Arena& arena) {
+View first_of(View buffer, int64_t rows) { return buffer.empty() ? buffer : buffer.rows_slice(0, rows); }
+
+/// Everything that a block keeps but its input and a `middle` that all blocks share.
+BlockSaved take_block(const Spec& spec, DType dtype, int64_t rows, View shared_middle, Arena& arena) {
   BlockSaved saved;
-  saved.x = x;
   saved.qkv = arena.take(dtype, {rows, spec.heads, 3, spec.head_dim()});
   saved.attention = arena.take(dtype, {rows, spec.heads, spec.head_dim()});
   saved.lse = arena.take(stat_type(dtype), {spec.heads, rows});
-  saved.middle = shared_middle.empty() ? arena.take(dtype, {rows, spec.width}) : shared_middle;
+  saved.middle = spec.residual == Residual::parallel ? shared_middle : arena.take(dtype, {rows, spec.width});
   saved.inner = arena.take(dtype, {rows, spec.inner_width});
   if (spec.norm_place == NormPlace::post) saved.sum = arena.take(dtype, {rows, spec.width});
   return saved;
 }
 
-EmbeddingSaved take_embedding(const Spec& spec, DType dtype, int64_t rows, Arena& arena) {
-  EmbeddingSaved saved;
-  if (spec.projected()) saved.tokens = arena.take(dtype, {rows, spec.token_width()});
-  if (spec.embedding_norm) saved.sum = arena.take(dtype, {rows, spec.width});
-  return saved;
-}
-
-HeadSaved take_head(const Spec& spec, DType dtype, int64_t rows, Arena& arena) {
-  HeadSaved saved;
+HeadBuffers take_head(const Spec& spec, DType dtype, int64_t rows, Arena& arena) {
+  HeadBuffers head;
   if (spec.head != HeadKind::language_model) {
-    saved.pre = arena.take(dtype, {rows, spec.width});
-    saved.hidden = arena.take(dtype, {rows, spec.width});
+    head.pre = arena.take(dtype, {rows, spec.width});
+    head.hidden = arena.take(dtype, {rows, spec.width});
   }
   if (spec.head == HeadKind::classifier) {
-    saved.first = arena.take(dtype, {rows, spec.width});
-    saved.first_gradient = arena.take(dtype, {rows, spec.width});
+    head.first = arena.take(dtype, {rows, spec.width});
+    head.first_gradient = arena.take(dtype, {rows, spec.width});
   }
-  if (spec.projected()) {
-    saved.narrow = arena.take(dtype, {rows, spec.token_width()});
-    saved.narrow_gradient = arena.take(dtype, {rows, spec.token_width()});
-  }
-  return saved;
+  if (spec.projected()) head.narrow = arena.take(dtype, {rows, spec.token_width()});
+  return head;
 }
 
+int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape) {
+  if (!spec.has_decoder()) return shape.rows;
+  return shape.head_rows > 0 ? shape.head_rows : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows));
+}
+
+bool keeps_blocks(const ModelShape& shape) { return shape.training && !shape.recompute; }
+
 }  // namespace
+
+BlockSaved BlockSaved::first(int64_t rows) const {
+  const View own_lse = lse.empty() ? lse : View(lse.data(), lse.dtype(), {lse.rows(), rows});
+  return {.x = first_of(x, rows),
+          .qkv = first_of(qkv, rows),
+          .attention = first_of(attention, rows),
+          .lse = own_lse,
+          .middle = first_of(middle, rows),
+          .inner = first_of(inner, rows),
+          .sum = first_of(sum, rows)};
+}
+
+EmbeddingSaved EmbeddingSaved::first(int64_t rows) const {
+  return {.tokens = first_of(tokens, rows), .sum = first_of(sum, rows)};
+}
+
+HeadChunk HeadChunk::first(int64_t rows) const {
+  return {.logits = first_of(logits, rows),
+          .max = first_of(max, rows),
+          .sum = first_of(sum, rows),
+          .target = first_of(target, rows)};
+}
+
+Workspace Workspace::first(int64_t rows) const {
+  Workspace out = *this;
+  for (View* view : {&out.norm, &out.branch, &out.activation, &out.inner_gradient, &out.qkv_gradient, &out.gradient,
+                     &out.incoming, &out.narrow_gradient, &out.mean, &out.rstd, &out.head.pre, &out.head.hidden,
+                     &out.head.narrow, &out.head.first, &out.head.first_gradient})
+    *view = first_of(*view, rows);
+  return out;
+}
 
 int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows) {
   const int64_t row_bytes = spec.vocabulary_rows * static_cast<int64_t>(size_of(dtype));
@@ -53,56 +83,61 @@ int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows) {
 }
 
 /// No block is at work while the head is, so what they need within a branch and the logits share their place.
-void ModelMemory::take_block_or_head(const Spec& spec, DType dtype, const ModelShape& shape, Arena& arena) {
+void WorkspaceMemory::take_block_or_head(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+                                         Arena& arena) {
   const size_t start = arena.mark();
   work.activation = arena.take(dtype, {shape.rows, spec.inner_width});
-  if (shape.training) work.wide = arena.take(dtype, {shape.rows, std::max(spec.inner_width, 3 * spec.width)});
+  if (shape.training) {
+    const View wide = arena.take(dtype, {shape.rows, std::max(spec.inner_width, 3 * spec.width)});
+    work.inner_gradient = View(wide.data(), dtype, {shape.rows, spec.inner_width});
+    work.qkv_gradient = View(wide.data(), dtype, {shape.rows, spec.heads, 3, spec.head_dim()});
+  }
   const size_t blocks_end = arena.mark();
+  if (!part.head) return;
   arena.release(start);
-  work.logits = spec.has_decoder() ? arena.take(dtype, {head_rows, spec.vocabulary_rows})
-                                   : arena.take(dtype, {shape.rows, spec.classes});
+  const int64_t head_rows = planned_head_rows(spec, dtype, shape);
+  work.chunk.logits = arena.take(dtype, {head_rows, spec.has_decoder() ? spec.vocabulary_rows : spec.classes});
   arena.release(std::max(blocks_end, arena.mark()));
 }
 
-ModelMemory::ModelMemory(const Spec& spec, DType dtype, const ModelShape& shape, Arena& arena)
-    : head_rows(!spec.has_decoder()   ? shape.rows
-                : shape.head_rows > 0 ? shape.head_rows
-                                      : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows))) {
-  const int64_t rows = shape.rows, width = spec.width;
+WorkspaceMemory::WorkspaceMemory(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+                                 Arena& arena) {
+  const int64_t rows = shape.rows, width = spec.width, head_rows = planned_head_rows(spec, dtype, shape);
   const DType stat = stat_type(dtype);
-  embedding = take_embedding(spec, dtype, rows, arena);
-  View middle;
-  if (spec.residual == Residual::parallel) middle = arena.take(dtype, {rows, width});
-  if (shape.training) {
-    BlockSaved shared;
-    for (int64_t i = 0; i < spec.layers; ++i) {
-      const View x = arena.take(dtype, {rows, width});
-      if (i == 0 || !shape.recompute) shared = take_block(spec, dtype, rows, x, middle, arena);
-      shared.x = x;
-      blocks.push_back(shared);
-    }
-    output = arena.take(dtype, {rows, width});
-  } else {
-    output = arena.take(dtype, {rows, width});  // each block works in place
-    blocks.assign(static_cast<size_t>(spec.layers), take_block(spec, dtype, rows, output, middle, arena));
-  }
-  head = take_head(spec, dtype, rows, arena);
+  if (spec.residual == Residual::parallel) block.middle = arena.take(dtype, {rows, width});
+  if (!keeps_blocks(shape) && part.layers() > 0) block = take_block(spec, dtype, rows, block.middle, arena);
   if (spec.position == Position::rotary) rotary = arena.take(stat, {spec.context, spec.rotary_dims});
   work.norm = arena.take(dtype, {rows, width});
   work.branch = arena.take(dtype, {rows, width});
   work.mean = arena.take(stat, {rows});
   work.rstd = arena.take(stat, {rows});
-  work.head_max = arena.take(stat, {head_rows});
-  work.head_sum = arena.take(stat, {head_rows});
-  work.head_target = arena.take(stat, {head_rows});
-  take_block_or_head(spec, dtype, shape, arena);
+  if (part.head) {
+    work.head = take_head(spec, dtype, rows, arena);
+    for (View* view : {&work.chunk.max, &work.chunk.sum, &work.chunk.target}) *view = arena.take(stat, {head_rows});
+  }
+  take_block_or_head(spec, part, dtype, shape, arena);
   if (!shape.training) return;
   work.gradient = arena.take(dtype, {rows, width});
   if (spec.norm_place == NormPlace::post || spec.residual == Residual::parallel)
     work.incoming = arena.take(dtype, {rows, width});
-  if (!shape.accumulates || !spec.has_decoder()) return;
+  if (spec.projected() && (part.embedding || part.head))
+    work.narrow_gradient = arena.take(dtype, {rows, spec.token_width()});
+  if (!shape.accumulates || !spec.has_decoder() || !part.head) return;
   work.head_gradient = arena.take(stat, {spec.vocabulary_rows, spec.token_width()});
   if (spec.head == HeadKind::masked_language_model) work.head_bias_gradient = arena.take(stat, {spec.vocabulary_rows});
+}
+
+SlotMemory::SlotMemory(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+                       const WorkspaceMemory& shared, Arena& arena) {
+  const int64_t rows = shape.rows;
+  if (part.embedding && spec.projected()) embedding.tokens = arena.take(dtype, {rows, spec.token_width()});
+  if (part.embedding && spec.embedding_norm) embedding.sum = arena.take(dtype, {rows, spec.width});
+  if (part.head || !shape.training) output = arena.take(dtype, {rows, spec.width});
+  for (int64_t i = 0; i < part.layers(); ++i) {
+    BlockSaved saved = keeps_blocks(shape) ? take_block(spec, dtype, rows, shared.block.middle, arena) : shared.block;
+    saved.x = shape.training ? arena.take(dtype, {rows, spec.width}) : output;  // without training blocks work in place
+    blocks.push_back(saved);
+  }
 }
 
 }  // namespace trireme

@@ -1,10 +1,14 @@
 #pragma once
-// The memory of a model's step, laid out once. Every tensor is taken here, so that the same code measures and
-// allocates. R: rows of the largest micro-batch, C: width, I: inner width, H: heads, V: vocabulary rows.
+// The memory of a model's step, laid out once: a workspace that every layer and every micro-batch uses again, and a
+// slot per micro-batch between its forward and its backward. Every tensor is taken here, so that the same code measures
+// and allocates. R: rows of the largest micro-batch, C: width, E: width of the token matrix, I: inner width, H: heads,
+// V: vocabulary rows, S: sequences, at most R.
+//
+// Buffers are planned for R rows; first(rows) is what a micro-batch of so many rows takes of them, and what layers get.
 
 #include <vector>
 
-#include "model/spec.h"
+#include "model/part.h"
 #include "tensor/arena.h"
 
 namespace trireme {
@@ -19,34 +23,46 @@ struct BlockSaved {
   View middle;     ///< [R, C] after the attention branch; parallel: one for all blocks, nobody reads it again
   View inner;      ///< [R, I] before the activation
   View sum;        ///< [R, C] post-norm: what the second norm takes
+  BlockSaved first(int64_t rows) const;
 };
 
-/// What the embedding keeps. E: width of the token matrix.
+/// What the embedding keeps from forward for backward.
 struct EmbeddingSaved {
   View tokens;  ///< [R, E] before the projection; empty where there is none
   View sum;     ///< [R, C] before the norm; empty where there is none
+  EmbeddingSaved first(int64_t rows) const;
 };
 
-/// What a head keeps beside its logits. Empty where the Spec's head has no use for it. S: sequences, at most R.
-struct HeadSaved {
-  View pre, hidden;  ///< [R, C] before and after the activation of a masked LM's transform, or [S, C] of a classifier
-  View narrow, narrow_gradient;  ///< [R, E] after the projection
-  View first, first_gradient;    ///< [S, C] each sequence's first row
+/// What a head computes with beside its logits, within one call. Empty where the Spec's head has no use for it.
+struct HeadBuffers {
+  View pre, hidden;  ///< [R, C] before and after the activation of a masked LM's transform, or of a classifier
+  View narrow;       ///< [R, E] after the projection
+  View first, first_gradient;  ///< [S, C] each sequence's first row
+};
+
+/// The rows of a head that have logits at a time. K: head_rows of the plan.
+struct HeadChunk {
+  View logits;            ///< [K, V]; classifier: [R, classes]
+  View max, sum, target;  ///< [K] of softmax_stats
+  HeadChunk first(int64_t rows) const;
 };
 
 /// Reused by every layer.
 struct Workspace {
-  View norm;                             ///< [R, C]
-  View branch;                           ///< [R, C] output of a branch before dropout; gradients of it
-  View activation;                       ///< [R, I]
-  View wide;                             ///< [R, max(I, 3C)] gradients inside a branch
-  View gradient;                         ///< [R, C] of the residual stream
-  View mean, rstd;                       ///< [R]
-  View logits;                           ///< [head_rows, V]; classifier: [R, classes]
-  View head_max, head_sum, head_target;  ///< [head_rows]
-  View incoming;       ///< [R, C] a block's incoming gradient, where its norms stand in the way (post-norm, parallel)
-  View head_gradient;  ///< [V, E] a later micro-batch's sum over the head's row chunks; empty where nothing accumulates
+  View norm;             ///< [R, C]
+  View branch;           ///< [R, C] output of a branch before dropout; gradients of it
+  View activation;       ///< [R, I]
+  View inner_gradient;   ///< [R, I]; shares its place with qkv_gradient
+  View qkv_gradient;     ///< [R, H, 3, C / H]
+  View gradient;         ///< [R, C] of the residual stream
+  View incoming;         ///< [R, C] a block's incoming gradient, where its norms stand in the way (post-norm, parallel)
+  View narrow_gradient;  ///< [R, E] between the token matrix and its projection, in the head and in the embedding
+  View mean, rstd;       ///< [R]
+  HeadBuffers head;      ///< [R, ...]
+  HeadChunk chunk;       ///< [K, ...], whatever the micro-batch
+  View head_gradient;    ///< [V, E] a later micro-batch's sum over the head's chunks; empty where nothing accumulates
   View head_bias_gradient;  ///< [V] the same of a decoder's bias
+  Workspace first(int64_t rows) const;
 };
 
 struct ModelShape {
@@ -55,23 +71,33 @@ struct ModelShape {
   int64_t head_rows = 0;    ///< rows whose logits exist at a time; 0: head_rows_for()
   bool accumulates = true;  ///< several micro-batches add to one gradient
   bool recompute = false;   ///< keep only each block's input and run its forward again in backward
+  int64_t slots = 1;        ///< micro-batches between forward and backward at a time
 };
 
 /// Rows whose logits exist at a time: 640, fewer where 256 MB would not hold them, at most all.
 int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows);
 
-struct ModelMemory {
-  ModelMemory(const Spec& spec, DType dtype, const ModelShape& shape, Arena& arena);
-  EmbeddingSaved embedding;
-  std::vector<BlockSaved> blocks;
-  HeadSaved head;
-  View rotary;  ///< [context, rotary dims] cosines and sines
-  View output;  ///< [R, C] of the last block
+/// What all micro-batches of a part share.
+struct WorkspaceMemory {
+  WorkspaceMemory(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, Arena& arena);
   Workspace work;
-  int64_t head_rows = 0;
+  BlockSaved block;  ///< recompute or no training: the one set of every block, without x; else only what blocks share
+  View rotary;       ///< [context, rotary dims] cosines and sines; empty where positions are learned
 
  private:
-  void take_block_or_head(const Spec& spec, DType dtype, const ModelShape& shape, Arena& arena);
+  void take_block_or_head(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, Arena& arena);
+};
+
+/// What one micro-batch keeps between its forward and its backward.
+struct SlotMemory {
+  SlotMemory(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+             const WorkspaceMemory& shared, Arena& arena);
+  EmbeddingSaved embedding;
+  std::vector<BlockSaved> blocks;  ///< of the part's blocks; without training every x is the same buffer
+  View output;                     ///< [R, C] what the head takes; empty where the part has none
+
+  /// Input of block `index` of the part; behind the last one, of the head. Empty where the part has no head.
+  View input(size_t index) const { return index < blocks.size() ? blocks[index].x : output; }
 };
 
 /// Type of statistics and gradients beside activations of `dtype`.

@@ -120,7 +120,7 @@ class Builder {
 
 }  // namespace
 
-ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme) {
+ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme) : layers_(spec.layers) {
   spec.validate();
   Builder builder(spec, scheme);
   int64_t finished = 0;
@@ -139,6 +139,17 @@ ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme) {
   parameters_ = builder.take();
   if (spec.tied_head) gradient_count_ += find("embedding.token.weight").count();
   close_range(gradient_count_);
+}
+
+ParameterRange ParameterTable::weights_of(size_t group) const {
+  const ParameterRange range = ready_ranges_[group];
+  return {std::min(range.begin, flat_count_), std::min(range.end, flat_count_)};
+}
+
+ParameterRange ParameterTable::tied_matrix() const {
+  if (!tied()) return {};
+  const Parameter& matrix = find("embedding.token.weight");
+  return {matrix.offset, matrix.offset + matrix.count()};
 }
 
 const Parameter& ParameterTable::find(const std::string& name) const {

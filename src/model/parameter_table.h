@@ -37,6 +37,8 @@ struct Parameter {
 /// A span of the flat gradient order; what backward reports and what a bucket covers.
 struct ParameterRange {
   int64_t begin = 0, end = 0;
+  bool empty() const { return begin == end; }
+  bool operator==(const ParameterRange&) const = default;
 };
 
 /// Parameters in gradient-ready order: the order in which backward finishes them (head, final norm, last block ...
@@ -56,22 +58,43 @@ class ParameterTable {
   /// one from the embedding (last); they are added once, at the end, by the optimizer.
   int64_t gradient_count() const { return gradient_count_; }
   bool tied() const { return gradient_count_ > flat_count_; }
+
+  // Groups: indices in ready_ranges().
+  size_t head_group() const { return 0; }
+  size_t block_group(int64_t layer) const { return static_cast<size_t>(layers_ - layer); }
+  size_t embedding_group() const { return ready_ranges_.size() - 1; }
+  /// Weights of a group.
+  ParameterRange weights_of(size_t group) const;
+  /// The token matrix where the embedding reads it but the head's group holds it; else empty.
+  ParameterRange tied_matrix() const;
   int64_t total() const;  ///< trained values: stored shapes, tied matrix once
 
  private:
   std::vector<Parameter> parameters_;
   std::vector<ParameterRange> ready_ranges_;
-  int64_t flat_count_ = 0, gradient_count_ = 0;
+  int64_t layers_ = 0, flat_count_ = 0, gradient_count_ = 0;
 };
 
 /// Flat array of one element type over a table, with a view per parameter.
 View view_of(View flat, const Parameter& parameter);
 
-/// Told, in the same order on every rank, that no later work of this step touches these gradients.
+/// Told, in the same order on every rank, that no later work of this micro-batch touches these gradients.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
   virtual void ready(ParameterRange range) = 0;
+};
+
+/// Makes weights readable where a rank does not hold all of them all of the time, in the order in which a stage uses
+/// them; the same order on every rank. This one is for weights that are always there.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  /// Returns once the weights of the range can be read. A range may be needed again before it is done: it is readable
+  /// until done() was called as often as need().
+  virtual void need(ParameterRange) {}
+  /// No layer reads them any more until they are needed again.
+  virtual void done(ParameterRange) {}
 };
 
 }  // namespace trireme

@@ -10,6 +10,8 @@
 namespace trireme {
 namespace {
 
+constexpr int kMostHeads = 1 << 16;  // what dropout's counter has room for
+
 std::string describe(ConstView v) {
   return v.empty() ? std::string("empty") : fmt::format("{} {}", name_of(v.dtype()), v.shape().to_string());
 }
@@ -53,6 +55,9 @@ class Checker {
   void attention_shape(const AttentionShape& s, int64_t rows) const {
     require(s.heads > 0 && s.head_dim > 0, ErrorKind::shape, "{}: {} heads of size {}, expected at least 1 of each",
             op_, s.heads, s.head_dim);
+    require(s.first_head >= 0 && s.first_head <= kMostHeads - s.heads, ErrorKind::shape,
+            "{}: heads {} to {}, expected at most {}: dropout's counter holds no more", op_, s.first_head,
+            int64_t{s.first_head} + s.heads, kMostHeads);
     require(std::isfinite(s.scale), ErrorKind::shape, "{}: scale is {}, expected a finite number", op_, s.scale);
     dims("offsets", s.offsets, 1);
     statistic("offsets", s.offsets, DType::i32);

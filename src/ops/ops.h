@@ -39,7 +39,8 @@ enum class Write : uint8_t {
 /// Which random numbers a dropout uses. Element (row, channel) of a layer keeps iff philox(key(seed, step, layer,
 /// site), {channel / 4, position, sample low, sample high}) word (channel mod 4) >= round(rate * 2^32); kept values are
 /// scaled by 1 / (1 - rate). Attention uses {key position / 4, query position, sample low, (sample high & 0xFFFF) |
-/// head << 16}. Masks depend on the global sample only, never on the layout, and are replayed in backward.
+/// head << 16}, head counted over the whole model. Masks depend on the global sample and head only, never on the
+/// layout, and are replayed in backward.
 struct Dropout {
   float rate = 0;      ///< 0 <= rate < 1; 0: off, nothing else is read
   uint64_t key = 0;    ///< dropout_key()
@@ -53,8 +54,9 @@ struct AttentionShape {
   int heads = 0;
   int head_dim = 0;
   bool causal = true;
-  float scale = 0;    ///< multiplies q . k, usually head_dim^-1/2
-  ConstView offsets;  ///< [sequences + 1] i32, rows of each sequence
+  float scale = 0;     ///< multiplies q . k, usually head_dim^-1/2
+  ConstView offsets;   ///< [sequences + 1] i32, rows of each sequence
+  int first_head = 0;  ///< where heads are split over ranks: the model's number of the call's first head, for dropout
 };
 
 struct AdamW {

@@ -100,6 +100,52 @@ TEST_P(AttentionOp, DropoutFollowsTheCounterRule) {
       expect_equals_reference(Attention(dtype(), {130, 7}, 2, 16, causal, 0.3f, first_position));
 }
 
+/// Heads [first, first + count) of a call, as a rank has them that holds only these.
+Attention heads_of(const Attention& all, int first, int count) {
+  Attention part = all;
+  const int64_t rows = all.qkv.view().rows(), dim = all.shape.head_dim, heads = all.shape.heads;
+  const auto cut = [&](const Tensor& from, int64_t width) {
+    Tensor to(from.view().dtype(), width == 3 * dim ? Shape{rows, count, 3, dim} : Shape{rows, count, dim});
+    for (int64_t i = 0; i < rows * count * width; ++i) {
+      const int64_t row = i / (count * width), rest = i % (count * width);
+      to.set(static_cast<size_t>(i), from.at(static_cast<size_t>(row * heads * width + first * width + rest)));
+    }
+    return to;
+  };
+  part.qkv = cut(all.qkv, 3 * dim);
+  part.dqkv = cut(all.dqkv, 3 * dim);
+  part.out = cut(all.out, dim);
+  part.dout = cut(all.dout, dim);
+  part.lse = Tensor(all.lse.view().dtype(), {count, rows});
+  part.shape.heads = count;
+  part.shape.first_head = all.shape.first_head + first;
+  return part;
+}
+
+TEST_P(AttentionOp, DropoutCountsHeadsOverTheWholeModel) {
+  for (Device* device : {cpu.get(), reference.get()}) {
+    const DType dtype = device == cpu.get() ? this->dtype() : DType::f64;
+    Attention all(dtype, {70, 9}, 4, 16, true, 0.3f);
+    all.forward(*device);
+    all.backward(*device);
+    for (const int first : {0, 1, 2}) {
+      Attention part = heads_of(all, first, 2);
+      const Attention want = part;  // holds the outputs of all heads, cut
+      part.out = Tensor(dtype, part.out.view().shape());
+      part.dqkv = Tensor(dtype, part.dqkv.view().shape());
+      part.forward(*device);
+      part.backward(*device);
+      expect_close(part.out, want.out, output_tolerance(dtype), "out of heads from " + std::to_string(first));
+      expect_close(part.dqkv, want.dqkv, gradient_tolerance(dtype), "dqkv of heads from " + std::to_string(first));
+    }
+    Attention other = heads_of(all, 2, 2);
+    const Attention want = other;
+    other.shape.first_head = 0;
+    other.forward(*device);
+    EXPECT_FALSE(other.out == want.out) << "the masks of heads 0 and 1 are others";
+  }
+}
+
 TEST_P(AttentionOp, LargeScoresDoNotOverflow) {
   Attention a(dtype(), {90}, 1, 16, true);
   a.qkv = Tensor::random(dtype(), {90, 1, 3, 16}, 1, 30);

@@ -137,6 +137,10 @@ TEST_F(Checks, Attention) {
   wrong.scale = NAN;
   expect_shape_error("attention: scale is nan, expected a finite number", [&] { call(wrong); });
   wrong = shape;
+  wrong.first_head = 65'535;
+  expect_shape_error("attention: heads 65535 to 65537, expected at most 65536: dropout's counter holds no more",
+                     [&] { call(wrong); });
+  wrong = shape;
   wrong.offsets = short_offsets.view();
   expect_shape_error("attention: offsets end at 3, expected the number of rows, 4", [&] { call(wrong); });
   wrong.offsets = falling.view();

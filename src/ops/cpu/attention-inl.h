@@ -184,8 +184,8 @@ HWY_INLINE void store_rows(const float* from, int64_t ld, int64_t count, int64_t
 /// The dropout of one task, ready for its rows.
 class DropoutRows {
  public:
-  DropoutRows(const Dropout& dropout, const AttentionTask& task)
-      : on_(dropout.rate > 0), key_(dropout.key), head_(static_cast<uint32_t>(task.head) << 16) {
+  DropoutRows(const Dropout& dropout, const AttentionShape& shape, const AttentionTask& task)
+      : on_(dropout.rate > 0), key_(dropout.key), head_(static_cast<uint32_t>(shape.first_head + task.head) << 16) {
     if (!on_) return;
     threshold_ = static_cast<uint32_t>(std::llround(static_cast<double>(dropout.rate) * 0x1p32));
     scale_ = 1.0f / (1.0f - dropout.rate);

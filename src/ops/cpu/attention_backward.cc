@@ -168,7 +168,7 @@ void backward_task(const AttentionBackward& call, const AttentionTask& task, flo
   load_queries<T>(call, task, t);
   const auto k = qkv_rows<T>(call.qkv, shape, task, 1), v = qkv_rows<T>(call.qkv, shape, task, 2);
   const auto dk = qkv_rows<T>(call.dqkv, shape, task, 1), dv = qkv_rows<T>(call.dqkv, shape, task, 2);
-  const DropoutRows dropout(call.dropout, task);
+  const DropoutRows dropout(call.dropout, call.shape, task);
   for (int64_t j = task.split * kKeys; j < length; j += call.splits * kKeys) {
     const int64_t keys = std::min(kKeys, length - j);
     transpose_rows(k.from(j), keys, head_dim, t.keys_t);

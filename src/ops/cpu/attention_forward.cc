@@ -123,7 +123,7 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, float
   for (int64_t j = 0; j < length; j += kKeys)
     transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + key_tile(j, head_dim));
 
-  const DropoutRows dropout(call.dropout, task);
+  const DropoutRows dropout(call.dropout, call.shape, task);
   for (int64_t i = task.split * kQueries; i < length; i += call.splits * kQueries) {
     const int64_t queries = std::min(kQueries, length - i);
     copy_rows(q.from(i), queries, head_dim, t.query, dim);

@@ -74,7 +74,8 @@ void ReferenceOps::do_attention(Context&, ConstView qkv, const AttentionShape& s
     double* o = out.as<double>() + (i * shape.heads + head) * dim;
     std::fill(o, o + dim, 0.0);
     for (int64_t j = first; j < end; ++j) {
-      const double weight = std::exp(scores[static_cast<size_t>(j - first)] - l) * mask_scale(dropout, i, j, head);
+      const double weight =
+          std::exp(scores[static_cast<size_t>(j - first)] - l) * mask_scale(dropout, i, j, shape.first_head + head);
       for (int64_t c = 0; c < dim; ++c) o[c] += weight * h.v(j)[c];
     }
   });
@@ -94,14 +95,15 @@ void ReferenceOps::do_attention_backward(Context&, ConstView dout, ConstView qkv
     std::vector<double> p, dp;  // P and dP = M (dout . v)
     double mean = 0;            // sum_j P dP
     for (int64_t j = first; j < end; ++j) {
-      const double m = mask_scale(dropout, i, j, head);
+      const double m = mask_scale(dropout, i, j, shape.first_head + head);
       p.push_back(std::exp(shape.scale * dot(h.q(i), h.k(j), dim) - l));
       dp.push_back(m * dot(go, h.v(j), dim));
       mean += p.back() * dp.back();
     }
     for (int64_t j = first; j < end; ++j) {
       const auto at = static_cast<size_t>(j - first);
-      const double ds = shape.scale * p[at] * (dp[at] - mean), pm = p[at] * mask_scale(dropout, i, j, head);
+      const double ds = shape.scale * p[at] * (dp[at] - mean),
+                   pm = p[at] * mask_scale(dropout, i, j, shape.first_head + head);
       for (int64_t c = 0; c < dim; ++c) {
         g.q(i)[c] += ds * h.k(j)[c];
         g.k(j)[c] += ds * h.q(i)[c];

@@ -1,0 +1,56 @@
+#include "model/pipeline_order.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+/// The n-th forward, or backward, of a stage. Chunks take turns after as many micro-batches as there are stages:
+/// backward begins with the last chunk.
+PipelineAction nth(PipelinePass pass, int64_t n, int64_t stages, int64_t chunks) {
+  if (chunks == 1) return {pass, 0, n};
+  const int64_t round = n / (stages * chunks), turn = n % (stages * chunks);
+  const int64_t chunk = turn / stages;
+  return {pass, pass == PipelinePass::forward ? chunk : chunks - 1 - chunk, round * stages + turn % stages};
+}
+
+/// Forwards before the first backward but one: the pipeline behind this stage is full with them.
+int64_t warm_up(int64_t stage, int64_t stages, int64_t chunks) {
+  const int64_t behind = stages - stage - 1;
+  return chunks == 1 ? behind : 2 * behind + (chunks - 1) * stages;
+}
+
+}  // namespace
+
+std::vector<PipelineAction> pipeline_order(int64_t stage, int64_t stages, int64_t chunks, int64_t micro_batches) {
+  assert(stage >= 0 && stage < stages && chunks > 0 && micro_batches >= 0);
+  const int64_t below = micro_batches / stages * stages;
+  require(
+      chunks == 1 || micro_batches % stages == 0, ErrorKind::config,
+      "{} micro-batches cannot be interleaved over {} stages with {} chunks each: their number must be a multiple of "
+      "the stages, as {}{} is; or use one chunk",
+      micro_batches, stages, chunks, below > 0 ? fmt::format("{} or ", below) : "", below + stages);
+  const int64_t total = micro_batches * chunks, first = std::min(warm_up(stage, stages, chunks), total);
+  std::vector<PipelineAction> order;
+  order.reserve(static_cast<size_t>(2 * total));
+  for (int64_t n = 0; n < total + first; ++n) {
+    if (n < total) order.push_back(nth(PipelinePass::forward, n, stages, chunks));
+    if (n >= first) order.push_back(nth(PipelinePass::backward, n - first, stages, chunks));
+  }
+  return order;
+}
+
+int64_t slots_of(const std::vector<PipelineAction>& order, int64_t chunk) {
+  int64_t now = 0, most = 0;
+  for (const PipelineAction& action : order) {
+    if (action.chunk != chunk) continue;
+    now += action.pass == PipelinePass::forward ? 1 : -1;
+    most = std::max(most, now);
+  }
+  return most;
+}
+
+}  // namespace trireme

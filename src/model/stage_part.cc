@@ -1,0 +1,235 @@
+#include "model/stage_part.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace trireme {
+namespace {
+
+/// Scratch for the largest call of a step: the head's matrix is the largest, the vocabulary the widest row. A decoder's
+/// gradient is never written with Write::add: its chunks meet in the workspace.
+size_t scratch_bytes(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, const Ops& ops,
+                     int threads) {
+  const int64_t widest_block = std::max({spec.inner_width, 3 * spec.width, spec.token_width(), spec.classes});
+  CallSizes sizes;
+  sizes.dtype = dtype;
+  sizes.rows = shape.rows;
+  sizes.width = part.head ? std::max(spec.vocabulary_rows, widest_block) : widest_block;
+  sizes.weight_count = std::max(spec.width, spec.token_width()) * sizes.width;
+  sizes.added_count = shape.training && shape.accumulates ? spec.width * widest_block : 0;
+  sizes.attention = {.heads = static_cast<int>(spec.heads),
+                     .head_dim = static_cast<int>(spec.head_dim()),
+                     .causal = spec.mask == Mask::causal,
+                     .scale = 1,
+                     .offsets = {}};
+  sizes.threads = threads;
+  return ops.scratch_bytes(sizes);
+}
+
+std::vector<SlotMemory> take_slots(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+                                   const WorkspaceMemory& shared, Arena& arena) {
+  std::vector<SlotMemory> slots;
+  for (int64_t i = 0; i < shape.slots; ++i) slots.emplace_back(spec, part, dtype, shape, shared, arena);
+  return slots;
+}
+
+size_t workspace_bytes(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape) {
+  Arena measure;
+  const WorkspaceMemory memory(spec, part, dtype, shape, measure);
+  return measure.peak();
+}
+
+size_t slots_bytes(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape) {
+  Arena measure, workspace;
+  const WorkspaceMemory shared(spec, part, dtype, shape, workspace);
+  (void)take_slots(spec, part, dtype, shape, shared, measure);
+  return measure.peak();
+}
+
+/// A layer reads its weights for as long as this lives.
+class Reading {
+ public:
+  Reading(WeightSource& source, ParameterRange range) : source_(source), range_(range) {
+    if (!range_.empty()) source_.need(range_);
+  }
+  ~Reading() {
+    if (!range_.empty()) source_.done(range_);
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+ private:
+  WeightSource& source_;
+  ParameterRange range_;
+};
+
+}  // namespace
+
+StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads,
+                       const ModelPart& part) {
+  const ModelPart own = part.of(spec);
+  return {workspace_bytes(spec, own, dtype, shape) + slots_bytes(spec, own, dtype, shape),
+          scratch_bytes(spec, own, dtype, shape, ops, threads)};
+}
+
+StageWorkspace::StageWorkspace(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, Ops& ops,
+                               int threads)
+    : ops_(ops),
+      arena_(workspace_bytes(spec, part.of(spec), dtype, shape)),
+      scratch_(scratch_bytes(spec, part.of(spec), dtype, shape, ops, threads)),
+      context_{threads, &scratch_},
+      memory_(spec, part.of(spec), dtype, shape, arena_) {
+  if (!memory_.rotary.empty()) ops_.rotary_table(context_, static_cast<double>(spec.rotary_base), memory_.rotary);
+}
+
+StagePart::StagePart(const Spec& spec, const ModelPart& part, const ParameterViews& views, DType dtype,
+                     const ModelShape& shape, StageWorkspace& workspace, WeightSource* weights)
+    : spec_(spec),
+      part_(part.of(spec)),
+      views_(views),
+      training_(shape.training),
+      recompute_(shape.recompute),
+      workspace_(workspace),
+      weights_(weights ? *weights : always_there_),
+      arena_(slots_bytes(spec, part_, dtype, shape)) {
+  for (SlotMemory& memory : take_slots(spec_, part_, dtype, shape, workspace_.memory(), arena_))
+    slots_.push_back({std::move(memory), {}, {}});
+  if (part_.embedding) embedding_.emplace(spec_, views);
+  blocks_.reserve(static_cast<size_t>(part_.layers()));
+  for (int64_t i = part_.first_layer; i < part_.last_layer; ++i)
+    blocks_.emplace_back(spec_, views, workspace_.memory().rotary, i);
+  if (part_.head) head_ = make_head(spec_, views);
+}
+
+Pass StagePart::pass_of(const Slot& slot, Write write) const {
+  return {.ops = workspace_.ops(),
+          .context = workspace_.context(),
+          .batch = slot.batch,
+          .seed = slot.step.seed,
+          .step = slot.step.step,
+          .dropout = slot.step.dropout,
+          .write = write};
+}
+
+size_t StagePart::group_of_block(size_t index) const {
+  return views_.table->block_group(part_.first_layer + static_cast<int64_t>(index));
+}
+
+View StagePart::input(int64_t slot, int64_t rows) const {
+  return slots_[static_cast<size_t>(slot)].memory.input(0).rows_slice(0, rows);
+}
+
+ConstView StagePart::activation(int64_t slot, int64_t block) const {
+  return slots_[static_cast<size_t>(slot)].memory.input(static_cast<size_t>(block));
+}
+
+ConstView StagePart::head_input(const Slot& slot) const { return slot.memory.output.rows_slice(0, slot.batch.rows()); }
+
+void StagePart::run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out) {
+  const Pass pass = pass_of(slot);
+  const ParameterTable& table = *views_.table;
+  const int64_t rows = slot.batch.rows();
+  const Workspace work = workspace_.memory().work.first(rows);
+  const auto input_of = [&](size_t block) {
+    return block < blocks_.size() || head_ ? slot.memory.input(block).rows_slice(0, rows) : out;
+  };
+  if (embedding_) {
+    const Reading matrix(weights_, table.tied_matrix()), rest(weights_, table.weights_of(table.embedding_group()));
+    embedding_->forward(pass, slot.memory.embedding.first(rows), work, input_of(0));
+  } else if (in.data() != input_of(0).data()) {
+    pass.ops.cast(pass.context, in, input_of(0));
+  }
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Reading weights(weights_, table.weights_of(group_of_block(i)));
+    const BlockSaved saved = slot.memory.blocks[i].first(rows);
+    cache ? blocks_[i].decode(pass, saved, work, *cache, input_of(i + 1))
+          : blocks_[i].forward(pass, saved, work, input_of(i + 1));
+  }
+}
+
+void StagePart::forward(int64_t slot, const Batch& batch, const Step& step, ConstView in, View out) {
+  Slot& own = slots_[static_cast<size_t>(slot)];
+  own.batch = batch;
+  own.step = step;
+  run(own, nullptr, in, out);
+}
+
+void StagePart::decode(int64_t slot, const Batch& batch, const KeyValueCache& cache, ConstView in, View out) {
+  Slot& own = slots_[static_cast<size_t>(slot)];
+  own.batch = batch;
+  own.step = {};
+  run(own, &cache, in, out);
+}
+
+double StagePart::backward(int64_t slot, const Gradients& gradients, ConstView dy, View dx) {
+  assert(training_);
+  const Slot& own = slots_[static_cast<size_t>(slot)];
+  const ParameterTable& table = *views_.table;
+  const Pass pass = pass_of(own, gradients.write);
+  Workspace work = workspace_.memory().work.first(own.batch.rows());
+  if (!embedding_) work.gradient = dx;  // every layer turns it from its dy into its dx
+  const auto finished = [&](size_t group) {
+    if (gradients.sink) gradients.sink->ready(table.ready_ranges()[group]);
+  };
+  double loss = 0;
+  if (head_) {
+    loss = backward_head(own, pass, work, gradients.scale);
+    finished(table.head_group());
+  } else if (dy.data() != work.gradient.data()) {
+    pass.ops.cast(pass.context, dy, work.gradient);
+  }
+  for (size_t i = blocks_.size(); i-- > 0;) {
+    backward_block(i, own, pass, work);
+    finished(group_of_block(i));
+  }
+  if (embedding_) {
+    backward_embedding(own, pass, work);
+    finished(table.embedding_group());
+  }
+  return loss;
+}
+
+double StagePart::backward_head(const Slot& slot, const Pass& pass, const Workspace& work, float scale) {
+  const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
+  return head_->loss_and_backward(pass, head_input(slot), work, scale);
+}
+
+void StagePart::backward_block(size_t index, const Slot& slot, const Pass& pass, const Workspace& work) {
+  const Reading weights(weights_, views_.table->weights_of(group_of_block(index)));
+  const BlockSaved saved = slot.memory.blocks[index].first(slot.batch.rows());
+  if (recompute_) blocks_[index].recompute(pass, saved, work);
+  blocks_[index].backward(pass, saved, work);
+}
+
+void StagePart::backward_embedding(const Slot& slot, const Pass& pass, const Workspace& work) {
+  const Reading weights(weights_, views_.table->weights_of(views_.table->embedding_group()));
+  embedding_->backward(pass, slot.memory.embedding.first(slot.batch.rows()), work);
+}
+
+double StagePart::loss(int64_t slot) {
+  const Slot& own = slots_[static_cast<size_t>(slot)];
+  const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
+  return head_->loss(pass_of(own), head_input(own), workspace_.memory().work.first(own.batch.rows()));
+}
+
+void StagePart::logits(int64_t slot, View logits) {
+  const Slot& own = slots_[static_cast<size_t>(slot)];
+  const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
+  head_->logits(pass_of(own), head_input(own), workspace_.memory().work.first(own.batch.rows()), logits);
+}
+
+void StagePart::next_logits(int64_t slot, View logits) {
+  const Slot& own = slots_[static_cast<size_t>(slot)];
+  const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
+  const Pass pass = pass_of(own);
+  const Workspace work = workspace_.memory().work.first(1);
+  const View one = work.chunk.first(1).logits;
+  const int32_t* offsets = own.batch.offsets.as<int32_t>();
+  for (int64_t s = 0; s < own.batch.sequences(); ++s) {  // only the last row of a prompt predicts anything new
+    head_->logits(pass, own.memory.output.rows_slice(offsets[s + 1] - 1, 1), work, one);
+    pass.ops.cast(pass.context, one, logits.rows_slice(s, 1));
+  }
+}
+
+}  // namespace trireme

@@ -1,0 +1,116 @@
+#pragma once
+// A slice of the model's list {embedding, blocks, head} that runs several micro-batches at a time: each has a slot for
+// what it keeps between its forward and its backward. Forward is a loop over the slice, backward the same loop
+// reversed; the only place that knows the order in which weights are used and gradients become ready.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "model/block.h"
+#include "model/embedding.h"
+#include "model/head.h"
+
+namespace trireme {
+
+/// Bytes of a stage's memory (workspace and slots), and of the scratch that its operators need.
+struct StageBytes {
+  size_t activations = 0, scratch = 0;
+};
+StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads,
+                       const ModelPart& part = {});
+
+/// What the parts of one process share, because one of them computes at a time: workspace, scratch, threads. `part`: of
+/// the model, everything that the parts hold between them.
+class StageWorkspace {
+ public:
+  /// Borrows ops.
+  StageWorkspace(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, Ops& ops, int threads);
+  StageWorkspace(const StageWorkspace&) = delete;
+  StageWorkspace& operator=(const StageWorkspace&) = delete;
+
+  Context& context() { return context_; }
+  Ops& ops() { return ops_; }
+  const WorkspaceMemory& memory() const { return memory_; }
+
+ private:
+  Ops& ops_;
+  Arena arena_, scratch_;
+  Context context_;
+  WorkspaceMemory memory_;
+};
+
+class StagePart {
+ public:
+  /// Allocates shape.slots slots for micro-batches of at most shape.rows rows. Borrows everything but the shape;
+  /// `weights` may be none where all weights are always there.
+  StagePart(const Spec& spec, const ModelPart& part, const ParameterViews& views, DType dtype, const ModelShape& shape,
+            StageWorkspace& workspace, WeightSource* weights = nullptr);
+
+  /// How one micro-batch is run; see Pass.
+  struct Step {
+    uint64_t seed = 0, step = 0;
+    bool dropout = false;
+  };
+  /// What a backward does with its gradients.
+  struct Gradients {
+    float scale = 1;                 ///< part with head: of loss x scale
+    Write write = Write::overwrite;  ///< overwrite for a step's first micro-batch, add for later ones
+    /// If given, told of every gradient range of the part in ascending order as backward finishes it: pass it on the
+    /// last micro-batch only.
+    GradientSink* sink = nullptr;
+  };
+
+  /// Runs embedding and blocks; the slot keeps what backward() needs, the batch's views among it. in: [rows, width],
+  /// the output of the part before; empty where this one has the embedding. out: [rows, width], what the part behind
+  /// takes; empty where this one has the head.
+  void forward(int64_t slot, const Batch& batch, const Step& step, ConstView in, View out);
+  /// Gradients of the slot's micro-batch; needs a training shape. dy: [rows, width], gradient of forward()'s out; empty
+  /// where this part has the head, whose loss is returned (else 0). dx: [rows, width], gradient of forward()'s in;
+  /// empty where this part has the embedding. dx may be dy. The slot is free afterwards.
+  double backward(int64_t slot, const Gradients& gradients, ConstView dy, View dx);
+
+  // For parts with the head, after forward():
+  double loss(int64_t slot);               ///< Head::loss() of the slot's micro-batch
+  void logits(int64_t slot, View logits);  ///< of every row, [rows, vocabulary_rows], or sequence, [sequences, classes]
+  /// Generation: forward() against the cache; then next_logits() gives those of each sequence's last row, [sequences,
+  /// vocabulary_rows] f32 (f64).
+  void decode(int64_t slot, const Batch& batch, const KeyValueCache& cache, ConstView in, View out);
+  void next_logits(int64_t slot, View logits);
+
+  /// Where forward() reads its input from: a part before that writes there saves a copy. [rows, width]
+  View input(int64_t slot, int64_t rows) const;
+  /// Input of a block of the part in the last forward() of a training stage; one behind the last: the head's. For tests
+  /// and tools.
+  ConstView activation(int64_t slot, int64_t block) const;
+  const ModelPart& part() const { return part_; }
+
+ private:
+  struct Slot {
+    SlotMemory memory;
+    Batch batch;
+    Step step;
+  };
+  Pass pass_of(const Slot& slot, Write write = Write::overwrite) const;
+  size_t group_of_block(size_t index) const;
+  ConstView head_input(const Slot& slot) const;
+  void run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out);
+  double backward_head(const Slot& slot, const Pass& pass, const Workspace& work, float scale);
+  void backward_block(size_t index, const Slot& slot, const Pass& pass, const Workspace& work);
+  void backward_embedding(const Slot& slot, const Pass& pass, const Workspace& work);
+
+  const Spec& spec_;
+  ModelPart part_;
+  ParameterViews views_;
+  bool training_, recompute_;
+  StageWorkspace& workspace_;
+  WeightSource always_there_;
+  WeightSource& weights_;
+  Arena arena_;
+  std::vector<Slot> slots_;
+  std::optional<Embedding> embedding_;
+  std::vector<Block> blocks_;
+  std::unique_ptr<Head> head_;
+};
+
+}  // namespace trireme
