@@ -12,6 +12,7 @@
 #include "cli/flags.h"
 #include "cli/threads.h"
 #include "cli/version.h"
+#include "comm/launcher.h"
 #include "generate/bench_generate.h"
 #include "ops/bench.h"
 #include "ops/cpu/isa.h"
@@ -184,18 +185,36 @@ int bench_generate_command(std::vector<std::string> arguments) {
   return 0;
 }
 
-constexpr Command kBenches[] = {
-    {"step", "a whole training step of a model preset", bench_step_command},
-    {"glue", "fine-tuning steps on real rows", bench_glue_command},
-    {"ops", "every operator of a layer", bench_ops_command},
-    {"generate", "tokens of one sequence against the memory bandwidth", bench_generate_command},
-    {"comm", "collectives over the ranks of a job", bench_comm_command},
-    {"tokenize", "encoding text, or training a vocabulary", bench_tokenize_command},
+struct Bench {
+  Command command;
+  bool of_one_process;  ///< ranks would each measure alone, while the others disturb them
 };
+
+constexpr Bench kBenches[] = {
+    {{"step", "a whole training step of a model preset", bench_step_command}, true},
+    {{"glue", "fine-tuning steps on real rows", bench_glue_command}, false},
+    {{"ops", "every operator of a layer", bench_ops_command}, true},
+    {{"generate", "tokens of one sequence against the memory bandwidth", bench_generate_command}, true},
+    {{"comm", "collectives over the ranks of a job", bench_comm_command}, false},
+    {{"tokenize", "encoding text, or training a vocabulary", bench_tokenize_command}, true},
+};
+
+/// Whether a starter made this process one of several. Throws Error::mismatch on rank 0, which says it for all.
+bool is_refused_rank(const Bench& bench) {
+  const Launcher launcher = detect_launcher();
+  if (!bench.of_one_process || launcher.kind == Launcher::Kind::none || launcher.size == 1) return false;
+  if (launcher.size == 0 && launcher.rank <= 0) return false;  // a starter that does not tell; rank 1 of it refuses
+  require(launcher.rank > 0 && launcher.size > 0, ErrorKind::mismatch,
+          "{} processes started by {} ({}) would each measure alone and disturb each other: `bench {}` measures one "
+          "process; start it without {}, or measure ranks together with `bench comm` or `bench glue`",
+          launcher.size > 0 ? std::to_string(launcher.size) : "several", launcher.name, launcher.variable,
+          bench.command.name, launcher.name);
+  return true;
+}
 
 void print_benches(std::FILE* out) {
   fmt::print(out, "usage: trireme bench WHAT [flags]\n\n");
-  for (const Command& bench : kBenches) fmt::print(out, "  {:<10} {}\n", bench.name, bench.help);
+  for (const Bench& bench : kBenches) fmt::print(out, "  {:<10} {}\n", bench.command.name, bench.command.help);
 }
 
 }  // namespace
@@ -209,8 +228,10 @@ int run_bench(std::vector<std::string> arguments) {
     print_benches(stderr);
     return exit_code(ErrorKind::usage);
   }
-  for (const Command& bench : kBenches) {
-    if (arguments[0] == bench.name) return bench.run({arguments.begin() + 1, arguments.end()});
+  for (const Bench& bench : kBenches) {
+    if (arguments[0] != bench.command.name) continue;
+    if (is_refused_rank(bench)) return exit_code(ErrorKind::mismatch);
+    return bench.command.run({arguments.begin() + 1, arguments.end()});
   }
   fail(ErrorKind::usage, "no benchmark \"{}\"; `trireme bench --help` lists them", arguments[0]);
 }

@@ -12,6 +12,7 @@
 namespace trireme {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 TEST(Bench, StepWritesEveryKeyThatScriptsRead) {
@@ -87,6 +88,23 @@ TEST(Bench, OpsMeasuresTheOperatorsOfALayer) {
       {"bench", "ops", "--batch", "1", "--seq", "16", "--width", "32", "--heads", "2", "--threads", "1"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   for (const char* text : {"attention", "norm", "linear"}) EXPECT_THAT(outcome.output, HasSubstr(text));
+}
+
+TEST(Bench, RanksThatWouldEachMeasureAloneAreRefusedOnce) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  for (const std::string what : {"step", "ops", "generate", "tokenize"}) {
+    const Outcome outcome = run(mpirun_command(2, {"bench", what}));
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    EXPECT_THAT(outcome.output,
+                ContainsRegex("error: 2 processes started by .* would each measure alone and disturb each "
+                              "other: `bench " +
+                              what + "` measures one process; start it without "));
+    EXPECT_EQ(outcome.output.find("error: "), outcome.output.rfind("error: ")) << outcome.output;
+    EXPECT_THAT(outcome.output, testing::Not(HasSubstr("GFLOP/s")));
+  }
+  const Outcome one =
+      run(mpirun_command(1, {"bench", "ops", "--width", "64", "--heads", "2", "--seq", "16", "--threads", "1"}));
+  EXPECT_EQ(one.code, 0) << one.output;
 }
 
 TEST(Bench, RefusesWhatItCannotMeasure) {
