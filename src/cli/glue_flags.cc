@@ -18,9 +18,10 @@ namespace {
 
 /// Native options that stay the user's; run_glue's arguments decide about the rest.
 bool stays_native(std::string_view name) {
-  constexpr std::string_view kOptions[] = {
-      "model.dropout", "model.recompute",   "run.hang-timeout", "run.hash-every",  "run.max-skips",
-      "run.take-over", "run.on-difference", "log.jsonl",        "log.tensorboard", "checkpoint.on-error"};
+  constexpr std::string_view kOptions[] = {"model.dropout",     "model.recompute",    "run.hang-timeout",
+                                           "run.start-timeout", "run.hash-every",     "run.max-skips",
+                                           "run.take-over",     "run.on-difference",  "log.jsonl",
+                                           "log.tensorboard",   "checkpoint.on-error"};
   return name.starts_with("comm.") || name.starts_with("launch.") ||
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }

@@ -361,6 +361,8 @@ class Launch {
     }
     if (!end.first_error.empty()) log::error("launch: first failure: {}", end.first_error);
     const std::string where =
+    if (const std::string absent = describe_absent(placement_, end.arrived); !absent.empty())
+      log::error("launch: {}", absent);
         status_ && status_->state != "running"
             ? fmt::format(" (status.json: {}, rank {} on {})", status_->state, status_->rank, status_->host)
             : "";

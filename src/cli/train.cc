@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/early_read.h"
 #include "cli/version.h"
 #include "comm/agreement.h"
 #include "config/document.h"
@@ -42,11 +43,14 @@ int run_train(std::vector<std::string> arguments) {
     return 0;
   }
   stop::install();  // MPI's start-up takes its time, and may put handlers of its own in the place of these
-  Process process;
+  const Launcher launcher = detect_launcher();
+  name_this_rank(launcher);
+  EarlyRead<LoadedConfig> early([&] { return read_arguments(arguments); });
+  Process process(launcher, start_limit(early.found() ? early.found()->config.run : RunOptions()));
   return process.run([&] {
     Scalars scalars(process.world());
     LoadedConfig loaded;
-    together(scalars, [&] { loaded = read_arguments(arguments); });
+    together(scalars, [&] { loaded = early.take(); });
     return train(std::move(loaded), process, build_text());
   });
 }

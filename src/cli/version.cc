@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/file.h"
+#include "base/hash.h"
 #include "comm/mpi/mpi.h"
 #include "ops/cpu/isa.h"
 #include "ops/cpu/onednn_version.h"
@@ -12,7 +14,10 @@ namespace trireme {
 std::string commit_text() { return TRIREME_COMMIT; }
 
 std::string build_text() {
-  return fmt::format("trireme {} commit {} compiler {}", TRIREME_VERSION, TRIREME_COMMIT, __VERSION__);
+  // Two builds of one commit differ too: in their options, libraries or changed files.
+  const MappedFile executable("/proc/self/exe");
+  return fmt::format("trireme {} commit {} compiler {}\nexecutable with XXH3 {}", TRIREME_VERSION, TRIREME_COMMIT,
+                     __VERSION__, hex64(xxh3(executable.bytes())));
 }
 
 std::string version_text() {

@@ -35,19 +35,27 @@ Launcher detect_launcher(const Environment& environment) {
   // Innermost first: mpirun may itself run inside a Slurm step, never the other way round.
   struct Source {
     Launcher::Kind kind;
-    const char *name, *size, *rank;
+    const char *name, *size, *rank, *host_size;
   };
   constexpr Source kSources[] = {
-      {Launcher::Kind::open_mpi, "mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
-      {Launcher::Kind::mvapich, "mpirun of MVAPICH2", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},
-      {Launcher::Kind::pmi, "a PMI starter (mpirun of MPICH or Intel MPI, or srun)", "PMI_SIZE", "PMI_RANK"},
+      {Launcher::Kind::open_mpi, "mpirun of Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+       "OMPI_COMM_WORLD_LOCAL_SIZE"},
+      {Launcher::Kind::mvapich, "mpirun of MVAPICH2", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK",
+       "MV2_COMM_WORLD_LOCAL_SIZE"},
+      {Launcher::Kind::pmi, "a PMI starter (mpirun of MPICH or Intel MPI, or srun)", "PMI_SIZE", "PMI_RANK",
+       "MPI_LOCALNRANKS"},
   };
   const auto integer = [&](const char* variable, int64_t absent) {
     return static_cast<int>(number(environment, variable, absent));
   };
   for (const Source& source : kSources) {
     if (environment(source.size)) {
-      return {source.kind, source.name, source.size, integer(source.size, 0), integer(source.rank, -1), true};
+      return {source.kind,
+              source.name,
+              source.size,
+              integer(source.size, 0),
+              integer(source.rank, -1),
+              integer(source.host_size, 0)};
     }
   }
   const bool pmix = environment("PMIX_RANK") != nullptr;
@@ -58,9 +66,10 @@ Launcher detect_launcher(const Environment& environment) {
             size,
             integer(size, 0),
             integer("SLURM_PROCID", -1),
+            integer("SLURM_STEP_NUM_NODES", 0) == 1 ? integer(size, 0) : 0,
             pmix || environment("PMI_FD") || environment("PMI_RANK")};
   }
-  if (pmix) return {Launcher::Kind::pmix, "a PMIx starter", "PMIX_RANK", 0, integer("PMIX_RANK", -1), true};
+  if (pmix) return {Launcher::Kind::pmix, "a PMIx starter", "PMIX_RANK", 0, integer("PMIX_RANK", -1)};
   return {};
 }
 

@@ -6,12 +6,16 @@
 
 namespace trireme {
 
+/// Set in every rank that `trireme launch` starts: which launch it was.
+inline constexpr const char* kLaunchIdVariable = "TRIREME_LAUNCH_ID";
+
 struct Launcher {
   enum class Kind { none, open_mpi, pmi, mvapich, slurm, pmix } kind = Kind::none;
   std::string name;      ///< "mpirun of Open MPI", ...; empty for none
   std::string variable;  ///< the variable that told
   int size = 0;          ///< processes of the job; 0: not told
   int rank = -1;         ///< of this process; -1: not told
+  int host_size = 0;     ///< processes of the job on this host; 0: not told
   bool connects = true;  ///< false: an srun step without PMI, whose processes cannot find each other
 };
 

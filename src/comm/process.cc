@@ -49,14 +49,18 @@ void check_size(const Launcher& launcher, int size) {
 
 }  // namespace
 
+void name_this_rank(const Launcher& launcher) {
+  if (launcher.size > 1 && launcher.rank >= 0) log::set_identity(launcher.rank, launcher.size, host_name());
+}
+
 Process::Process() : Process(detect_launcher()) {}
 
-Process::Process(const Launcher& launcher) : launcher_(launcher), host_(host_name()) {
+Process::Process(const Launcher& launcher, const StartLimit& limit) : launcher_(launcher), host_(host_name()) {
   if (launcher_.kind != Launcher::Kind::none) check_before_start(launcher_);
   if (launcher_.kind == Launcher::Kind::none || !mpi::built()) {
     world_ = make_single();
   } else {
-    start_mpi();
+    start_mpi(limit);
   }
   world_->report_to(&progress_);
   if (size() > 1) log::set_identity(rank(), size(), host_);
@@ -68,8 +72,10 @@ std::unique_ptr<Communicator> Process::reporting_group() {
   return group;
 }
 
-void Process::start_mpi() {
+void Process::start_mpi(const StartLimit& limit) {
+  name_this_rank(launcher_);
   const std::string small = arrange_shared_memory(std::max(launcher_.size, 1));
+  const StartWatch watch(launcher_, limit);
   mpi::start();
   mpi_ = true;
   try {

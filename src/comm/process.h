@@ -9,8 +9,13 @@
 #include "comm/communicator.h"
 #include "comm/launcher.h"
 #include "comm/progress.h"
+#include "comm/start_watch.h"
 
 namespace trireme {
+
+/// Rank and host in front of what this process logs from now on, before MPI has started; nothing where the launcher
+/// does not tell the rank. Process does so anyway.
+void name_this_rank(const Launcher& launcher);
 
 class Process {
  public:
@@ -18,7 +23,8 @@ class Process {
   /// another number of processes than MPI sees (a build without MPI, an MPI of another family, a starter without PMI),
   /// Error::comm when MPI lacks MPI_THREAD_MULTIPLE. Sets the log's identity in a job of several.
   Process();
-  explicit Process(const Launcher& launcher);
+  /// limit: how long MPI's start may take; then this process leaves with code 76 (comm/start_watch.h).
+  explicit Process(const Launcher& launcher, const StartLimit& limit = {});
   /// MPI_Finalize, except while an exception unwinds: peers may be waiting, and the launcher ends them.
   ~Process();
   Process(const Process&) = delete;
@@ -45,7 +51,7 @@ class Process {
   [[noreturn]] void abort(int code);
 
  private:
-  void start_mpi();
+  void start_mpi(const StartLimit& limit);
 
   Launcher launcher_;
   std::string host_;

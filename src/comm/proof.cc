@@ -12,24 +12,6 @@ namespace {
 
 constexpr size_t kNamedRanks = 16;  // of a large job; the rest is counted
 
-/// "rank 2 on node3, rank 5 on node6 and 3 more"
-std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
-  std::vector<std::string> names;
-  for (const int r : ranks) {
-    if (names.size() == kNamedRanks) break;
-    names.push_back(fmt::format("rank {} on {}", r, hosts[static_cast<size_t>(r)]));
-  }
-  const std::string rest = ranks.size() > names.size() ? fmt::format(" and {} more", ranks.size() - names.size()) : "";
-  return fmt::format("{}{}", fmt::join(names, ", "), rest);
-}
-
-/// Who differs from whom, in words.
-std::string verdict(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
-  if (ranks.size() == hosts.size()) return fmt::format("no majority agrees among {}", names_of(ranks, hosts));
-  return fmt::format("{} {} from the other {}", names_of(ranks, hosts), ranks.size() == 1 ? "differs" : "differ",
-                     hosts.size() - ranks.size());
-}
-
 std::vector<std::string_view> lines_of(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
@@ -50,6 +32,24 @@ std::string first_difference(const std::vector<std::string>& texts, int base, in
   return "they differ in line ends only";
 }
 
+}  // namespace
+
+std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  std::vector<std::string> names;
+  for (const int r : ranks) {
+    if (names.size() == kNamedRanks) break;
+    names.push_back(fmt::format("rank {} on {}", r, hosts[static_cast<size_t>(r)]));
+  }
+  const std::string rest = ranks.size() > names.size() ? fmt::format(" and {} more", ranks.size() - names.size()) : "";
+  return fmt::format("{}{}", fmt::join(names, ", "), rest);
+}
+
+std::string who_differs(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  if (ranks.size() == hosts.size()) return fmt::format("no majority agrees among {}", names_of(ranks, hosts));
+  return fmt::format("{} {} from the other {}", names_of(ranks, hosts), ranks.size() == 1 ? "differs" : "differ",
+                     hosts.size() - ranks.size());
+}
+
 void prove_same_text(Scalars& scalars, std::string_view host, std::string_view text, std::string_view what,
                      std::string_view fix) {
   const std::vector<int> ranks = scalars.differing(xxh3(std::as_bytes(std::span(text))));
@@ -63,15 +63,13 @@ void prove_same_text(Scalars& scalars, std::string_view host, std::string_view t
   } else {
     while (is_listed(base)) ++base;
   }
-  throw CommonError(ErrorKind::mismatch, fmt::format("ranks do not run the same {}: {}; {}; {}", what,
-                                                     verdict(ranks, hosts), first_difference(texts, base, other), fix));
+  throw CommonError(ErrorKind::mismatch, fmt::format("ranks do not {}: {}; {}; {}", what, who_differs(ranks, hosts),
+                                                     first_difference(texts, base, other), fix));
 }
 
-}  // namespace
-
 void prove_one_job(Scalars& scalars, std::string_view host, std::string_view config, std::string_view version) {
-  prove_same_text(scalars, host, version, "program", "install the same trireme binary on every host");
-  prove_same_text(scalars, host, config, "configuration", "give every rank the same files and flags");
+  prove_same_text(scalars, host, version, "run the same program", "install the same trireme binary on every host");
+  prove_same_text(scalars, host, config, "run the same configuration", "give every rank the same files and flags");
 }
 
 void prove_same_parameters(Scalars& scalars, std::string_view host, uint64_t hash, int64_t step) {
@@ -79,7 +77,7 @@ void prove_same_parameters(Scalars& scalars, std::string_view host, uint64_t has
   if (ranks.empty()) return;
   throw CommonError(ErrorKind::mismatch, fmt::format("ranks hold different parameters after step {}: {}; resume from "
                                                      "the last checkpoint and check that host's memory",
-                                                     step, verdict(ranks, scalars.gather(host))));
+                                                     step, who_differs(ranks, scalars.gather(host))));
 }
 
 }  // namespace trireme

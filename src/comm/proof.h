@@ -2,15 +2,27 @@
 // Ranks prove that they are one job: the same configuration and the same program everywhere. World size against the
 // launcher's is proved by Process.
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "comm/scalars.h"
 
 namespace trireme {
 
-/// Collective. `config`: the resolved configuration as text; `version`: what `trireme --version` tells apart (commit,
-/// compiler). Throws Error::mismatch on every rank, naming the ranks and hosts that differ from the majority and the
-/// first line that does.
+/// "rank 2 on node3, rank 5 on node6 and 3 more".
+std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
+/// Ranks as Scalars::differing() gives them: "rank 2 on node3 differs from the other 7", or that no majority agrees.
+std::string who_differs(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
+
+/// Collective. Throws Error::mismatch on every rank unless all have the same text: "ranks do not WHAT: " with the ranks
+/// and hosts that differ, the first line that does, and the fix.
+void prove_same_text(Scalars& scalars, std::string_view host, std::string_view text, std::string_view what,
+                     std::string_view fix);
+
+/// Collective. `config`: the resolved configuration as text; `version`: what tells the program apart (commit,
+/// compiler, checksum of the executable). Throws Error::mismatch on every rank, naming the ranks and hosts that differ
+/// from the majority and the first line that does.
 void prove_one_job(Scalars& scalars, std::string_view host, std::string_view config, std::string_view version);
 
 /// Collective. Throws Error::mismatch on every rank unless all hold the same parameters, naming those that do not.

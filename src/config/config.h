@@ -228,7 +228,7 @@ struct EvaluationOptions {
 struct RunOptions {
   std::string dir = "run";
   int64_t steps = 1000, seed = 1337, hash_every = 100, max_skips = 10;
-  double hang_timeout = 10, spike_score = 6;
+  double hang_timeout = 10, start_timeout = 120, spike_score = 6;
   std::string on_difference = "heal", on_spike = "warn";
   bool overwrite = false, take_over = false;
   template <class V>
@@ -255,6 +255,8 @@ struct RunOptions {
         "seconds after which a rank without a heartbeat, or a job in which nothing moves, is given up with code 76; "
         "at least 120 for what does not move during start-up and saves",
         1, 86400);
+    v.number("start-timeout", start_timeout,
+             "seconds that a rank waits in MPI's start for the others before it leaves with code 76", 1, 86400);
     v.flag("overwrite", overwrite, "with checkpoint.resume none: a folder that holds steps is emptied");
     v.flag("take-over", take_over, "take a run folder whose lock belongs to another job");
   }

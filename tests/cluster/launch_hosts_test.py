@@ -90,6 +90,17 @@ class Launch(unittest.TestCase):
         self.assertEqual(last, ["error: launch: first failure: h2[1] error: disk on fire",
                                 "error: launch: the job ended with code 3"])
 
+    def test_a_rank_that_never_comes_is_named_with_its_host(self):
+        config, run = BED.write_training("absent")
+        result = launch("-f", "hosts", "--program", "--", "sh", "-c",
+                        f"[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 100; exec {BED.binary} train {config} --run.start-timeout 3")
+        self.assertEqual(result.returncode, 76, result.both)
+        self.assertIn("waiting in MPI_Init for 3 s: 1 of this host's 1 ranks have come, so ranks of another host have not",
+                      result.both)
+        self.assertIn("error: launch: 2 of 3 ranks came to MPI_Init; rank 2 on h3 did not: see what runs there", result.both)
+        self.assertNotIn("this rank has come", result.both)
+        self.assertFalse(run.exists())
+
     def test_a_stop_signal_asks_the_ranks_and_waits_for_them(self):
         job = start("-f", "hosts", "--program", "--", "sh", "-c",
                     "trap 'echo asked; exit 75' USR1; echo ready; for i in $(seq 600); do sleep 0.1; done")

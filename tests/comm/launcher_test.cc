@@ -32,6 +32,16 @@ TEST(Launcher, HydraAndMvapichAreTold) {
             Launcher::Kind::mvapich);
 }
 
+TEST(Launcher, RanksOfThisHostAreToldWhereTheStarterSaysThem) {
+  EXPECT_EQ(detect({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}).host_size, 2);
+  EXPECT_EQ(detect({{"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "3"}}).host_size, 3);
+  EXPECT_EQ(detect({{"PMI_SIZE", "4"}}).host_size, 0);
+  std::map<std::string, std::string> step{{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "3"}};
+  EXPECT_EQ(detect(step).host_size, 0);
+  step["SLURM_STEP_NUM_NODES"] = "1";
+  EXPECT_EQ(detect(step).host_size, 3);
+}
+
 TEST(Launcher, ASlurmAllocationAloneIsNoStep) {
   EXPECT_EQ(detect({{"SLURM_NTASKS", "8"}, {"SLURM_JOB_ID", "1"}}).kind, Launcher::Kind::none);
   // The batch script: Slurm sets SLURM_PROCID there, and a step number from the top of the range in newer versions.

@@ -72,6 +72,33 @@ TEST_F(WrongSetup, AnotherBinaryOnOneRankIsNamed) {
   EXPECT_THAT(outcome.output, HasSubstr("install the same trireme binary on every host"));
 }
 
+TEST_F(WrongSetup, AnotherBinaryOfTheSameVersionIsNamedByItsChecksum) {
+  const std::string other = path("other-trireme");
+  std::filesystem::copy_file(trireme_path(), other);
+  std::ofstream(other, std::ios::binary | std::ios::app) << '\0';
+  const Outcome outcome = run_shell("test $RANK = 1 && exec " + other + " " + quoted(train("run")) + "; exec " +
+                                    trireme_path() + " " + quoted(train("run")));
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "error: "), 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("ranks do not run the same program: rank 1 on "));
+  EXPECT_THAT(outcome.output, ::testing::ContainsRegex(
+                                  "rank 0 has \"executable with XXH3 [0-9a-f]{16}\", rank 1 has \"executable with"));
+}
+
+TEST_F(WrongSetup, ARankThatNeverComesToMpiEndsTheWaitWithItsNumber) {
+  for (const char* absent : {"/bin/true", "sleep 100"}) {
+    SCOPED_TRACE(absent);
+    const Outcome outcome = run_shell(std::string("test $RANK = 1 && exec ") + absent + "; exec " + trireme_path() +
+                                      " " + quoted(train("run", {"--run.start-timeout", "3"})));
+    if (!is_hydra()) EXPECT_EQ(outcome.code, 76) << outcome.output;  // Hydra gives a code of its own
+    EXPECT_EQ(count_of(outcome.output, "error: "), 1) << outcome.output;
+    EXPECT_THAT(outcome.output,
+                HasSubstr("error: 2 of 3 ranks have come to MPI_Init in 3 s; rank 1 has not: it has ended, "
+                          "or runs another program; give all ranks the same command"));
+    EXPECT_FALSE(std::filesystem::exists(path("run"))) << "nothing is touched";
+  }
+}
+
 TEST_F(WrongSetup, TheMpirunOfAnotherMpiIsNamedWithTheFix) {
   const std::string foreign = is_hydra() ? "mpirun.openmpi" : "mpirun.mpich";
   if (run({"sh", "-c", "command -v " + foreign}).code != 0) GTEST_SKIP() << foreign << " is not installed";

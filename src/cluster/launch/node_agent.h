@@ -19,7 +19,7 @@
 namespace trireme::launch {
 
 inline constexpr const char* kAgentGreeting = "trireme-node-agent 1";
-inline constexpr const char* kLaunchIdVariable = "TRIREME_LAUNCH_ID";
+#include "comm/launcher.h"
 
 /// Serves until `in` ends. A request that fails is answered with {"error": why}.
 void serve_node(std::istream& in, std::ostream& out);

@@ -5,6 +5,8 @@
 #include <cctype>
 #include <charconv>
 
+#include "comm/start_watch.h"
+
 namespace trireme::launch {
 namespace {
 
@@ -51,6 +53,10 @@ std::string OutputPrefixer::prefixed(std::string_view line) {
   if (tagged.rank < 0) {
     return tagged.text.empty() ? ""
                                : fmt::format("{}: {}\n", kind_ == StarterKind::srun ? "srun" : "mpirun", tagged.text);
+  }
+  if (tagged.text == kArrival) {
+    arrived_.insert(tagged.rank);
+    return "";
   }
   std::string out = fmt::format("{}[{}] {}\n", host_of_rank(placement_, tagged.rank), tagged.rank, tagged.text);
   if (!first_error_ && tagged.text.find("error: ") != std::string_view::npos) {

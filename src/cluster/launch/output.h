@@ -2,6 +2,7 @@
 // Output of all ranks, one line at a time, with host and rank in front.
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,8 @@ class OutputPrefixer {
   std::string flush();
   /// The first line of a rank that says "error:", prefixed.
   const std::optional<std::string>& first_error() const { return first_error_; }
+  /// Ranks that said that they have come to MPI's start (comm/start_watch.h); those lines are not passed on.
+  const std::set<int>& arrived() const { return arrived_; }
 
  private:
   std::string prefixed(std::string_view line);
@@ -36,6 +39,7 @@ class OutputPrefixer {
   const std::vector<Placement>& placement_;
   std::string open_;
   std::optional<std::string> first_error_;
+  std::set<int> arrived_;
 };
 
 }  // namespace trireme::launch

@@ -1,6 +1,7 @@
 #include "cluster/launch/supervise.h"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -82,6 +83,8 @@ class Attempt {
     write_all(1, out_.flush());
     write_all(2, err_.flush());
     end_.first_error = err_.first_error().value_or(out_.first_error().value_or(""));
+    end_.arrived = out_.arrived();
+    end_.arrived.insert(err_.arrived().begin(), err_.arrived().end());
     return std::move(end_);
   }
 
@@ -213,6 +216,20 @@ class Attempt {
 AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
                        double stop_seconds, const JobChannel& job) {
   return Attempt(command, kind, placement, stop_seconds, job).finish();
+}
+
+std::string describe_absent(const std::vector<Placement>& placement, const std::set<int>& arrived) {
+  constexpr size_t kNamed = 16;
+  const int ranks = total_processes(placement);
+  const auto came = static_cast<int>(arrived.size());
+  if (came == 0 || came >= ranks) return "";
+  std::vector<std::string> names;
+  for (int rank = 0; rank < ranks && names.size() < kNamed; ++rank) {
+    if (!arrived.contains(rank)) names.push_back(fmt::format("rank {} on {}", rank, host_of_rank(placement, rank)));
+  }
+  const size_t rest = static_cast<size_t>(ranks - came) - names.size();
+  return fmt::format("{} of {} ranks came to MPI_Init; {}{} did not: see what runs there, and what it said", came,
+                     ranks, fmt::join(names, ", "), rest > 0 ? fmt::format(" and {} more", rest) : "");
 }
 
 bool may_restart(int code) { return code == 76 || code > 128; }

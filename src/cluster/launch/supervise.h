@@ -2,6 +2,7 @@
 // One attempt of a job: the starter as a child, its output prefixed, stop signals turned into a stop request.
 
 #include <functional>
+#include <set>
 #include <string>
 
 #include "cluster/launch/starter.h"
@@ -13,6 +14,7 @@ struct AttemptEnd {
   bool stop_requested = false;  ///< we got TERM, INT or USR1
   bool stop_forced = false;     ///< and the job did not stop in time, or a second signal came
   std::string first_error;      ///< first line of a rank that said "error:"
+  std::set<int> arrived;        ///< ranks that came to MPI's start; none: no rank is of trireme, or none uses MPI
 };
 
 /// What can be done with a job beside its starter.
@@ -31,6 +33,9 @@ struct JobChannel {
 /// the starter with TERM, and KILL 5 s later. Throws Error::io.
 AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
                        double stop_seconds, const JobChannel& job);
+
+/// "2 of 3 ranks came to MPI_Init; rank 2 on h3 did not ..."; empty when all came, or none.
+std::string describe_absent(const std::vector<Placement>& placement, const std::set<int>& arrived);
 
 /// Whether an attempt that ended with `code` may be tried again: 76 (a peer was lost) and deaths by signal.
 bool may_restart(int code);
