@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/folder_token.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 
@@ -24,9 +25,10 @@ namespace {
 constexpr std::string_view kStep = "step-", kSaving = ".saving-", kTrash = ".trash-";
 constexpr size_t kStepDigits = 8;
 
-/// Temporary files that a killed writer of pointers or status left.
+/// Temporary files that a killed process left.
 bool is_temporary(const std::string& name) {
-  return name.starts_with("latest.tmp-") || name.starts_with("best.tmp-") || name.starts_with("status.json.tmp-");
+  return name.starts_with("latest.tmp-") || name.starts_with("best.tmp-") || name.starts_with("status.json.tmp-") ||
+         name.starts_with(kTokenPrefix);
 }
 
 bool is_complete(const fs::path& step_folder) { return fs::exists(step_folder / "manifest.json"); }

@@ -181,8 +181,9 @@ class Launch {
   void preflight() {
     for (;;) {
       NodeSessions sessions(host_names(), own_path(), request_.ssh);
-      PreflightResult result =
-          run_preflight({placement_, job_.run_folder, job_.files, request_.interface, request_.port}, sessions);
+      PreflightResult result = run_preflight({placement_, std::filesystem::absolute(job_.run_folder), job_.has_status,
+                                              job_.files, request_.interface, request_.port},
+                                             sessions);
       check_health(sessions, result);
       for (const std::string& note : result.notes) log::info("preflight: {}", note);
       if (result.problems.empty()) {
@@ -360,9 +361,9 @@ class Launch {
       return;
     }
     if (!end.first_error.empty()) log::error("launch: first failure: {}", end.first_error);
-    const std::string where =
     if (const std::string absent = describe_absent(placement_, end.arrived); !absent.empty())
       log::error("launch: {}", absent);
+    const std::string where =
         status_ && status_->state != "running"
             ? fmt::format(" (status.json: {}, rank {} on {})", status_->state, status_->rank, status_->host)
             : "";

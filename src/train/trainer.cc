@@ -26,6 +26,7 @@
 #include "train/saver.h"
 #include "train/setup.h"
 #include "train/skips.h"
+#include "train/shared_folder.h"
 #include "train/spikes.h"
 #include "train/step.h"
 #include "train/stop.h"
@@ -361,5 +362,6 @@ int train(LoadedConfig loaded, Process& process, std::string_view version) {
     return {code, trainer.steps_done()};
   });
 }
+    if (claim) prove_shared_folder(config.run.dir, "--run.dir", scalars, process.host());
 
 }  // namespace trireme

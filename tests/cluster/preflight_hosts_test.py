@@ -128,6 +128,24 @@ class Preflight(unittest.TestCase):
         self.assert_fails_before_start(result, "h2: /tmp/x_text_document.bin differs", "copy it, or put it on a shared file system")
         self.assertNotIn("x_text_document.idx", result.both)
 
+    def test_a_run_folder_that_is_not_shared_is_found_and_left_as_it_was(self):
+        config, run = BED.write_training("not-shared")
+        result = launch("-f", "hosts", "--", "train", config, "--run.dir", "/tmp/own/run")
+        self.assert_fails_before_start(result, "h2: it does not see in the run folder /tmp/own/run what h1 wrote there; put it on "
+                                               "a file system that all hosts share and name it with --run.dir",
+                                       "h3: it does not see")
+        self.assertNotIn("h1: it does not see", result.both)
+        for host in (1, 2, 3):
+            self.assertEqual(BED.run(host, "ls", "/tmp/own").returncode, 2)
+        result = launch("-f", "hosts", "--preflight-only", "--", "train", config)
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertFalse(run.exists())
+        # Without a look the ranks find it themselves.
+        result = launch("-f", "hosts", "--skip-preflight", "--", "train", config, "--run.dir", "/tmp/own/run")
+        self.assertEqual(result.returncode, 2, result.both)
+        self.assertIn("the run folder is not the same on every host: rank 1 on h2, rank 2 on h3 do not see in /tmp/own/run what "
+                      "rank 0 on h1 wrote there", result.both)
+
     def test_a_clock_that_is_ahead_is_told(self):
         real, wrapper = BED.work / "real", BED.work / "ahead"
         shutil.copy(BED.binary, real)

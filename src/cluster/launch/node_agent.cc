@@ -21,6 +21,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/folder_token.h"
 #include "base/time.h"
 #include "cluster/health/run.h"
 #include "cluster/health/slurm_state.h"
@@ -141,11 +142,41 @@ Json check_health(const Json& request) {
   return to_json(report);
 }
 
+/// Folders that have to be made for this one, outermost first.
+std::vector<std::string> missing_folders(const std::filesystem::path& folder) {
+  if (std::filesystem::exists(folder) || !folder.has_relative_path()) return {};
+  std::vector<std::string> missing = missing_folders(folder.parent_path());
+  missing.push_back(folder);
+  return missing;
+}
+
+Json leave(const std::string& folder, const std::string& name) {
+  const std::vector<std::string> made = missing_folders(std::filesystem::path(folder).lexically_normal());
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  require(!error, ErrorKind::io, "the run folder {} cannot be made: {}", folder, error.message());
+  leave_token(folder, name);
+  return {{"made", made}};
+}
+
+Json take(const Json& request) {
+  take_token(request.at("folder"), request.at("name"));
+  const auto made = request.at("made").get<std::vector<std::string>>();
+  std::error_code ignored;  // somebody uses it by now
+  for (auto folder = made.rbegin(); folder != made.rend(); ++folder) std::filesystem::remove(*folder, ignored);
+  return Json::object();
+}
+
 Json answer(const Json& request, Listener& listener) {
   const std::string what = request.at("do");
   if (what == "facts") {
     return to_json(gather_facts(request.at("folder"), request.at("files").get<std::vector<std::string>>()));
   }
+  if (what == "leave-token") return leave(request.at("folder"), request.at("name"));
+  if (what == "find-token") {
+    return {{"found", find_token(request.at("folder"), request.at("name"), kTokenSeconds)}};
+  }
+  if (what == "take-token") return take(request);
   if (what == "clock") {
     const auto now = std::chrono::system_clock::now().time_since_epoch();
     return {{"time", std::chrono::duration<double>(now).count()}};

@@ -2,6 +2,10 @@
 // The far side of launch: `trireme node-agent` answers requests, one JSON object per line on its standard streams,
 // until they close. It starts no ranks.
 //   {"do": "facts", "folder": F, "files": [..]}               -> NodeFacts
+//   {"do": "leave-token", "folder": F, "name": N}             -> {"made": folders}: an empty file N in F, which is made
+//                                                                where it is missing (base/folder_token.h)
+//   {"do": "find-token", "folder": F, "name": N}              -> {"found": whether it is there}
+//   {"do": "take-token", "folder": F, "name": N, "made": M}   -> {}: removes it, and the folders that were made for it
 //   {"do": "clock"}                                           -> {"time": seconds since the epoch}
 //   {"do": "listen", "port": P}                               -> {"port": P'} or {"error": why}; P 0: any free port
 //   {"do": "connect", "targets": [[host, address, port], ..]} -> {"failed": [[host, reason], ..]}
@@ -15,11 +19,11 @@
 #include <string>
 
 #include "base/json.h"
+#include "comm/launcher.h"
 
 namespace trireme::launch {
 
 inline constexpr const char* kAgentGreeting = "trireme-node-agent 1";
-#include "comm/launcher.h"
 
 /// Serves until `in` ends. A request that fails is answered with {"error": why}.
 void serve_node(std::istream& in, std::ostream& out);

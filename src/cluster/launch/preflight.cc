@@ -10,6 +10,8 @@
 #include <set>
 #include <tuple>
 
+#include "base/folder_token.h"
+
 namespace trireme::launch {
 namespace {
 
@@ -102,6 +104,33 @@ void measure_clocks(NodeSessions& sessions, PreflightResult& result) {
       result.notes.push_back(fmt::format("{}: its clock is {:.1f} s {}; set it with chrony or ntp", sessions.hosts()[i],
                                          std::abs(skew), skew > 0 ? "ahead" : "behind"));
     }
+  }
+}
+
+/// What the first host leaves in the run folder has to be there on every other one.
+void look_for_run_folder(const PreflightRequest& request, const std::vector<size_t>& session, NodeSessions& sessions,
+                         PreflightResult& result) {
+  const Json token = {{"folder", request.run_folder}, {"name", token_name()}};
+  const auto ask = [&](size_t first, size_t last, const char* what, const Json& more) {
+    std::vector<Json> requests(sessions.hosts().size());
+    for (size_t i = first; i < last; ++i) {
+      requests[session[i]] = token;
+      requests[session[i]]["do"] = what;
+      requests[session[i]].update(more);
+    }
+    return sessions.ask(requests, kTokenSeconds + 20);
+  };
+  const Json left = ask(0, 1, "leave-token", Json::object())[session[0]];
+  if (left.is_null()) return;  // a problem of that host by now
+  const std::vector<Json> answers = ask(1, session.size(), "find-token", Json::object());
+  ask(0, 1, "take-token", {{"made", left.at("made")}});
+  for (size_t i = 1; i < session.size(); ++i) {
+    const Json& answer = answers[session[i]];
+    if (answer.is_null() || answer.at("found").get<bool>()) continue;
+    result.problems.push_back({request.placement[i].host,
+                               fmt::format("it does not see in the run folder {} what {} wrote there",
+                                           request.run_folder, request.placement[0].host),
+                               "put it on a file system that all hosts share and name it with --run.dir"});
   }
 }
 
@@ -234,6 +263,7 @@ PreflightResult run_preflight(const PreflightRequest& request, NodeSessions& ses
   }
   if (!facts.empty()) judge_facts(reached, facts, result);
   measure_clocks(sessions, result);
+  if (request.shares_run_folder && facts.size() > 1) look_for_run_folder(reached, session, sessions, result);
   if (facts.size() > 1) {
     const std::vector<size_t> chosen = pick_network(request.interface, facts, result);
     if (!chosen.empty()) try_all_pairs(reached, facts, session, chosen, sessions, result);

@@ -13,7 +13,8 @@ namespace trireme::launch {
 
 struct PreflightRequest {
   std::vector<Placement> placement;
-  std::string run_folder;          ///< for disk space
+  std::string run_folder;          ///< absolute; for disk space
+  bool shares_run_folder = false;  ///< all ranks write into it
   std::vector<std::string> files;  ///< that must be the same on every host
   std::string interface;           ///< --interface: a name or a network; empty: picked
   int port = 0;                    ///< --port: one that must be free on every host; 0: any

@@ -28,6 +28,7 @@
 #include "train/run_end.h"
 #include "train/saver.h"
 #include "train/skips.h"
+#include "train/shared_folder.h"
 #include "train/step.h"
 #include "train/stop.h"
 
@@ -330,6 +331,7 @@ int finetune(const GlueOptions& options, Process& process, std::string_view vers
         clear_checkpoints(options.output_dir);
     });
     GlueJob job;
+    if (claim) prove_shared_folder(options.output_dir, "--output-dir", scalars, process.host());
     together(scalars, [&] {
       job = make_job(options, start, scalars);
       const ParameterTable table(job.setup.spec);
