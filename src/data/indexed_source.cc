@@ -93,7 +93,7 @@ IndexedSource::IndexedSource(IndexedSourceOptions options)
 
 IndexedSource::Set IndexedSource::open(size_t number) const {
   const std::string& prefix = options_.sets[number].prefix;
-  Set set{std::make_unique<IndexedDataset>(prefix), nullptr};
+  Set set{"", std::make_unique<IndexedDataset>(prefix), nullptr};
   set.data->check_ids(options_.vocabulary, options_.verify, options_.before);
   uint64_t first = 0, last = set.data->sequences();
   const bool blended = options_.sets.size() > 1;
@@ -115,7 +115,7 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
                         .sequence = options_.sequence,
                         .seed = options_.seed};
   if (!options_.index_folder.empty()) fs::create_directories(options_.index_folder);
-  const std::string stem = neox_index_stem(prefix, options_.index_folder, order);
+  const std::string stem = set.stem = neox_index_stem(prefix, options_.index_folder, order);
   set.order = current_order(stem, prefix, first, last);
   if (set.order) return set;
   const BuildLock lock(stem + ".lock");
@@ -164,6 +164,15 @@ std::string IndexedSource::name() const {
   for (const WeightedPrefix& set : options_.sets)
     names.push_back(options_.sets.size() == 1 ? set.prefix : fmt::format("{} {}", set.weight, set.prefix));
   return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::vector<std::string> IndexedSource::index_files() const {
+  std::vector<std::string> files;
+  for (size_t i = 0; i < sets_.size(); ++i) {
+    files.push_back(options_.sets[i].prefix + ".idx");
+    for (const std::string& file : neox_index_files(sets_[i].stem)) files.push_back(file);
+  }
+  return files;
 }
 
 std::vector<SourceFile> IndexedSource::files(const BeforeBlock& before) const {

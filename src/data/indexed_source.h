@@ -45,9 +45,11 @@ class IndexedSource final : public FileSource {
   uint64_t tokens() const override;
   std::string name() const override;
   std::vector<SourceFile> files(const BeforeBlock& before) const override;
+  std::vector<std::string> index_files() const override;
 
  private:
   struct Set {
+    std::string stem;  ///< of the order's files
     std::unique_ptr<IndexedDataset> data;
     std::unique_ptr<NeoxIndex> order;
   };

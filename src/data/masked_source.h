@@ -38,6 +38,7 @@ class MaskedSource final : public FileSource {
   uint64_t tokens() const override { return text_->tokens(); }
   std::string name() const override { return text_->name(); }
   std::vector<SourceFile> files(const BeforeBlock& before) const override { return text_->files(before); }
+  std::vector<std::string> index_files() const override { return text_->index_files(); }
 
  private:
   std::unique_ptr<FileSource> text_;

@@ -64,8 +64,12 @@ std::string neox_index_stem(const std::string& prefix, const std::string& folder
                      order.seed);
 }
 
+std::vector<std::string> neox_index_files(const std::string& stem) {
+  return {stem + kDocuments, stem + kSamples, stem + kShuffle};
+}
+
 bool has_neox_index(const std::string& stem) {
-  return fs::exists(stem + kDocuments) && fs::exists(stem + kSamples) && fs::exists(stem + kShuffle);
+  return std::ranges::all_of(neox_index_files(stem), [](const std::string& file) { return fs::exists(file); });
 }
 
 void build_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,

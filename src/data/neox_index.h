@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/block_check.h"
 #include "data/npy_file.h"
@@ -35,6 +36,8 @@ std::string neox_index_stem(const std::string& prefix, const std::string& folder
 void build_neox_index(const std::string& stem, std::span<const int32_t> lengths, uint64_t first, uint64_t last,
                       const NeoxOrder& order, const BeforeBlock& before = {});
 
+/// Names of the three files.
+std::vector<std::string> neox_index_files(const std::string& stem);
 /// True when all three files are there.
 bool has_neox_index(const std::string& stem);
 

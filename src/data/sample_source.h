@@ -47,6 +47,8 @@ class FileSource : public SampleSource {
   virtual std::string name() const = 0;  ///< for people
   /// Reads the files whose hash no sidecar knows.
   virtual std::vector<SourceFile> files(const BeforeBlock& before) const = 0;
+  /// Files beside those, which decide what of them a sample holds.
+  virtual std::vector<std::string> index_files() const { return {}; }
 };
 
 /// Windows of one token file.

@@ -2,9 +2,11 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "model/presets.h"
+#include "train/data_proof.h"
 #include "train/data_setup.h"
 #include "train/resume.h"
 #include "train/stop.h"
@@ -64,6 +66,11 @@ BatchShape resolve_batch(Setup& setup, const Scalars& scalars) {
           .rank = scalars.rank()};
 }
 
+/// To read all of a large file takes longer than a batch system waits.
+void check_stop() {
+  require(!stop::requested(), ErrorKind::stopped, "stopped while the data was read: nothing to save");
+}
+
 /// Options about masks are for models that have one.
 void check_masking(const Setup& setup) {
   if (setup.spec.head == HeadKind::masked_language_model) return;
@@ -75,10 +82,6 @@ void check_masking(const Setup& setup) {
 }
 
 void open_data(Setup& setup) {
-  // To read all of a large file takes longer than a batch system waits.
-  const BeforeBlock check_stop = [] {
-    require(!stop::requested(), ErrorKind::stopped, "stopped while the data was read: nothing to save");
-  };
   const auto vocabulary = static_cast<uint64_t>(setup.spec.vocabulary);
   RunData data = setup.spec.head == HeadKind::masked_language_model
                      ? open_masked_data(setup.loaded, setup.batch, vocabulary, setup.tokenizer_json, check_stop)
@@ -90,6 +93,16 @@ void open_data(Setup& setup) {
     for (const SourceFile& file : source->files(check_stop))
       setup.data_files.push_back({file.path, file.bytes, hex64(file.hash)});
   }
+}
+
+/// Also those that are made from the others: every host may have them in a folder of its own.
+std::vector<std::string> index_files(const Setup& setup) {
+  std::vector<std::string> files;
+  for (const FileSource* source : {setup.train.get(), setup.validation.get()}) {
+    if (!source) continue;
+    for (std::string& file : source->index_files()) files.push_back(std::move(file));
+  }
+  return files;
 }
 
 }  // namespace
@@ -166,6 +179,7 @@ Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
     if (setup.resume) check_resume(setup);
     if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);
   });
+  prove_same_data(setup.data_files, index_files(setup), scalars, host_name(), check_stop);
   return setup;
 }
 

@@ -14,6 +14,7 @@
 #include "report/reporter.h"
 #include "train/cores.h"
 #include "train/data_guard.h"
+#include "train/data_proof.h"
 #include "train/facts.h"
 #include "train/healing.h"
 #include "train/machine.h"
@@ -25,8 +26,8 @@
 #include "train/run_end.h"
 #include "train/saver.h"
 #include "train/setup.h"
-#include "train/skips.h"
 #include "train/shared_folder.h"
+#include "train/skips.h"
 #include "train/spikes.h"
 #include "train/step.h"
 #include "train/stop.h"
@@ -89,6 +90,7 @@ class Trainer {
   SkipWatch skips_;
   StepMeter meter_;
   std::optional<DataGuard> data_guard_;
+  std::optional<DataWindows> data_windows_;
   StragglerWatch straggler_;
   int64_t evaluated_step_ = -1;
   std::unique_ptr<Reporter> reporter_;
@@ -123,6 +125,7 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
   if (claim) saver_.emplace(setup_, table_, state_, process_.world(), *claim, process_.progress());
   if (saver_ && setup_.resume) saver_->start_from(progress_.step);
   data_guard_.emplace(setup_.data_files);
+  data_windows_.emplace(setup_.data_files, static_cast<uint64_t>(config().run.seed), process_.size());
   make_reporter();
 }
 
@@ -311,8 +314,11 @@ int Trainer::run() {
     const StepResult result = train_one_step(rate);
     const bool spike = result.skipped && result.finite;
     if (spike && config().run.on_spike == "roll-back" && roll_back()) continue;
-    if (progress_.step == 1 || due(config().run.hash_every))
+    data_windows_->hash_next();
+    const bool compared = progress_.step == 1 || due(config().run.hash_every);
+    if (compared)
       check_parameters(scalars_, process_.host(), state_, table_, progress_.step, config().run.on_difference == "heal");
+    if (compared || done()) data_windows_->compare(scalars_, process_.host(), progress_.step);
     if (due(config().log.every) || progress_.step == 1 || done()) report_step(result, rate);
     reporter_->progress(progress_.step, result.loss);
     if (due(config().evaluation.every)) evaluate_now();
@@ -356,12 +362,12 @@ int train(LoadedConfig loaded, Process& process, std::string_view version) {
     together(scalars, [&] {
       if (!config.evaluation.only) claim.emplace(config, process, peers.addresses());
     });
+    if (claim) prove_shared_folder(config.run.dir, "--run.dir", scalars, process.host());
     Trainer trainer(make_fitting_setup(std::move(loaded), process, cores, scalars), process, cores,
                     claim ? &*claim : nullptr, peers);
     const int code = trainer.run();
     return {code, trainer.steps_done()};
   });
 }
-    if (claim) prove_shared_folder(config.run.dir, "--run.dir", scalars, process.host());
 
 }  // namespace trireme

@@ -94,6 +94,35 @@ TEST_F(Glue, GivesTheSameLossesOnAnyNumberOfRanks) {
   EXPECT_EQ(json("on-4/eval_results.json")["eval_samples"], 50.0);
 }
 
+TEST_F(Glue, RefusesOtherRowsOnOneRankNamingFileAndRows) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  // Each rank stands in a folder of its own and reads the rows below it, as hosts with files of their own do.
+  const auto run_apart = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> words = glue("out", flags);
+    std::string text;
+    for (const std::string& word : words) text += " " + (word == path("data") ? "data" : word);
+    return run({mpirun_path(), "-n", "3", "sh", "-c",
+                "cd " + path("host") + "${OMPI_COMM_WORLD_RANK:-$PMI_RANK} && exec " + trireme_path() + text});
+  };
+  for (const char* rank : {"0", "1", "2"}) {
+    std::filesystem::create_directories(path("host") + rank);
+    std::filesystem::copy(path("data"), path("host") + rank + "/data", std::filesystem::copy_options::recursive);
+  }
+  const Outcome same = run_apart({"--do-eval"});
+  EXPECT_EQ(same.code, 0) << same.output;
+  write_rows("host1/data/MRPC/dev.tsv", 50, 3);
+  const Outcome other = run_apart({"--do-eval"});
+  EXPECT_EQ(other.code, 2) << other.output;
+  EXPECT_THAT(other.output,
+              testing::ContainsRegex("error: ranks do not have the same rows: rank 1 on [^ ]+ differs from "
+                                     "the other 2; rank 0 has \"data/MRPC/dev.tsv: rows 1 to 1 have "));
+  write_rows("host2/data/MRPC/train.tsv", 202, 1);
+  const Outcome fewer = run_apart({"--do-train"});
+  EXPECT_EQ(fewer.code, 2) << fewer.output;
+  EXPECT_THAT(fewer.output, HasSubstr("rank 0 has \"data/MRPC/train.tsv: 203 rows\", rank 2 has "
+                                      "\"data/MRPC/train.tsv: 202 rows\"; copy the files to that host again"));
+}
+
 TEST_F(Glue, GoesOnFromACheckpointToTheSameBits) {
   const std::vector<std::string> flags{"--do_train", "--lr_scheduler_type", "constant", "--save_steps",
                                        "4",          "--save_total_limit",  "1",        "--model.dropout",

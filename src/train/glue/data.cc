@@ -45,8 +45,8 @@ std::vector<NamedRows> encode_sets(const std::vector<GlueSet>& sets, const GlueT
                                    int64_t max_length) {
   std::vector<NamedRows> out;
   for (const GlueSet& set : sets)
-    out.push_back(
-        {set.name, encode_rows(set.rows, !task.second.empty(), *model.tokenizer, static_cast<size_t>(max_length))});
+    out.push_back({set.name, set.path,
+                   encode_rows(set.rows, !task.second.empty(), *model.tokenizer, static_cast<size_t>(max_length))});
   return out;
 }
 

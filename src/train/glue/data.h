@@ -7,6 +7,7 @@ namespace trireme {
 
 struct NamedRows {
   std::string name;  ///< of the set: "mrpc", "mnli-mm"
+  std::string path;  ///< of its file
   EncodedRows rows;
 };
 

@@ -19,6 +19,7 @@
 #include "train/glue/output_dir.h"
 #include "train/glue/predict.h"
 #include "train/glue/results.h"
+#include "train/glue/row_proof.h"
 #include "train/healing.h"
 #include "train/machine.h"
 #include "train/meter.h"
@@ -27,8 +28,8 @@
 #include "train/run_claim.h"
 #include "train/run_end.h"
 #include "train/saver.h"
-#include "train/skips.h"
 #include "train/shared_folder.h"
+#include "train/skips.h"
 #include "train/step.h"
 #include "train/stop.h"
 
@@ -330,13 +331,14 @@ int finetune(const GlueOptions& options, Process& process, std::string_view vers
       if (options.train && options.overwrite && options.resume.empty() && process.rank() == 0)
         clear_checkpoints(options.output_dir);
     });
-    GlueJob job;
     if (claim) prove_shared_folder(options.output_dir, "--output-dir", scalars, process.host());
+    GlueJob job;
     together(scalars, [&] {
       job = make_job(options, start, scalars);
       const ParameterTable table(job.setup.spec);
       require_memory(plan_memory(job.setup, table, *make_cpu_ops(), process.size(), cores.threads), job.setup, process);
     });
+    prove_same_rows(job, scalars, process.host());
     FineTuner tuner(std::move(job), process, cores, claim ? &*claim : nullptr, peers);
     const int code = tuner.run();
     return {code, tuner.steps_done()};
