@@ -2,6 +2,7 @@
 // Checkpoints of a run: RUN/step-00001234/ with safetensors shards and manifest.json written last; RUN/latest and
 // RUN/best name one (docs/design.md, decision 11; docs/checkpoint-format.md).
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,9 +59,10 @@ class CheckpointWriter {
   /// Collective. Creates the run folder and removes what interrupted saves left in it (rank 0; the caller owns the
   /// folder's lock), checks that a checkpoint fits on the disk, plans the slices and allocates the snapshot memory.
   /// Borrows everything. `group` is used inside publish() and here only; `progress`, which may be none, moves with
-  /// every slice that is on the disk. Throws Error::io on every rank.
+  /// every slice that is on the disk. `check_owner`, which may be none, throws Error::locked on rank 0 once the run
+  /// folder has another owner: nothing is published or deleted then. Throws Error::io on every rank.
   CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
-                   Communicator& group, Progress* progress = nullptr);
+                   Communicator& group, Progress* progress = nullptr, std::function<void()> check_owner = {});
   /// Waits for the background work; a save that was not published is dropped.
   ~CheckpointWriter();
 
@@ -78,7 +80,8 @@ class CheckpointWriter {
   /// Collective, at a step boundary: waits for the writing of every rank, agrees, publishes (manifest, latest, best)
   /// and starts to prune, in the background, to the `keep` newest steps (0: all) beside best; older steps go only after
   /// the new one has been read back and verified. Returns the published folder, nothing if no save was begun. Throws
-  /// Error::io, the same on every rank, if one failed; nothing is published then and its files are removed.
+  /// Error::io or Error::locked, the same on every rank, if one failed; nothing is published then and its files are
+  /// removed.
   std::optional<std::string> publish(int64_t keep, bool is_best);
 
  private:

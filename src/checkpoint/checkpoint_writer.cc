@@ -6,7 +6,9 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <random>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -61,7 +63,9 @@ struct CheckpointWriter::Implementation {
   const TrainingState& state;
   Communicator& group;
   Progress* const progress;
+  const std::function<void()> check_owner;
   const bool moments;
+  std::string token;  // of the folders that are written
   std::vector<Slice> slices;
   Arena arena;
   std::vector<View> buffers;
@@ -79,10 +83,17 @@ struct CheckpointWriter::Implementation {
 
   std::thread janitor;  // prunes; rank 0 only
 
-  Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g, Progress* p)
-      : run_dir(dir), table(t), state(s), group(g), progress(p), moments(!s.moment1().empty()) {}
+  Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g, Progress* p,
+                 std::function<void()> owner)
+      : run_dir(dir),
+        table(t),
+        state(s),
+        group(g),
+        progress(p),
+        check_owner(owner ? std::move(owner) : [] {}),
+        moments(!s.moment1().empty()) {}
 
-  std::string saving_folder() const { return run_dir + "/" + saving_name(facts.progress.step); }
+  std::string saving_folder() const { return run_dir + "/" + saving_name(facts.progress.step, token); }
 
   void plan() {
     slices = plan_slices(table, group.size(), group.rank(), moments);
@@ -176,7 +187,9 @@ struct CheckpointWriter::Implementation {
     }
     write_text(folder + "/manifest.json", write_manifest(manifest));
     const int64_t step = facts.progress.step;
-    replace_folder(run_dir, saving_name(step), step_name(step));
+    check_owner();
+    replace_folder(run_dir, saving_name(step, token), step_name(step));
+    check_owner();  // who takes the folder over between the two finds a whole step that nothing names
     try {
       write_pointer(run_dir, "latest", step);
     } catch (const Error&) {
@@ -193,8 +206,9 @@ struct CheckpointWriter::Implementation {
 };
 
 CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
-                                   Communicator& group, Progress* progress)
-    : implementation_(std::make_unique<Implementation>(run_dir, table, state, group, progress)) {
+                                   Communicator& group, Progress* progress, std::function<void()> check_owner)
+    : implementation_(
+          std::make_unique<Implementation>(run_dir, table, state, group, progress, std::move(check_owner))) {
   assert(state.weights().dtype() == DType::f32 || state.weights().dtype() == DType::bf16);
   Implementation& self = *implementation_;
   const std::string failure = failure_of([&] {
@@ -206,6 +220,8 @@ CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTa
   });
   Scalars scalars(group);
   agree_on_success(scalars, failure);
+  std::random_device device;
+  self.token = scalars.broadcast(group.rank() == 0 ? fmt::format("{:08x}", device()) : std::string());
 }
 
 CheckpointWriter::~CheckpointWriter() {
@@ -257,17 +273,20 @@ std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best)
     const std::string_view own(reinterpret_cast<const char*>(self.hashes.data()),
                                self.hashes.size() * sizeof(uint64_t));
     const std::vector<std::string> hashes = scalars.gather(own);
-    agree_on_success(scalars, failure_of([&] {
-                       if (first) self.publish_files(self.make_manifest(hashes), is_best);
-                     }));
+    together(scalars, [&] {
+      if (first) self.publish_files(self.make_manifest(hashes), is_best);
+    });
   } catch (const Error&) {
     if (first) self.drop_files();
     throw;
   }
   if (first && keep > 0) {
-    self.janitor = std::thread([dir = self.run_dir, keep, starter = log::identity()] {
+    self.janitor = std::thread([dir = self.run_dir, keep, check_owner = self.check_owner, starter = log::identity()] {
       const log::ThreadIdentity identity(starter);
-      const std::string failure = failure_of([&] { prune_checkpoints(dir, keep); });
+      const std::string failure = failure_of([&] {
+        check_owner();
+        prune_checkpoints(dir, keep);
+      });
       if (!failure.empty()) log::warning("older checkpoints are kept: {}", failure);
     });
   }

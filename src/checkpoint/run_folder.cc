@@ -41,7 +41,9 @@ void rename_or_fail(const std::string& from, const std::string& to) {
 }  // namespace
 
 std::string step_name(int64_t step) { return fmt::format("{}{:0{}}", kStep, step, kStepDigits); }
-std::string saving_name(int64_t step) { return fmt::format("{}{:0{}}", kSaving, step, kStepDigits); }
+std::string saving_name(int64_t step, const std::string& token) {
+  return fmt::format("{}{:0{}}-{}", kSaving, step, kStepDigits, token);
+}
 std::string shard_name(int rank, int ranks) { return fmt::format("rank-{:05}-of-{:05}.safetensors", rank, ranks); }
 
 std::optional<int64_t> parse_step_name(const std::string& name) {

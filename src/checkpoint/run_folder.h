@@ -1,7 +1,7 @@
 #pragma once
 // Names and small files of a run folder: step folders, `latest` and `best`, leftovers of interrupted saves, space.
 //   step-00001234/     a complete checkpoint (it appears by one rename)
-//   .saving-00001234/  one being written; a leftover once its writer is gone
+//   .saving-00001234-TOKEN/  one being written, TOKEN of its writers; a leftover once they are gone
 //   .trash-*           one being deleted
 //   latest, best       one line: the name of a step folder
 
@@ -13,8 +13,9 @@
 
 namespace trireme {
 
-std::string step_name(int64_t step);          ///< "step-00001234"
-std::string saving_name(int64_t step);        ///< ".saving-00001234"
+std::string step_name(int64_t step);  ///< "step-00001234"
+/// ".saving-00001234-TOKEN": writers of two jobs, of which one has lost the folder, never meet in one.
+std::string saving_name(int64_t step, const std::string& token);
 std::string shard_name(int rank, int ranks);  ///< "rank-00000-of-00002.safetensors"
 std::optional<int64_t> parse_step_name(const std::string& name);
 

@@ -156,6 +156,7 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
               "run folder {} was taken by another process just now", run_dir);
     }
     write_owner(fd, owner, path_);
+    note_ = to_text(owner);
   } catch (...) {
     if (fd >= 0) close(fd);
     throw;
@@ -163,17 +164,28 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
   fd_ = fd;
 }
 
-void RunLock::check() const {
+bool RunLock::is_ours() const {
+  // Opened, so that a network file system asks its server what stands under the name now.
+  const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
   struct stat held {
   }, named{};
-  const bool same = fstat(fd_, &held) == 0 && stat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
-                    held.st_dev == named.st_dev;
-  require(same, ErrorKind::locked, "{} is no longer this process's: another one took the run folder over", path_);
+  const bool same =
+      fstat(fd_, &held) == 0 && fstat(fd, &named) == 0 && held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+  // Where locks do not reach, the new owner writes its note into the same file.
+  std::string note(note_.size() + 1, '\0');
+  const ssize_t n = pread(fd, note.data(), note.size(), 0);
+  close(fd);
+  return same && n == static_cast<ssize_t>(note_.size()) && note.starts_with(note_);
+}
+
+void RunLock::check() const {
+  require(is_ours(), ErrorKind::locked, "{} is no longer this process's: another one took the run folder over", path_);
 }
 
 RunLock::~RunLock() {
-  // An empty note says that the folder was let go of; when it was taken over the note is another file.
-  if (ftruncate(fd_, 0) != 0) log::warning("cannot clear {}: {}", path_, std::strerror(errno));
+  // An empty note says that the folder was let go of.
+  if (is_ours() && ftruncate(fd_, 0) != 0) log::warning("cannot clear {}: {}", path_, std::strerror(errno));
   close(fd_);
 }
 

@@ -34,7 +34,10 @@ class RunLock {
   void check() const;
 
  private:
+  bool is_ours() const;
+
   std::string path_;
+  std::string note_;  ///< of this owner, as it stands in the file
   int fd_ = -1;
 };
 

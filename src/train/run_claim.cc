@@ -20,6 +20,11 @@ void RunClaim::check() const {
 
 void RunClaim::end(RunStatus status) const {
   try {
+    check();
+  } catch (const Error&) {
+    return;  // what the folder says is its new owner's business
+  }
+  try {
     write(std::move(status));
   } catch (const Error& e) {
     log::warning("{}", e.what());  // it must hide neither why the run ends nor its exit code

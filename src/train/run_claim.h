@@ -19,7 +19,8 @@ class RunClaim {
   RunClaim(const Config& config, const Process& process, const std::vector<std::string>& control);
   /// Throws Error::locked when another job took the folder over meanwhile.
   void check() const;
-  /// The run ends on this rank. A status that cannot be written gives a warning.
+  /// The run ends on this rank. A status that cannot be written gives a warning; none is written into a folder that
+  /// another job has taken over.
   void end(RunStatus status) const;
 
  private:

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "comm/agreement.h"
 #include "config/document.h"
 
 namespace trireme {
@@ -16,10 +17,13 @@ namespace fs = std::filesystem;
 
 Saver::Saver(const Setup& setup, const ParameterTable& table, const TrainingState& state, Communicator& group,
              const RunClaim& claim, Progress& progress)
-    : setup_(setup), claim_(claim), scalars_(group), writer_(setup.config().run.dir, table, state, group, &progress) {}
+    : setup_(setup),
+      claim_(claim),
+      scalars_(group),
+      writer_(setup.config().run.dir, table, state, group, &progress, [&claim] { claim.check(); }) {}
 
 void Saver::begin(const RunProgress& progress) {
-  claim_.check();
+  together(scalars_, [&] { claim_.check(); });
   start_ = Clock::now();
   writer_.begin({.spec = setup_.spec,
                  .progress = progress,
@@ -39,7 +43,8 @@ std::optional<CheckpointEvent> Saver::publish() {
     published_ = begun_;
     if (saving_best_) link_best(folder);
     return CheckpointEvent{.step = begun_, .path = folder, .seconds = seconds_since(start_), .best = saving_best_};
-  } catch (const Error& e) {
+  } catch (const CommonError& e) {
+    together(scalars_, [&] { claim_.check(); });  // to who took the folder over what we wrote is a leftover
     if (insists_ || options.on_error == "stop") throw;
     log::write_once(
         log::Level::warning,

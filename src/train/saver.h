@@ -33,7 +33,8 @@ class Saver {
   /// From here on a snapshot that fails is an error whatever checkpoint.on-error says.
   void insist() { insists_ = true; }
 
-  /// Copies the state and writes it in the background. The save before must have been published.
+  /// Collective. Copies the state and writes it in the background. The save before must have been published. Throws
+  /// CommonError (locked) once another job has taken the run folder over.
   void begin(const RunProgress& progress);
   /// Something was begun and not yet published.
   bool pending() const { return writer_.pending(); }
@@ -41,7 +42,7 @@ class Saver {
   bool written() { return !scalars_.any(!writer_.idle()); }
   /// Collective. Waits until what was begun is written, and publishes it. A disk that takes nothing for
   /// run.hang-timeout is told; after kDiskPatience times that a process without others, whom its ranks' watch does not
-  /// end, leaves with 1. Nothing if that failed and training goes on without. Throws Error::io.
+  /// end, leaves with 1. Nothing if that failed and training goes on without. Throws Error::io, Error::locked.
   std::optional<CheckpointEvent> publish();
 
  private:

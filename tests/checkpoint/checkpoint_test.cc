@@ -358,7 +358,8 @@ TEST(Checkpoint, ADroppedWriterLeavesNothing) {
 
 TEST(Checkpoint, LeftoversOfInterruptedSavesAreRemoved) {
   SavedRun run;
-  fs::create_directories(run.folder / ".saving-00000006");
+  fs::create_directories(run.folder / saving_name(6, "token"));
+  write_text(run.folder / ".trireme-shared-01", "");
   fs::create_directories(run.folder / ".trash-step-00000004");
   write_text(run.folder / "latest.tmp-1", "x");
   write_text(run.folder / "notes.txt", "the user's");
@@ -367,7 +368,8 @@ TEST(Checkpoint, LeftoversOfInterruptedSavesAreRemoved) {
   prepare_run_folder(run.folder.path());
   EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::HasSubstr("step-00000007 has no manifest.json"));
   EXPECT_EQ(list_steps(run.folder.path()), std::vector<int64_t>{5});
-  EXPECT_FALSE(fs::exists(run.folder / ".saving-00000006"));
+  EXPECT_FALSE(fs::exists(run.folder / saving_name(6, "token")));
+  EXPECT_FALSE(fs::exists(run.folder / ".trireme-shared-01"));
   EXPECT_FALSE(fs::exists(run.folder / ".trash-step-00000004"));
   EXPECT_FALSE(fs::exists(run.folder / "latest.tmp-1"));
   EXPECT_TRUE(fs::exists(run.folder / "notes.txt"));

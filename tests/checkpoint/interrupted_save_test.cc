@@ -1,6 +1,7 @@
 // Saves that are killed, run out of space or lose their folder.
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <thread>
 
 #include "base/log.h"
@@ -27,6 +29,15 @@
 namespace trireme {
 namespace {
 namespace fs = std::filesystem;
+
+/// Folders of saves that are under way, or were left.
+std::vector<fs::path> saving_folders(const std::string& run_dir) {
+  std::vector<fs::path> found;
+  for (const auto& item : fs::directory_iterator(run_dir)) {
+    if (item.path().filename().string().starts_with(".saving-")) found.push_back(item.path());
+  }
+  return found;
+}
 
 /// Saves steps 1, 2, ... until killed; every value of the state says its step. A byte on `ready` after the first one.
 [[noreturn]] void save_forever(const std::string& run_dir, int64_t first_step, int ready) {
@@ -129,7 +140,7 @@ TEST(InterruptedSave, ADiskThatFillsUpKeepsTheOldCheckpoint) {
   setrlimit(RLIMIT_FSIZE, &before);
   signal(SIGXFSZ, handler);
   EXPECT_EQ(list_steps(run.path()), (std::vector<int64_t>{1}));
-  EXPECT_FALSE(fs::exists(run / ".saving-00000002")) << "the partial folder is removed";
+  EXPECT_TRUE(saving_folders(run.path()).empty()) << "the partial folder is removed";
   EXPECT_FALSE(fs::exists(run / "best"));
   save(run.path(), table, state, facts_of(spec, 3));
   EXPECT_EQ(find_resumable(run.path())->facts.progress.step, 3);
@@ -140,18 +151,59 @@ TEST(InterruptedSave, OneFailingRankFailsAllAlike) {
   const Spec spec = small_spec();
   const ParameterTable table(spec);
   TrainingState state(table, DType::f32, true);
+  TemporaryFolder elsewhere;
+  const std::string link = elsewhere / "run";  // rank 1's way to the folder, which is not there at first
   ThreadGroup::run(3, [&](Communicator& group) {
-    CheckpointWriter writer(run.path(), table, state, group);
-    // A folder where rank 1's file belongs.
-    if (group.rank() == 1) fs::create_directories(run / (".saving-00000001/" + shard_name(1, 3)));
-    group.barrier();
+    CheckpointWriter writer(group.rank() == 1 ? link : run.path(), table, state, group);
     writer.begin(facts_of(spec, 1));
-    EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, ": cannot publish");
+    EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "cannot ask for the free space of " + link);
     group.barrier();
-    EXPECT_FALSE(fs::exists(run / ".saving-00000001"));
+    EXPECT_TRUE(saving_folders(run.path()).empty());
+    group.barrier();
+    if (group.rank() == 1) fs::create_directory_symlink(run.path(), link);
     writer.begin(facts_of(spec, 2));
-    EXPECT_EQ(writer.publish(0, false), run / "step-00000002");
+    EXPECT_EQ(fs::path(*writer.publish(0, false)).filename(), "step-00000002");
   });
+}
+
+TEST(InterruptedSave, AJobThatLostItsFolderNeitherPublishesNorWritesIntoTheNewOwnersStep) {
+  TemporaryFolder run;
+  const Spec spec = small_spec();
+  const ParameterTable table(spec);
+  TrainingState state(table, DType::f32, true);
+  fill(state, table, 1);
+  std::unique_ptr<CheckpointWriter> newer;
+  ThreadGroup::run(2, [&](Communicator& group) {
+    bool lost = false;
+    CheckpointWriter old(run.path(), table, state, group, nullptr,
+                         [&lost] { require(!lost, ErrorKind::locked, "another one took the run folder over"); });
+    old.begin(facts_of(spec, 1));
+    EXPECT_EQ(old.publish(0, false), run / "step-00000001");
+    // A job of one rank takes the folder over and saves; the old one, which does not know yet, begins the same step.
+    const auto alone = make_single();
+    if (group.rank() == 0) {
+      newer = std::make_unique<CheckpointWriter>(run.path(), table, state, *alone);
+      newer->begin(facts_of(spec, 2));
+      while (!newer->idle()) std::this_thread::yield();
+      lost = true;
+    }
+    group.barrier();
+    old.begin(facts_of(spec, 2));
+    while (!old.idle()) std::this_thread::yield();
+    group.barrier();
+    if (group.rank() == 0) {
+      EXPECT_EQ(newer->publish(0, false), run / "step-00000002");
+      newer.reset();
+    }
+    group.barrier();
+    EXPECT_ERROR(old.publish(0, false), ErrorKind::locked, "another one took the run folder over");
+  });
+  std::vector<std::string> files;
+  for (const auto& item : fs::directory_iterator(run / "step-00000002")) files.push_back(item.path().filename());
+  EXPECT_THAT(files, testing::UnorderedElementsAre("manifest.json", "tokenizer.json", shard_name(0, 1)));
+  EXPECT_THAT(verify_checkpoint(run / "step-00000002"), testing::IsEmpty());
+  EXPECT_EQ(read_pointer(run.path(), "latest"), 2);
+  EXPECT_TRUE(saving_folders(run.path()).empty());
 }
 
 TEST(InterruptedSave, ShardsThatRankZeroCannotSeeAreNamed) {
@@ -163,7 +215,7 @@ TEST(InterruptedSave, ShardsThatRankZeroCannotSeeAreNamed) {
     CheckpointWriter writer(run.path(), table, state, group);
     writer.begin(facts_of(spec, 1));
     while (!writer.idle()) std::this_thread::yield();
-    if (group.rank() == 1) fs::remove(run / (".saving-00000001/" + shard_name(1, 2)));
+    if (group.rank() == 1) fs::remove(saving_folders(run.path()).at(0) / shard_name(1, 2));
     group.barrier();
     EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "must be on a file system that all hosts share");
   });

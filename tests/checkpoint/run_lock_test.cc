@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "base/file.h"
@@ -111,6 +112,17 @@ TEST(RunLock, ALaterAttemptOfTheSameJobTakesItsOwnLockBack) {
   const RunLock second(run.path(), job(kHere, "18", 1), false);
   EXPECT_ERROR(first.check(), ErrorKind::locked, "another one took the run folder over");
   EXPECT_NO_THROW(second.check());
+}
+
+TEST(RunLock, ALaterAttemptThatLocksDoNotReachIsNoticed) {
+  TemporaryFolder run;
+  auto first = std::make_unique<RunLock>(run.path(), job(kHere, "17", 0), false);
+  // As from a host whose locks are not seen here: the note is written into the same file.
+  const std::string note = R"({"attempt":1,"boot_id":"boot-b","host":"node2","job":"17","pid":200})";
+  std::ofstream(run / "lock") << note << '\n';
+  EXPECT_ERROR(first->check(), ErrorKind::locked, "another one took the run folder over");
+  first.reset();
+  EXPECT_EQ(read_text(run / "lock"), note + "\n") << "the first one's end leaves the second's note alone";
 }
 
 TEST(RunLock, TakingOverARunningJobIsNoticedByIt) {

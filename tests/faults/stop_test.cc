@@ -97,7 +97,7 @@ TEST_F(StopInEveryPhase, InASaveWhichIsThenPublished) {
   write_text(path("hold"), "");
   Program program(
       ranks_command(2, "run", {"--run.steps", "1000000", "--checkpoint.every", "4", "--checkpoint.keep", "0"}),
-      fault("fsync", ".saving-00000004/rank-00001", 0,
+      fault("fsync", "/rank-00001-of-", 0,
             {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen"), "FAULT_TIMES=1"}));
   ASSERT_TRUE(wait_for_file(program, path("seen")));
   kill(pid_of_rank(program, 1), SIGINT);
