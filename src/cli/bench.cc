@@ -14,8 +14,8 @@
 #include "cli/version.h"
 #include "comm/launcher.h"
 #include "generate/bench_generate.h"
+#include "ops/backend.h"
 #include "ops/bench.h"
-#include "ops/cpu/isa.h"
 #include "train/bench_step.h"
 
 namespace trireme {
@@ -33,10 +33,10 @@ void print_peer(const PeerStep& peer, const StepBenchResult& ours) {
              static_cast<double>(ours.peak_rss) / static_cast<double>(peer.peak_rss));
 }
 
-void print_step(const StepBenchOptions& o, const StepBenchResult& r) {
-  fmt::print("{} (commit {})\n", cpu_brand_text(), commit_text());
+void print_step(const StepBenchOptions& o, const Backend& backend, const StepBenchResult& r) {
+  fmt::print("{} (commit {})\n", backend.hardware, commit_text());
   fmt::print("{} {}, batch {} x {}, {} threads, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
-             o.threads, name_of(cpu_isa()));
+             o.threads, backend.kernels);
   fmt::print("step               {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", r.times.median, o.steps,
              r.times.fastest, r.times.slowest);
   fmt::print("tokens             {:.1f} per second\n", r.tokens_per_second);
@@ -63,7 +63,7 @@ Json to_json(const PeerStep& peer) {
           {"peak_rss_bytes", peer.peak_rss}};
 }
 
-Json to_json(const StepBenchOptions& o, const StepBenchResult& r) {
+Json to_json(const StepBenchOptions& o, const Backend& backend, const StepBenchResult& r) {
   Json json{{"preset", o.preset},
             {"dtype", name_of(o.dtype)},
             {"recompute", o.recompute},
@@ -79,8 +79,8 @@ Json to_json(const StepBenchOptions& o, const StepBenchResult& r) {
             {"ceiling_flops_per_s", r.ceiling_flops_per_second},
             {"share", r.share},
             {"peak_rss_bytes", r.peak_rss},
-            {"cpu", cpu_brand_text()},
-            {"kernels", name_of(cpu_isa())},
+            {"cpu", backend.hardware},
+            {"kernels", backend.kernels},
             {"commit", commit_text()}};
   if (!r.peers.empty()) {
     json["peer"] = {{"ratio", r.peer_ratio()}, {"rss_ratio", r.peer_rss_ratio()}};
@@ -115,9 +115,10 @@ int bench_step_command(std::vector<std::string> arguments) {
   options.pytorch = peer == "pytorch";
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.threads = compute_threads(threads);
-  const StepBenchResult result = bench_step(options);
-  print_step(options, result);
-  if (!json.empty()) write_text(json, to_json(options, result).dump(1) + "\n");
+  Backend backend = make_backend();
+  const StepBenchResult result = bench_step(options, backend);
+  print_step(options, backend, result);
+  if (!json.empty()) write_text(json, to_json(options, backend, result).dump(1) + "\n");
   return 0;
 }
 
@@ -138,9 +139,9 @@ int bench_ops_command(std::vector<std::string> arguments) {
           options.width);
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.threads = compute_threads(threads);
-  const auto ops = make_cpu_ops();
-  fmt::print("{} (commit {}), {} threads, kernels {}\n{}", cpu_brand_text(), commit_text(), options.threads,
-             name_of(cpu_isa()), to_text(bench_ops(*ops, options)));
+  const Backend backend = make_backend();
+  fmt::print("{} (commit {}), {} threads, kernels {}\n{}", backend.hardware, commit_text(), options.threads,
+             backend.kernels, to_text(bench_ops(*backend.ops, options)));
   return 0;
 }
 
@@ -159,9 +160,10 @@ int bench_generate_command(std::vector<std::string> arguments) {
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.threads = compute_threads(threads);
-  const GenerateBenchResult r = bench_generate(options);
-  fmt::print("{} (commit {})\n{} {}, {} threads, kernels {}\n\n", cpu_brand_text(), commit_text(), options.preset,
-             dtype, options.threads, name_of(cpu_isa()));
+  const Backend backend = make_backend();
+  const GenerateBenchResult r = bench_generate(options, *backend.ops);
+  fmt::print("{} (commit {})\n{} {}, {} threads, kernels {}\n\n", backend.hardware, commit_text(), options.preset,
+             dtype, options.threads, backend.kernels);
   fmt::print("token              {:.2f} ms (median of {}), {:.1f} per second\n", 1e3 * r.seconds_per_token,
              options.tokens, 1 / r.seconds_per_token);
   fmt::print("weights            {:.2f} GB, read once in {:.2f} ms (median, between the tokens): {:.1f} GB/s\n",
@@ -176,8 +178,8 @@ int bench_generate_command(std::vector<std::string> arguments) {
                           {"weight_bytes", r.weight_bytes},
                           {"read_bytes_per_s", r.weight_bytes / r.seconds_per_read},
                           {"share", r.share()},
-                          {"cpu", cpu_brand_text()},
-                          {"kernels", name_of(cpu_isa())},
+                          {"cpu", backend.hardware},
+                          {"kernels", backend.kernels},
                           {"commit", commit_text()}}
                              .dump(1) +
                          "\n");

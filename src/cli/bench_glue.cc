@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "cli/flags.h"
 #include "cli/version.h"
-#include "ops/cpu/isa.h"
+#include "ops/backend.h"
 #include "train/cores.h"
 #include "train/glue/bench.h"
 
@@ -21,7 +21,7 @@ struct Request {
   std::string json;
 };
 
-Json to_json(const Request& request, int threads, const GlueBenchResult& r) {
+Json to_json(const Request& request, const Backend& backend, int threads, const GlueBenchResult& r) {
   const GlueBenchOptions& o = request.options;
   Json json{{"model", o.model},
             {"task", o.task},
@@ -30,7 +30,7 @@ Json to_json(const Request& request, int threads, const GlueBenchResult& r) {
             {"steps", o.steps},
             {"threads", threads},
             {"tokens_per_sample", r.tokens_per_row},
-            {"cpu", cpu_brand_text()},
+            {"cpu", backend.hardware},
             {"commit", commit_text()}};
   for (const GlueRanks& n : r.ranks)
     json["ranks"][std::to_string(n.ranks)] = {{"samples_per_s", n.rows_per_second},
@@ -74,13 +74,14 @@ int measure(Process& process, const Request& request) {
   Config config;
   config.launch.threads = request.threads;
   const CorePlan cores = take_cores(config, process, scalars);
-  const GlueBenchResult r = bench_glue(o, process, cores);
+  const Backend backend = make_backend();
+  const GlueBenchResult r = bench_glue(o, *backend.ops, process, cores);
   if (process.rank() != 0) return 0;
   fmt::print("{} (commit {})\n{}, batch {} per rank, {:.1f} tokens per row, {}, {} threads per rank\n\n",
-             cpu_brand_text(), commit_text(), o.task, o.batch, r.tokens_per_row, o.pad ? "padded" : "packed",
+             backend.hardware, commit_text(), o.task, o.batch, r.tokens_per_row, o.pad ? "padded" : "packed",
              cores.threads);
   r.ranks.empty() ? print_alone(r) : print_ranks(r);
-  if (!request.json.empty()) write_text(request.json, to_json(request, cores.threads, r).dump(1) + "\n");
+  if (!request.json.empty()) write_text(request.json, to_json(request, backend, cores.threads, r).dump(1) + "\n");
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/threads.h"
+#include "ops/backend.h"
 
 namespace trireme {
 
@@ -31,9 +32,9 @@ int run_parity(std::vector<std::string> arguments) {
   flags.add("--threads", threads, "threads; 0: all cores").not_negative();
   if (const auto code = flags.parse(std::move(arguments))) return *code;
 
-  const auto ops = make_cpu_ops();
-  const auto tensors =
-      compare_with_case(model, case_file, dtype == "bf16" ? DType::bf16 : DType::f32, *ops, compute_threads(threads));
+  const Backend backend = make_backend();
+  const auto tensors = compare_with_case(model, case_file, dtype == "bf16" ? DType::bf16 : DType::f32, *backend.ops,
+                                         compute_threads(threads));
   size_t bad = 0;
   double worst = 0;
   fmt::print("{:>10}  {:>10}  tensor\n", "error", "largest");

@@ -15,6 +15,7 @@
 #include "cli/flags.h"
 #include "cli/threads.h"
 #include "generate/generator.h"
+#include "ops/backend.h"
 
 namespace trireme {
 namespace {
@@ -31,7 +32,7 @@ struct Sampler {
   ModelFolder folder;
   ParameterTable table;
   TrainingState state;
-  std::unique_ptr<Ops> ops;
+  Backend backend;
   std::unique_ptr<Tokenizer> tokenizer;
   Generator generator;
 
@@ -39,9 +40,9 @@ struct Sampler {
       : folder(std::move(opened)),
         table(folder.spec),
         state(table, dtype, false),
-        ops(make_cpu_ops()),
+        backend(make_backend()),
         tokenizer(tokenizer_from_json(folder.tokenizer_json, folder.path + "/tokenizer.json")),
-        generator(folder.spec, {&table, state.weights(), {}}, dtype, *ops, threads) {
+        generator(folder.spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads) {
     load_model(folder, folder.spec, table, state);
   }
 };

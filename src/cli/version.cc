@@ -5,8 +5,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "comm/mpi/mpi.h"
-#include "ops/cpu/isa.h"
-#include "ops/cpu/onednn_version.h"
+#include "ops/backend.h"
 #include "version_stamp.h"
 
 namespace trireme {
@@ -21,11 +20,8 @@ std::string build_text() {
 }
 
 std::string version_text() {
-  return fmt::format(
-      "trireme {} (commit {})\ncompiler  g++ {}\nbackends  cpu, reference\nMPI       {}\noneDNN    {}\nCPU       {}: "
-      "{}\n",
-      TRIREME_VERSION, TRIREME_COMMIT, __VERSION__, mpi::library(), onednn_version_text(), cpu_brand_text(),
-      cpu_features_text());
+  return fmt::format("trireme {} (commit {})\ncompiler  g++ {}\nbackends  cpu, reference\nMPI       {}\n{}",
+                     TRIREME_VERSION, TRIREME_COMMIT, __VERSION__, mpi::library(), backend_versions());
 }
 
 }  // namespace trireme

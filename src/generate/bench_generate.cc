@@ -48,7 +48,7 @@ int64_t read_per_token(const ParameterTable& table) {
 
 }  // namespace
 
-GenerateBenchResult bench_generate(const GenerateBenchOptions& options) {
+GenerateBenchResult bench_generate(const GenerateBenchOptions& options, Ops& ops) {
   const Spec spec = preset(options.preset).spec;
   require(options.prompt + options.tokens <= spec.context, ErrorKind::usage,
           "--prompt {} and --tokens {} are more than the {} positions of {}", options.prompt, options.tokens,
@@ -56,8 +56,7 @@ GenerateBenchResult bench_generate(const GenerateBenchOptions& options) {
   const ParameterTable table(spec);
   TrainingState state(table, options.dtype, false);
   initialize(state, table, 1);
-  const auto ops = make_cpu_ops();
-  Generator generator(spec, {&table, state.weights(), {}}, options.dtype, *ops, options.threads);
+  Generator generator(spec, {&table, state.weights(), {}}, options.dtype, ops, options.threads);
 
   GenerateBenchResult result;
   result.weight_bytes = static_cast<double>(read_per_token(table)) * static_cast<double>(size_of(options.dtype));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "ops/ops.h"
 #include "tensor/dtype.h"
 
 namespace trireme {
@@ -24,6 +25,6 @@ struct GenerateBenchResult {
 };
 
 /// Throws Error::usage for sizes that do not fit.
-GenerateBenchResult bench_generate(const GenerateBenchOptions& options);
+GenerateBenchResult bench_generate(const GenerateBenchOptions& options, Ops& ops);
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/rng.h"
+#include "ops/profile.h"
 
 namespace trireme {
 namespace {
@@ -125,6 +126,7 @@ void Ops::linear(Context& context, ConstView x, ConstView w, ConstView bias, Vie
   check.is("w", w, x.dtype(), {out, x.shape()[1]});
   check.is_or_empty("bias", bias, x.dtype(), {out});
   check.is("y", y, x.dtype(), {x.rows(), out});
+  const OpTimer timer(recorder_, "linear", {x, w, bias, y}, ProductSize{x.rows(), x.shape()[1], out});
   do_linear(context, x, w, bias, y);
 }
 
@@ -139,6 +141,7 @@ void Ops::linear_activation(Context& context, ConstView x, ConstView w, ConstVie
   check.is_or_empty("bias", bias, x.dtype(), {out});
   check.is("pre", pre, x.dtype(), {x.rows(), out});
   check.is("y", y, x.dtype(), {x.rows(), out});
+  const OpTimer timer(recorder_, "linear_activation", {x, w, bias, pre, y}, ProductSize{x.rows(), x.shape()[1], out});
   do_linear_activation(context, x, w, bias, f, pre, y);
 }
 
@@ -149,6 +152,8 @@ void Ops::linear_backward_input(Context& context, ConstView dy, ConstView w, Vie
   check.dims("w", w, 2);
   check.is("w", w, dy.dtype(), {dy.shape()[1], w.shape()[1]});
   check.is("dx", dx, dy.dtype(), {dy.rows(), w.shape()[1]});
+  const OpTimer timer(recorder_, "linear_backward_input", {dy, w, dx},
+                      ProductSize{dy.rows(), w.shape()[1], w.shape()[0]});
   do_linear_backward_input(context, dy, w, dx);
 }
 
@@ -159,6 +164,8 @@ void Ops::linear_backward_weight(Context& context, ConstView dy, ConstView x, Vi
   check.dims("x", x, 2);
   check.is("x", x, dy.dtype(), {dy.rows(), x.shape()[1]});
   check.is("dw", dw, statistic_of(dy.dtype()), {dy.shape()[1], x.shape()[1]});
+  const OpTimer timer(recorder_, "linear_backward_weight", {dy, x, dw},
+                      ProductSize{dy.rows(), x.shape()[1], dy.shape()[1]});
   do_linear_backward_weight(context, dy, x, dw, write);
 }
 
@@ -167,6 +174,7 @@ void Ops::bias_backward(Context& context, ConstView dy, View db, Write write) {
   check.dims("dy", dy, 2);
   check.activation("dy", dy, takes(dy.dtype()), name());
   check.is("db", db, statistic_of(dy.dtype()), {dy.shape()[1]});
+  const OpTimer timer(recorder_, "bias_backward", {dy, db});
   do_bias_backward(context, dy, db, write);
 }
 
@@ -184,6 +192,7 @@ void Ops::layer_norm(Context& context, ConstView x, ConstView w, ConstView b, fl
   check.is("y", y, x.dtype(), x.shape());
   check.is("mean", mean, statistic, {rows});
   check.is("rstd", rstd, statistic, {rows});
+  const OpTimer timer(recorder_, "layer_norm", {x, w, b, y, mean, rstd});
   do_layer_norm(context, x, w, b, eps, y, mean, rstd);
 }
 
@@ -201,6 +210,7 @@ void Ops::layer_norm_backward(Context& context, ConstView dy, ConstView x, Const
   check.is("dx", dx, x.dtype(), x.shape());
   check.is("dw", dw, statistic, {width});
   check.is_or_empty("db", db, statistic, {width});
+  const OpTimer timer(recorder_, "layer_norm_backward", {dy, x, w, mean, rstd, dx, dw, db});
   do_layer_norm_backward(context, dy, x, w, mean, rstd, dx, dw, db, write);
 }
 
@@ -210,6 +220,7 @@ void Ops::activation(Context& context, ConstView x, Activation f, View y) {
   const Checker check("activation");
   check.activation("x", x, takes(x.dtype()), name());
   check.is("y", y, x.dtype(), x.shape());
+  const OpTimer timer(recorder_, "activation", {x, y});
   do_activation(context, x, f, y);
 }
 
@@ -218,6 +229,7 @@ void Ops::activation_backward(Context& context, ConstView dy, ConstView x, Activ
   check.activation("x", x, takes(x.dtype()), name());
   check.is("dy", dy, x.dtype(), x.shape());
   check.is("dx", dx, x.dtype(), x.shape());
+  const OpTimer timer(recorder_, "activation_backward", {dy, x, dx});
   do_activation_backward(context, dy, x, f, dx);
 }
 
@@ -228,6 +240,7 @@ void Ops::dropout_add(Context& context, ConstView x, ConstView residual, const D
   check.is_or_empty("residual", residual, x.dtype(), x.shape());
   check.dropout(dropout, x.rows());
   check.is("y", y, x.dtype(), x.shape());
+  const OpTimer timer(recorder_, "dropout_add", {x, residual, y});
   do_dropout_add(context, x, residual, dropout, y);
 }
 
@@ -237,6 +250,7 @@ void Ops::dropout_backward(Context& context, ConstView dy, const Dropout& dropou
   check.activation("dy", dy, takes(dy.dtype()), name());
   check.dropout(dropout, dy.rows());
   check.is("dx", dx, dy.dtype(), dy.shape());
+  const OpTimer timer(recorder_, "dropout_backward", {dy, dx});
   do_dropout_backward(context, dy, dropout, dx);
 }
 
@@ -257,6 +271,7 @@ void Ops::embedding(Context& context, ConstView tokens, ConstView positions, Con
     check.dims("positions_table", positions_table, 2);
     check.is("positions_table", positions_table, y.dtype(), {positions_table.shape()[0], width});
   }
+  const OpTimer timer(recorder_, "embedding", {y, y});
   do_embedding(context, tokens, positions, tokens_table, positions_table, y);
 }
 
@@ -267,6 +282,7 @@ void Ops::embedding_backward(Context& context, ConstView ids, ConstView dy, View
   check.is("ids", ids, DType::i32, {dy.rows()});
   check.dims("dtable", dtable, 2);
   check.is("dtable", dtable, statistic_of(dy.dtype()), {dtable.shape()[0], dy.shape()[1]});
+  const OpTimer timer(recorder_, "embedding_backward", {ids, dy, dtable});
   do_embedding_backward(context, ids, dy, dtable, write);
 }
 
@@ -277,6 +293,7 @@ void Ops::embedding_add(Context& context, ConstView ids, ConstView table, View y
   check.is("ids", ids, DType::i32, {y.rows()});
   check.dims("table", table, 2);
   check.is("table", table, y.dtype(), {table.shape()[0], y.shape()[1]});
+  const OpTimer timer(recorder_, "embedding_add", {y, y});
   do_embedding_add(context, ids, table, y);
 }
 
@@ -287,6 +304,7 @@ void Ops::scatter_rows(Context& context, ConstView y, ConstView rows, View x) {
   check.is("rows", rows, DType::i32, {y.rows()});
   check.dims("x", x, 2);
   check.is("x", x, y.dtype(), {x.rows(), y.shape()[1]});
+  const OpTimer timer(recorder_, "scatter_rows", {y, x});
   do_scatter_rows(context, y, rows, x);
 }
 
@@ -320,11 +338,13 @@ void check_rotary(const Checker& check, ConstView qkv, bool taken, std::string_v
 
 void Ops::rotary(Context& context, View qkv, ConstView positions, ConstView table) {
   check_rotary(Checker("rotary"), qkv, takes(qkv.dtype()), name(), positions, table);
+  const OpTimer timer(recorder_, "rotary", {qkv});
   do_rotary(context, qkv, positions, table, false);
 }
 
 void Ops::rotary_backward(Context& context, View dqkv, ConstView positions, ConstView table) {
   check_rotary(Checker("rotary_backward"), dqkv, takes(dqkv.dtype()), name(), positions, table);
+  const OpTimer timer(recorder_, "rotary_backward", {dqkv});
   do_rotary(context, dqkv, positions, table, true);
 }
 
@@ -341,6 +361,7 @@ void Ops::attention(Context& context, ConstView qkv, const AttentionShape& shape
   check.dropout(dropout, rows);
   check.is("out", out, qkv.dtype(), {rows, shape.heads, shape.head_dim});
   check.is("lse", lse, statistic_of(qkv.dtype()), {shape.heads, rows});
+  const OpTimer timer(recorder_, "attention", {qkv, out, lse}, shape, 2);
   do_attention(context, qkv, shape, dropout, out, lse);
 }
 
@@ -357,6 +378,7 @@ void Ops::attention_backward(Context& context, ConstView dout, ConstView qkv, Co
   check.is("out", out, qkv.dtype(), {rows, shape.heads, shape.head_dim});
   check.is("lse", lse, statistic_of(qkv.dtype()), {shape.heads, rows});
   check.is("dqkv", dqkv, qkv.dtype(), qkv.shape());
+  const OpTimer timer(recorder_, "attention_backward", {dout, qkv, out, lse, dqkv}, shape, 5);
   do_attention_backward(context, dout, qkv, out, lse, shape, dropout, dqkv);
 }
 
@@ -374,6 +396,7 @@ void Ops::attention_cached(Context& context, ConstView qkv, const AttentionShape
   check.dims("cache", cache, 4);
   check.is("cache", cache, qkv.dtype(), {sequences, 2 * shape.heads, cache.shape()[2], shape.head_dim});
   check.is("out", out, qkv.dtype(), {rows, shape.heads, shape.head_dim});
+  const OpTimer timer(recorder_, "attention_cached", {qkv, cache, out});
   do_attention_cached(context, qkv, shape, past, cache, out);
 }
 
@@ -393,6 +416,7 @@ void Ops::softmax_stats(Context& context, ConstView logits, ConstView targets, i
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
   check.is("target", target, statistic, {rows});
+  const OpTimer timer(recorder_, "softmax_stats", {logits});
   do_softmax_stats(context, logits, targets, first_class, classes, max, sum, target);
 }
 
@@ -405,6 +429,7 @@ double Ops::cross_entropy(Context& context, ConstView max, ConstView sum, ConstV
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
   check.is("target", target, statistic, {rows});
+  const OpTimer timer(recorder_, "cross_entropy", {max, sum, target, targets});
   return do_cross_entropy(context, max, sum, target, targets);
 }
 
@@ -421,6 +446,7 @@ void Ops::cross_entropy_backward(Context& context, View logits, ConstView target
       fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
+  const OpTimer timer(recorder_, "cross_entropy_backward", {logits, logits});
   do_cross_entropy_backward(context, logits, targets, first_class, classes, max, sum, scale);
 }
 
@@ -430,6 +456,7 @@ double Ops::squared_error(Context& context, ConstView z, ConstView targets) {
   check.activation("z", z, takes(z.dtype()), name());
   check.is("z", z, z.dtype(), {z.rows(), 1});
   check.is("targets", targets, statistic_of(z.dtype()), {z.rows()});
+  const OpTimer timer(recorder_, "squared_error", {z, targets});
   return do_squared_error(context, z, targets);
 }
 
@@ -439,6 +466,7 @@ void Ops::squared_error_backward(Context& context, View z, ConstView targets, fl
   check.activation("z", z, takes(z.dtype()), name());
   check.is("z", z, z.dtype(), {z.rows(), 1});
   check.is("targets", targets, statistic_of(z.dtype()), {z.rows()});
+  const OpTimer timer(recorder_, "squared_error_backward", {z, targets});
   do_squared_error_backward(context, z, targets, scale);
 }
 
@@ -450,6 +478,7 @@ void Ops::add(Context& context, ConstView x, View y) {
   check.statistic("x", x, statistic);
   check.statistic("y", y, statistic);
   check.same_count("y", y, "x", x);
+  const OpTimer timer(recorder_, "add", {x, y, y});
   do_add(context, x, y);
 }
 
@@ -458,18 +487,21 @@ void Ops::cast(Context& context, ConstView x, View y) {
   check.activation("x", x, takes(x.dtype()), name());
   check.activation("y", y, takes(y.dtype()), name());
   check.same_count("y", y, "x", x);
+  const OpTimer timer(recorder_, "cast", {x, y});
   do_cast(context, x, y);
 }
 
 void Ops::zero(Context& context, View x) {
   const Checker check("zero");
   check.that(!x.empty(), "x is empty, expected a tensor");
+  const OpTimer timer(recorder_, "zero", {x});
   do_zero(context, x);
 }
 
 double Ops::squared_norm(Context& context, ConstView x) {
   const Checker check("squared_norm");
   check.statistic("x", x, takes(DType::f64) ? DType::f64 : DType::f32);
+  const OpTimer timer(recorder_, "squared_norm", {x});
   return do_squared_norm(context, x);
 }
 
@@ -488,6 +520,7 @@ void Ops::adamw(Context& context, const AdamW& options, ConstView grad, View m, 
   } else {
     check.is("weights", weights, statistic, shape);
   }
+  const OpTimer timer(recorder_, "adamw", {grad, m, m, v, v, weights, weights, remainder, remainder});
   do_adamw(context, options, grad, m, v, weights, remainder);
 }
 

@@ -4,12 +4,16 @@
 // cpu/ (fast), cuda/.
 //
 // Conventions
-//   rows     tokens of a batch, packed: sequences lie behind each other without padding; `offsets` [sequences + 1] i32
-//   says where each begins. A        activation type of the call: f32 or bf16 (cpu), f64 (reference). Weights and
-//   biases have the same type. S        type of statistics and gradients of weights: f32 (cpu), f64 (reference).
-//   "="/"+=" a function overwrites its outputs unless its text says +=; Write::add turns = into "computed apart, then
-//   added once". Outputs do not alias inputs unless the text says so. Results are bit-identical from run to run for a
-//   fixed thread count. Every function throws Error::shape naming the function, what it got and what it expected.
+// clang-format off
+//   rows       tokens of a batch, packed: sequences lie behind each other without padding; `offsets` [sequences + 1] i32
+//              says where each begins.
+//   A          activation type of the call: f32 or bf16 (cpu), f64 (reference). Weights and biases have the same type.
+//   S          type of statistics and gradients of weights: f32 (cpu), f64 (reference).
+//   "=", "+="  a function overwrites its outputs unless its text says +=; Write::add turns = into "computed apart, then
+//              added once".
+// clang-format on
+// Outputs do not alias inputs unless the text says so. Results are bit-identical from run to run for a fixed thread
+// count. Every function throws Error::shape naming the function, what it got and what it expected.
 
 #include <cstdint>
 #include <memory>
@@ -19,6 +23,8 @@
 #include "tensor/view.h"
 
 namespace trireme {
+
+class OpRecorder;
 
 /// What an operator call runs on: the thread team and the scratch memory of the caller's plan.
 struct Context {
@@ -83,9 +89,10 @@ class Ops {
   virtual std::string_view name() const = 0;  ///< "cpu", "reference"
   /// Scratch that any call within these sizes can ask for.
   virtual size_t scratch_bytes(const CallSizes& sizes) const = 0;
+  /// Tells `recorder` (ops/profile.h), which outlives this object, about every call from now on; nullptr: nobody.
+  void report_to(OpRecorder* recorder) { recorder_ = recorder; }
 
-  // ---- linear
-  // -------------------------------------------------------------------------------------------------------------------------
+  // ---- linear ----
   /// y = x w^T + bias.  x: [rows, in] A; w: [out, in] A; bias: [out] A or empty; y: [rows, out] A.
   void linear(Context&, ConstView x, ConstView w, ConstView bias, View y);
   /// pre = x w^T + bias; y = f(pre).  Fusion of linear and activation; pre is kept for activation_backward. pre, y:
@@ -98,8 +105,7 @@ class Ops {
   /// db =/+= sum_rows(dy).  dy: [rows, out] A; db: [out] S.
   void bias_backward(Context&, ConstView dy, View db, Write);
 
-  // ---- norm
-  // ---------------------------------------------------------------------------------------------------------------------------
+  // ---- norm ----
   /// y = (x - mean) * rstd * w + b, rstd = 1 / sqrt(var + eps), var biased.  x, y: [rows, width] A; w: [width] A; b:
   /// [width] A or empty; mean, rstd: [rows] S, saved for backward. Source: Ba et al. 2016.
   void layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd);
@@ -108,8 +114,7 @@ class Ops {
   void layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
                            View dw, View db, Write);
 
-  // ---- elementwise
-  // --------------------------------------------------------------------------------------------------------------------
+  // ---- elementwise ----
   /// y = f(x).  gelu_tanh: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))); gelu_erf: 0.5 x (1 + erf(x / sqrt 2));
   /// relu; tanh. y may be x.
   void activation(Context&, ConstView x, Activation f, View y);
@@ -120,8 +125,7 @@ class Ops {
   /// dx = dy * mask / (1 - rate).  dx may be dy; with rate 0 a copy (nothing when dx is dy).
   void dropout_backward(Context&, ConstView dy, const Dropout&, View dx);
 
-  // ---- embedding
-  // ----------------------------------------------------------------------------------------------------------------------
+  // ---- embedding ----
   /// y = tokens_table[token] + positions_table[position].  tokens, positions: [rows] i32; tables: [n, width] A; y:
   /// [rows, width] A. positions and their table empty: y = tokens_table[token]. An id outside its table throws
   /// Error::data naming row, id and table size.
@@ -137,8 +141,7 @@ class Ops {
   /// width] A; rows: [n] i32, none twice; x: [m, width] A. Throws as embedding().
   void scatter_rows(Context&, ConstView y, ConstView rows, View x);
 
-  // ---- rotary positions
-  // ---------------------------------------------------------------------------------------------------------------
+  // ---- rotary positions ----
   /// table[p] = cos(p f_0) ... cos(p f_h), sin(p f_0) ... sin(p f_h), f_i = base^(-i / (h + 1)).  table: [positions,
   /// dims] S, dims even, h = dims / 2 - 1. Source: Su et al. 2021.
   void rotary_table(Context&, double base, View table);
@@ -149,8 +152,7 @@ class Ops {
   /// dqkv of rotary(), in place: turns back.
   void rotary_backward(Context&, View dqkv, ConstView positions, ConstView table);
 
-  // ---- attention
-  // ----------------------------------------------------------------------------------------------------------------------
+  // ---- attention ----
   /// out = dropout(softmax(scale q k^T + mask)) v per head and sequence; the T x T matrix is never stored.
   /// qkv: [rows, heads, 3, head_dim] A (q, k, v of each head side by side); out: [rows, heads, head_dim] A;
   /// lse: [heads, rows] S, log-sum-exp of each query's scores, saved for backward. Source: Dao et al. 2022, 2023.
@@ -165,8 +167,7 @@ class Ops {
   /// positions already cached; out: [rows, heads, head_dim] A.
   void attention_cached(Context&, ConstView qkv, const AttentionShape&, ConstView past, View cache, View out);
 
-  // ---- loss
-  // ---------------------------------------------------------------------------------------------------------------------------
+  // ---- loss ----
   /// Per row over the first `classes` columns: max = max_j z_j; sum = sum_j exp(z_j - max); target = z[target -
   /// first_class], 0 if not in this slice. logits: [rows, columns] A or S, columns >= classes (padding columns never
   /// get probability); targets: [rows] i32, -1: ignored; max, sum, target: [rows] S.
@@ -184,8 +185,7 @@ class Ops {
   /// z = 2 scale (z - target), in place.
   void squared_error_backward(Context&, View z, ConstView targets, float scale);
 
-  // ---- parameters
-  // ---------------------------------------------------------------------------------------------------------------------
+  // ---- parameters ----
   /// y += x.  Both S.
   void add(Context&, ConstView x, View y);
   /// y = x converted (to bf16: nearest, ties to even).
@@ -243,6 +243,8 @@ class Ops {
   virtual void do_zero(Context&, View x) = 0;
   virtual double do_squared_norm(Context&, ConstView x) = 0;
   virtual void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) = 0;
+
+  OpRecorder* recorder_ = nullptr;
 };
 
 /// f64 loops.

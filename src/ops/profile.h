@@ -1,10 +1,10 @@
 #pragma once
-// Times every operator call of another backend: what it took, how many FLOPs or bytes it was. Nothing else changes, and
-// nothing is paid where no profile is asked for.
+// Who wants to know about operator calls: what each took, how many FLOPs or bytes it was. The public, checked functions
+// tell it (Ops::report_to); nothing is paid where nobody listens.
 
-#include <memory>
+#include <initializer_list>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "ops/ops.h"
 
@@ -27,8 +27,27 @@ class OpRecorder {
   virtual void add(OpCall call) = 0;
 };
 
-/// Forwards every call to `inner`, a backend of f32 and bf16, and tells `recorder` about it while it records. Borrows
-/// the recorder.
-std::unique_ptr<Ops> make_profiled_ops(std::unique_ptr<Ops> inner, OpRecorder& recorder);
+/// Rows times a weight [out, in].
+struct ProductSize {
+  int64_t rows = 0, in = 0, out = 0;
+};
+
+/// Tells a recorder, if there is one that records, about the call that it lives as long as.
+class OpTimer {
+ public:
+  /// moved: tensors that the call reads or writes, once for each way.
+  OpTimer(OpRecorder* recorder, std::string_view op, std::initializer_list<ConstView> moved);
+  OpTimer(OpRecorder* recorder, std::string_view op, std::initializer_list<ConstView> moved, const ProductSize& size);
+  /// products: of each pair of a query and a key with a head's vectors.
+  OpTimer(OpRecorder* recorder, std::string_view op, std::initializer_list<ConstView> moved,
+          const AttentionShape& shape, int products);
+  ~OpTimer();
+  OpTimer(const OpTimer&) = delete;
+  OpTimer& operator=(const OpTimer&) = delete;
+
+ private:
+  OpRecorder* recorder_;  ///< nullptr: nobody listens
+  OpCall call_;
+};
 
 }  // namespace trireme

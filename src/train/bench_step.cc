@@ -15,7 +15,6 @@
 #include "data/token_dataset.h"
 #include "model/presets.h"
 #include "model/stage.h"
-#include "ops/cpu/gemm.h"
 #include "optim/optimizer.h"
 #include "train/batcher.h"
 #include "train/machine.h"
@@ -49,15 +48,14 @@ std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& 
 /// A model in training; every call of step() is one optimizer step.
 class TrainingStep {
  public:
-  TrainingStep(const StepBenchOptions& options, const Spec& spec)
+  TrainingStep(const StepBenchOptions& options, const Spec& spec, Ops& ops)
       : options_(options),
         table_(spec),
         state_(table_, options.dtype, true),
-        ops_(make_cpu_ops()),
         single_(make_single()),
-        optimizer_(table_, state_, *ops_, *single_, {}),
+        optimizer_(table_, state_, ops, *single_, {}),
         stage_(spec, {&table_, state_.weights(), state_.gradients()}, options.dtype,
-               {.rows = options.batch * options.sequence, .accumulates = false, .recompute = options.recompute}, *ops_,
+               {.rows = options.batch * options.sequence, .accumulates = false, .recompute = options.recompute}, ops,
                options.threads),
         batcher_(options.batch, options.sequence),
         tokens_(bench_tokens(options, spec)) {
@@ -84,7 +82,6 @@ class TrainingStep {
   const StepBenchOptions& options_;
   ParameterTable table_;
   TrainingState state_;
-  std::unique_ptr<Ops> ops_;
   std::unique_ptr<Communicator> single_;
   Optimizer optimizer_;
   Stage stage_;
@@ -103,12 +100,12 @@ uint64_t pytorch_bytes(const StepBenchOptions& options, const Spec& spec) {
              (12 * static_cast<uint64_t>(spec.vocabulary_rows) + 80 * static_cast<uint64_t>(spec.layers * spec.width));
 }
 
-PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, const std::string& mode, TrainingStep& ours,
-                         std::vector<double>& our_seconds) {
+PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, const std::string& mode,
+                         bool multiplies_bf16, TrainingStep& ours, std::vector<double>& our_seconds) {
   PeerStep peer;
   peer.mode = mode;
   const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
-  if (options.dtype == DType::bf16 && !gemm_has_bf16()) {
+  if (options.dtype == DType::bf16 && !multiplies_bf16) {
     peer.skipped = "this CPU has no bf16 instructions: its step takes many minutes";
   } else if (needed > available) {
     peer.skipped = fmt::format("it needs about {:.1f} GB beside ours, {:.1f} GB are free",
@@ -167,18 +164,18 @@ double StepBenchResult::peer_rss_ratio() const {
   return rss > 0 ? static_cast<double>(peak_rss) / rss : 0;
 }
 
-StepBenchResult bench_step(const StepBenchOptions& options) {
+StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend) {
   const Spec spec = preset(options.preset).spec;
   require(options.sequence <= spec.context, ErrorKind::usage, "--seq {} is longer than the {} positions of {}",
           options.sequence, spec.context, options.preset);
   StepBenchResult result;
   std::vector<double> seconds;
   {
-    TrainingStep ours(options, spec);
+    TrainingStep ours(options, spec, *backend.ops);
     for (int64_t i = 0; i < options.warmup; ++i) ours.step();
     if (options.pytorch) {
       for (const char* mode : {"eager", "compiled"})
-        result.peers.push_back(measure_pytorch(options, spec, mode, ours, seconds));
+        result.peers.push_back(measure_pytorch(options, spec, mode, backend.multiplies_bf16, ours, seconds));
     }
     while (seconds.size() < static_cast<size_t>(options.steps)) seconds.push_back(ours.step());
     result.loss = ours.loss();

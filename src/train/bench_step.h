@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/spec.h"
+#include "ops/backend.h"
 #include "tensor/dtype.h"
 
 namespace trireme {
@@ -53,6 +54,6 @@ struct StepBenchResult {
   double peer_rss_ratio() const;
 };
 
-StepBenchResult bench_step(const StepBenchOptions& options);
+StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend);
 
 }  // namespace trireme

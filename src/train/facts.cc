@@ -1,7 +1,6 @@
 #include "train/facts.h"
 
 #include "base/error.h"
-#include "ops/cpu/isa.h"
 #include "train/machine.h"
 
 namespace trireme {
@@ -44,7 +43,7 @@ void require_memory(const MemoryPlan& plan, const Setup& setup, const Process& p
 }
 
 RunFacts run_facts(const Setup& setup, const ParameterTable& table, const MemoryPlan& plan, const Process& process,
-                   int threads, double peak_flops) {
+                   const Backend& backend, int threads, double peak_flops) {
   const Spec& s = setup.spec;
   const BatchShape& b = setup.batch;
   RunFacts facts;
@@ -66,7 +65,7 @@ RunFacts run_facts(const Setup& setup, const ParameterTable& table, const Memory
   add("precision", std::string(name_of(setup.dtype)));
   add("ranks", fmt::format("{} ({} on this host), {}", process.size(), process.local_size(),
                            const_cast<Process&>(process).world().backend()));
-  add("cpu", fmt::format("{}, kernels {}, {} threads per rank", cpu_brand_text(), name_of(cpu_isa()), threads));
+  add("cpu", fmt::format("{}, kernels {}, {} threads per rank", backend.hardware, backend.kernels, threads));
   add("memory", fmt::format("{} per rank planned: state {}, activations {}, scratch {}, snapshot {}",
                             gigabytes(plan.total()), gigabytes(plan.state), gigabytes(plan.activations),
                             gigabytes(plan.scratch), gigabytes(plan.snapshot)));

@@ -2,6 +2,7 @@
 // What a run says about itself at its start, and the memory it will take.
 
 #include "comm/process.h"
+#include "ops/backend.h"
 #include "report/metrics.h"
 #include "train/setup.h"
 
@@ -22,6 +23,6 @@ MemoryPlan plan_memory(const Setup& setup, const ParameterTable& table, const Op
 void require_memory(const MemoryPlan& plan, const Setup& setup, const Process& process);
 
 RunFacts run_facts(const Setup& setup, const ParameterTable& table, const MemoryPlan& plan, const Process& process,
-                   int threads, double peak_flops);
+                   const Backend& backend, int threads, double peak_flops);
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "model/memory.h"
-#include "ops/cpu/gemm_bench.h"
+#include "ops/gemm_bench.h"
 
 namespace trireme {
 namespace {

@@ -11,6 +11,7 @@
 #include "comm/mesh.h"
 #include "comm/proof.h"
 #include "config/document.h"
+#include "ops/backend.h"
 #include "report/reporter.h"
 #include "train/cores.h"
 #include "train/data_guard.h"
@@ -37,10 +38,6 @@ namespace trireme {
 namespace {
 
 constexpr int64_t kMostRollBacks = 3;  // to one snapshot: the samples are not to blame then
-
-std::unique_ptr<Ops> make_ops(StepProfile& profile, bool profiled) {
-  return profiled ? make_profiled_ops(make_cpu_ops(), profile) : make_cpu_ops();
-}
 
 class Trainer {
  public:
@@ -75,7 +72,8 @@ class Trainer {
   int threads_;
   ParameterTable table_;
   StepProfile profile_;
-  std::unique_ptr<Ops> ops_;
+  Backend backend_;
+  Ops& ops_;
   TrainingState state_;
   std::unique_ptr<Communicator> exchange_group_;
   Optimizer optimizer_;
@@ -105,22 +103,24 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
       threads_(cores.threads),
       table_(setup_.spec, setup_.init_scheme),
       profile_(config().log.profile),
-      ops_(make_ops(profile_, config().log.profile > 0)),
+      backend_(make_backend()),
+      ops_(*backend_.ops),
       state_(table_, setup_.dtype, true),
       exchange_group_(process.reporting_group()),
-      optimizer_(table_, state_, *ops_, *exchange_group_, optimizer_options(config(), process, cores.progress_cpus)),
-      stage_(setup_.spec, {&table_, state_.weights(), state_.gradients()}, setup_.dtype, model_shape(setup_), *ops_,
+      optimizer_(table_, state_, ops_, *exchange_group_, optimizer_options(config(), process, cores.progress_cpus)),
+      stage_(setup_.spec, {&table_, state_.weights(), state_.gradients()}, setup_.dtype, model_shape(setup_), ops_,
              threads_),
       batches_(*setup_.train, setup_.batch),
-      step_(stage_, optimizer_, *ops_, state_, table_, scalars_, batches_, static_cast<uint64_t>(config().run.seed),
+      step_(stage_, optimizer_, ops_, state_, table_, scalars_, batches_, static_cast<uint64_t>(config().run.seed),
             setup_.spec.has_dropout()),
       schedule_(schedule_of(config())),
       skips_(config().run.dir, config().run.max_skips) {
+  if (config().log.profile > 0) ops_.report_to(&profile_);
   progress_.best_loss = std::numeric_limits<double>::infinity();
   together(scalars_, [&] { load_start(); });
   scalars_.barrier();  // all ranks of a host measure at the same time, as they will compute
   peak_flops_ =
-      config().log.peak_tflops > 0 ? config().log.peak_tflops * 1e12 : measure_gemm_rate(*ops_, threads_, setup_.dtype);
+      config().log.peak_tflops > 0 ? config().log.peak_tflops * 1e12 : measure_gemm_rate(ops_, threads_, setup_.dtype);
   peak_flops_ = scalars_.sum(peak_flops_);
   if (claim) saver_.emplace(setup_, table_, state_, process_.world(), *claim, process_.progress());
   if (saver_ && setup_.resume) saver_->start_from(progress_.step);
@@ -130,14 +130,14 @@ Trainer::Trainer(Setup setup, Process& process, const CorePlan& cores, const Run
 }
 
 void Trainer::make_reporter() {
-  reporter_ = std::make_unique<Reporter>(
-      ReporterOptions{.run_dir = config().evaluation.only ? std::string() : config().run.dir,
-                      .jsonl = config().log.jsonl,
-                      .tensorboard = config().log.tensorboard,
-                      .is_rank0 = process_.rank() == 0},
-      progress_.step, config().run.steps,
-      run_facts(setup_, table_, plan_memory(setup_, table_, *ops_, process_.size(), threads_), process_, threads_,
-                peak_flops_));
+  reporter_ =
+      std::make_unique<Reporter>(ReporterOptions{.run_dir = config().evaluation.only ? std::string() : config().run.dir,
+                                                 .jsonl = config().log.jsonl,
+                                                 .tensorboard = config().log.tensorboard,
+                                                 .is_rank0 = process_.rank() == 0},
+                                 progress_.step, config().run.steps,
+                                 run_facts(setup_, table_, plan_memory(setup_, table_, ops_, process_.size(), threads_),
+                                           process_, backend_, threads_, peak_flops_));
 }
 
 void Trainer::load_start() {
@@ -172,7 +172,7 @@ StepResult Trainer::train_one_step(double rate) {
 
 void Trainer::show_profile() {
   const Aside aside(meter_);
-  const ProfileCeilings ceilings{peak_flops_ / process_.size(), measure_copy_rate(*ops_, threads_)};
+  const ProfileCeilings ceilings{peak_flops_ / process_.size(), measure_copy_rate(ops_, threads_)};
   if (process_.rank() != 0) return;
   log::info("where the time of {} steps of rank 0 went\n{}", config().log.profile, profile_.table(ceilings));
   const std::string trace = config().run.dir + "/trace.json";
@@ -338,7 +338,7 @@ Setup make_fitting_setup(LoadedConfig loaded, const Process& process, const Core
   Setup setup = make_setup(std::move(loaded), scalars);
   const ParameterTable table(setup.spec);
   together(scalars, [&] {
-    require_memory(plan_memory(setup, table, *make_cpu_ops(), process.size(), cores.threads), setup, process);
+    require_memory(plan_memory(setup, table, *make_backend().ops, process.size(), cores.threads), setup, process);
   });
   return setup;
 }

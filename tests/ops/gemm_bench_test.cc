@@ -1,4 +1,4 @@
-#include "ops/cpu/gemm_bench.h"
+#include "ops/gemm_bench.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,6 @@
-#include "ops/cpu/gemm_bench.h"
+#include "ops/gemm_bench.h"
+
+#include "ops/cpu/gemm.h"
 
 #include <algorithm>
 

@@ -30,22 +30,23 @@ GlueOptions glue_options(const GlueBenchOptions& o) {
 /// A model in training on the rows in the file's order; each step takes the next batches.
 class TuningStep {
  public:
-  TuningStep(const GlueBenchOptions& options, const PretrainedModel& model, const EncodedRows& rows, int threads)
+  TuningStep(const GlueBenchOptions& options, const PretrainedModel& model, const EncodedRows& rows, Ops& ops,
+             int threads)
       : options_(options),
         rows_(rows),
         packer_(
             {.length = options.pad ? options.max_length : 0, .padding = model.padding, .classes = model.spec.classes}),
         table_(model.spec),
         state_(table_, DType::f32, true),
-        ops_(make_cpu_ops()),
+        ops_(ops),
         stage_(model.spec, {&table_, state_.weights(), state_.gradients()}, DType::f32,
-               {.rows = options.batch * (options.pad ? options.max_length : rows.longest), .accumulates = false}, *ops_,
+               {.rows = options.batch * (options.pad ? options.max_length : rows.longest), .accumulates = false}, ops_,
                threads) {
     initialize(state_, table_, 1);
   }
 
   std::unique_ptr<Optimizer> optimizer(Communicator& group, const OptimizerOptions& options) {
-    return std::make_unique<Optimizer>(table_, state_, *ops_, group, options);
+    return std::make_unique<Optimizer>(table_, state_, ops_, group, options);
   }
 
   /// Model FLOPs of the last step, of its tokens without padding.
@@ -84,7 +85,7 @@ class TuningStep {
   RowPacker packer_;
   ParameterTable table_;
   TrainingState state_;
-  std::unique_ptr<Ops> ops_;
+  Ops& ops_;
   Stage stage_;
   size_t first_ = 0;
   int64_t updates_ = 0;
@@ -199,7 +200,7 @@ void measure_alone(const GlueBenchOptions& o, TuningStep& ours, const CorePlan& 
 
 }  // namespace
 
-GlueBenchResult bench_glue(const GlueBenchOptions& o, Process& process, const CorePlan& cores) {
+GlueBenchResult bench_glue(const GlueBenchOptions& o, Ops& ops, Process& process, const CorePlan& cores) {
   Scalars scalars(process.world());
   PretrainedModel model;
   EncodedRows rows;
@@ -216,7 +217,7 @@ GlueBenchResult bench_glue(const GlueBenchOptions& o, Process& process, const Co
             "--batch {} on {} ranks is more than the {} rows of {}", o.batch, process.size(), rows.rows(),
             data.train[0].path);
   });
-  TuningStep ours(o, model, rows, cores.threads);
+  TuningStep ours(o, model, rows, ops, cores.threads);
   GlueBenchResult result;
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
   if (process.size() == 1) {

@@ -7,6 +7,7 @@
 
 #include "base/affinity.h"
 #include "comm/process.h"
+#include "ops/ops.h"
 
 namespace trireme {
 
@@ -44,6 +45,6 @@ struct GlueBenchResult {
 };
 
 /// Collective. cores: of this rank. Rank 0's result is the one to show.
-GlueBenchResult bench_glue(const GlueBenchOptions& options, Process& process, const CorePlan& cores);
+GlueBenchResult bench_glue(const GlueBenchOptions& options, Ops& ops, Process& process, const CorePlan& cores);
 
 }  // namespace trireme

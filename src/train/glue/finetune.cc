@@ -12,6 +12,7 @@
 #include "comm/agreement.h"
 #include "comm/proof.h"
 #include "config/document.h"
+#include "ops/backend.h"
 #include "report/reporter.h"
 #include "train/cores.h"
 #include "train/facts.h"
@@ -65,7 +66,8 @@ class FineTuner {
   const PeerWatch& peers_;
   Scalars scalars_;
   ParameterTable table_;
-  std::unique_ptr<Ops> ops_;
+  Backend backend_;
+  Ops& ops_;
   TrainingState state_;
   Stage stage_;
   std::unique_ptr<Communicator> exchange_group_;  ///< this and what follows: when training
@@ -89,9 +91,10 @@ FineTuner::FineTuner(GlueJob job, Process& process, const CorePlan& cores, const
       peers_(peers),
       scalars_(process.world()),
       table_(job_.setup.spec),
-      ops_(make_cpu_ops()),
+      backend_(make_backend()),
+      ops_(*backend_.ops),
       state_(table_, job_.setup.dtype, options().train),
-      stage_(job_.setup.spec, {&table_, state_.weights(), state_.gradients()}, job_.setup.dtype, shape_of(job_), *ops_,
+      stage_(job_.setup.spec, {&table_, state_.weights(), state_.gradients()}, job_.setup.dtype, shape_of(job_), ops_,
              cores.threads),
       skips_(config().run.dir, config().run.max_skips) {
   const auto seed = static_cast<uint64_t>(options().seed);
@@ -109,14 +112,13 @@ FineTuner::FineTuner(GlueJob job, Process& process, const CorePlan& cores, const
   });
   if (!options().train) return;
   scalars_.barrier();
-  peak_flops_ = scalars_.sum(measure_gemm_rate(*ops_, cores.threads, job_.setup.dtype));
+  peak_flops_ = scalars_.sum(measure_gemm_rate(ops_, cores.threads, job_.setup.dtype));
   exchange_group_ = process.reporting_group();
-  optimizer_.emplace(table_, state_, *ops_, *exchange_group_,
-                     optimizer_options(config(), process, cores.progress_cpus));
+  optimizer_.emplace(table_, state_, ops_, *exchange_group_, optimizer_options(config(), process, cores.progress_cpus));
   batches_.emplace(job_.train[0].rows, job_.epochs, job_.layout, limit(options().train_batch), scalars_.size(),
                    scalars_.rank(), seed);
   const Spec& spec = job_.setup.spec;
-  step_.emplace(stage_, *optimizer_, *ops_, state_, table_, scalars_, *batches_, seed, spec.has_dropout());
+  step_.emplace(stage_, *optimizer_, ops_, state_, table_, scalars_, *batches_, seed, spec.has_dropout());
   schedule_ = schedule_of(config());
   schedule_.warms_from_zero = true;
   saver_.emplace(job_.setup, table_, state_, process_.world(), *claim, process_.progress());
@@ -197,7 +199,7 @@ bool FineTuner::evaluate() {
     log::info("evaluating {} rows: {}", set.rows.rows(), set.name);
     const std::string end = set.name.ends_with("-mm") ? "_mm" : "";
     const auto logits =
-        predict(stage_, *ops_, job_.setup.dtype, set.rows, job_.layout, limit(options().eval_batch), scalars_);
+        predict(stage_, ops_, job_.setup.dtype, set.rows, job_.layout, limit(options().eval_batch), scalars_);
     if (!logits) return false;
     const int64_t classes = job_.layout.classes;
     const auto add = [&](const std::string& name, double value) { found.emplace_back("eval_" + name + end, value); };
@@ -274,7 +276,7 @@ bool FineTuner::predict_test() {
   for (const NamedRows& set : job_.test) {
     log::info("predicting {} rows: {}", set.rows.rows(), set.name);
     const auto logits =
-        predict(stage_, *ops_, job_.setup.dtype, set.rows, job_.layout, limit(options().eval_batch), scalars_);
+        predict(stage_, ops_, job_.setup.dtype, set.rows, job_.layout, limit(options().eval_batch), scalars_);
     if (!logits) return false;
     if (process_.rank() == 0)
       write_predictions(options().output_dir, set.name, job_.task, decide(*logits, job_.layout.classes));
@@ -336,7 +338,8 @@ int finetune(const GlueOptions& options, Process& process, std::string_view vers
     together(scalars, [&] {
       job = make_job(options, start, scalars);
       const ParameterTable table(job.setup.spec);
-      require_memory(plan_memory(job.setup, table, *make_cpu_ops(), process.size(), cores.threads), job.setup, process);
+      require_memory(plan_memory(job.setup, table, *make_backend().ops, process.size(), cores.threads), job.setup,
+                     process);
     });
     prove_same_rows(job, scalars, process.host());
     FineTuner tuner(std::move(job), process, cores, claim ? &*claim : nullptr, peers);

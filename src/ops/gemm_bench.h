@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "ops/cpu/gemm.h"
+#include "ops/gemm_shape.h"
 
 namespace trireme {
 
