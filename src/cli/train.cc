@@ -1,4 +1,4 @@
-#include "train/trainer.h"
+#include "train/pretraining.h"
 
 #include <fmt/core.h>
 

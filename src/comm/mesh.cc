@@ -35,12 +35,18 @@ MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
        fits.tensor, fits.pipeline);
 }
 
-Mesh::Mesh(Communicator& world, MeshShape shape) : shape_(shape) {
+MeshPlace place_of(const MeshShape& shape, int rank) {
   const int tensor = static_cast<int>(shape.tensor), data = static_cast<int>(shape.data);
-  const int rank = world.rank(), shard = rank % tensor, replica = rank / tensor % data, stage = rank / tensor / data;
-  data_ = world.split(stage * tensor + shard, replica);
-  tensor_ = world.split(stage * data + replica, shard);
-  pipeline_ = world.split(replica * tensor + shard, stage);
+  return {.data = rank / tensor % data, .tensor = rank % tensor, .pipeline = rank / tensor / data};
+}
+
+Mesh::Mesh(Communicator& world, MeshShape shape) : world_(world), shape_(shape) {
+  const int tensor = static_cast<int>(shape.tensor), data = static_cast<int>(shape.data);
+  const MeshPlace at = place();
+  data_ = world.split(at.pipeline * tensor + at.tensor, at.data);
+  tensor_ = world.split(at.pipeline * data + at.data, at.tensor);
+  pipeline_ = world.split(at.data * tensor + at.tensor, at.pipeline);
+  for (Communicator* group : {data_.get(), tensor_.get(), pipeline_.get()}) group->report_to(world.progress());
 }
 
 }  // namespace trireme

@@ -17,20 +17,29 @@ struct MeshShape {
 /// axes do not multiply to `ranks`; `source` says where that number came from ("SLURM_NTASKS").
 MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source);
 
+/// A rank's coordinates.
+struct MeshPlace {
+  int data = 0, tensor = 0, pipeline = 0;
+};
+MeshPlace place_of(const MeshShape& shape, int rank);
+
 class Mesh {
  public:
-  /// Collective over `world`. shape: as resolve_mesh() gave it.
+  /// Collective over `world`, which it borrows. shape: as resolve_mesh() gave it. The groups report where `world` does.
   Mesh(Communicator& world, MeshShape shape);
 
   const MeshShape& shape() const { return shape_; }
+  MeshPlace place() const { return place_of(shape_, world_.rank()); }
   int data_rank() const { return data_->rank(); }
   int tensor_rank() const { return tensor_->rank(); }
   int pipeline_rank() const { return pipeline_->rank(); }
+  Communicator& world() { return world_; }         ///< all ranks of the mesh
   Communicator& data() { return *data_; }          ///< ranks that hold the same weights
   Communicator& tensor() { return *tensor_; }      ///< ranks that share each layer
   Communicator& pipeline() { return *pipeline_; }  ///< ranks that hold successive layers
 
  private:
+  Communicator& world_;
   MeshShape shape_;
   std::unique_ptr<Communicator> data_, tensor_, pipeline_;
 };

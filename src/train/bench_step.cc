@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -14,10 +14,8 @@
 #include "base/time.h"
 #include "data/token_dataset.h"
 #include "model/presets.h"
-#include "model/stage.h"
-#include "optim/optimizer.h"
-#include "train/batcher.h"
 #include "train/machine.h"
+#include "train/step.h"
 #include "train/step_ceiling.h"
 
 namespace trireme {
@@ -45,33 +43,40 @@ std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& 
   return tokens;
 }
 
-/// A model in training; every call of step() is one optimizer step.
+/// A model in training, by the step that training runs; every call of step() is one.
 class TrainingStep {
  public:
   TrainingStep(const StepBenchOptions& options, const Spec& spec, Ops& ops)
       : options_(options),
+        world_(make_single()),
+        rank_{.world = *world_, .host = {}, .log_name = {}, .threads = options.threads},
         table_(spec),
         state_(table_, options.dtype, true),
-        single_(make_single()),
-        optimizer_(table_, state_, ops, *single_, {}),
-        stage_(spec, {&table_, state_.weights(), state_.gradients()}, options.dtype,
-               {.rows = options.batch * options.sequence, .accumulates = false, .recompute = options.recompute}, ops,
-               options.threads),
-        batcher_(options.batch, options.sequence),
-        tokens_(bench_tokens(options, spec)) {
+        session_(
+            {.spec = spec,
+             .dtype = options.dtype,
+             .shape = {.rows = options.batch * options.sequence, .accumulates = false, .recompute = options.recompute},
+             .mesh = {.data = 1},
+             .optimizer = OptimizerOptions{}},
+            table_, state_, ops, rank_),
+        tokens_(bench_tokens(options, spec)),
+        windows_(tokens_, 1),
+        batches_(windows_, {.global = options.batch, .sequence = options.sequence, .ranks = 1}),
+        step_(session_, batches_, 1) {
     initialize(state_, table_, 1);
   }
 
   /// Seconds of the step.
   double step() {
-    const double scale = 1.0 / static_cast<double>(options_.batch * options_.sequence);
     const auto start = Clock::now();
-    const Batch& batch = batcher_.fill(WindowSource(tokens_, 1), Stream::training,
-                                       {static_cast<uint64_t>(steps_ * options_.batch), options_.batch});
-    optimizer_.begin_exchange();
-    loss_ = stage_.loss_and_backward(batch, {}, static_cast<float>(scale), Write::overwrite, &optimizer_) * scale;
-    const double norm = std::sqrt(optimizer_.finish_exchange(stage_.context()));
-    optimizer_.update(stage_.context(), 1e-4, ++steps_, norm);
+    loss_ = step_
+                .run({.step = steps_,
+                      .consumed = static_cast<uint64_t>(steps_ * options_.batch),
+                      .update = steps_ + 1,
+                      .learning_rate = 1e-4,
+                      .most_loss = std::numeric_limits<double>::infinity()})
+                .loss;
+    ++steps_;
     const double seconds = seconds_since(start);
     log::info("step {:>3}  loss {:.4f}  {:.3f} s", steps_, loss_, seconds);
     return seconds;
@@ -80,13 +85,15 @@ class TrainingStep {
 
  private:
   const StepBenchOptions& options_;
+  std::unique_ptr<Communicator> world_;
+  RankContext rank_;
   ParameterTable table_;
   TrainingState state_;
-  std::unique_ptr<Communicator> single_;
-  Optimizer optimizer_;
-  Stage stage_;
-  Batcher batcher_;
+  Session session_;
   std::vector<uint16_t> tokens_;
+  WindowSource windows_;
+  SampleBatches batches_;
+  TrainStep step_;
   int64_t steps_ = 0;
   double loss_ = 0;
 };

@@ -7,7 +7,7 @@
 
 #include "config/load.h"
 #include "data/sample_source.h"
-#include "train/step.h"
+#include "train/step_batches.h"
 
 namespace trireme {
 

@@ -14,7 +14,7 @@ Schedule schedule_of(const Config& config) {
           .decay_steps = o.decay_steps > 0 ? o.decay_steps : config.run.steps};
 }
 
-OptimizerOptions optimizer_options(const Config& config, const Process& process, std::vector<int> progress_cpus) {
+OptimizerOptions optimizer_options(const Config& config, const RankContext& rank, std::vector<int> progress_cpus) {
   const OptimOptions& o = config.optim;
   OptimizerOptions options;
   options.adamw.beta1 = static_cast<float>(o.beta1);
@@ -24,7 +24,7 @@ OptimizerOptions optimizer_options(const Config& config, const Process& process,
   options.clip = o.clip;
   options.wire = config.comm.wire == "f32" ? DType::f32 : DType::bf16;
   options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
-  options.one_host = process.local_size() == process.size();
+  options.one_host = rank.one_host();
   options.progress_cpus = std::move(progress_cpus);
   return options;
 }

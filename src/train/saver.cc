@@ -15,28 +15,30 @@
 namespace trireme {
 namespace fs = std::filesystem;
 
-Saver::Saver(const Setup& setup, const ParameterTable& table, const TrainingState& state, Communicator& group,
-             const RunClaim& claim, Progress& progress)
-    : setup_(setup),
-      claim_(claim),
-      scalars_(group),
-      writer_(setup.config().run.dir, table, state, group, &progress, [&claim] { claim.check(); }) {}
+Saver::Saver(const Run& run, Session& session)
+    : plan_(run.plan),
+      claim_(*run.claim),
+      scalars_(session.mesh().world()),
+      writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), session.rank().progress,
+              [this] { claim_.check(); }) {
+  if (plan_.resume) begun_ = published_ = run.progress.step;
+}
 
 void Saver::begin(const RunProgress& progress) {
   together(scalars_, [&] { claim_.check(); });
   start_ = Clock::now();
-  writer_.begin({.spec = setup_.spec,
+  writer_.begin({.spec = plan_.spec,
                  .progress = progress,
-                 .config_json = to_json(setup_.config()).dump(),
-                 .tokenizer_json = setup_.tokenizer_json,
-                 .data_files = setup_.data_files});
+                 .config_json = to_json(plan_.config()).dump(),
+                 .tokenizer_json = plan_.tokenizer_json,
+                 .data_files = plan_.data_files});
   saving_best_ = best_;
   best_ = false;
   begun_ = progress.step;
 }
 
 std::optional<CheckpointEvent> Saver::publish() {
-  const CheckpointOptions& options = setup_.config().checkpoint;
+  const CheckpointOptions& options = plan_.config().checkpoint;
   wait_for_disk();
   try {
     const std::string folder = writer_.publish(options.keep, saving_best_).value();
@@ -56,8 +58,8 @@ std::optional<CheckpointEvent> Saver::publish() {
 }
 
 void Saver::wait_for_disk() const {
-  const double patience = setup_.config().run.hang_timeout;
-  const std::string& run_dir = setup_.config().run.dir;
+  const double patience = plan_.config().run.hang_timeout;
+  const std::string& run_dir = plan_.config().run.dir;
   int64_t done = -1;
   bool told = false;
   for (auto moved = Clock::now(); !writer_.wait(std::min(patience, 1.0));) {
@@ -80,7 +82,7 @@ void Saver::wait_for_disk() const {
 }
 
 void Saver::link_best(const std::string& folder) const {
-  const std::string& link = setup_.config().checkpoint.best_link;
+  const std::string& link = plan_.config().checkpoint.best_link;
   if (link.empty() || scalars_.rank() != 0) return;
   std::error_code error;
   if (fs::exists(fs::symlink_status(link, error)) && !fs::is_symlink(link, error)) {

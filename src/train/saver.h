@@ -4,10 +4,9 @@
 #include <optional>
 
 #include "checkpoint/checkpoint.h"
-#include "comm/progress.h"
 #include "report/metrics.h"
-#include "train/run_claim.h"
-#include "train/setup.h"
+#include "train/run.h"
+#include "train/session.h"
 
 namespace trireme {
 
@@ -15,13 +14,10 @@ constexpr double kDiskPatience = 12;
 
 class Saver {
  public:
-  /// Collective. Borrows everything; `claim` is asked before each save, `progress` moves with what is written. Throws
-  /// Error::io.
-  Saver(const Setup& setup, const ParameterTable& table, const TrainingState& state, Communicator& group,
-        const RunClaim& claim, Progress& progress);
+  /// Collective over the session's mesh. Borrows both; the run's claim is asked before each save, the rank's progress
+  /// moves with what is written. Throws Error::io.
+  Saver(const Run& run, Session& session);
 
-  /// The run goes on from the snapshot of `step`.
-  void start_from(int64_t step) { begun_ = published_ = step; }
   /// The weights as they stand are the best so far: the next snapshot, which is due now, is the best one.
   void mark_best() { best_ = true; }
   void forget_best() { best_ = false; }
@@ -38,8 +34,8 @@ class Saver {
   void begin(const RunProgress& progress);
   /// Something was begun and not yet published.
   bool pending() const { return writer_.pending(); }
-  /// Collective. Every rank has written what was begun, so that publish() will not wait.
-  bool written() { return !scalars_.any(!writer_.idle()); }
+  /// This rank has written what was begun; once all have, publish() will not wait.
+  bool idle() const { return writer_.idle(); }
   /// Collective. Waits until what was begun is written, and publishes it. A disk that takes nothing for
   /// run.hang-timeout is told; after kDiskPatience times that a process without others, whom its ranks' watch does not
   /// end, leaves with 1. Nothing if that failed and training goes on without. Throws Error::io, Error::locked.
@@ -49,7 +45,7 @@ class Saver {
   void wait_for_disk() const;
   void link_best(const std::string& folder) const;
 
-  const Setup& setup_;
+  const RunPlan& plan_;
   const RunClaim& claim_;
   Scalars scalars_;
   CheckpointWriter writer_;

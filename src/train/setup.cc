@@ -49,10 +49,10 @@ Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
   return with_given_options(setup.init->spec, setup.loaded);
 }
 
-BatchShape resolve_batch(Setup& setup, const Scalars& scalars) {
+BatchShape resolve_batch(Setup& setup, int rank) {
   // With batch.per-rank a run keeps the global batch that it was started with.
   const int64_t started = setup.resume ? resumed_config(*setup.resume).batch.global : 0;
-  const BatchPlan plan = plan_batch(setup.loaded, scalars.size(), started);
+  const BatchPlan plan = plan_batch(setup.loaded, static_cast<int>(setup.mesh.data), started);
   setup.loaded.config.batch.global = plan.global;
   int64_t sequence = setup.config().batch.sequence;
   if (sequence == 0) sequence = setup.spec.context;
@@ -62,8 +62,8 @@ BatchShape resolve_batch(Setup& setup, const Scalars& scalars) {
   return {.global = plan.global,
           .micro_batches = plan.accumulation,
           .sequence = sequence,
-          .ranks = scalars.size(),
-          .rank = scalars.rank()};
+          .ranks = static_cast<int>(setup.mesh.data),
+          .rank = place_of(setup.mesh, rank).data};
 }
 
 /// To read all of a large file takes longer than a batch system waits.
@@ -103,6 +103,17 @@ std::vector<std::string> index_files(const Setup& setup) {
     for (std::string& file : source->index_files()) files.push_back(std::move(file));
   }
   return files;
+}
+
+/// The memory shape of this run's model.
+void plan_shape(Setup& setup) {
+  setup.trains = !setup.config().evaluation.only;
+  setup.micro_sequences = setup.batch.largest_micro();
+  setup.shape = {.rows = setup.micro_sequences * setup.batch.sequence,
+                 .training = setup.trains,
+                 .head_rows = 0,
+                 .accumulates = setup.batch.micro_batches > 1,
+                 .recompute = setup.config().model.recompute};
 }
 
 }  // namespace
@@ -155,8 +166,9 @@ Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
   return spec;
 }
 
-Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
+Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
   Setup setup;
+  setup.mesh = mesh;
   setup.loaded = std::move(loaded);
   const Config& config = setup.config();
   together(scalars, [&] {
@@ -174,7 +186,8 @@ Setup make_setup(LoadedConfig loaded, Scalars& scalars) {
     check_masking(setup);
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
     if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
-    setup.batch = resolve_batch(setup, scalars);
+    setup.batch = resolve_batch(setup, scalars.rank());
+    plan_shape(setup);
     open_data(setup);
     if (setup.resume) check_resume(setup);
     if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);

@@ -6,31 +6,24 @@
 #include <optional>
 
 #include "checkpoint/model_folder.h"
+#include "comm/rank_context.h"
 #include "comm/scalars.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "data/sample_source.h"
-#include "train/step.h"
+#include "train/run_plan.h"
+#include "train/step_batches.h"
 
 namespace trireme {
 
-struct Setup {
-  LoadedConfig loaded;  ///< with batch.global as it is in force
-  Spec spec;
-  InitScheme init_scheme = InitScheme::gpt2;  ///< of weights that start from scratch
-  DType dtype = DType::f32;
+struct Setup : RunPlan {
   BatchShape batch;
-  std::optional<CheckpointFolder> resume;  ///< the run goes on from here
-  std::optional<ModelFolder> init;         ///< weights of a new run; empty: from scratch
-  std::string tokenizer_json;              ///< empty: none known
+  std::optional<ModelFolder> init;  ///< weights of a new run; empty: from scratch
   std::unique_ptr<FileSource> train, validation;
-  std::vector<DataFileFact> data_files;
-
-  const Config& config() const { return loaded.config; }
 };
 
 /// Collective. Throws CommonError (config, data, io) with the numbers and the fix.
-Setup make_setup(LoadedConfig loaded, Scalars& scalars);
+Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars);
 
 /// Lays the options that were given over a spec that comes from elsewhere (preset, folder, checkpoint).
 Spec with_given_options(Spec spec, const LoadedConfig& loaded);

@@ -1,60 +1,64 @@
 #include "train/step.h"
 
-#include <algorithm>
+#include <array>
 #include <cmath>
-
-#include "train/stop.h"
 
 namespace trireme {
 
-TrainStep::TrainStep(Stage& stage, Optimizer& optimizer, Ops& ops, TrainingState& state, const ParameterTable& table,
-                     Scalars& scalars, StepBatches& batches, uint64_t seed, bool dropout)
-    : stage_(stage),
-      optimizer_(optimizer),
-      ops_(ops),
-      state_(state),
-      table_(table),
-      scalars_(scalars),
-      batches_(batches),
-      seed_(seed),
-      dropout_(dropout) {}
-
-double TrainStep::run_micro_batch(int64_t index, int64_t step, uint64_t consumed, float scale) {
-  const Batch& batch = batches_.fill(consumed, index);
+double TrainStep::run_micro_batch(int64_t index, const StepStart& start, float scale) {
+  Stage& stage = session_.stage();
+  Optimizer& optimizer = session_.optimizer();
+  const Batch& batch = batches_.fill(start.consumed, index);
   const Write write = index == 0 ? Write::overwrite : Write::add;
   const bool last = index + 1 == batches_.micro_batches();
-  if (last) optimizer_.begin_exchange();
+  if (last) optimizer.begin_exchange();
   if (batch.rows() > 0) {
-    const Stage::Step numbers{.seed = seed_, .step = static_cast<uint64_t>(step), .dropout = dropout_};
-    return stage_.loss_and_backward(batch, numbers, scale, write, last ? &optimizer_ : nullptr);
+    const Stage::Step numbers{
+        .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = stage.spec().has_dropout()};
+    return stage.loss_and_backward(batch, numbers, scale, write, last ? &optimizer : nullptr);
   }
   // The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
-  if (write == Write::overwrite) ops_.zero(stage_.context(), state_.gradients());
+  if (write == Write::overwrite) session_.ops().zero(stage.context(), session_.state().gradients());
   if (last) {
-    for (const ParameterRange& range : table_.ready_ranges()) optimizer_.ready(range);
+    for (const ParameterRange& range : session_.table().ready_ranges()) optimizer.ready(range);
   }
   return 0;
 }
 
-StepResult TrainStep::run(int64_t step, uint64_t consumed, int64_t update, double learning_rate, double most_loss) {
-  const double counted = scalars_.sum(batches_.counted(consumed));  // before backward: ranks may hold different counts
-
-  double loss = 0;
-  for (int64_t m = 0; m < batches_.micro_batches(); ++m)
-    loss += run_micro_batch(m, step, consumed, static_cast<float>(1.0 / counted));
-  const double squared_norm = optimizer_.finish_exchange(stage_.context());
-  loss = scalars_.sum(loss) / counted;
-
-  const bool finite = std::isfinite(loss) && std::isfinite(squared_norm);
-  const StepResult result{
-      .loss = loss, .norm = std::sqrt(squared_norm), .finite = finite, .skipped = !finite || loss > most_loss};
-  if (!result.skipped) optimizer_.update(stage_.context(), learning_rate, update, result.norm);
+/// One message: what ranks have to tell each other after a step.
+StepResult TrainStep::agree(double loss, double squared_norm, double counted, const StepStart& start) {
+  const bool stop = session_.rank().stop_requested();
+  std::array<double, 3> verdict{loss, stop ? 1.0 : 0.0, start.saved ? 0.0 : 1.0};
+  session_.scalars().sum(verdict);
+  StepResult result{
+      .loss = verdict[0] / counted, .norm = std::sqrt(squared_norm), .stop = verdict[1] > 0, .saved = verdict[2] == 0};
+  result.finite = std::isfinite(result.loss) && std::isfinite(squared_norm);
+  result.skipped = !result.finite || result.loss > start.most_loss;
   return result;
 }
 
-std::optional<double> evaluate(Stage& stage, Scalars& scalars, const SampleSource& data, const BatchShape& shape,
-                               int64_t batches) {
+/// What the losses of all ranks' micro-batches are a sum over.
+double TrainStep::count(uint64_t consumed) {
+  const double own = batches_.counted(consumed);
+  const auto all = batches_.counted_by_all(consumed);
+  return all ? *all : session_.scalars().sum(own);
+}
+
+StepResult TrainStep::run(const StepStart& start) {
+  const double counted = count(start.consumed);
+  double loss = 0;
+  for (int64_t m = 0; m < batches_.micro_batches(); ++m)
+    loss += run_micro_batch(m, start, static_cast<float>(1.0 / counted));
+  Context& context = session_.stage().context();
+  const double squared_norm = session_.optimizer().finish_exchange(context);
+  const StepResult result = agree(loss, squared_norm, counted, start);
+  if (!result.skipped) session_.optimizer().update(context, start.learning_rate, start.update, result.norm);
+  return result;
+}
+
+std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches) {
   Batcher batcher(shape.largest_micro(), shape.sequence);
+  Scalars& scalars = session.scalars();
   double loss = 0, tokens = 0;
   for (int64_t b = 0; b < batches; ++b) {
     const auto first = static_cast<uint64_t>(b * shape.global);
@@ -62,10 +66,10 @@ std::optional<double> evaluate(Stage& stage, Scalars& scalars, const SampleSourc
       const BatchSlice slice = batch_slice(first, shape.global, shape.ranks, shape.rank, shape.micro_batches, m);
       if (slice.count == 0) continue;
       const Batch& batch = batcher.fill(data, Stream::evaluation, slice);
-      loss += stage.loss(batch);
+      loss += session.stage().loss(batch);
       tokens += counted_rows(batch);
     }
-    if (scalars.max(stop::requested() ? 1.0 : 0.0) > 0) return std::nullopt;
+    if (scalars.any(session.rank().stop_requested())) return std::nullopt;
   }
   return scalars.sum(loss) / scalars.sum(tokens);
 }

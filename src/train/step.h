@@ -1,47 +1,53 @@
 #pragma once
-// One optimizer step: micro-batches, exchange, loss, update. Every rank sees the same loss and norm, so every rank
-// takes the same decision.
+// One optimizer step: micro-batches, exchange, verdict, update. Every rank hears the same verdict, so every rank takes
+// the same decision.
 
-#include "comm/scalars.h"
-#include "model/stage.h"
-#include "optim/optimizer.h"
+#include "train/session.h"
 #include "train/step_batches.h"
 
 namespace trireme {
 
+/// Where a run stands when a step begins.
+struct StepStart {
+  int64_t step = 0;       ///< steps done
+  uint64_t consumed = 0;  ///< samples consumed
+  int64_t update = 1;     ///< updates applied, this step's included
+  double learning_rate = 0;
+  double most_loss = 0;  ///< a loss above it changes no weight
+  bool saved = true;     ///< this rank has nothing left to write of the snapshot under way
+};
+
+/// What all ranks came to.
 struct StepResult {
   double loss = 0;  ///< mean over what the global batch counts: nats per token or sequence (regression: squared error)
   double norm = 0;  ///< global gradient norm before clipping
   bool finite = true;    ///< loss and norm are
   bool skipped = false;  ///< not finite, or a loss above the limit: no weight changed
+  bool stop = false;     ///< some rank was asked to stop
+  bool saved = true;     ///< StepStart::saved on every rank
 };
 
 class TrainStep {
  public:
-  TrainStep(Stage& stage, Optimizer& optimizer, Ops& ops, TrainingState& state, const ParameterTable& table,
-            Scalars& scalars, StepBatches& batches, uint64_t seed, bool dropout);
+  /// Borrows both. seed: of dropout.
+  TrainStep(Session& session, StepBatches& batches, uint64_t seed)
+      : session_(session), batches_(batches), seed_(seed) {}
 
-  /// Step number `step` on the samples that follow the first `consumed`; `update` counts applied updates, this one
-  /// included, from 1. A loss above `most_loss` changes no weight.
-  StepResult run(int64_t step, uint64_t consumed, int64_t update, double learning_rate, double most_loss);
+  /// Collective over the session's mesh.
+  StepResult run(const StepStart& start);
 
  private:
-  double run_micro_batch(int64_t index, int64_t step, uint64_t consumed, float scale);
+  double count(uint64_t consumed);
+  double run_micro_batch(int64_t index, const StepStart& start, float scale);
+  StepResult agree(double loss, double squared_norm, double counted, const StepStart& start);
 
-  Stage& stage_;
-  Optimizer& optimizer_;
-  Ops& ops_;
-  TrainingState& state_;
-  const ParameterTable& table_;
-  Scalars& scalars_;
+  Session& session_;
   StepBatches& batches_;
   uint64_t seed_;
-  bool dropout_;
 };
 
-/// Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the same number.
-/// Nothing when a stop was asked for on any rank meanwhile.
-std::optional<double> evaluate(Stage& stage, Scalars& scalars, const SampleSource& data, const BatchShape& shape,
-                               int64_t batches);
+/// Collective. Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the
+/// same number. Nothing when a stop was asked for on any rank meanwhile.
+std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches);
 
 }  // namespace trireme

@@ -35,6 +35,11 @@ double SampleBatches::counted(uint64_t consumed) {
   return tokens;
 }
 
+std::optional<double> SampleBatches::counted_by_all(uint64_t) const {
+  if (!data_.counts_all()) return std::nullopt;
+  return static_cast<double>(shape_.global * shape_.sequence);
+}
+
 const Batch& SampleBatches::fill(uint64_t consumed, int64_t index) {
   return batcher_.fill(data_, Stream::training, slice(consumed, index));
 }

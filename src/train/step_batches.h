@@ -1,6 +1,8 @@
 #pragma once
 // The micro-batches of optimizer steps: how a global batch is cut, and where its samples come from.
 
+#include <optional>
+
 #include "data/sample_source.h"
 #include "model/pass.h"
 #include "train/batcher.h"
@@ -25,6 +27,8 @@ class StepBatches {
   virtual int64_t micro_batches() const = 0;
   /// What the losses of all of them are a sum over: tokens or sequences. Ends what fill() gave.
   virtual double counted(uint64_t consumed) = 0;
+  /// The same over all ranks, where it is known without asking them.
+  virtual std::optional<double> counted_by_all(uint64_t consumed) const = 0;
   /// Valid until the next call; no rows where the global batch leaves this one none.
   virtual const Batch& fill(uint64_t consumed, int64_t index) = 0;
 };
@@ -39,6 +43,7 @@ class SampleBatches final : public StepBatches {
   SampleBatches(const SampleSource& data, const BatchShape& shape);
   int64_t micro_batches() const override { return shape_.micro_batches; }
   double counted(uint64_t consumed) override;
+  std::optional<double> counted_by_all(uint64_t consumed) const override;
   const Batch& fill(uint64_t consumed, int64_t index) override;
 
  private:

@@ -1,13 +1,66 @@
 #pragma once
-// A training run from start to end: builds everything, loops over steps, evaluates, saves, stops.
+// The loop: steps, reports, evaluations, snapshots, until the last step or a stop request. The same for every task.
 
-#include "comm/process.h"
-#include "config/load.h"
+#include <functional>
+
+#include "ops/backend.h"
+#include "train/data_guard.h"
+#include "train/data_proof.h"
+#include "train/profile.h"
+#include "train/straggler.h"
+#include "train/task.h"
 
 namespace trireme {
 
-/// Runs or resumes what `loaded` describes as one rank of the job. Returns the exit code: 0 done, 75 stopped by
-/// request. Throws Error. `version` identifies the program: all ranks must run the same one.
-int train(LoadedConfig loaded, Process& process, std::string_view version);
+class Trainer {
+ public:
+  /// Collective: measures the members' peak rate and opens the report. Borrows everything. stop_reason: why a stop was
+  /// asked for on this rank, empty where it does not know.
+  Trainer(Work work, Task& task, std::function<std::string()> stop_reason);
+
+  /// Trains to the plan's last step, and ends with the evaluation and the snapshot that the task wants. False: a stop
+  /// was asked for, and the steps done are saved. Throws what ends a run.
+  bool train();
+  /// Evaluates and ends the report. False: a stop was asked for meanwhile.
+  bool evaluate_only();
+
+ private:
+  RunProgress& progress() { return work_.run.progress; }
+  const Config& config() const { return work_.run.config(); }
+  Scalars& scalars() { return work_.session.scalars(); }
+  const RankContext& rank() const { return work_.session.rank(); }
+  bool done() { return progress().step >= config().run.steps; }
+  bool due(int64_t every) { return every > 0 && progress().step % every == 0; }
+
+  void open_report();
+  /// A step and everything that is due after it. True: some rank was asked to stop.
+  bool advance();
+  StepResult step(double rate);
+  void account(const StepResult& result, double limit);
+  void check_ranks();
+  void report(const StepResult& result, double rate);
+  void show_profile();
+  bool roll_back();
+  bool evaluate();
+  void save();
+  void publish();
+  void end(bool stopped);
+
+  Work work_;
+  Task& task_;
+  std::function<std::string()> stop_reason_;
+  TrainStep step_;
+  StepProfile profile_;
+  StragglerWatch straggler_;
+  DataGuard data_guard_;
+  DataWindows data_windows_;
+  double peak_flops_ = 0;  ///< of all members
+  int64_t evaluated_step_ = -1;
+  int64_t rolled_back_ = 0;  ///< times since the newest snapshot
+};
+
+/// Collective. The weights that a run starts from are in `run.state`, and where it stands in `run.progress`: those of
+/// the checkpoint that the plan resumes, or what `start` makes.
+void load_start(Run& run, const RankContext& rank, Scalars& scalars, const std::function<void()>& start);
 
 }  // namespace trireme

@@ -20,21 +20,21 @@ int64_t longest(const std::vector<NamedRows>& sets) {
 }
 
 /// The checkpoint must be of the same training.
-void check_same_training(const Setup& setup) {
-  const CheckpointFacts& facts = setup.resume->facts;
-  const Config then = from_json(parse_json(facts.config_json, setup.resume->path), setup.resume->path);
-  Spec spec = setup.spec;
+void check_same_training(const RunPlan& plan) {
+  const CheckpointFacts& facts = plan.resume->facts;
+  const Config then = from_json(parse_json(facts.config_json, plan.resume->path), plan.resume->path);
+  Spec spec = plan.spec;
   spec.vocabulary_rows = facts.spec.vocabulary_rows;
   require(facts.spec == spec, ErrorKind::config,
           "{} holds another model than --model and the task ask for; name another --output-dir or add "
           "--overwrite-output-dir",
-          setup.resume->path);
-  const bool same_rows = facts.data_files.size() == setup.data_files.size() && !facts.data_files.empty() &&
-                         facts.data_files[0].hash == setup.data_files[0].hash;
-  require(same_rows && then.run.seed == setup.config().run.seed, ErrorKind::config,
+          plan.resume->path);
+  const bool same_rows = facts.data_files.size() == plan.data_files.size() && !facts.data_files.empty() &&
+                         facts.data_files[0].hash == plan.data_files[0].hash;
+  require(same_rows && then.run.seed == plan.config().run.seed, ErrorKind::config,
           "{} was trained on other rows or with another seed ({}, now {}); give the same ones, name another "
           "--output-dir or add --overwrite-output-dir",
-          setup.resume->path, then.run.seed, setup.config().run.seed);
+          plan.resume->path, then.run.seed, plan.config().run.seed);
 }
 
 /// XXH3 over the ids and labels that are trained on.
@@ -50,11 +50,31 @@ int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointF
   return from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
 }
 
+/// Of the largest micro-batch there will be.
+void plan_shape(GlueJob& job) {
+  const GlueOptions& options = job.options;
+  const int64_t most_rows = std::max(options.train ? options.train_batch : 0,
+                                     job.validation.empty() && job.test.empty() ? 0 : options.eval_batch);
+  const int64_t length =
+      options.pad ? options.max_length : std::max({longest(job.train), longest(job.validation), longest(job.test)});
+  const bool by_tokens = options.most_tokens > 0;
+  const int64_t micro_batches =
+      options.train ? micro_batches_for(job.epochs.global, static_cast<int>(job.mesh.data), options.train_batch) : 1;
+  job.micro_sequences = by_tokens ? 1 : most_rows;
+  job.shape = {
+      .rows = by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : most_rows * length,
+      .training = options.train,
+      .head_rows = 0,
+      .accumulates = micro_batches > 1 || by_tokens,
+      .recompute = job.config().model.recompute};
+}
+
 }  // namespace
 
-GlueJob make_job(const GlueOptions& options, const std::string& start, const Scalars& scalars) {
+GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh) {
   GlueJob job;
   job.options = options;
+  job.mesh = mesh;
   const GlueData data = read_data(options);
   job.task = data.task;
   job.model = open_pretrained(options, data.task);
@@ -68,41 +88,22 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Sca
   job.validation = encode_sets(data.validation, job.task, job.model, most);
   job.test = encode_sets(data.test, job.task, job.model, most);
 
-  Setup& setup = job.setup;
-  setup.spec = job.model.spec;
-  setup.dtype = options.bf16 ? DType::bf16 : DType::f32;
-  setup.tokenizer_json = job.model.tokenizer->json();
-  if (!start.empty()) setup.resume = open_checkpoint(start);
+  job.spec = job.model.spec;
+  job.dtype = options.bf16 ? DType::bf16 : DType::f32;
+  job.trains = options.train;
+  job.tokenizer_json = job.model.tokenizer->json();
+  if (!start.empty()) job.resume = open_checkpoint(start);
   if (options.train) {
-    setup.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
-    job.epochs = {job.train[0].rows.rows(), global_batch(options, setup.resume, scalars.size())};
+    job.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
+    job.epochs = {job.train[0].rows.rows(), global_batch(options, job.resume, static_cast<int>(mesh.data))};
     job.steps = job.epochs.total_steps(options.epochs, options.max_steps);
   }
-  setup.loaded = options.native;
-  setup.loaded.config = config_of(job.options, job.steps, job.epochs.global);
-  if (setup.resume) check_same_training(setup);
-  job.layout = {.length = options.pad ? most : 0, .padding = job.model.padding, .classes = setup.spec.classes};
-  const int64_t most_rows = std::max(options.train ? options.train_batch : 0,
-                                     job.validation.empty() && job.test.empty() ? 0 : options.eval_batch);
-  const int64_t length =
-      options.pad ? most : std::max({longest(job.train), longest(job.validation), longest(job.test)});
-  const bool by_tokens = options.most_tokens > 0;
-  setup.batch = {.global = (by_tokens ? 1 : most_rows) * scalars.size(),
-                 .micro_batches = 1,
-                 .sequence = by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : length,
-                 .ranks = scalars.size(),
-                 .rank = scalars.rank()};
+  job.loaded = options.native;
+  job.loaded.config = config_of(job.options, job.steps, job.epochs.global);
+  if (job.resume) check_same_training(job);
+  job.layout = {.length = options.pad ? most : 0, .padding = job.model.padding, .classes = job.spec.classes};
+  plan_shape(job);
   return job;
-}
-
-ModelShape shape_of(const GlueJob& job) {
-  const int64_t micro_batches =
-      job.options.train ? micro_batches_for(job.epochs.global, job.setup.batch.ranks, job.options.train_batch) : 1;
-  return {.rows = job.setup.batch.largest_micro() * job.setup.batch.sequence,
-          .training = job.options.train,
-          .head_rows = 0,
-          .accumulates = micro_batches > 1 || job.options.most_tokens > 0,
-          .recompute = job.setup.config().model.recompute};
 }
 
 }  // namespace trireme

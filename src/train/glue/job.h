@@ -2,11 +2,11 @@
 // What a fine-tuning does, decided from its options before anything large is allocated.
 
 #include "train/glue/data.h"
-#include "train/setup.h"
+#include "train/job.h"
 
 namespace trireme {
 
-struct GlueJob {
+struct GlueJob : RunPlan {
   GlueOptions options;
   GlueTask task;
   PretrainedModel model;
@@ -14,15 +14,10 @@ struct GlueJob {
   EpochPlan epochs;
   int64_t steps = 0;
   RowLayout layout;
-  Setup setup;  ///< as train/saver and train/facts take it
 };
 
 /// Reads and encodes the rows that the options ask for. start: the checkpoint to go on from; empty: the model's
-/// weights. Not collective: scalars tell the number of ranks and which one this is. Throws Error::config where the
-/// checkpoint is of another training, and as read_data does.
-GlueJob make_job(const GlueOptions& options, const std::string& start, const Scalars& scalars);
-
-/// Of the largest micro-batch there will be.
-ModelShape shape_of(const GlueJob& job);
+/// weights. Not collective. Throws Error::config where the checkpoint is of another training, and as read_data does.
+GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh);
 
 }  // namespace trireme

@@ -34,6 +34,7 @@ Config config_of(const GlueOptions& options, int64_t steps, int64_t global) {
   config.log.every = options.logging_steps;
   config.run.dir = options.output_dir;
   config.run.steps = steps;
+  if (!options.native.given("run.spike-score")) config.run.spike_score = 0;  // the recipe knows no spikes
   config.run.seed = options.seed;
   config.run.overwrite = options.overwrite;
   return config;

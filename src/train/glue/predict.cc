@@ -6,12 +6,13 @@
 #include <numeric>
 
 #include "data/sampler.h"
-#include "train/stop.h"
 
 namespace trireme {
 
-std::optional<std::vector<double>> predict(Stage& stage, Ops& ops, DType dtype, const EncodedRows& rows,
-                                           const RowLayout& layout, const BatchLimit& limit, Scalars& scalars) {
+std::optional<std::vector<double>> predict(Session& session, DType dtype, const EncodedRows& rows,
+                                           const RowLayout& layout, const BatchLimit& limit) {
+  Scalars& scalars = session.scalars();
+  Stage& stage = session.stage();
   const BatchSlice part = batch_slice(0, rows.rows(), scalars.size(), scalars.rank(), 1, 0);
   const int64_t classes = layout.classes;
   std::vector<uint32_t> order(static_cast<size_t>(part.count));
@@ -22,7 +23,7 @@ std::optional<std::vector<double>> predict(Stage& stage, Ops& ops, DType dtype, 
   RowPacker packer(layout);
   int64_t first = 0;
   while (scalars.any(first < part.count)) {  // all ranks go on while one has rows left: a stop is agreed on in between
-    if (scalars.any(stop::requested())) return std::nullopt;
+    if (scalars.any(session.rank().stop_requested())) return std::nullopt;
     if (first == part.count) continue;
     const auto at = static_cast<size_t>(first);
     const auto rest = std::span(order).subspan(at);
@@ -37,7 +38,7 @@ std::optional<std::vector<double>> predict(Stage& stage, Ops& ops, DType dtype, 
       continue;
     }
     stage.logits(batch, narrow.rows_slice(0, count));
-    ops.cast(stage.context(), narrow.rows_slice(0, count), wide);
+    session.ops().cast(stage.context(), narrow.rows_slice(0, count), wide);
   }
   std::vector<double> all;
   const std::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float));

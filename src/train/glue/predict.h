@@ -5,16 +5,15 @@
 #include <span>
 #include <vector>
 
-#include "comm/scalars.h"
-#include "model/stage.h"
 #include "train/glue/rows.h"
+#include "train/session.h"
 
 namespace trireme {
 
 /// Collective. Logits of all rows, [rows x classes] in their order: each rank runs a contiguous part, as much of
 /// it at a time as the limit allows, and every row is run once. Nothing when a stop was asked for on any rank.
-std::optional<std::vector<double>> predict(Stage& stage, Ops& ops, DType dtype, const EncodedRows& rows,
-                                           const RowLayout& layout, const BatchLimit& limit, Scalars& scalars);
+std::optional<std::vector<double>> predict(Session& session, DType dtype, const EncodedRows& rows,
+                                           const RowLayout& layout, const BatchLimit& limit);
 
 /// Mean cross-entropy in nats, or squared error where there is one class.
 double mean_loss(std::span<const double> logits, std::span<const double> labels, int64_t classes);

@@ -1,0 +1,53 @@
+#include "train/job.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "comm/agreement.h"
+#include "comm/proof.h"
+#include "config/document.h"
+#include "train/cores.h"
+#include "train/shared_folder.h"
+#include "train/stop.h"
+
+namespace trireme {
+
+int run_job(const JobRequest& request, Process& process, const std::function<RunEnd(const Job&)>& work) {
+  stop::install();
+  const Config& config = request.config;
+  Scalars scalars(process.world());
+  prove_one_job(scalars, process.host(), to_json(config).dump(1) + request.proof, request.version);
+  MeshShape mesh;
+  together(scalars, [&] {
+    mesh = resolve_mesh({.data = config.mesh.data, .tensor = config.mesh.tensor, .pipeline = config.mesh.pipeline},
+                        process.size(), process.launcher().name);
+  });
+  if (request.look) request.look(scalars);
+  const PeerWatch peers(config, process, scalars, process.progress());
+  const CorePlan cores = take_cores(config, process, scalars);
+  const RankContext rank =
+      rank_context(process, cores.threads, [&] { return stop::requested() || peers.stop_request(); });
+  std::optional<RunClaim> claim;
+  return run_to_end(claim, process, peers, [&]() -> RunEnd {
+    // Nobody looks into the folder before rank 0 owns it.
+    together(scalars, [&] {
+      if (request.writes) claim.emplace(config, process, peers.addresses());
+    });
+    if (claim) prove_shared_folder(config.run.dir, request.folder_option, scalars, process.host());
+    return work({.rank = rank,
+                 .scalars = scalars,
+                 .mesh = mesh,
+                 .cores = cores,
+                 .claim = claim ? &*claim : nullptr,
+                 .stop_reason = [&] { return peers.stop_request().value_or(stop::reason()); }});
+  });
+}
+
+SessionOptions session_options(const RunPlan& plan, const Job& job) {
+  SessionOptions options{
+      .spec = plan.spec, .dtype = plan.dtype, .shape = plan.shape, .mesh = plan.mesh, .optimizer = {}};
+  if (plan.trains) options.optimizer = optimizer_options(plan.config(), job.rank, job.cores.progress_cpus);
+  return options;
+}
+
+}  // namespace trireme

@@ -1,0 +1,112 @@
+#include "train/pretraining.h"
+
+#include "base/log.h"
+#include "checkpoint/run_folder.h"
+#include "comm/agreement.h"
+#include "train/facts.h"
+#include "train/job.h"
+#include "train/setup.h"
+#include "train/trainer.h"
+
+namespace trireme {
+namespace {
+
+class Pretraining final : public Task {
+ public:
+  /// Borrows both.
+  Pretraining(const Setup& setup, const Backend& backend)
+      : setup_(setup), backend_(backend), batches_(*setup.train, setup.batch) {}
+
+  StepBatches& batches() override { return batches_; }
+  int64_t step_samples(uint64_t) const override { return setup_.batch.global; }
+  uint64_t tokens(uint64_t samples) const override { return samples * static_cast<uint64_t>(setup_.batch.sequence); }
+  StepCost step_cost() const override {
+    const auto tokens = static_cast<double>(setup_.batch.global * setup_.batch.sequence);
+    return {tokens, train_flops_per_token(setup_.spec, setup_.batch.sequence) * tokens};
+  }
+  const std::vector<DataFileFact>& mapped_files() const override { return setup_.data_files; }
+  RunFacts facts(const Work& work, double peak_flops) const override {
+    const RankContext& rank = work.session.rank();
+    return run_facts(setup_, work.run.table, plan_memory(setup_, work.run.table, *backend_.ops, rank), rank, backend_,
+                     peak_flops);
+  }
+
+  bool evaluates_first() const override { return setup_.config().evaluation.every > 0; }
+  bool evaluates_last() const override { return true; }
+  bool saves_last() const override { return true; }
+  Due due(const RunProgress& progress) const override {
+    const auto every = [&](int64_t n) { return n > 0 && progress.step % n == 0; };
+    const Config& config = setup_.config();
+    return {.report = progress.step == 1 || every(config.log.every),
+            .evaluation = every(config.evaluation.every),
+            .snapshot = every(config.checkpoint.every)};
+  }
+  bool evaluate(Work& work) override;
+  void step_done(const StepResult&) override {}
+
+ private:
+  const Setup& setup_;
+  const Backend& backend_;
+  SampleBatches batches_;
+};
+
+bool Pretraining::evaluate(Work& work) {
+  const auto start = Clock::now();
+  RunProgress& progress = work.run.progress;
+  const int64_t batches = setup_.config().evaluation.batches;
+  const auto train_loss = trireme::evaluate(work.session, *setup_.train, setup_.batch, batches);
+  const auto loss = !train_loss         ? train_loss
+                    : setup_.validation ? trireme::evaluate(work.session, *setup_.validation, setup_.batch, batches)
+                                        : train_loss;
+  if (!loss) return false;
+  EvaluationMetrics metrics{.step = progress.step,
+                            .train_loss = train_loss,
+                            .validation_loss = *loss,
+                            .seconds = seconds_since(start),
+                            .best = *loss < progress.best_loss};
+  if (metrics.best) {
+    progress.best_loss = *loss;
+    progress.best_step = progress.step;
+    if (work.saver && setup_.config().checkpoint.best) work.saver->mark_best();
+  }
+  work.run.reporter->evaluation(metrics);
+  return true;
+}
+
+/// Weights of a new run.
+void make_weights(const Setup& setup, Run& run) {
+  if (setup.init) {
+    load_model(*setup.init, setup.spec, run.table, run.state);
+    log::info("starting from the weights of {}", setup.init->path);
+  } else {
+    initialize(run.state, run.table, static_cast<uint64_t>(setup.config().run.seed));
+    log::info("starting from scratch");
+  }
+}
+
+RunEnd pretrain(LoadedConfig loaded, const Job& job) {
+  Backend backend = make_backend();
+  const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars);
+  together(job.scalars, [&] {  // before anything large is allocated
+    require_memory(plan_memory(setup, ParameterTable(setup.spec), *backend.ops, job.rank), setup, job.rank);
+  });
+  Run run(setup, job.claim);
+  Session session(session_options(setup, job), run.table, run.state, *backend.ops, job.rank);
+  load_start(run, job.rank, job.scalars, [&] { make_weights(setup, run); });
+  std::optional<Saver> saver;
+  if (job.claim) saver.emplace(run, session);
+  Pretraining task(setup, backend);
+  Trainer trainer({run, session, saver ? &*saver : nullptr}, task, job.stop_reason);
+  const bool done = setup.trains ? trainer.train() : trainer.evaluate_only();
+  return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
+}
+
+}  // namespace
+
+int train(LoadedConfig loaded, Process& process, std::string_view version) {
+  const JobRequest request{
+      .config = loaded.config, .proof = {}, .version = version, .writes = !loaded.config.evaluation.only};
+  return run_job(request, process, [&](const Job& job) { return pretrain(std::move(loaded), job); });
+}
+
+}  // namespace trireme

@@ -1,0 +1,27 @@
+#include "train/run.h"
+
+#include <limits>
+
+#include "train/optim_options.h"
+
+namespace trireme {
+
+Run::Run(const RunPlan& of, const RunClaim* folder)
+    : plan(of),
+      claim(folder),
+      table(plan.spec, plan.init_scheme),
+      state(table, plan.dtype, plan.trains),
+      schedule(schedule_of(plan.config())),
+      skips(plan.config().run.dir, plan.config().run.max_skips) {
+  progress.best_loss = std::numeric_limits<double>::infinity();
+}
+
+void Run::open_report(const RankContext& rank, const RunFacts& facts) {
+  reporter = std::make_unique<Reporter>(ReporterOptions{.run_dir = claim ? config().run.dir : std::string(),
+                                                        .jsonl = config().log.jsonl,
+                                                        .tensorboard = config().log.tensorboard,
+                                                        .is_rank0 = rank.rank() == 0},
+                                        progress.step, config().run.steps, facts);
+}
+
+}  // namespace trireme

@@ -1,0 +1,37 @@
+#pragma once
+// What of a run survives when the members that compute it change: where it stands, its weights and moments, its folder,
+// its report.
+
+#include <memory>
+
+#include "optim/schedule.h"
+#include "optim/training_state.h"
+#include "report/reporter.h"
+#include "train/meter.h"
+#include "train/run_claim.h"
+#include "train/run_plan.h"
+#include "train/skips.h"
+
+namespace trireme {
+
+struct Run {
+  /// Allocates the training state; nothing is in it yet. claim: of the run folder; nullptr: nothing is written.
+  Run(const RunPlan& plan, const RunClaim* claim);
+
+  /// Starts the report of an attempt from here to the plan's last step.
+  void open_report(const RankContext& rank, const RunFacts& facts);
+
+  const RunPlan& plan;
+  const RunClaim* claim;
+  ParameterTable table;
+  TrainingState state;
+  RunProgress progress;
+  Schedule schedule;
+  SkipWatch skips;
+  StepMeter meter;
+  std::unique_ptr<Reporter> reporter;  ///< none before open_report()
+
+  const Config& config() const { return plan.config(); }
+};
+
+}  // namespace trireme

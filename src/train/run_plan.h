@@ -1,0 +1,32 @@
+#pragma once
+// What pre-training and fine-tuning have in common, decided before anything large is allocated. Every rank decides
+// alike.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "comm/mesh.h"
+#include "config/load.h"
+#include "model/memory.h"
+
+namespace trireme {
+
+struct RunPlan {
+  LoadedConfig loaded;  ///< with batch.global as it is in force
+  Spec spec;
+  InitScheme init_scheme = InitScheme::gpt2;  ///< of weights that start from scratch
+  DType dtype = DType::f32;
+  MeshShape mesh;                          ///< with every axis filled in
+  bool trains = true;                      ///< else it only evaluates: no gradients, no moments, no snapshots
+  ModelShape shape;                        ///< of the model's memory
+  int64_t micro_sequences = 0;             ///< of the largest micro-batch
+  std::optional<CheckpointFolder> resume;  ///< the run goes on from here
+  std::string tokenizer_json;              ///< empty: none known
+  std::vector<DataFileFact> data_files;
+
+  const Config& config() const { return loaded.config; }
+};
+
+}  // namespace trireme
