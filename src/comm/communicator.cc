@@ -27,7 +27,12 @@ Handle& Handle::operator=(Handle&& other) noexcept {
 }
 
 bool Handle::test() {
-  if (operation_ && operation_->test()) operation_.reset();
+  try {
+    if (operation_ && operation_->test()) operation_.reset();
+  } catch (...) {
+    abandon();
+    throw;
+  }
   return !operation_;
 }
 

@@ -29,8 +29,9 @@ class Handle {
   Handle(Handle&&) = default;
   Handle& operator=(Handle&& other) noexcept;
   ~Handle();
+  /// Progresses. Throws what the operation fails with (Error::comm, Error::peer); it is then given up, as by abandon().
   bool test();
-  /// Returns once done. Throws Error::comm naming `what` and the seconds waited after the deadline.
+  /// Returns once done. Throws as test(), and Error::comm naming `what` and the seconds waited after the deadline.
   void wait(std::string_view what, std::chrono::duration<double> deadline = std::chrono::hours(24));
   /// After a failure that ends the job: gives the operation up. Its buffers must not be freed before the process ends.
   void abandon() { operation_.reset(); }

@@ -318,8 +318,8 @@ TEST(Checkpoint, TheSnapshotIsTakenAtBegin) {
   TrainingState state(table, DType::bf16, true), before(table, DType::bf16, true), loaded(table, DType::bf16, true);
   fill(state, table, 1);
   fill(before, table, 1);
-  ThreadGroup::run(1, [&](Communicator& group) {
-    CheckpointWriter writer(folder.path(), table, state, group);
+  run_local(1, [&](RankContext& rank) {
+    CheckpointWriter writer(folder.path(), table, state, rank.world);
     EXPECT_FALSE(writer.pending());
     EXPECT_FALSE(writer.publish(2, false).has_value());
     writer.begin(facts_of(spec, 1));
@@ -349,8 +349,8 @@ TEST(Checkpoint, ADroppedWriterLeavesNothing) {
   const Spec spec = small_spec();
   const ParameterTable table(spec);
   const TrainingState state(table, DType::f32, true);
-  ThreadGroup::run(1, [&](Communicator& group) {
-    CheckpointWriter writer(folder.path(), table, state, group);
+  run_local(1, [&](RankContext& rank) {
+    CheckpointWriter writer(folder.path(), table, state, rank.world);
     writer.begin(facts_of(spec, 1));
   });
   EXPECT_TRUE(fs::is_empty(folder.path()));

@@ -46,7 +46,7 @@ std::vector<fs::path> saving_folders(const std::string& run_dir) {
   const ParameterTable table(spec);
   TrainingState state(table, DType::f32, true);
   const auto group = make_single();
-  CheckpointWriter writer(run_dir, table, state, *group);
+  CheckpointWriter writer(run_dir, table, state, *rank.world);
   for (int64_t step = first_step;; ++step) {
     for (const View part : {state.weights(), state.moment1(), state.moment2()}) {
       for (float& value : part.values<float>()) value = static_cast<float>(step);
@@ -131,8 +131,8 @@ TEST(InterruptedSave, ADiskThatFillsUpKeepsTheOldCheckpoint) {
   small.rlim_cur = 10'000;
   const auto handler = signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &small);
-  ThreadGroup::run(2, [&](Communicator& group) {
-    CheckpointWriter writer(run.path(), table, state, group);
+  run_local(2, [&](RankContext& rank) {
+    CheckpointWriter writer(run.path(), table, state, rank.world);
     writer.begin(facts_of(spec, 2));
     EXPECT_ERROR(writer.publish(2, true), ErrorKind::io, "File too large");
     EXPECT_FALSE(writer.pending());
@@ -153,14 +153,14 @@ TEST(InterruptedSave, OneFailingRankFailsAllAlike) {
   TrainingState state(table, DType::f32, true);
   TemporaryFolder elsewhere;
   const std::string link = elsewhere / "run";  // rank 1's way to the folder, which is not there at first
-  ThreadGroup::run(3, [&](Communicator& group) {
-    CheckpointWriter writer(group.rank() == 1 ? link : run.path(), table, state, group);
+  run_local(3, [&](RankContext& rank) {
+    CheckpointWriter writer(rank.rank() == 1 ? link : run.path(), table, state, rank.world);
     writer.begin(facts_of(spec, 1));
     EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "cannot ask for the free space of " + link);
-    group.barrier();
+    rank.world.barrier().wait("the ranks of the test");
     EXPECT_TRUE(saving_folders(run.path()).empty());
-    group.barrier();
-    if (group.rank() == 1) fs::create_directory_symlink(run.path(), link);
+    rank.world.barrier().wait("the ranks of the test");
+    if (rank.rank() == 1) fs::create_directory_symlink(run.path(), link);
     writer.begin(facts_of(spec, 2));
     EXPECT_EQ(fs::path(*writer.publish(0, false)).filename(), "step-00000002");
   });
@@ -173,29 +173,29 @@ TEST(InterruptedSave, AJobThatLostItsFolderNeitherPublishesNorWritesIntoTheNewOw
   TrainingState state(table, DType::f32, true);
   fill(state, table, 1);
   std::unique_ptr<CheckpointWriter> newer;
-  ThreadGroup::run(2, [&](Communicator& group) {
+  run_local(2, [&](RankContext& rank) {
     bool lost = false;
-    CheckpointWriter old(run.path(), table, state, group, nullptr,
+    CheckpointWriter old(run.path(), table, state, rank.world, nullptr,
                          [&lost] { require(!lost, ErrorKind::locked, "another one took the run folder over"); });
     old.begin(facts_of(spec, 1));
     EXPECT_EQ(old.publish(0, false), run / "step-00000001");
     // A job of one rank takes the folder over and saves; the old one, which does not know yet, begins the same step.
     const auto alone = make_single();
-    if (group.rank() == 0) {
+    if (rank.rank() == 0) {
       newer = std::make_unique<CheckpointWriter>(run.path(), table, state, *alone);
       newer->begin(facts_of(spec, 2));
       while (!newer->idle()) std::this_thread::yield();
       lost = true;
     }
-    group.barrier();
+    rank.world.barrier().wait("the ranks of the test");
     old.begin(facts_of(spec, 2));
     while (!old.idle()) std::this_thread::yield();
-    group.barrier();
-    if (group.rank() == 0) {
+    rank.world.barrier().wait("the ranks of the test");
+    if (rank.rank() == 0) {
       EXPECT_EQ(newer->publish(0, false), run / "step-00000002");
       newer.reset();
     }
-    group.barrier();
+    rank.world.barrier().wait("the ranks of the test");
     EXPECT_ERROR(old.publish(0, false), ErrorKind::locked, "another one took the run folder over");
   });
   std::vector<std::string> files;
@@ -211,12 +211,12 @@ TEST(InterruptedSave, ShardsThatRankZeroCannotSeeAreNamed) {
   const Spec spec = small_spec();
   const ParameterTable table(spec);
   TrainingState state(table, DType::f32, true);
-  ThreadGroup::run(2, [&](Communicator& group) {
-    CheckpointWriter writer(run.path(), table, state, group);
+  run_local(2, [&](RankContext& rank) {
+    CheckpointWriter writer(run.path(), table, state, rank.world);
     writer.begin(facts_of(spec, 1));
     while (!writer.idle()) std::this_thread::yield();
-    if (group.rank() == 1) fs::remove(saving_folders(run.path()).at(0) / shard_name(1, 2));
-    group.barrier();
+    if (rank.rank() == 1) fs::remove(saving_folders(run.path()).at(0) / shard_name(1, 2));
+    rank.world.barrier().wait("the ranks of the test");
     EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "must be on a file system that all hosts share");
   });
 }
@@ -228,7 +228,7 @@ TEST(InterruptedSave, AVanishedRunFolderIsAnErrorOfTheSave) {
   const ParameterTable table(spec);
   TrainingState state(table, DType::f32, true);
   const auto group = make_single();
-  CheckpointWriter writer(run, table, state, *group);
+  CheckpointWriter writer(run, table, state, *rank.world);
   fs::remove_all(run);
   writer.begin(facts_of(spec, 1));
   EXPECT_ERROR(writer.publish(0, false), ErrorKind::io, "No such file or directory");
@@ -255,8 +255,8 @@ TEST(InterruptedSave, AFolderThatCannotBeMadeIsAnErrorOnEveryRank) {
   const Spec spec = small_spec();
   const ParameterTable table(spec);
   TrainingState state(table, DType::f32, true);
-  ThreadGroup::run(2, [&](Communicator& group) {
-    EXPECT_ERROR(CheckpointWriter(folder / "file", table, state, group), ErrorKind::io, "file");
+  run_local(2, [&](RankContext& rank) {
+    EXPECT_ERROR(CheckpointWriter(folder / "file", table, state, rank.world), ErrorKind::io, "file");
   });
 }
 

@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 #include "checkpoint/checkpoint.h"
-#include "tests/support/thread_group.h"
+#include "tests/support/local_ranks.h"
 
 namespace trireme {
 
@@ -65,8 +65,8 @@ inline CheckpointFacts facts_of(const Spec& spec, int64_t step) {
 /// Saves and publishes a state on `ranks` threads.
 inline void save(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
                  const CheckpointFacts& facts, int ranks = 1, int64_t keep = 0, bool is_best = false) {
-  ThreadGroup::run(ranks, [&](Communicator& group) {
-    CheckpointWriter writer(run_dir, table, state, group);
+  run_local(ranks, [&](RankContext& rank) {
+    CheckpointWriter writer(run_dir, table, state, rank.world);
     writer.begin(facts);
     writer.publish(keep, is_best);
   });

@@ -16,9 +16,9 @@ std::unique_ptr<Communicator> one_of_two_halves() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mpi, CommunicatorSuite,
-                         testing::Values(CommunicatorCase{"World", copy_of_world},
-                                         CommunicatorCase{"SmallParts", world_in_small_parts},
-                                         CommunicatorCase{"Halves", one_of_two_halves}),
+                         testing::Values(process_case("World", copy_of_world),
+                                         process_case("SmallParts", world_in_small_parts),
+                                         process_case("Halves", one_of_two_halves)),
                          case_name);
 
 TEST(Process, CountsTheRanksOfThisHost) {

@@ -1,6 +1,6 @@
 #pragma once
 // What every communicator must do, on exactly representable data. A test binary instantiates the suite with its
-// backends.
+// backends; in one source file, because it defines the tests.
 
 #include <gtest/gtest.h>
 
@@ -8,33 +8,38 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "comm/communicator.h"
+#include "tests/support/vector_view.h"
 
 namespace trireme {
 
+using OnOneRank = std::function<void(Communicator&)>;
+
+/// `run` calls what it is given on every rank of a group that this process has: on one, or on threads.
 struct CommunicatorCase {
   std::string name;
-  std::function<std::unique_ptr<Communicator>()> make;
+  std::function<void(const OnOneRank&)> run;
 };
 
-template <class T>
-View view(std::vector<T>& values) {
-  return {std::span(values), Shape{static_cast<int64_t>(values.size())}};
-}
-template <class T>
-ConstView view(const std::vector<T>& values) {
-  return {std::span<const T>(values), Shape{static_cast<int64_t>(values.size())}};
+/// A case of a process that is one rank.
+inline CommunicatorCase process_case(std::string name, std::function<std::unique_ptr<Communicator>()> make) {
+  return {std::move(name), [make = std::move(make)](const OnOneRank& test) { test(*make()); }};
 }
 
-class CommunicatorSuite : public testing::TestWithParam<CommunicatorCase> {
+/// One rank of a test.
+class SuiteRank {
+ public:
+  explicit SuiteRank(Communicator& group) : group_(group) {}
+
  protected:
-  void SetUp() override { group_ = GetParam().make(); }
-  Communicator& group() { return *group_; }
-  int rank() const { return group_->rank(); }
-  int size() const { return group_->size(); }
+  Communicator& group() { return group_; }
+  int rank() const { return group_.rank(); }
+  int size() const { return group_.size(); }
 
   /// n values that tell rank and place apart.
   template <class T>
@@ -66,10 +71,23 @@ class CommunicatorSuite : public testing::TestWithParam<CommunicatorCase> {
   }
 
  private:
-  std::unique_ptr<Communicator> group_;
+  Communicator& group_;
 };
 
-TEST_P(CommunicatorSuite, AllReducesEveryReducibleType) {
+class CommunicatorSuite : public testing::TestWithParam<CommunicatorCase> {};
+
+/// A test that every rank of the group runs.
+#define COMMUNICATOR_TEST(name)                                           \
+  struct name##Rank : SuiteRank {                                         \
+    using SuiteRank::SuiteRank;                                           \
+    void run();                                                           \
+  };                                                                      \
+  TEST_P(CommunicatorSuite, name) {                                       \
+    GetParam().run([](Communicator& group) { name##Rank(group).run(); }); \
+  }                                                                       \
+  inline void name##Rank::run()
+
+COMMUNICATOR_TEST(AllReducesEveryReducibleType) {
   for (const int64_t n : {1, 2, 17, 1000}) {
     expect_reductions<float>(n);
     expect_reductions<double>(n);
@@ -78,12 +96,12 @@ TEST_P(CommunicatorSuite, AllReducesEveryReducibleType) {
   }
 }
 
-TEST_P(CommunicatorSuite, RefusesToReduceTypesWithoutArithmetic) {
+COMMUNICATOR_TEST(RefusesToReduceTypesWithoutArithmetic) {
   std::vector<uint16_t> x(4);
   EXPECT_THROW(group().all_reduce(view(x), Reduction::sum), Error);
 }
 
-TEST_P(CommunicatorSuite, ReduceScatterGivesEachRankItsPartOfTheSum) {
+COMMUNICATOR_TEST(ReduceScatterGivesEachRankItsPartOfTheSum) {
   for (const int64_t n : {1, 3, 17, 1000}) {
     const auto x = values_of<float>(rank(), n * size());
     std::vector<float> y(static_cast<size_t>(n), -1);
@@ -95,7 +113,7 @@ TEST_P(CommunicatorSuite, ReduceScatterGivesEachRankItsPartOfTheSum) {
   }
 }
 
-TEST_P(CommunicatorSuite, AllGatherPutsRanksBehindEachOther) {
+COMMUNICATOR_TEST(AllGatherPutsRanksBehindEachOther) {
   for (const int64_t n : {1, 4, 17, 1000}) {
     const auto x = values_of<uint16_t>(rank(), n);
     std::vector<uint16_t> y(static_cast<size_t>(n * size()));
@@ -109,7 +127,7 @@ TEST_P(CommunicatorSuite, AllGatherPutsRanksBehindEachOther) {
   }
 }
 
-TEST_P(CommunicatorSuite, BroadcastCopiesTheRoot) {
+COMMUNICATOR_TEST(BroadcastCopiesTheRoot) {
   for (int root = 0; root < size(); ++root) {
     auto x = values_of<int64_t>(rank(), 23);
     group().broadcast(view(x), root).wait("test");
@@ -117,7 +135,7 @@ TEST_P(CommunicatorSuite, BroadcastCopiesTheRoot) {
   }
 }
 
-TEST_P(CommunicatorSuite, AllToAllExchangesParts) {
+COMMUNICATOR_TEST(AllToAllExchangesParts) {
   for (const int64_t n : {1, 5, 17, 1000}) {
     std::vector<uint8_t> x, y(static_cast<size_t>(n * size()));
     for (int to = 0; to < size(); ++to)
@@ -129,7 +147,7 @@ TEST_P(CommunicatorSuite, AllToAllExchangesParts) {
   }
 }
 
-TEST_P(CommunicatorSuite, SendsAndReceivesAroundARing) {
+COMMUNICATOR_TEST(SendsAndReceivesAroundARing) {
   const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
   for (const int64_t n : {1, 17, 1000}) {
     const auto x = values_of<double>(rank(), n);
@@ -142,7 +160,7 @@ TEST_P(CommunicatorSuite, SendsAndReceivesAroundARing) {
   }
 }
 
-TEST_P(CommunicatorSuite, MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
+COMMUNICATOR_TEST(MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
   const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
   const std::vector<int32_t> a{1}, b{2}, c{3};
   std::vector<int32_t> first(1), second(1), other(1);
@@ -159,7 +177,7 @@ TEST_P(CommunicatorSuite, MessagesOfOneTagArriveInOrderAndTagsDoNotMix) {
   EXPECT_EQ(other, c);
 }
 
-TEST_P(CommunicatorSuite, ManyOperationsGoOnAtOnce) {
+COMMUNICATOR_TEST(ManyOperationsGoOnAtOnce) {
   std::vector<std::vector<float>> arrays;
   for (int k = 0; k < 8; ++k) arrays.push_back(values_of<float>(rank(), 100 + k));
   std::vector<Handle> handles;
@@ -169,7 +187,7 @@ TEST_P(CommunicatorSuite, ManyOperationsGoOnAtOnce) {
   for (int k = 0; k < 8; ++k) EXPECT_EQ(arrays[static_cast<size_t>(k)], values_of<float>(size() - 1, 100 + k));
 }
 
-TEST_P(CommunicatorSuite, SplitOrdersByKeyAndSeparatesColors) {
+COMMUNICATOR_TEST(SplitOrdersByKeyAndSeparatesColors) {
   const int color = rank() % 2;
   const auto part = group().split(color, -rank());
   const int members = (size() + 1 - color) / 2;
@@ -180,13 +198,65 @@ TEST_P(CommunicatorSuite, SplitOrdersByKeyAndSeparatesColors) {
   EXPECT_EQ(x[0], over_ranks([&](int r) { return r % 2 == color ? r : 0; }));
 }
 
-TEST_P(CommunicatorSuite, EmptyTensorsTakePartInCollectives) {
+COMMUNICATOR_TEST(OperationsCanBeWaitedForInAnyOrder) {
+  const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
+  constexpr int kMessages = 50;
+  std::vector<std::vector<int32_t>> sent, received(kMessages, std::vector<int32_t>(3)), sums;
+  for (int k = 0; k < kMessages; ++k) sent.push_back({rank(), k, 7});
+  for (int k = 0; k < kMessages; ++k) sums.push_back({rank(), k});
+  std::vector<Handle> handles;
+  for (size_t k = 0; k < kMessages; ++k) {
+    handles.push_back(group().receive(view(received[k]), previous, static_cast<int>(k)));
+    handles.push_back(group().send(view(sent[k]), next, static_cast<int>(k)));
+    handles.push_back(group().all_reduce(view(sums[k]), Reduction::sum));
+  }
+  for (size_t i = handles.size(); i-- > 0;) handles[i].wait("test");
+  for (int k = 0; k < kMessages; ++k) {
+    const auto at = static_cast<size_t>(k);
+    EXPECT_EQ(received[at], (std::vector<int32_t>{previous, k, 7}));
+    EXPECT_EQ(sums[at], (std::vector<int32_t>{size() * (size() - 1) / 2, k * size()}));
+  }
+}
+
+COMMUNICATOR_TEST(GroupsOfTheSameRanksAreUsedByThreadsAtOnce) {
+  const auto beside = group().split(0, rank());
+  std::vector<std::vector<int64_t>> there(30, {rank(), 1}), here(30, {1, -rank()});
+  std::thread thread([&] {
+    for (auto& x : there) beside->all_reduce(view(x), Reduction::sum).wait("test");
+  });
+  for (auto& x : here) group().all_reduce(view(x), Reduction::min).wait("test");
+  thread.join();
+  for (const auto& x : there) EXPECT_EQ(x, (std::vector<int64_t>{size() * (size() - 1) / 2, size()}));
+  for (const auto& x : here) EXPECT_EQ(x, (std::vector<int64_t>{1, 1 - size()}));
+}
+
+COMMUNICATOR_TEST(AGroupSplitFromASplitGroupHasItsOwnMessages) {
+  const auto outer = group().split(0, -rank());
+  const auto inner = outer->split(0, -outer->rank());
+  EXPECT_EQ(inner->rank(), rank());
+  std::vector<int32_t> a{10 + rank()}, b{20 + rank()}, c{30 + rank()}, from_a(1), from_b(1), from_c(1);
+  const int next = (rank() + 1) % size(), previous = (rank() + size() - 1) % size();
+  const auto mirrored = [&](int r) { return size() - 1 - r; };
+  std::vector<Handle> handles;
+  handles.push_back(group().send(view(a), next, 1));
+  handles.push_back(outer->send(view(b), mirrored(next), 1));
+  handles.push_back(inner->send(view(c), next, 1));
+  handles.push_back(inner->receive(view(from_c), previous, 1));
+  handles.push_back(outer->receive(view(from_b), mirrored(previous), 1));
+  handles.push_back(group().receive(view(from_a), previous, 1));
+  for (Handle& handle : handles) handle.wait("test");
+  EXPECT_EQ(from_a[0], 10 + previous);
+  EXPECT_EQ(from_b[0], 20 + previous);
+  EXPECT_EQ(from_c[0], 30 + previous);
+}
+
+COMMUNICATOR_TEST(EmptyTensorsTakePartInCollectives) {
   std::vector<float> x, y;
   group().all_gather(ConstView(std::span<const float>(x), Shape{0}), View(std::span(y), Shape{0})).wait("test");
   group().barrier().wait("test");
 }
 
-TEST_P(CommunicatorSuite, RefusesShapesThatDoNotFit) {
+COMMUNICATOR_TEST(RefusesShapesThatDoNotFit) {
   std::vector<float> x(3), y(3 * static_cast<size_t>(size()) + 1);
   EXPECT_THROW(group().all_gather(view(x), view(y)), Error);
   EXPECT_THROW(group().reduce_scatter(view(y), view(x)), Error);
@@ -194,7 +264,7 @@ TEST_P(CommunicatorSuite, RefusesShapesThatDoNotFit) {
   EXPECT_THROW(group().send(view(x), -1, 0), Error);
 }
 
-TEST_P(CommunicatorSuite, AWaitOverItsDeadlineNamesWhatItWaitedFor) {
+COMMUNICATOR_TEST(AWaitOverItsDeadlineNamesWhatItWaitedFor) {
   // Nobody sends; the message that would complete the receive comes afterwards, so that nothing stays open.
   static std::vector<float> never(1);
   Handle handle = group().receive(view(never), rank(), 99);

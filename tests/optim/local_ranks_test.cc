@@ -1,0 +1,122 @@
+// Exchange and Optimizer on ranks that are threads: the sums and the weights of one process that adds all
+// contributions.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "optim/exchange.h"
+#include "optim/optimizer.h"
+#include "tests/support/local_ranks.h"
+#include "tests/support/tiny_model.h"
+
+namespace trireme {
+namespace {
+
+/// Of many magnitudes, so that the order of additions shows.
+std::vector<float> gradients_of(int rank, size_t n, unsigned step) {
+  std::mt19937 random(static_cast<unsigned>(rank) * 1000 + step);
+  std::normal_distribution<float> normal;
+  std::uniform_int_distribution<int> exponent(-12, 12);
+  std::vector<float> values(n);
+  for (float& v : values) v = std::ldexp(normal(random), exponent(random));
+  return values;
+}
+
+float rounded(float x, DType wire) { return wire == DType::bf16 ? to_float(to_bf16(x)) : x; }
+
+/// Every contribution rounded, added in f32 in rank order, rounded; a rank alone rounds nothing.
+std::vector<float> expected_sum(size_t n, DType wire, int ranks, unsigned step) {
+  std::vector<float> sum = gradients_of(0, n, step);
+  if (ranks == 1) return sum;
+  for (float& v : sum) v = rounded(v, wire);
+  for (int r = 1; r < ranks; ++r) {
+    const auto x = gradients_of(r, n, step);
+    for (size_t i = 0; i < n; ++i) sum[i] += rounded(x[i], wire);
+  }
+  for (float& v : sum) v = rounded(v, wire);
+  return sum;
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+/// What must not change a bit: how the ranks are connected.
+std::vector<LocalOptions> connections() {
+  return {{},
+          {.rendezvous = true},
+          {.progress_in_test = true},
+          {.delay = random_delays(11, std::chrono::microseconds(300)), .rendezvous = true, .progress_in_test = true}};
+}
+
+TEST(ExchangeOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
+  constexpr size_t kCount = 5'003;
+  for (const int size : {1, 2, 3, 4}) {
+    for (const DType wire : {DType::bf16, DType::f32}) {
+      for (const LocalOptions& connection : connections()) {
+        run_local(
+            size,
+            [&](RankContext& rank) {
+              const auto group = rank.reporting_group();
+              std::vector<float> gradients(kCount);
+              Exchange exchange(gradients, *group, {wire, 4'000, {}, {}, 700});
+              for (unsigned step = 0; step < 2; ++step) {
+                std::ranges::copy(gradients_of(rank.rank(), kCount, step), gradients.begin());
+                exchange.begin();
+                for (size_t end = 0; end < kCount; end += kCount / 5) exchange.ready(static_cast<int64_t>(end));
+                rank.world.barrier().wait("the ranks of the test");  // another group, another thread
+                exchange.finish();
+                EXPECT_TRUE(same_bits(gradients, expected_sum(kCount, wire, size, step)))
+                    << size << " ranks, " << name_of(wire) << ", step " << step;
+              }
+            },
+            connection);
+      }
+    }
+  }
+}
+
+/// Weights after `steps` updates with the gradients that give() writes.
+template <class Give>
+std::vector<float> train(const ParameterTable& table, Communicator& group, int steps, Give give) {
+  TrainingState state(table, DType::f32, true);
+  initialize(state, table, 3);
+  const auto ops = make_reference_ops();
+  OptimizerOptions options;
+  options.wire = DType::f32;
+  options.bucket_bytes = 10'000;
+  Optimizer optimizer(table, state, *ops, group, options);
+  Context context;
+  for (int step = 0; step < steps; ++step) {
+    give(state.gradients().values<float>(), static_cast<unsigned>(step));
+    optimizer.begin_exchange();
+    for (const ParameterRange& range : table.ready_ranges()) optimizer.ready(range);
+    optimizer.update(context, 1e-2, step + 1, std::sqrt(optimizer.finish_exchange(context)));
+  }
+  const auto weights = state.weights().values<float>();
+  return {weights.begin(), weights.end()};
+}
+
+TEST(OptimizerOnLocalRanks, UpdatesToTheWeightsOfOneProcessThatAddsAllGradients) {
+  const ParameterTable table(tiny_spec());
+  const auto alone = make_single();
+  for (const int size : {1, 2, 3, 4}) {
+    const auto expected = train(table, *alone, 3, [&](std::span<float> gradients, unsigned step) {
+      std::ranges::copy(expected_sum(gradients.size(), DType::f32, size, step), gradients.begin());
+    });
+    run_local(size, [&](RankContext& rank) {
+      const auto group = rank.reporting_group();
+      const auto weights = train(table, *group, 3, [&](std::span<float> gradients, unsigned step) {
+        std::ranges::copy(gradients_of(rank.rank(), gradients.size(), step), gradients.begin());
+      });
+      EXPECT_TRUE(same_bits(weights, expected)) << "rank " << rank.rank() << " of " << size;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace trireme
