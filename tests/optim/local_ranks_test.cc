@@ -85,7 +85,7 @@ template <class Give>
 std::vector<float> train(const ParameterTable& table, Communicator& group, int steps, Give give) {
   TrainingState state(table, DType::f32, true);
   initialize(state, table, 3);
-  const auto ops = make_reference_ops();
+  const auto ops = make_cpu_ops();
   OptimizerOptions options;
   options.wire = DType::f32;
   options.bucket_bytes = 10'000;
