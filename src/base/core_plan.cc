@@ -104,10 +104,11 @@ std::string describe(const CorePlan& plan, const CoreRequest& request, const Cpu
                                               format_cpu_list(compute), on_sockets(request.sockets, compute));
   const std::string text = fmt::format("{}, {}", where, counted(static_cast<size_t>(plan.threads), "thread"));
   if (!request.communicates) return text;
-  if (reserved) return text + fmt::format(", progress thread on core {}", format_cpu_list(plan.progress_cpus));
+  if (reserved) return text + fmt::format(", gradients are exchanged on core {}", format_cpu_list(plan.progress_cpus));
   if (siblings)
-    return text + fmt::format(", progress thread on their siblings {}", format_cpu_list(plan.progress_cpus));
-  return text + ", progress thread shares them";
+    return text + fmt::format(", gradients are exchanged on their hyper-thread siblings {}",
+                              format_cpu_list(plan.progress_cpus));
+  return text + ", gradients are exchanged there too";
 }
 
 }  // namespace

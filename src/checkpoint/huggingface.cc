@@ -62,10 +62,10 @@ Spec read_huggingface_spec(const std::string& folder, HeadKind head) {
   return read_spec(config, family, head, where);
 }
 
-void load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table, TrainingState& state,
-                      MissingHead missing_head) {
+std::vector<std::string> load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
+                                          TrainingState& state, MissingHead missing_head) {
   const TensorSource source = TensorSource::of_folder(folder);
-  import_tensors(family_of(read_config_file(folder), folder), source, folder, spec, table, missing_head, state);
+  return import_tensors(family_of(read_config_file(folder), folder), source, folder, spec, table, missing_head, state);
 }
 
 }  // namespace trireme

@@ -21,9 +21,9 @@ Spec read_huggingface_spec(const std::string& folder);
 Spec read_huggingface_spec(const std::string& folder, HeadKind head);
 
 /// Loads the folder's weights (TensorSource::of_folder) into the state by its family's names and layouts; faults as in
-/// import_tensors(). Which biases exist is the spec's word, never the file's.
-void load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table, TrainingState& state,
-                      MissingHead missing_head = MissingHead::refuse);
+/// import_tensors(), and the same result. Which biases exist is the spec's word, never the file's.
+std::vector<std::string> load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
+                                          TrainingState& state, MissingHead missing_head = MissingHead::refuse);
 
 /// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), generation_config.json and, if given,
 /// tokenizer.json with tokenizer_config.json. Biases that the spec lacks and the family always has are written as

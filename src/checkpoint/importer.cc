@@ -68,6 +68,8 @@ class Importer {
     }
   }
 
+  const std::vector<std::string>& new_head() const { return new_; }
+
  private:
   void index_tensors() {
     for (const SourceTensor& tensor : all_) {
@@ -191,11 +193,13 @@ class Importer {
 
 }  // namespace
 
-void import_tensors(const Family& family, const TensorSource& source, const std::string& where, const Spec& spec,
-                    const ParameterTable& table, MissingHead missing_head, TrainingState& state) {
+std::vector<std::string> import_tensors(const Family& family, const TensorSource& source, const std::string& where,
+                                        const Spec& spec, const ParameterTable& table, MissingHead missing_head,
+                                        TrainingState& state) {
   const Importer importer(family, source, spec, table, missing_head);
   importer.require_no_faults(where);
   importer.load(where, state);
+  return importer.new_head();
 }
 
 }  // namespace trireme

@@ -2,6 +2,7 @@
 // From a family's files into a model: which tensor is which parameter, and every difference in one error.
 
 #include <string>
+#include <vector>
 
 #include "checkpoint/family.h"
 #include "checkpoint/tensor_source.h"
@@ -19,8 +20,9 @@ enum class MissingHead : uint8_t {
 /// Loads the tensors of `source` by the family's names and layouts. Missing, unexpected and mis-shaped ones: one
 /// Error::data listing all, which begins with `where`. If the spec has a smaller context than the files, position rows
 /// are cropped; a larger one is an error. Tensors of a head that the model does not have are left out, and a line says
-/// so.
-void import_tensors(const Family& family, const TensorSource& source, const std::string& where, const Spec& spec,
-                    const ParameterTable& table, MissingHead missing_head, TrainingState& state);
+/// so. Returns the files' names of the head's tensors that they lack and that were kept.
+std::vector<std::string> import_tensors(const Family& family, const TensorSource& source, const std::string& where,
+                                        const Spec& spec, const ParameterTable& table, MissingHead missing_head,
+                                        TrainingState& state);
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hub.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/nanogpt.h"
 #include "checkpoint/safetensors.h"
@@ -12,6 +13,8 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::string_view kHubFiles[] = {"config.json", "model.safetensors", "tokenizer.json"};
 
 std::string text_if_there(const fs::path& path) { return fs::exists(path) ? read_text(path.string()) : std::string(); }
 
@@ -77,9 +80,9 @@ ModelFolder open_model(const std::string& path) {
   if (fs::is_regular_file(path) && path.ends_with(".pt")) return open_nanogpt(path);
   require_no_file(path);
   require(fs::is_directory(path), ErrorKind::io,
-          "no model folder {}: give a Hugging Face folder (config.json with model.safetensors or pytorch_model.bin), a "
-          "run or a step folder, or a ckpt.pt of nanoGPT",
-          path);
+          "no model folder {}: expected a run folder (`trireme train` makes one), a step folder, a Hugging Face folder "
+          "(config.json with model.safetensors or pytorch_model.bin, and tokenizer.json), or a ckpt.pt of nanoGPT{}",
+          path, how_to_fetch(path, kHubFiles));
   if (!fs::exists(fs::path(path) / "manifest.json")) {
     const std::string nanogpt = find_nanogpt_checkpoint(path);
     if (!nanogpt.empty() && !holds_huggingface_weights(path)) return open_nanogpt(nanogpt);

@@ -4,11 +4,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -164,25 +164,53 @@ std::string accept(const Question& question, const std::string& given) {
   return kept;
 }
 
-std::string prompt_of(const Question& question) {
-  const std::string choices = question.choices.empty() ? "" : fmt::format(" ({})", fmt::join(question.choices, ", "));
-  return fmt::format("{}{} [{}]: ", question.text, choices, question.fallback);
+/// An empty line's answer. As many processes as machines at least, or they could not be spread.
+std::string fallback_of(const Question& question, const Answers& answers) {
+  const bool processes = std::string_view(question.flag) == "num-processes";
+  return processes && answers.contains("num-machines") ? answers.at("num-machines") : question.fallback;
 }
 
-/// Asks until the answer can be taken; an empty line or the end of the input is the default.
-std::string ask(const Question& question) {
+/// Throws Error::usage where an answer does not go with those before it.
+void check_with(const Question& question, const std::string& answer, const Answers& answers) {
+  if (!answers.contains("num-machines")) return;
+  const std::string_view flag = question.flag;
+  const int machines = std::stoi(answers.at("num-machines"));
+  if (flag == "num-processes") {
+    require(std::stoi(answer) % machines == 0, ErrorKind::usage,
+            "--num-processes {} cannot be spread evenly over --num-machines {}; take a multiple", answer, machines);
+  }
+  if (flag == "machine-rank") {
+    require(std::stoi(answer) < machines, ErrorKind::usage, "--machine-rank {}: {} machines have ranks 0 to {}", answer,
+            machines, machines - 1);
+  }
+}
+
+std::string prompt_of(const Question& question, const std::string& fallback) {
+  const std::string choices = question.choices.empty() ? "" : fmt::format(" ({})", fmt::join(question.choices, ", "));
+  return fmt::format("{}{} [{}]: ", question.text, choices, fallback);
+}
+
+/// Asks until the answer can be taken; an empty line is the default.
+std::string ask(const Question& question, const Answers& answers) {
+  const std::string fallback = fallback_of(question, answers);
   for (;;) {
-    std::fputs(prompt_of(question).c_str(), stderr);
+    std::fputs(prompt_of(question, fallback).c_str(), stderr);
     std::string line;
     if (!std::getline(std::cin, line)) {
       std::fputs("\n", stderr);
-      line.clear();
+      fail(ErrorKind::usage,
+           "the input ended before \"{}\" was answered; nothing is written. Answer it by --{}, or add --defaults for "
+           "what "
+           "no flag answers",
+           question.text, question.flag);
     }
-    if (line.empty()) return question.fallback;
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) return fallback;
     try {
-      return accept(question, line);
+      std::string answer = accept(question, line);
+      check_with(question, answer, answers);
+      return answer;
     } catch (const Error& e) {
-      if (isatty(STDIN_FILENO) == 0) throw;
       fmt::print(stderr, "{}\n", e.what());
     }
   }
@@ -217,14 +245,22 @@ std::string yaml_of(const Answers& answers) {
   return text;
 }
 
-void check_together(const Answers& answers) {
-  if (!is_multi(answers)) return;
-  const int machines = std::stoi(answers.at("num-machines")), processes = std::stoi(answers.at("num-processes"));
-  require(processes % machines == 0, ErrorKind::usage,
-          "--num-processes {} cannot be spread evenly over --num-machines {}; take a multiple", processes, machines);
-  if (!several_machines(answers)) return;
-  require(std::stoi(answers.at("machine-rank")) < machines, ErrorKind::usage,
-          "--machine-rank {}: {} machines have ranks 0 to {}", answers.at("machine-rank"), machines, machines - 1);
+/// The answer by flag, default or question.
+std::string answer_of(const Question& question, const std::optional<std::string>& flag, bool defaults,
+                      const Answers& answers) {
+  if (!flag) return defaults ? fallback_of(question, answers) : ask(question, answers);
+  std::string answer = accept(question, *flag);
+  check_with(question, answer, answers);
+  return answer;
+}
+
+/// Throws Error::io where the file could not be written after all questions.
+void require_place_for(const std::string& output) {
+  const std::filesystem::path path(output), folder = path.has_parent_path() ? path.parent_path() : ".";
+  require(std::filesystem::is_directory(folder), ErrorKind::io, "--output {}: there is no folder {}", output,
+          folder.string());
+  require(!std::filesystem::is_directory(path), ErrorKind::io, "--output {} is a folder; give the name of a file",
+          output);
 }
 
 }  // namespace
@@ -232,17 +268,23 @@ void check_together(const Answers& answers) {
 int config_wizard(std::vector<std::string> arguments) {
   Flags app("trireme config wizard",
             "Asks how ranks are started, as `accelerate config` does, and writes one YAML file.");
-  app.set_footer("Every answer is also a flag; what no flag answers is asked, and an empty line takes the default.");
+  app.set_footer(
+      "Every answer is also a flag; what no flag answers is asked, again where the answer cannot be taken; an empty "
+      "line takes the default.");
   std::string output = "cluster.yaml";
   bool defaults = false;
   std::map<std::string, std::optional<std::string>> given;
   for (const Question& question : questions()) {
-    app.add(fmt::format("--{}", question.flag), given[question.flag], prompt_of(question));
+    app.add(fmt::format("--{}", question.flag), given[question.flag], prompt_of(question, question.fallback));
   }
   app.add("-o,--output", output, "file to write, - for standard output").show_default();
   app.add_switch("--defaults", defaults, "ask nothing: what no flag answers takes its default");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
+  if (output != "-") require_place_for(output);
+  for (const Question& question : questions()) {  // a wrong flag is told before anything is asked
+    if (const auto& flag = given.at(question.flag)) accept(question, *flag);
+  }
   Answers answers;
   for (const Question& question : questions()) {
     const auto& flag = given.at(question.flag);
@@ -250,14 +292,12 @@ int config_wizard(std::vector<std::string> arguments) {
       require(!flag, ErrorKind::usage, "--{} does not go with the other answers", question.flag);
       continue;
     }
-    const std::string& answer = answers[question.flag] = flag       ? accept(question, *flag)
-                                                         : defaults ? question.fallback
-                                                                    : ask(question);
+    const std::string answer = answer_of(question, flag, defaults, answers);
+    answers[question.flag] = answer;
     if (answer == "yes" && *question.when_yes != '\0') {
       log::info("--{} yes changes nothing: {}", question.flag, question.when_yes);
     }
   }
-  check_together(answers);
   const std::string text = yaml_of(answers);
   if (output == "-") {
     fmt::print("{}", text);

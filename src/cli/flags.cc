@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "config/foreign_options.h"
 #include "config/setting.h"
 
 namespace trireme {
@@ -43,6 +44,21 @@ std::string meant(const CLI::App& app, const std::vector<std::string>& unknown) 
   return near.empty() ? near : fmt::format("; did you mean {}?", near);
 }
 
+/// Other programs' spellings as this command's own; `words` begin with the action, where there are actions.
+void take_foreign(const CLI::App& app, std::vector<std::string>& words) {
+  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::ranges::any_of(words, asks_help)) return;
+  const auto actions = app.get_subcommands([](const CLI::App*) { return true; });
+  const auto action = std::ranges::find_if(
+      actions, [&](const CLI::App* candidate) { return !words.empty() && candidate->get_name() == words[0]; });
+  const CLI::App& chosen = action == actions.end() ? app : **action;
+  std::string command = app.get_name();
+  if (command.starts_with("trireme ")) command.erase(0, 8);
+  if (&chosen != &app) command += " " + chosen.get_name();
+  const auto knows = [&](const std::string& name) { return chosen.get_option_no_throw(name) != nullptr; };
+  take_foreign_options(command, knows, words);
+}
+
 }  // namespace
 
 Flag Flag::required() const { return Flag(option_->required()); }
@@ -59,7 +75,11 @@ Flag Flag::one_of(std::vector<std::string> values) const {
 }
 Flag Flag::separated_by(char separator) const { return Flag(option_->delimiter(separator)); }
 Flag Flag::one_value() const { return Flag(option_->allow_extra_args(false)); }
-Flag Flag::optional_value(const std::string& shown) const { return Flag(option_->expected(0, 1)->default_str(shown)); }
+Flag Flag::optional_value(const std::string& alone, const std::string& shown) const {
+  option_->expected(0, 1)->default_str(alone);
+  option_->option_text(shown);
+  return Flag(option_);
+}
 
 Flags::Flags(const std::string& name, const std::string& purpose)
     : owned_(std::make_unique<CLI::App>(purpose, name)), app_(owned_.get()) {}
@@ -95,6 +115,7 @@ Flags& Flags::add_action(const std::string& name, const std::string& purpose) {
 void Flags::set_footer(const std::string& text) { app_->footer(text); }
 
 std::optional<int> Flags::parse(std::vector<std::string> arguments) {
+  take_foreign(*app_, arguments);
   for (std::string& argument : arguments) {  // '-' equals '_' in flags
     if (!argument.starts_with("--")) continue;
     std::replace(argument.begin() + 2, std::find(argument.begin(), argument.end(), '='), '_', '-');

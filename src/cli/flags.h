@@ -25,9 +25,10 @@ class Flag {
   Flag not_negative() const;
   Flag in_range(int64_t lowest, int64_t highest) const;
   Flag one_of(std::vector<std::string> values) const;
-  Flag separated_by(char separator) const;              ///< of a list: "a,b" is two values
-  Flag one_value() const;                               ///< of a list: each occurrence takes one value
-  Flag optional_value(const std::string& shown) const;  ///< may stand alone; --help shows `shown` as its default
+  Flag separated_by(char separator) const;  ///< of a list: "a,b" is two values
+  Flag one_value() const;                   ///< of a list: each occurrence takes one value
+  /// May stand without a value and then has `alone`; --help shows `shown` behind the name.
+  Flag optional_value(const std::string& alone, const std::string& shown) const;
 
  private:
   CLI::Option* option_;
@@ -50,8 +51,8 @@ class Flags {
   Flags& add_action(const std::string& name, const std::string& purpose);
   void set_footer(const std::string& text);
 
-  /// In flags '-' equals '_'. Help goes to standard output and gives exit code 0; a wrong flag throws Error::usage with
-  /// the parser's reason.
+  /// In flags '-' equals '_'; other programs' spellings are taken as config/foreign_options.h says. Help goes to
+  /// standard output and gives exit code 0; a wrong flag throws Error::usage with the parser's reason.
   std::optional<int> parse(std::vector<std::string> arguments);
 
   /// After parse(): how often the flag was given.

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "cli/flags.h"
-#include "cli/glue_foreign_flags.h"
 #include "cli/tokenizer_flags.h"
+#include "config/foreign_options.h"
 #include "data/glue/task.h"
 
 namespace trireme {
@@ -53,7 +53,8 @@ class GlueFlags {
   };
   void add_switch(const std::string& name, bool& target, const std::string& help) {
     switches_.push_back({name, target ? "True" : "False", &target});
-    flags_.add("--" + name, switches_.back().text, help).optional_value("True");
+    flags_.add("--" + name, switches_.back().text, help)
+        .optional_value("True", "[True|False]=" + switches_.back().text);
   }
   void add_word(const std::string& name, std::string& target, const std::string& help) {
     flags_.add("--" + name, target, help);
@@ -85,7 +86,7 @@ GlueFlags::GlueFlags()
   flags_.set_footer(
       "Native options of the groups comm and launch, --model.dropout, --model.recompute, --run.take-over and others\n"
       "(docs/glue.md) are understood too.\n" +
-      foreign_flags_help());
+      foreign_options_help("glue"));
 }
 
 void GlueFlags::add_model_and_data() {
@@ -224,7 +225,6 @@ std::optional<int> print_glue_help(const std::vector<std::string>& arguments) {
 GlueOptions read_glue_flags(std::vector<std::string> arguments) {
   if (arguments.size() == 1 && arguments[0].ends_with(".json")) arguments = from_file(arguments[0]);
   const std::vector<std::string> native = take_native(arguments);
-  take_foreign_flags(arguments);
   GlueFlags flags;
   flags.flags().parse(std::move(arguments));
   GlueOptions options = flags.read();

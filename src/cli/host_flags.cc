@@ -8,7 +8,7 @@ void add_host_flags(Flags& app, HostRequest& request) {
   app.add("-f,--hostfile", request.hostfile, "hostfile of Intel MPI, Open MPI or DeepSpeed");
   app.add("--hosts", request.hosts, "hosts on the command line: a,b:2,n[1-3]:4");
   app.add("--sinfo", request.sinfo, "nodes of sinfo: a file of its output, - for standard input, run to run it")
-      .optional_value("run");
+      .optional_value("run", "[FILE|-|run]");
   app.add_switch("--slurm", request.slurm, "the nodes of the Slurm job around this command (the default inside one)");
   app.add("--partition", request.partition, "with --sinfo: nodes of this partition only");
   app.add("--include", request.include, "only these: host[:slot,slot]@host");

@@ -19,15 +19,20 @@ namespace {
 
 void print_speed(uint64_t bytes, uint64_t documents, double seconds, double load_seconds) {
   const double spent = std::max(seconds, 1e-9);
-  log::info("{} of text in {:.2f} s: {}/s, {:.0f} documents/s (tokenizer loaded in {:.2f} s)", human_bytes(bytes),
-            seconds, human_bytes(static_cast<uint64_t>(static_cast<double>(bytes) / spent)),
-            static_cast<double>(documents) / spent, load_seconds);
+  const std::string of_documents =
+      documents > 1 ? fmt::format(", {:.0f} documents/s", static_cast<double>(documents) / spent) : "";
+  log::info("{} of text in {:.2f} s: {}/s{} (tokenizer loaded in {:.2f} s)", human_bytes(bytes), seconds,
+            human_bytes(static_cast<uint64_t>(static_cast<double>(bytes) / spent)), of_documents, load_seconds);
 }
 
 void run_nanogpt(const PrepareOptions& options) {
   const PrepareReport report = prepare(options);
-  log::info("{}: {} documents, {} tokens in train.bin ({} documents), {} in val.bin ({})", options.output,
-            report.documents, report.train_tokens, report.train_documents, report.val_tokens, report.val_documents);
+  if (report.documents == 1) {
+    log::info("{}: {} tokens in train.bin, {} in val.bin", options.output, report.train_tokens, report.val_tokens);
+  } else {
+    log::info("{}: {} documents, {} tokens in train.bin ({} documents), {} in val.bin ({})", options.output,
+              report.documents, report.train_tokens, report.train_documents, report.val_tokens, report.val_documents);
+  }
   print_speed(report.input_bytes, report.documents, report.seconds, report.load_seconds);
 }
 

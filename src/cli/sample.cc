@@ -2,17 +2,19 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "checkpoint/model_folder.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/sample_prompts.h"
 #include "cli/threads.h"
 #include "generate/generator.h"
 #include "ops/backend.h"
@@ -21,10 +23,40 @@ namespace trireme {
 namespace {
 
 struct SampleOptions {
-  std::string model, prompt, prompt_file, dtype = "f32";
+  std::string model, prompt, start, prompt_file, output, dtype = "f32";
   GenerateOptions generate;
   int64_t samples = 1, threads = 0;
   bool interactive = false, jsonl = false, stop_at_end = true;
+};
+
+/// Lines that are in PATH.partial as soon as they are written, and in PATH at commit().
+class SampleFile {
+ public:
+  explicit SampleFile(std::string path) : path_(std::move(path)), partial_(path_ + ".partial") {
+    file_ = std::fopen(partial_.c_str(), "we");
+    require(file_ != nullptr, ErrorKind::io, "cannot create {}: {}", partial_, std::strerror(errno));
+  }
+  SampleFile(const SampleFile&) = delete;
+  SampleFile& operator=(const SampleFile&) = delete;
+  ~SampleFile() {
+    if (file_ != nullptr) std::fclose(file_);
+  }
+  void write(const std::string& line) {
+    const bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0;
+    require(written, ErrorKind::io, "cannot write {}: {}", partial_, std::strerror(errno));
+    ++lines_;
+  }
+  void commit() {
+    const bool flushed = fsync(fileno(file_)) == 0;
+    require(flushed && std::rename(partial_.c_str(), path_.c_str()) == 0, ErrorKind::io, "cannot publish {}: {}", path_,
+            std::strerror(errno));
+    log::info("{} samples are in {}", lines_, path_);
+  }
+
+ private:
+  std::string path_, partial_;
+  std::FILE* file_ = nullptr;
+  int64_t lines_ = 0;
 };
 
 /// A model ready to sample, with all that it borrows.
@@ -102,7 +134,8 @@ std::string stream_sample(Sampler& sampler, const std::vector<TokenId>& prompt, 
   return text;
 }
 
-void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOptions& options) {
+/// Every sample of a prompt: streamed as text, or a JSON object each, to `file` where there is one.
+void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOptions& options, SampleFile* file) {
   const std::vector<TokenId> ids = prompt_ids(sampler, prompt);
   for (int64_t i = 0; i < options.samples; ++i) {
     if (!options.jsonl && options.samples > 1) put(fmt::format("--- sample {} of {}\n", i + 1, options.samples));
@@ -113,34 +146,48 @@ void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOpti
     const std::string text = stream_sample(sampler, ids, options, static_cast<uint64_t>(i), finished, count);
     const double seconds = seconds_since(start);
     if (options.jsonl) {
-      const Json line = {{"context", prompt},    {"text", text},       {"length", count},
-                         {"finished", finished}, {"message", nullptr}, {"duration_seconds", seconds}};
-      put(line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
+      const Json record = {{"context", prompt},    {"text", text},       {"length", count},
+                           {"finished", finished}, {"message", nullptr}, {"duration_seconds", seconds}};
+      const std::string line = record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+      file == nullptr ? put(line) : file->write(line);
     } else {
       put("\n");
-      log::info("{} tokens in {:.2f} s, {:.1f} tokens/s", count, seconds,
-                static_cast<double>(count) / std::max(seconds, 1e-9));
     }
+    if (options.jsonl && file == nullptr) continue;
+    log::info("{} tokens in {:.2f} s, {:.1f} tokens/s", count, seconds,
+              static_cast<double>(count) / std::max(seconds, 1e-9));
   }
 }
 
-void sample_interactively(Sampler& sampler, const SampleOptions& options) {
+void sample_interactively(Sampler& sampler, const SampleOptions& options, SampleFile* file) {
   std::string line;
   while (true) {
     if (isatty(STDIN_FILENO)) put("prompt> ");
     if (!std::getline(std::cin, line)) return;
-    sample_prompt(sampler, line, options);
+    sample_prompt(sampler, line, options, file);
+  }
+}
+
+void sample_all(Sampler& sampler, const std::vector<std::string>& prompts, const SampleOptions& options,
+                SampleFile* file) {
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::string heading = fmt::format("prompt {} of {}", i + 1, prompts.size());
+    if (prompts.size() > 1 && !options.jsonl) put(fmt::format("--- {}\n", heading));
+    if (prompts.size() > 1 && file != nullptr) log::info("{}", heading);
+    sample_prompt(sampler, prompts[i], options, file);
   }
 }
 
 void declare(Flags& app, SampleOptions& options) {
   app.add("--model", options.model, "run folder, step folder or Hugging Face folder").required();
   app.add("--prompt", options.prompt, "text to continue (default: start of a document)");
-  app.add("--prompt-file", options.prompt_file, "file with the text to continue");
+  app.add("--start", options.start, "the same in nanoGPT's words; FILE:PATH is all of that file as one prompt");
+  app.add("--prompt-file", options.prompt_file,
+          "file with one prompt per line; .jsonl: a line is a JSON text, or an object with \"prompt\" or \"text\"");
   app.add_switch("--interactive", options.interactive, "read a prompt from each line of standard input");
   app.add("--max-new-tokens", options.generate.max_new_tokens, "tokens to add at most").not_negative().show_default();
   app.add("--temperature", options.generate.sampling.temperature,
-          "logits are divided by this; below 1 is bolder towards likely tokens")
+          "logits are divided by this; below 1 is bolder towards likely tokens, 0 is --greedy")
       .show_default();
   app.add("--top-k", options.generate.sampling.top_k, "keep the k most probable tokens (0: all)").show_default();
   app.add("--top-p", options.generate.sampling.top_p, "keep the most probable tokens up to this total probability")
@@ -151,8 +198,33 @@ void declare(Flags& app, SampleOptions& options) {
   app.add_switch("--stop-at-end,!--no-stop-at-end", options.stop_at_end,
                  "end a sample at the end-of-text token (default)");
   app.add_switch("--jsonl", options.jsonl, "one JSON object per sample instead of streamed text");
+  app.add("--output", options.output,
+          "write those objects to this file instead; FILE.partial has what is done of one that was ended before");
   app.add("--dtype", options.dtype, "weights and activations: f32 or bf16").one_of({"f32", "bf16"}).show_default();
   app.add("--threads", options.threads, "compute threads (0: all physical cores)").not_negative().show_default();
+}
+
+/// What the flags ask to continue; none with --interactive.
+std::vector<std::string> read_all_prompts(const Flags& app, const SampleOptions& options) {
+  constexpr const char* kSources[] = {"--prompt", "--start", "--prompt-file"};
+  const char* given = nullptr;
+  for (const char* source : kSources) {
+    if (app.count(source) == 0) continue;
+    require(given == nullptr, ErrorKind::usage, "{} and {} were both given; use one", given, source);
+    given = source;
+  }
+  require(!options.interactive || given == nullptr, ErrorKind::usage,
+          "--interactive reads its prompts from standard input; remove {}", given == nullptr ? "" : given);
+  if (options.interactive) return {};
+  if (!options.prompt_file.empty()) return read_prompts(options.prompt_file);
+  if (!options.start.empty()) return {read_start(options.start)};
+  constexpr std::string_view kFile = "FILE:";
+  const std::string named = options.prompt.starts_with(kFile) ? options.prompt.substr(kFile.size()) : "";
+  require(named.empty(), ErrorKind::usage,
+          "--prompt {} would be continued as it stands; use --start FILE:{} for all of the file as one prompt, or "
+          "--prompt-file {} for one prompt per line",
+          options.prompt, named, named);
+  return {options.prompt};
 }
 
 }  // namespace
@@ -163,20 +235,21 @@ int run_sample(std::vector<std::string> arguments) {
   declare(app, options);
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.generate.sampling.validate();
-  require(options.prompt.empty() || options.prompt_file.empty(), ErrorKind::usage,
-          "--prompt and --prompt-file were both given; use one");
-  require(!options.interactive || (options.prompt.empty() && options.prompt_file.empty()), ErrorKind::usage,
-          "--interactive reads its prompts from standard input; remove --prompt and --prompt-file");
-  if (!options.prompt_file.empty()) options.prompt = read_text(options.prompt_file);
+  const std::vector<std::string> prompts = read_all_prompts(app, options);
+  options.jsonl = options.jsonl || !options.output.empty();
 
   Sampler sampler(open_with_tokenizer(options.model), options.dtype == "bf16" ? DType::bf16 : DType::f32,
                   compute_threads(options.threads));
   if (options.stop_at_end) options.generate.stop_at = sampler.tokenizer->end_of_text();
+  std::optional<SampleFile> file;
+  if (!options.output.empty()) file.emplace(options.output);
+  SampleFile* target = file ? &*file : nullptr;
   if (options.interactive) {
-    sample_interactively(sampler, options);
+    sample_interactively(sampler, options, target);
   } else {
-    sample_prompt(sampler, options.prompt, options);
+    sample_all(sampler, prompts, options, target);
   }
+  if (file) file->commit();
   return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "config/dialect.h"
+#include "config/foreign_options.h"
 #include "config/python_reader.h"
 #include "config/schema.h"
 #include "config/utf8.h"
@@ -33,7 +34,10 @@ bool is_word_of(const Setting& setting, const Dialect* dialect) {
   }
   const std::string place = setting.origin.text();
   for (const Dialect* other : dialects()) {
-    if (dialect == other || !other->find(setting.key)) continue;
+    const DialectKey* key = dialect == other ? nullptr : other->find(setting.key);
+    if (!key) continue;
+    if (key->role == KeyRole::refused)
+      fail(ErrorKind::config, "{}: no option \"{}\"; of {} {}", place, setting.key, other->name, key->meaning);
     fail(ErrorKind::config, "{}: no option \"{}\"; dialect {} has a key of this name: add --dialect {}", place,
          setting.key, other->name, other->name);
   }
@@ -49,6 +53,16 @@ bool all_native(const std::vector<Setting>& settings) {
   return !settings.empty() && std::all_of(settings.begin(), settings.end(), [](const Setting& setting) {
     return schema().find(setting.key) || schema().is_group(setting.key);
   });
+}
+
+/// Whether an option, or a key of some dialect, has this name: what others call so is not asked for then.
+bool is_own_word(const std::string& name) {
+  const std::string_view key = std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size()));
+  const auto has = [&](const Dialect* dialect) {
+    const DialectKey* found = dialect->find(key);
+    return found != nullptr && found->role != KeyRole::refused;
+  };
+  return name.starts_with("--") && (schema().find(key) != nullptr || std::ranges::any_of(dialects(), has));
 }
 
 /// A configuration file in Python may name the keys it has not assigned: they hold the defaults.
@@ -147,7 +161,8 @@ std::string LoadedConfig::where(std::string_view option) const {
   return fmt::format("{} ({})", option, found == origins.end() ? "default" : found->second.text());
 }
 
-ConfigWords split_words(const std::vector<std::string>& words) {
+ConfigWords split_words(std::vector<std::string> words) {
+  take_foreign_options("train", is_own_word, words);
   ConfigWords result;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];

@@ -31,8 +31,9 @@ struct ConfigWords {
 };
 /// A word that starts with "--" is a flag and takes the next word as its value, unless it has '=' or names a
 /// true/false option and the next word is neither. Other words are files; `key=value` without dashes is passed on as a
-/// flag for dialects that write it so. Throws Error::usage.
-ConfigWords split_words(const std::vector<std::string>& words);
+/// flag for dialects that write it so. Other programs' spellings are taken as config/foreign_options.h says. Throws
+/// Error::usage, Error::config.
+ConfigWords split_words(std::vector<std::string> words);
 
 /// Later files win over earlier ones, flags over files. `dialect` empty: recognised by the files. Throws Error::config
 /// naming file, line, key and the nearest known key.

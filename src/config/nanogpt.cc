@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/hub.h"
 #include "config/dialect.h"
 
 namespace trireme {
@@ -15,8 +16,7 @@ namespace {
 
 using enum KeyRole;
 
-constexpr const char* kSampling = "it belongs to sampling: use trireme sample";
-constexpr const char* kBenchmark = "it belongs to benchmarks: use trireme bench step";
+constexpr std::string_view kHubFiles[] = {"config.json", "model.safetensors", "tokenizer.json"};
 constexpr const char* kTracker = "there is no wandb here, metrics are written to RUN/metrics.jsonl and RUN/tensorboard";
 
 const DialectKey kKeys[] = {
@@ -62,14 +62,18 @@ const DialectKey kKeys[] = {
     {"dtype", "bfloat16", mapped, "",
      "precision.dtype: float32 or bfloat16; float16 is refused (not given: f32, in which nanoGPT computes on a CPU)"},
     {"compile", true, no_effect, "", "kernels are compiled ahead of time"},
-    {"start", "\n", refused, "", kSampling},
-    {"num_samples", int64_t{10}, refused, "", kSampling},
-    {"max_new_tokens", int64_t{500}, refused, "", kSampling},
-    {"temperature", 0.8, refused, "", kSampling},
-    {"top_k", int64_t{200}, refused, "", kSampling},
-    {"seed", int64_t{1337}, refused, "", "it belongs to sampling: use trireme sample; for training set --run.seed"},
-    {"real_data", true, refused, "", kBenchmark},
-    {"profile", false, refused, "", kBenchmark},
+    {"start", "\n", refused, "", "it belongs to sampling: `trireme sample --model RUN --start TEXT`"},
+    {"num_samples", int64_t{10}, refused, "", "it belongs to sampling: `trireme sample --model RUN --num-samples N`"},
+    {"max_new_tokens", int64_t{500}, refused, "",
+     "it belongs to sampling: `trireme sample --model RUN --max-new-tokens N`"},
+    {"temperature", 0.8, refused, "", "it belongs to sampling: `trireme sample --model RUN --temperature T`"},
+    {"top_k", int64_t{200}, refused, "", "it belongs to sampling: `trireme sample --model RUN --top-k K`"},
+    {"seed", int64_t{1337}, refused, "",
+     "it belongs to sampling: `trireme sample --model RUN --seed N`; for training set --run.seed"},
+    {"real_data", true, refused, "",
+     "it belongs to benchmarks: `trireme bench step`, with --data FILE for real tokens"},
+    {"profile", false, refused, "",
+     "it belongs to benchmarks: `trireme bench step`; `trireme train ... --log.profile 5` times every operator"},
 };
 
 bool claims(const std::string& path, const std::vector<Setting>&) {
@@ -87,8 +91,8 @@ void translate_pretrained(const DialectView& view, Translation& out) {
   if (!view.native("model.init") && !std::filesystem::exists(folder / "config.json", unreadable)) {
     view.refuse("init_from",
                 fmt::format("{} does not exist; put config.json and model.safetensors of {} there, or name "
-                            "the folder above it with --pretrained_dir",
-                            (folder / "config.json").string(), name));
+                            "the folder above it with --pretrained_dir{}",
+                            (folder / "config.json").string(), name, how_to_fetch(folder.string(), kHubFiles)));
   }
   out.set("model.init", folder.string(), view.latest({"init_from", "pretrained_dir"}));
   out.set("model.context", view.value("block_size"), view.origin("block_size"));

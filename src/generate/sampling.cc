@@ -39,15 +39,15 @@ void keep_top_p(const std::vector<double>& weights, double total, double p, std:
 }  // namespace
 
 void SamplingOptions::validate() const {
-  require(std::isfinite(temperature) && temperature > 0, ErrorKind::usage,
-          "--temperature is {}, it must be above 0; for the most probable token use --greedy", temperature);
+  require(std::isfinite(temperature) && temperature >= 0, ErrorKind::usage,
+          "--temperature is {}, it must be above 0, or 0 for the most probable token", temperature);
   require(top_k >= 0, ErrorKind::usage, "--top-k is {}, it must be at least 1, or 0 for all tokens", top_k);
   require(top_p > 0 && top_p <= 1, ErrorKind::usage, "--top-p is {}, it must be above 0 and at most 1", top_p);
 }
 
 TokenId choose_token(std::span<const float> logits, const SamplingOptions& options, double uniform,
                      std::vector<uint32_t>& order) {
-  if (options.greedy) return largest(logits);
+  if (options.greedy || options.temperature == 0) return largest(logits);
   order.resize(logits.size());
   std::iota(order.begin(), order.end(), 0u);
   keep_top_k(logits, options.top_k, order);

@@ -11,7 +11,7 @@ namespace trireme {
 
 struct SamplingOptions {
   bool greedy = false;       ///< the largest logit, the lowest id among equals
-  double temperature = 1.0;  ///< > 0; logits are divided by it
+  double temperature = 1.0;  ///< logits are divided by it; 0: greedy
   int64_t top_k = 0;         ///< keep the k largest, ties with the k-th kept; 0: all
   double top_p = 1.0;  ///< then keep the most probable ones up to this total, the one that passes it included; 1: all
   /// Throws Error::usage naming the option and its range.

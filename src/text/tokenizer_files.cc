@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hub.h"
 #include "base/log.h"
 #include "text/json_node.h"
 #include "text/tiktoken.h"
@@ -176,6 +177,16 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLo
        folder.string());
 }
 
+[[noreturn]] void refuse_missing(const std::string& path) {
+  constexpr std::string_view kFiles[] = {"tokenizer.json"};
+  fail(
+      ErrorKind::io,
+      "no tokenizer {}: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder that holds one or "
+      "vocab.json "
+      "with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 --output FOLDER` makes one from text{}",
+      path, how_to_fetch(path, kFiles));
+}
+
 /// vocab.json and encoder.json are objects of ids; tokenizer.json has a "model".
 bool is_vocab_json(const fs::path& path) {
   const std::string name = path.filename().string();
@@ -187,7 +198,7 @@ bool is_vocab_json(const fs::path& path) {
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerLoadOptions& options) {
   const fs::path file(path);
   if (path == kCharLevelTokenizer && !fs::exists(file)) return tokenizer_from_json(byte_tokenizer_json(), path);
-  require(fs::exists(file), ErrorKind::io, "tokenizer {} does not exist", path);
+  if (!fs::exists(file)) refuse_missing(path);
   if (fs::is_directory(file)) return load_folder(file, options);
   if (is_vocab_json(file)) {
     const std::optional<fs::path> merges = merges_in(file.parent_path());

@@ -35,7 +35,7 @@ void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankCon
 }
 
 RunFacts run_facts(const Setup& setup, const ParameterTable& table, const MemoryPlan& memory, const RankContext& rank,
-                   const Backend& backend, double peak_flops) {
+                   const Backend& backend, const PeakRate& peak) {
   const Spec& s = setup.spec;
   const BatchShape& b = setup.batch;
   RunFacts facts;
@@ -60,10 +60,11 @@ RunFacts run_facts(const Setup& setup, const ParameterTable& table, const Memory
   add("memory", fmt::format("{} per rank planned: state {}, activations {}, scratch {}, snapshot {}",
                             gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations),
                             gigabytes(memory.scratch), gigabytes(memory.snapshot)));
-  add("mfu", fmt::format("model FLOPs {:.1f} MFLOP per token (6 x matmul parameters + 6 x layers x width x sequence), "
-                         "peak {:.1f} GFLOP/s over all ranks ({})",
-                         train_flops_per_token(s, b.sequence) / 1e6, peak_flops / 1e9,
-                         setup.config().log.peak_tflops > 0 ? "log.peak-tflops" : "measured GEMM rate"));
+  add("mfu",
+      fmt::format("the share of {:.1f} GFLOP/s ({}, all ranks together) that the model's arithmetic reaches: {:.1f} "
+                  "MFLOP per token (6 x matmul parameters + 6 x layers x width x sequence)",
+                  peak.total() / 1e9, peak.is_measured() ? "a large matrix product, just measured" : "log.peak-tflops",
+                  train_flops_per_token(s, b.sequence) / 1e6));
   return facts;
 }
 

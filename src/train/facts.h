@@ -4,6 +4,7 @@
 #include "comm/rank_context.h"
 #include "ops/backend.h"
 #include "report/metrics.h"
+#include "train/peak.h"
 #include "train/setup.h"
 
 namespace trireme {
@@ -21,6 +22,6 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
 void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankContext& rank);
 
 RunFacts run_facts(const Setup& setup, const ParameterTable& table, const MemoryPlan& memory, const RankContext& rank,
-                   const Backend& backend, double peak_flops);
+                   const Backend& backend, const PeakRate& peak);
 
 }  // namespace trireme

@@ -8,12 +8,12 @@ void StepMeter::add_step(double busy, double exposed) {
   ++steps_;
 }
 
-void StepMeter::fill(Metrics& metrics, double tokens_per_step, double flops_per_step, double peak_flops) const {
+double StepMeter::fill(Metrics& metrics, double tokens_per_step) const {
   const double seconds = seconds_since(start_) - aside_, steps = static_cast<double>(steps_);
   metrics.tokens_per_second = steps * tokens_per_step / seconds;
   metrics.ms_per_step = 1e3 * seconds / steps;
   metrics.exposed_share = exposed_ / seconds;
-  metrics.mfu = steps * flops_per_step / seconds / peak_flops;
+  return steps / seconds;
 }
 
 }  // namespace trireme

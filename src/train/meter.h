@@ -13,8 +13,8 @@ class StepMeter {
   void add_step(double busy, double exposed);
   /// Seconds that went to an evaluation or a snapshot.
   void add_aside(double seconds) { aside_ += seconds; }
-  /// Fills what `metrics` says of time, from the tokens and model FLOPs of one step and the job's peak in FLOP/s.
-  void fill(Metrics& metrics, double tokens_per_step, double flops_per_step, double peak_flops) const;
+  /// Fills what `metrics` says of time but for mfu, from the tokens of one step; gives the steps per second.
+  double fill(Metrics& metrics, double tokens_per_step) const;
   void restart() { *this = {}; }
 
   int64_t steps() const { return steps_; }

@@ -25,10 +25,10 @@ class Pretraining final : public Task {
     return {tokens, train_flops_per_token(setup_.spec, setup_.batch.sequence) * tokens};
   }
   const std::vector<DataFileFact>& mapped_files() const override { return setup_.data_files; }
-  RunFacts facts(const Work& work, double peak_flops) const override {
+  RunFacts facts(const Work& work, const PeakRate& peak) const override {
     const RankContext& rank = work.session.rank();
     return run_facts(setup_, work.run.table, plan_memory(setup_, work.run.table, *backend_.ops, rank), rank, backend_,
-                     peak_flops);
+                     peak);
   }
 
   bool evaluates_first() const override { return setup_.config().evaluation.every > 0; }

@@ -3,6 +3,7 @@
 // and in nothing else.
 
 #include "report/metrics.h"
+#include "train/peak.h"
 #include "train/run.h"
 #include "train/saver.h"
 #include "train/session.h"
@@ -40,7 +41,7 @@ class Task {
   /// Files that are read while the run goes on.
   virtual const std::vector<DataFileFact>& mapped_files() const = 0;
   /// The report's head.
-  virtual RunFacts facts(const Work& work, double peak_flops) const = 0;
+  virtual RunFacts facts(const Work& work, const PeakRate& peak) const = 0;
 
   virtual bool evaluates_first() const = 0;  ///< before step 1
   virtual bool evaluates_last() const = 0;   ///< after the last step

@@ -54,14 +54,14 @@ TEST(CorePlan, RanksOfAHostSplitItsCores) {
   const CorePlan plan = plan_cores(machine(4), request(1, 2, range(0, 3)));
   EXPECT_EQ(plan.thread_cpus, (std::vector<Cpus>{{2}, {3}}));
   EXPECT_EQ(plan.progress_cpus, range(2, 3));
-  EXPECT_EQ(plan.text, "cores 2-3, 2 threads, progress thread shares them");
+  EXPECT_EQ(plan.text, "cores 2-3, 2 threads, gradients are exchanged there too");
 }
 
 TEST(CorePlan, RanksGetSocketsOfTheirOwnAndARankOnSeveralIsWarned) {
   CoreRequest r = request(1, 2, range(0, 7));
   r.sockets = {range(0, 3), range(4, 7)};
   const CorePlan half = plan_cores(machine(8), r);
-  EXPECT_EQ(half.text, "cores 4-7 of socket 1, 4 threads, progress thread shares them");
+  EXPECT_EQ(half.text, "cores 4-7 of socket 1, 4 threads, gradients are exchanged there too");
   EXPECT_TRUE(half.warnings.empty());
   r = request(0, 1, range(0, 7));
   r.sockets = {range(0, 3), range(4, 7)};
@@ -76,7 +76,7 @@ TEST(CorePlan, TheProgressThreadRunsOnSiblingsWhereThereAreSome) {
   const CorePlan plan = plan_cores(machine(4, 2), request(0, 2, range(0, 7)));
   EXPECT_EQ(plan.thread_cpus, (std::vector<Cpus>{{0}, {1}}));
   EXPECT_EQ(plan.progress_cpus, range(4, 5));
-  EXPECT_EQ(plan.text, "cores 0-1, 2 threads, progress thread on their siblings 4-5");
+  EXPECT_EQ(plan.text, "cores 0-1, 2 threads, gradients are exchanged on their hyper-thread siblings 4-5");
 }
 
 TEST(CorePlan, ReservedCoresAreTheProgressThreadsOwn) {
@@ -85,7 +85,7 @@ TEST(CorePlan, ReservedCoresAreTheProgressThreadsOwn) {
   const CorePlan plan = plan_cores(machine(8), r);
   EXPECT_EQ(plan.threads, 3);
   EXPECT_EQ(plan.progress_cpus, Cpus{3});
-  EXPECT_EQ(plan.text, "cores 0-2, 3 threads, progress thread on core 3");
+  EXPECT_EQ(plan.text, "cores 0-2, 3 threads, gradients are exchanged on core 3");
 }
 
 TEST(CorePlan, OneRankReservesNothingForCommunication) {
@@ -117,13 +117,13 @@ TEST(CorePlan, ACpusetLimitsTheCores) {
 TEST(CorePlan, DisjointOffersAreKept) {
   CoreRequest r = request(1, 2, {});
   r.offered = {{0, 1}, {4, 5, 6}};
-  EXPECT_EQ(plan_cores(machine(8), r).text, "cores 4-6, 3 threads, progress thread shares them");
+  EXPECT_EQ(plan_cores(machine(8), r).text, "cores 4-6, 3 threads, gradients are exchanged there too");
 }
 
 TEST(CorePlan, MoreRanksThanCoresIsAWarningWithTheNumbers) {
   const CorePlan plan = plan_cores(machine(2), request(2, 3, range(0, 1)));
   EXPECT_EQ(plan.threads, 1);
-  EXPECT_EQ(plan.text, "core 0, 1 thread, progress thread shares them");
+  EXPECT_EQ(plan.text, "core 0, 1 thread, gradients are exchanged there too");
   ASSERT_EQ(plan.warnings.size(), 1u);
   EXPECT_EQ(plan.warnings[0], "3 ranks on this host share 2 physical cores: each computes slower than alone");
 }
@@ -168,7 +168,7 @@ TEST(CorePlan, InheritKeepsTheLaunchersBinding) {
   EXPECT_EQ(plan.threads, 1);
   EXPECT_TRUE(plan.thread_cpus.empty());
   EXPECT_TRUE(plan.progress_cpus.empty());
-  EXPECT_EQ(plan.text, "processors 3 as the launcher bound them, 1 thread, progress thread shares them");
+  EXPECT_EQ(plan.text, "processors 3 as the launcher bound them, 1 thread, gradients are exchanged there too");
 }
 
 TEST(CorePlan, ProcessorsOutsideTheMachineAreAnError) {

@@ -124,7 +124,12 @@ TEST(ModelFolder, FilesOfOtherFormatsAreCalledByTheirName) {
   }
   EXPECT_ERROR(open_model(sample("huggingface/model.safetensors")), ErrorKind::io,
                "is a file; give the folder that holds it beside its config.json");
-  EXPECT_ERROR(open_model(folder / "absent"), ErrorKind::io, "no model folder ");
+  EXPECT_ERROR(open_model(folder / "absent"), ErrorKind::io,
+               "absent: expected a run folder (`trireme train` makes one)");
+  EXPECT_ERROR(
+      open_model("no-such-gpt2"), ErrorKind::io,
+      "nothing is downloaded: if no-such-gpt2 is a name of the Hugging Face hub, fetch it with `for f in config.json "
+      "model.safetensors tokenizer.json; do curl -fL --create-dirs -o no-such-gpt2/$f");
 }
 
 TEST(TorchFolder, EveryContainerGivesTheSameModel) {

@@ -22,7 +22,13 @@ class Wizard : public testing::Test {
     std::istringstream input(lines);
     std::streambuf* before = std::cin.rdbuf(input.rdbuf());
     flags.insert(flags.end(), {"--output", file_});
-    EXPECT_EQ(config_wizard(flags), 0);
+    try {
+      EXPECT_EQ(config_wizard(flags), 0);
+    } catch (...) {
+      std::cin.rdbuf(before);
+      std::cin.clear();
+      throw;
+    }
     std::cin.rdbuf(before);
     std::cin.clear();
     return read_text(file_);
@@ -68,6 +74,42 @@ TEST_F(Wizard, EveryAnswerIsAFlagAndNothingIsAskedThen) {
   const std::string text = typed("", flags);
   EXPECT_THAT(text, HasSubstr("num_processes: 4\nrdzv_backend: c10d\nsame_network: false\nuse_cpu: true\n"));
   EXPECT_THAT(text, HasSubstr("mpirun_hostfile: '~/hostfile'\n"));
+}
+
+TEST_F(Wizard, AWrongAnswerIsAskedAgainAndLosesNoOther) {
+  // Also where the input is no terminal, and where an answer does not go with an earlier one.
+  const std::string text = typed(
+      "moon\n\nmulti-cpu\nmany\n3\n7\n1\n\nssh\n29500\nperhaps\n\n\n/tmp/a:b\n/tmp/hosts\n\n\n4\n6\nfp16\nbf16\n");
+  EXPECT_THAT(text, HasSubstr("num_machines: 3\nnum_processes: 6\n"));
+  EXPECT_THAT(text, HasSubstr("machine_rank: 1\n"));
+  EXPECT_THAT(text, HasSubstr("main_process_port: 29500\n"));
+  EXPECT_THAT(text, HasSubstr("mpirun_hostfile: '/tmp/hosts'"));
+  EXPECT_THAT(text, HasSubstr("mixed_precision: 'bf16'\n"));
+}
+
+TEST_F(Wizard, InputThatEndsBeforeTheQuestionsIsAnErrorAndWritesNothing) {
+  EXPECT_ERROR(typed(""), ErrorKind::usage,
+               "the input ended before \"In which compute environment are you running?\" was answered; nothing is "
+               "written. Answer it by --compute-environment, or add --defaults");
+  EXPECT_ERROR(typed("\nmulti-CPU\n3\n\n\n\n\n\n\n\n\nfp16\n"), ErrorKind::usage,
+               "the input ended before \"How many CPU processes should be used for distributed training?\"");
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  typed("\n\n\n\n\n\n", {"--mixed-precision", "bf16"});  // a flag's question needs no line
+}
+
+TEST_F(Wizard, AsManyProcessesAsMachinesAreTheDefault) {
+  EXPECT_THAT(typed("", {"--machine-type", "multi-CPU", "--num-machines", "3", "--defaults"}),
+              HasSubstr("num_machines: 3\nnum_processes: 3\n"));
+}
+
+TEST_F(Wizard, WrongFlagsAndFoldersAreToldBeforeAnythingIsAsked) {
+  std::istringstream input("\n\n\n\n\n\n\n");
+  std::streambuf* before = std::cin.rdbuf(input.rdbuf());
+  EXPECT_ERROR(config_wizard({"--mixed-precision", "fp16", "--output", file_}), ErrorKind::usage, "bf16 or f32");
+  EXPECT_ERROR(config_wizard({"--output", folder_ / "absent/c.yaml"}), ErrorKind::io, "there is no folder");
+  EXPECT_ERROR(config_wizard({"--output", folder_.path()}), ErrorKind::io, "is a folder; give the name of a file");
+  EXPECT_EQ(input.tellg(), 0);
+  std::cin.rdbuf(before);
 }
 
 TEST_F(Wizard, FlagsOfLaunchWinOverTheFile) {

@@ -164,6 +164,18 @@ TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
                "--task-name is missing, and so are --train-file and --validation-file");
 }
 
+TEST(GlueFlags, HelpShowsWhatIsOnAndOffByDefault) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(print_glue_help({"--help"}), 0);
+  const std::string help = testing::internal::GetCapturedStdout();
+  EXPECT_NE(help.find("--bf16 [True|False]=False"), std::string::npos) << help;
+  EXPECT_EQ(help.find("TEXT=True"), std::string::npos);
+  EXPECT_NE(help.find("--fp16                     --bf16, or f32"), std::string::npos)
+      << "what is refused, and instead";
+  EXPECT_TRUE(read({"--bf16"}).bf16);
+  EXPECT_FALSE(read({"--bf16", "False"}).bf16);
+}
+
 TEST(GlueFlags, TakesOlderSpellingsAndWhatIsSaidOfTheTokenizer) {
   const GlueOptions o =
       read_glue_flags({"--model", "m", "--task", "rte", "--output_dir", "o", "--do_train", "--per_gpu_train_batch_size",

@@ -191,7 +191,7 @@ TEST(Nanogpt, RefusesWhatCannotBeHonoured) {
   EXPECT_ERROR(flags({"--dtype=int8"}), ErrorKind::config, "expected float32 or bfloat16");
   EXPECT_ERROR(flags({"--wandb_log=True"}), ErrorKind::config, "set wandb_log = False");
   EXPECT_ERROR(flags({"--start=x"}), ErrorKind::config,
-               "--start cannot be used here: it belongs to sampling: use trireme sample");
+               "--start cannot be used here: it belongs to sampling: `trireme sample --model RUN --start TEXT`");
   EXPECT_ERROR(flags({"--profile=True"}), ErrorKind::config, "use trireme bench step");
   for (const char* key :
        {"batch_size", "gradient_accumulation_steps", "eval_iters", "eval_interval", "lr_decay_iters"}) {

@@ -25,6 +25,12 @@ TEST(ChooseToken, GreedyTakesTheLargestAndTheLowestIdAmongEquals) {
   EXPECT_EQ(choose_token(logits, {.greedy = true}, 0.99, order), 1u);
 }
 
+TEST(ChooseToken, ATemperatureOfZeroIsGreedy) {
+  const std::vector<float> logits = {1, 3, 2, 3};
+  std::vector<uint32_t> order;
+  EXPECT_EQ(choose_token(logits, {.temperature = 0, .top_k = 3, .top_p = 0.5}, 0.99, order), 1u);
+}
+
 TEST(ChooseToken, DrawsWithSoftmaxProbabilities) {
   const std::vector<float> logits = {0, 1, 2};
   const double total = 1 + std::exp(1) + std::exp(2);
@@ -70,8 +76,9 @@ std::string message_of(const SamplingOptions& options) {
 }
 
 TEST(SamplingOptions, RefuseValuesOutOfRangeByName) {
-  EXPECT_EQ(message_of({.temperature = 0}),
-            "--temperature is 0, it must be above 0; for the most probable token use --greedy");
+  EXPECT_EQ(message_of({.temperature = -1}),
+            "--temperature is -1, it must be above 0, or 0 for the most probable token");
+  EXPECT_EQ(message_of({.temperature = 0}), "");
   EXPECT_EQ(message_of({.top_k = -1}), "--top-k is -1, it must be at least 1, or 0 for all tokens");
   EXPECT_EQ(message_of({.top_p = 1.5}), "--top-p is 1.5, it must be above 0 and at most 1");
   EXPECT_EQ(message_of({}), "");

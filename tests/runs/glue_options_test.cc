@@ -81,8 +81,8 @@ TEST_F(GlueOptionsTest, SampleLimitsTakeTheFirstRows) {
   done("out", {"--do_train", "--do_eval", "--do_predict", "--max_train_samples", "20", "--max_eval_samples", "10",
                "--max_predict_samples", "3", "--num_train_epochs", "1"});
   EXPECT_EQ(losses("out").size(), 3u);  // ceil(20 / 8)
-  EXPECT_EQ(json("out/train_results.json")["train_samples"], 20.0);
-  EXPECT_EQ(json("out/eval_results.json")["eval_samples"], 10.0);
+  EXPECT_EQ(json("out/train_results.json")["train_samples"], 20);
+  EXPECT_EQ(json("out/eval_results.json")["eval_samples"], 10);
   EXPECT_EQ(count(read_text(path("out/predict_results_mrpc.txt")), "\n"), 4u);
 }
 

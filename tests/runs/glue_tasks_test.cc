@@ -107,10 +107,10 @@ TEST_F(GlueTasks, AllTrainEvaluateAndPredict) {
     ASSERT_EQ(outcome.code, 0) << name << outcome.output;
     const Json results = json(name + "/eval_results.json");
     for (const char* metric : files.metrics) EXPECT_TRUE(results.contains(std::string("eval_") + metric)) << name;
-    EXPECT_EQ(results["eval_samples"], 6.0) << name;
+    EXPECT_EQ(results["eval_samples"], 6) << name;
     EXPECT_EQ(lines(name + "/predict_results_" + name + ".txt"), 6u) << name;  // with the header
   }
-  EXPECT_EQ(json("mnli/eval_results.json")["eval_samples_mm"], 7.0);
+  EXPECT_EQ(json("mnli/eval_results.json")["eval_samples_mm"], 7);
   EXPECT_EQ(lines("mnli/predict_results_mnli-mm.txt"), 5u);
   EXPECT_THAT(read_text(path("wnli/predict_results_wnli.txt")), HasSubstr("entailment"));
   EXPECT_EQ(json("stsb/config.json")["problem_type"], "regression");
@@ -127,9 +127,44 @@ TEST_F(GlueTasks, AModelOfMnliPredictsTheDiagnosticSet) {
   const Outcome outcome = run(trireme_command(words));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_EQ(lines("ax/predict_results_ax.txt"), 3u);
+  EXPECT_THAT(outcome.output, Not(HasSubstr("was not trained on")));
+  EXPECT_THAT(outcome.output, HasSubstr("AX/diagnostic.tsv has 2 rows, the published file of ax has 1104"));
   const Outcome train = tune("ax", "never", {"--do_train"});
   EXPECT_EQ(train.code, 2);
   EXPECT_THAT(train.output, HasSubstr("it can only be predicted"));
+}
+
+TEST_F(GlueTasks, AModelThatNeverSawTheTaskIsToldOf) {
+  fs::create_directories(path("data/AX"));
+  write_text(path("data/AX/diagnostic.tsv"), "index\tsentence1\tsentence2\n0\tw1\tw2\n1\tw3\tgood\n");
+  const auto answers = [&](const std::string& model, const std::string& task, const std::string& what) {
+    auto words = glue(model + "-" + task, {"--task", task, what});
+    words.erase(words.begin() + 3, words.begin() + 5);
+    words[2] = path(model);
+    const Outcome outcome = run(trireme_command(words));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome.output;
+  };
+  // No classifier at all.
+  EXPECT_THAT(answers("model", "ax", "--do_predict"),
+              HasSubstr("warning: " + path("model") +
+                        " was not trained on mnli: it has no classifier, so a new one with random weights takes its "
+                        "place. Its answers tell nothing; fine-tune it first (--do_train --task_name mnli)"));
+  EXPECT_THAT(answers("model", "mrpc", "--do_eval"), HasSubstr("was not trained on mrpc: it has no classifier"));
+  // Three classes of something else.
+  write(all()[4]);
+  ASSERT_EQ(tune("mnli", "three", {"--do_train", "--max_steps", "1"}).code, 0);
+  Json config = json("three/config.json");
+  config.erase("finetuning_task");
+  config["id2label"] = {{"0", "LABEL_0"}, {"1", "LABEL_1"}, {"2", "LABEL_2"}};
+  write_text(path("three/config.json"), config.dump());
+  EXPECT_THAT(answers("three", "ax", "--do_predict"),
+              HasSubstr("names neither mnli as finetuning_task nor the classes entailment, neutral, contradiction"));
+  // The classes of another task: nothing but the recorded task tells them apart.
+  for (const size_t i : {size_t{5}, size_t{6}}) write(all()[i]);
+  ASSERT_EQ(tune("rte", "rte", {"--do_train", "--max_steps", "1"}).code, 0);
+  EXPECT_THAT(answers("rte", "qnli", "--do_eval"), HasSubstr("was not trained on qnli: it was fine-tuned on rte"));
+  EXPECT_THAT(answers("rte", "rte", "--do_eval"), Not(HasSubstr("was not trained")));
 }
 
 TEST_F(GlueTasks, TheClassesOfAModelHaveItsOwnOrder) {

@@ -26,9 +26,13 @@ TEST_F(Glue, LearnsATaskAndWritesWhatTheRecipeWrites) {
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   const Json all = json("out/all_results.json");
   EXPECT_EQ(all["epoch"], 8.0);
-  EXPECT_EQ(all["train_samples"], 203.0);
+  EXPECT_EQ(all["train_samples"], 203);
+  EXPECT_EQ(all["train_samples"].dump(), "203");  // counts are whole numbers
+  EXPECT_EQ(all["eval_samples"].dump(), "50");
+  EXPECT_THAT(outcome.output, HasSubstr("train_samples            =          203\n"));
+  EXPECT_THAT(read_text(path("out/README.md")), HasSubstr("| eval_samples | 50 |"));
   EXPECT_GE(all["eval_accuracy"].get<double>(), 0.95) << outcome.output;
-  EXPECT_EQ(all["eval_samples"], 50.0);
+  EXPECT_EQ(all["eval_samples"], 50);
   EXPECT_DOUBLE_EQ(all["eval_combined_score"].get<double>(),
                    (all["eval_accuracy"].get<double>() + all["eval_f1"].get<double>()) / 2);
   EXPECT_TRUE(all.contains("train_loss") && all.contains("train_samples_per_second") && all.contains("eval_loss"));
@@ -91,7 +95,7 @@ TEST_F(Glue, GivesTheSameLossesOnAnyNumberOfRanks) {
   EXPECT_EQ(losses("on-4").size(), 26u);
   const double loss = json("on-1/eval_results.json")["eval_loss"];
   EXPECT_NEAR(json("on-4/eval_results.json")["eval_loss"].get<double>(), loss, 1e-4);
-  EXPECT_EQ(json("on-4/eval_results.json")["eval_samples"], 50.0);
+  EXPECT_EQ(json("on-4/eval_results.json")["eval_samples"], 50);
 }
 
 TEST_F(Glue, RefusesOtherRowsOnOneRankNamingFileAndRows) {

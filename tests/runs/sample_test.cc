@@ -90,9 +90,58 @@ TEST_F(Sample, StreamsPromptAndContinuationAsText) {
   EXPECT_THAT(sample({"--prompt", "the cat", "--greedy"}).output, HasSubstr("the cat sat on the mat\n"));
 }
 
-TEST_F(Sample, TakesThePromptFromAFile) {
-  write_text(path("prompt.txt"), "the cat sat");
-  EXPECT_THAT(sample({"--prompt-file", path("prompt.txt"), "--greedy"}).output, HasSubstr("the cat sat on the mat\n"));
+TEST_F(Sample, TakesAPromptFromEachLineOfAFile) {
+  write_text(path("prompts.txt"), "the cat sat\r\n\nthe\n \t\nthe cat");
+  const auto records = lines(sample({"--prompt-file", path("prompts.txt"), "--temperature", "0", "--jsonl"}).output);
+  ASSERT_EQ(records.size(), 3u);
+  EXPECT_EQ(records[0].at("context"), "the cat sat");
+  EXPECT_EQ(records[0].at("text"), " on the mat");
+  EXPECT_EQ(records[1].at("context"), "the");
+  EXPECT_EQ(records[2].at("text"), " sat on the mat");
+  EXPECT_THAT(sample({"--prompt-file", path("prompts.txt"), "--greedy"}).output,
+              HasSubstr("--- prompt 3 of 3\nthe cat sat on the mat\n"));
+}
+
+TEST_F(Sample, TakesJsonLinesAndWritesThemToAFile) {
+  write_text(path("prompts.jsonl"),
+             "\"the cat\"\n{\"prompt\": \"the cat sat\"}\n{\"text\": \"the cat\\u0020sat on\"}\n");
+  const Outcome outcome =
+      sample({"-i", path("prompts.jsonl"), "-o", path("out.jsonl"), "--greedy", "--num-samples", "2"});
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("6 samples are in " + path("out.jsonl")));
+  EXPECT_TRUE(lines(outcome.output).empty());
+  const auto records = lines(read_text(path("out.jsonl")));
+  ASSERT_EQ(records.size(), 6u);
+  EXPECT_EQ(records[3].at("text"), " on the mat");
+  EXPECT_EQ(records[5].at("context"), "the cat sat on");
+  // What was written are prompts again.
+  const auto again = lines(sample({"--prompt-file", path("out.jsonl"), "--greedy", "--jsonl"}).output);
+  ASSERT_EQ(again.size(), 6u);
+  EXPECT_EQ(again[4].at("context"), " the mat");
+}
+
+TEST_F(Sample, SaysWhichLineOfAFileHoldsNoPrompt) {
+  const auto refused = [&](const std::string& text, const std::string& message) {
+    write_text(path("bad.jsonl"), text);
+    expect_refused({"--prompt-file", path("bad.jsonl")}, 1, message);
+  };
+  refused("\n \n", "bad.jsonl holds no prompt; one line of text each was expected");
+  refused("\"a\"\n{\"prmpt\": \"b\"}\n", "bad.jsonl line 2: none of \"prompt\", \"text\" and \"context\" is there");
+  refused("{\"prompt\": 7}\n", "bad.jsonl line 1: \"prompt\" is number, expected text");
+  refused("[1]\n", "bad.jsonl line 1: array, expected a text or an object with \"prompt\"");
+  refused("the cat\n", "bad.jsonl line 1");
+}
+
+TEST_F(Sample, TakesNanoGptsWords) {
+  write_text(path("start.txt"), "the cat\nsat");
+  const auto whole = lines(sample({"--start=FILE:" + path("start.txt"), "--temperature=0", "--jsonl"}).output);
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole[0].at("context"), "the cat\nsat");
+  const Outcome outcome = run(trireme_command(
+      {"sample", "--threads", "1", "--out_dir=" + path("run"), "--start=the cat", "--init_from=resume", "--device=cpu",
+       "--compile=False", "--dtype=float32", "--num_samples=2", "--max_new_tokens=3", "--temperature=0", "--top_k=5"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("--- sample 2 of 2\nthe cat"));
 }
 
 TEST_F(Sample, TakesAPromptFromEachLineOfStandardInput) {
@@ -134,15 +183,22 @@ TEST_F(Sample, OneCandidateIsGreedy) {
 }
 
 TEST_F(Sample, RefusesWhatItCannotDo) {
-  expect_refused({"--temperature", "0"}, 2, "--temperature is 0, it must be above 0; for the most probable token use");
+  expect_refused({"--temperature", "-1"}, 2, "--temperature is -1, it must be above 0, or 0 for the most probable");
   expect_refused({"--top-p", "1.5"}, 2, "--top-p is 1.5, it must be above 0 and at most 1");
   expect_refused({"--top-k", "-1"}, 2, "--top-k is -1, it must be at least 1, or 0 for all tokens");
   expect_refused({"--num-samples", "0"}, 2, "--num-samples");
   expect_refused({"--unknown", "1"}, 2, "--unknown");
   expect_refused({"--prompt", "a", "--prompt-file", "b"}, 2, "--prompt and --prompt-file were both given; use one");
+  expect_refused({"--start", "a", "--prompt-file", "b"}, 2, "--start and --prompt-file were both given; use one");
+  expect_refused(
+      {"--prompt", "FILE:x"}, 2,
+      "--prompt FILE:x would be continued as it stands; use --start FILE:x for all of the file as one prompt");
+  expect_refused({"--start", "FILE:" + path("absent")}, 1, "cannot open " + path("absent"));
+  expect_refused({"--prompt", "a", "--output", path("none/o.jsonl")}, 1,
+                 "cannot create " + path("none/o.jsonl.partial"));
   expect_refused({"--prompt", "a", "--interactive"}, 2, "--interactive reads its prompts from standard input");
   expect_refused({"--prompt-file", path("absent")}, 1, "cannot open " + path("absent"));
-  expect_refused({"--prompt", "a"}, 1, "no model folder " + path("absent"), "absent");
+  expect_refused({"--prompt", "a"}, 1, "no model folder " + path("absent") + ": expected a run folder", "absent");
   expect_refused({"--prompt", "a"}, 1, path("data"), "data");
 }
 

@@ -52,6 +52,15 @@ TEST_F(VocabTxt, TheUserDecidesBeforeAll) {
   EXPECT_THAT(said_, HasSubstr("lower case on, as --lower-case says"));
 }
 
+TEST(TokenizerFiles, OneThatIsNotThereIsToldWithWhatIsTakenAndHowToGetIt) {
+  EXPECT_ERROR(
+      load_tokenizer("no-such-tokenizer"), ErrorKind::io,
+      "no tokenizer no-such-tokenizer: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder that "
+      "holds one or vocab.json with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 --output "
+      "FOLDER` makes one from text; nothing is downloaded: if no-such-tokenizer is a name of the Hugging Face hub, "
+      "fetch it with `curl -fL --create-dirs -o no-such-tokenizer/tokenizer.json https://huggingface.co/");
+}
+
 TEST(CharLevel, BytesAreIds) {
   const auto tokenizer = load_tokenizer(kCharLevelTokenizer);
   EXPECT_EQ(tokenizer->vocabulary_size(), 512u);

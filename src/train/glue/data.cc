@@ -2,9 +2,20 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "data/glue/published_rows.h"
 
 namespace trireme {
 namespace {
+
+/// Says what is not as published; nothing is said of rows of one's own.
+void compare_with_published(const std::vector<GlueSet>& sets, GlueSplit split) {
+  for (const GlueSet& set : sets) {
+    const auto published = published_rows(set.name, split);
+    const auto rows = static_cast<int64_t>(set.rows.size());
+    if (published && *published != rows)
+      log::info("{} has {} rows, the published file of {} has {}", set.path, rows, set.name, *published);
+  }
+}
 
 void cut(std::vector<GlueSet>& sets, int64_t most) {
   for (GlueSet& set : sets) {
@@ -34,6 +45,9 @@ GlueData read_data(const GlueOptions& options) {
     if (options.evaluate || options.evaluation != "no")
       data.validation = read_glue(data.task, options.data_dir, GlueSplit::validation);
     if (options.predict) data.test = read_glue(data.task, options.data_dir, GlueSplit::test);
+    compare_with_published(data.train, GlueSplit::train);
+    compare_with_published(data.validation, GlueSplit::validation);
+    compare_with_published(data.test, GlueSplit::test);
   }
   cut(data.train, options.most_train_rows);
   cut(data.validation, options.most_eval_rows);

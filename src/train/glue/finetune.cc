@@ -120,13 +120,13 @@ bool FineTuning::evaluate(Work& work) {
     const auto logits = predict(session, job_.dtype, set.rows, job_.layout, limit(options().eval_batch));
     if (!logits) return false;
     const int64_t classes = job_.layout.classes;
-    const auto add = [&](const std::string& name, double value) { found.emplace_back("eval_" + name + end, value); };
+    const auto add = [&](const std::string& name, Number value) { found.emplace_back("eval_" + name + end, value); };
     add("loss", mean_loss(*logits, set.rows.labels, classes));
     for (const auto& [name, value] : glue_metrics(job_.task, decide(*logits, classes), set.rows.labels))
       add(name, value);
     const double seconds = seconds_since(start);
     add("runtime", seconds);
-    add("samples", static_cast<double>(set.rows.rows()));
+    add("samples", set.rows.rows());
     add("samples_per_second", static_cast<double>(set.rows.rows()) / seconds);
     add("steps_per_second", static_cast<double>(micro_batches_for(set.rows.rows(), static_cast<int>(job_.mesh.data),
                                                                   options().eval_batch)) /
@@ -143,7 +143,7 @@ void FineTuning::write_training(const Run& run, double seconds, const RunProgres
   NamedMetrics numbers{{"epoch", epochs_done(run.progress)}};
   if (steps > 0) numbers.emplace_back("train_loss", loss_sum_ / steps);  // of this start
   numbers.emplace_back("train_runtime", seconds);
-  numbers.emplace_back("train_samples", static_cast<double>(job_.epochs.rows));
+  numbers.emplace_back("train_samples", job_.epochs.rows);
   numbers.emplace_back("train_samples_per_second", rows / seconds);
   numbers.emplace_back("train_steps_per_second", steps / seconds);
   write_model(options().output_dir, job_.model, job_.task, run.table, run.state);

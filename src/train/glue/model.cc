@@ -9,11 +9,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/hub.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/family.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/model_folder.h"
+#include "train/glue/head_history.h"
 
 namespace trireme {
 namespace {
@@ -23,6 +25,8 @@ namespace fs = std::filesystem;
 constexpr const char* kTokenizerFiles[] = {
     "tokenizer.json",        "vocab.txt",        "vocab.json", "merges.txt", "special_tokens_map.json",
     "tokenizer_config.json", "added_tokens.json"};
+
+constexpr std::string_view kHubFiles[] = {"config.json", "model.safetensors", "tokenizer.json", "vocab.txt"};
 
 constexpr size_t kMostConfigBytes = size_t{16} << 20;
 
@@ -96,8 +100,8 @@ PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task
   const std::string config_path = options.model + "/config.json";
   require(fs::exists(config_path), ErrorKind::io,
           "no {}: --model takes a Hugging Face folder with config.json, weights and tokenizer; `trireme export` makes "
-          "one of a run, names of models on the hub are not fetched",
-          config_path);
+          "one of a run{}",
+          config_path, how_to_fetch(options.model, kHubFiles));
   PretrainedModel model{options.model, read_huggingface_spec(options.model, HeadKind::classifier), nullptr, 0, {}};
   model.spec.classes = task.classes();
   model.class_order = class_order(read_json(config_path, kMostConfigBytes), task, config_path);
@@ -116,10 +120,23 @@ PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task
   return model;
 }
 
-void load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state) {
+bool load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state) {
   initialize(state, table, seed);
-  load_huggingface(model.folder, model.spec, table, state, MissingHead::keep);
+  const bool head_is_new = !load_huggingface(model.folder, model.spec, table, state, MissingHead::keep).empty();
   if (!model.class_order.empty()) reorder_classes(model.class_order, table, state);
+  return head_is_new;
+}
+
+void warn_of_untrained_head(const PretrainedModel& model, bool head_is_new, const GlueTask& task) {
+  const Json config = read_json(model.folder + "/config.json", kMostConfigBytes);
+  const std::string why = why_untrained(config, head_is_new, task);
+  if (why.empty()) return;
+  const std::string wanted = task.name == "ax" ? "mnli" : task.name == "None" ? "these rows" : task.name;
+  log::write_once(
+      log::Level::warning,
+      fmt::format("{} was not trained on {}: {}. Its answers tell nothing; fine-tune it first (--do_train{}), "
+                  "or give a model that was",
+                  model.folder, wanted, why, task.name == "None" ? "" : " --task_name " + wanted));
 }
 
 void write_model(const std::string& folder, const PretrainedModel& model, const GlueTask& task,

@@ -24,8 +24,12 @@ struct PretrainedModel {
 /// than the task's gives a warning. Throws Error::io, Error::data, Error::config saying what such a folder holds.
 PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task);
 
-/// Loads its weights, the head's classes in the task's order; a head that is missing starts anew, by the seed.
-void load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state);
+/// Loads its weights, the head's classes in the task's order; a head that is missing starts anew, by the seed. True: it
+/// did.
+bool load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state);
+
+/// A warning, on rank 0, where a model that is not trained now was not trained on the task before.
+void warn_of_untrained_head(const PretrainedModel& model, bool head_is_new, const GlueTask& task);
 
 /// Writes config.json (with the task's labels), model.safetensors and the tokenizer's files into `folder`, in the place
 /// of what an earlier run wrote there. Throws Error::io.

@@ -17,11 +17,22 @@ namespace {
 /// Sorted by name, as run_glue's files are.
 std::string text_of(const Json& numbers) { return nlohmann::json(numbers).dump(4) + "\n"; }
 
+Json json_of(const Number& number) {
+  if (const auto* count = std::get_if<int64_t>(&number)) return *count;
+  const double value = std::get<double>(number);
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+std::string text_of(const Number& number) {
+  if (const auto* count = std::get_if<int64_t>(&number)) return std::to_string(*count);
+  return fmt::format("{:.4f}", std::get<double>(number));
+}
+
 }  // namespace
 
-void write_results(const std::string& folder, const std::string& split, const NamedMetrics& numbers) {
+void write_results(const std::string& folder, const std::string& split, const NamedNumbers& numbers) {
   Json own = Json::object();
-  for (const auto& [name, value] : numbers) own[name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+  for (const auto& [name, value] : numbers) own[name] = json_of(value);
   write_text(folder + "/" + split + "_results.json", text_of(own));
   const std::string path = folder + "/all_results.json";
   Json all = std::filesystem::exists(path) ? read_json(path) : Json::object();
@@ -29,11 +40,11 @@ void write_results(const std::string& folder, const std::string& split, const Na
   write_text(path, text_of(all));
 }
 
-void print_results(const std::string& split, const NamedMetrics& numbers) {
+void print_results(const std::string& split, const NamedNumbers& numbers) {
   size_t width = 0;
   for (const auto& number : numbers) width = std::max(width, number.first.size());
   fmt::print("***** {} metrics *****\n", split);
-  for (const auto& [name, value] : numbers) fmt::print("  {:<{}} = {:>12.4f}\n", name, width, value);
+  for (const auto& [name, value] : numbers) fmt::print("  {:<{}} = {:>12}\n", name, width, text_of(value));
   std::fflush(stdout);
 }
 
@@ -47,7 +58,7 @@ void write_predictions(const std::string& folder, const std::string& name, const
   write_text(fmt::format("{}/predict_results_{}.txt", folder, name), text);
 }
 
-void write_card(const std::string& folder, const GlueOptions& options, const NamedMetrics& evaluation) {
+void write_card(const std::string& folder, const GlueOptions& options, const NamedNumbers& evaluation) {
   const std::string data = options.task.empty() ? options.train_file : "GLUE " + options.task;
   std::string text = fmt::format(
       "# {} fine-tuned on {}\n\nMade by `trireme glue`: {} epochs, learning rate {}, {} rows per device, {} schedule, "
@@ -55,7 +66,7 @@ void write_card(const std::string& folder, const GlueOptions& options, const Nam
       std::filesystem::path(options.model).filename().string(), data, options.epochs, options.learning_rate,
       options.train_batch, options.schedule, options.seed);
   if (!evaluation.empty()) text += "\n| evaluation | |\n|---|---|\n";
-  for (const auto& [name, value] : evaluation) text += fmt::format("| {} | {:.4f} |\n", name, value);
+  for (const auto& [name, value] : evaluation) text += fmt::format("| {} | {} |\n", name, text_of(value));
   write_text(folder + "/README.md", text);
 }
 

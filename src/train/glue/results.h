@@ -4,24 +4,31 @@
 
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "train/glue/metrics.h"
 #include "train/glue/options.h"
 
 namespace trireme {
 
+/// A measure or a count; counts are whole numbers in every file.
+using Number = std::variant<double, int64_t>;
+using NamedNumbers = std::vector<std::pair<std::string, Number>>;
+
 /// Writes FOLDER/<split>_results.json and lays the numbers over those of FOLDER/all_results.json. Not finite ones
 /// become null.
-void write_results(const std::string& folder, const std::string& split, const NamedMetrics& numbers);
+void write_results(const std::string& folder, const std::string& split, const NamedNumbers& numbers);
 
 /// The numbers as an aligned block on standard output.
-void print_results(const std::string& split, const NamedMetrics& numbers);
+void print_results(const std::string& split, const NamedNumbers& numbers);
 
 /// FOLDER/predict_results_<name>.txt: "index<tab>prediction", one row each; classes by name, numbers as %3.3f.
 void write_predictions(const std::string& folder, const std::string& name, const GlueTask& task,
                        std::span<const double> predictions);
 
 /// FOLDER/README.md: what was trained on what, and the evaluation.
-void write_card(const std::string& folder, const GlueOptions& options, const NamedMetrics& evaluation);
+void write_card(const std::string& folder, const GlueOptions& options, const NamedNumbers& evaluation);
 
 }  // namespace trireme

@@ -1,0 +1,16 @@
+#pragma once
+// The prompts of `trireme sample` from files.
+
+#include <string>
+#include <vector>
+
+namespace trireme {
+
+/// One prompt per line, in order; lines without text are passed over. In a .jsonl file a line is a JSON string, or an
+/// object with the text as "prompt", "text" or "context". Throws Error::io, Error::data naming the line.
+std::vector<std::string> read_prompts(const std::string& path);
+
+/// nanoGPT's --start: the text, or with FILE:PATH all of that file. Throws Error::io.
+std::string read_start(const std::string& start);
+
+}  // namespace trireme

@@ -1,0 +1,131 @@
+#include "config/foreign_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/setting.h"
+
+namespace trireme {
+namespace {
+
+using Kind = ForeignOption::Kind;
+
+/// Whether a list with '|' between its items has this one.
+bool lists(std::string_view list, std::string_view item) {
+  while (true) {
+    const size_t end = std::min(list.find('|'), list.size());
+    if (list.substr(0, end) == item) return true;
+    if (end == list.size()) return false;
+    list.remove_prefix(end + 1);
+  }
+}
+
+std::string in_small_letters(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+/// A word that may follow an option as its value: "-1" is one, "-H" and "--model" are none.
+bool is_value(const std::string& word) {
+  return !word.starts_with('-') || word.size() == 1 || std::isdigit(static_cast<unsigned char>(word[1])) != 0;
+}
+
+/// An option as it was typed.
+struct Typed {
+  std::string name, value;
+  bool has_value = false, value_apart = false;  ///< apart: the value is the next word
+};
+
+Typed typed_at(const std::vector<std::string>& words, size_t i) {
+  const size_t equals = words[i].find('=');
+  Typed typed{canonical(words[i].substr(0, equals)), "", equals != std::string::npos, false};
+  if (typed.has_value) {
+    typed.value = words[i].substr(equals + 1);
+  } else if (i + 1 < words.size() && is_value(words[i + 1])) {
+    typed = {typed.name, words[i + 1], true, true};
+  }
+  return typed;
+}
+
+void refuse(const ForeignOption& option, const Typed& typed) {
+  const std::string value = typed.has_value ? in_small_letters(typed.value) : "true";
+  if (option.harmless != nullptr && lists(option.harmless, value)) return;
+  const std::string shown = typed.has_value ? typed.value : option.harmless != nullptr ? "True" : "";
+  fail(ErrorKind::config, "{}{}{} is not supported; instead: {}", typed.name, shown.empty() ? "" : " ", shown,
+       option.text);
+}
+
+}  // namespace
+
+const ForeignOption* find_foreign(std::string_view command, std::string_view name, std::string_view value) {
+  const std::string wanted = canonical(name), word = in_small_letters(value);
+  const ForeignOption* of_any_value = nullptr;
+  for (const ForeignOption& option : foreign_options()) {
+    if (!lists(option.commands, command)) continue;
+    const std::string_view theirs = option.name;
+    const size_t equals = theirs.find('=');
+    if (canonical(theirs.substr(0, equals)) != wanted) continue;
+    if (equals == std::string_view::npos) {
+      of_any_value = &option;
+    } else if (theirs.substr(equals + 1) == word) {
+      return &option;
+    }
+  }
+  return of_any_value;
+}
+
+void take_foreign_options(std::string_view command, const std::function<bool(const std::string& name)>& knows,
+                          std::vector<std::string>& words) {
+  std::vector<std::string> rest;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const Typed typed = typed_at(words, i);
+    const ForeignOption* option =
+        is_value(words[i]) ? nullptr : find_foreign(command, typed.name, typed.has_value ? typed.value : "true");
+    const bool of_one_value = option != nullptr && std::string_view(option->name).find('=') != std::string_view::npos;
+    if (option == nullptr || (!of_one_value && knows(typed.name))) {
+      rest.push_back(words[i]);
+      continue;
+    }
+    if (option->kind == Kind::same && of_one_value) {
+      rest.emplace_back(option->text);
+    } else if (option->kind == Kind::same) {
+      rest.push_back(words[i].replace(0, typed.name.size(), option->text));
+      continue;  // its value stays where it is
+    } else if (option->kind == Kind::elsewhere) {
+      refuse(*option, typed);
+    } else {
+      log::info("{} has no effect here{}{}", typed.name, *option->text == '\0' ? "" : ": ", option->text);
+    }
+    if (typed.value_apart) ++i;
+  }
+  words = std::move(rest);
+}
+
+std::string foreign_options_help(std::string_view command) {
+  constexpr size_t kWidth = 100;
+  std::string ignored, refused;
+  size_t column = kWidth;
+  for (const ForeignOption& option : foreign_options()) {
+    if (!lists(option.commands, command)) continue;
+    const std::string_view name = option.name;
+    if (option.kind == Kind::elsewhere) refused += fmt::format("  {:<26} {}\n", name, option.text);
+    if (option.kind != Kind::no_effect) continue;
+    if (column + name.size() + 1 > kWidth) {
+      ignored += ignored.empty() ? " " : "\n ";
+      column = 1;
+    }
+    ignored += fmt::format(" {}", name);
+    column += name.size() + 1;
+  }
+  std::string text;
+  if (!ignored.empty()) text += "Accepted without effect here:\n" + ignored + "\n";
+  if (!refused.empty()) text += "Refused, with what is there instead:\n" + refused;
+  return text;
+}
+
+}  // namespace trireme

@@ -1,0 +1,55 @@
+#include "train/glue/head_history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace trireme {
+namespace {
+
+/// "mnli" of "MNLI", "glue:mnli" and "mnli-mm".
+std::string plain_task(std::string_view name) {
+  const size_t colon = name.find(':');
+  if (colon != std::string_view::npos) name.remove_prefix(colon + 1);
+  std::string plain;
+  for (const char c : name) {
+    if (c != '-' && c != '_') plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  if (plain.starts_with("glue")) plain.erase(0, 4);
+  return plain == "mnlimm" ? "mnli" : plain;
+}
+
+/// Whether the classes of the head are called as the task's, in any order.
+bool has_classes_of(const Json& config, const GlueTask& task) {
+  const auto names = config.find("id2label");
+  if (names == config.end() || !names->is_object()) return false;
+  std::vector<std::string> theirs, ours;
+  for (const auto& name : *names) {
+    if (!name.is_string()) return false;
+    theirs.push_back(plain_task(name.get<std::string>()));
+  }
+  for (const std::string& name : task.labels) ours.push_back(plain_task(name));
+  std::ranges::sort(theirs);
+  std::ranges::sort(ours);
+  return theirs == ours;
+}
+
+}  // namespace
+
+std::string why_untrained(const Json& config, bool head_is_new, const GlueTask& task) {
+  if (head_is_new) return "it has no classifier, so a new one with random weights takes its place";
+  if (task.name == "None") return "";
+  const std::string wanted = task.name == "ax" ? "mnli" : task.name;
+  const auto recorded = config.find("finetuning_task");
+  if (recorded != config.end() && recorded->is_string() && !recorded->get<std::string>().empty()) {
+    const std::string task_there = plain_task(recorded->get<std::string>());
+    return task_there == wanted ? "" : fmt::format("it was fine-tuned on {}", task_there);
+  }
+  if (task.name != "ax" || has_classes_of(config, task)) return "";
+  return "its config.json names neither mnli as finetuning_task nor the classes entailment, neutral, contradiction";
+}
+
+}  // namespace trireme

@@ -1,0 +1,40 @@
+#include "train/peak.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "train/machine.h"
+
+namespace trireme {
+
+PeakRate::PeakRate(double configured, Ops& ops, int threads, DType dtype, Scalars& scalars)
+    : ops_(ops), threads_(threads), dtype_(dtype), scalars_(scalars), measured_(configured == 0) {
+  total_ = measured_ ? measure() : scalars.sum(configured);
+}
+
+double PeakRate::measure() {
+  scalars_.barrier();
+  return scalars_.sum(measure_gemm_rate(ops_, threads_, dtype_));
+}
+
+double PeakRate::share(double rate) {
+  const double most = scalars_.max(rate);
+  if (most <= total_) return rate / total_;
+  if (measured_) {
+    const double before = total_;
+    total_ = std::max({before, measure(), most});
+    log::info(
+        "steps reach {:.1f} GFLOP/s, more than the peak of {:.1f} that was measured: the machine was busy then. "
+        "From here on mfu is of {:.1f} GFLOP/s",
+        most / 1e9, before / 1e9, total_ / 1e9);
+  } else if (!warned_) {
+    warned_ = true;
+    log::write_once(log::Level::warning,
+                    fmt::format("mfu is above 100 %: steps reach {:.4g} TFLOP/s per rank, log.peak-tflops says {:.4g}; "
+                                "leave it out to have the peak measured",
+                                most / scalars_.size() / 1e12, total_ / scalars_.size() / 1e12));
+  }
+  return rate / total_;
+}
+
+}  // namespace trireme
