@@ -7,7 +7,6 @@
 #include "checkpoint/run_folder.h"
 #include "comm/agreement.h"
 #include "train/healing.h"
-#include "train/machine.h"
 #include "train/spikes.h"
 
 namespace trireme {
@@ -32,18 +31,14 @@ Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason
       stop_reason_(std::move(stop_reason)),
       step_(work.session, task.batches(), static_cast<uint64_t>(work.run.config().run.seed)),
       profile_(config().log.profile),
+      peak_(config().log.peak_tflops * 1e12, work.session.ops(), rank().threads, work.run.plan.dtype, scalars()),
       data_guard_(task.mapped_files()),
       data_windows_(task.mapped_files(), static_cast<uint64_t>(config().run.seed), rank().size()) {
-  Ops& ops = work_.session.ops();
-  scalars().barrier();  // all ranks of a host measure at the same time, as they will compute
-  peak_flops_ =
-      scalars().sum(config().log.peak_tflops > 0 ? config().log.peak_tflops * 1e12
-                                                 : measure_gemm_rate(ops, rank().threads, work_.run.plan.dtype));
-  if (config().log.profile > 0) ops.report_to(&profile_);
+  if (config().log.profile > 0) work_.session.ops().report_to(&profile_);
   open_report();
 }
 
-void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(work_, peak_flops_)); }
+void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(work_, peak_)); }
 
 StepResult Trainer::step(double rate) {
   const auto start = Clock::now();
@@ -100,7 +95,7 @@ void Trainer::report(const StepResult& result, double rate) {
   metrics.tokens = task_.tokens(progress().samples);
   metrics.skipped = progress().skipped;
   const StepCost cost = task_.step_cost();
-  meter.fill(metrics, cost.tokens, cost.flops, peak_flops_);
+  metrics.mfu = peak_.share(meter.fill(metrics, cost.tokens) * cost.flops);
   work_.run.reporter->step(metrics);
   straggler_.tell(scalars(), rank().host, meter.busy_per_step(), meter.steps());
   together(scalars(), [&] { data_guard_.check(); });
@@ -109,7 +104,7 @@ void Trainer::report(const StepResult& result, double rate) {
 
 void Trainer::show_profile() {
   const Aside aside(work_.run.meter);
-  const ProfileCeilings ceilings{peak_flops_ / rank().size(), measure_copy_rate(work_.session.ops(), rank().threads)};
+  const ProfileCeilings ceilings{peak_.total() / rank().size(), measure_copy_rate(work_.session.ops(), rank().threads)};
   if (rank().rank() != 0) return;
   log::info("where the time of {} steps of rank 0 went\n{}", config().log.profile, profile_.table(ceilings));
   const std::string trace = config().run.dir + "/trace.json";

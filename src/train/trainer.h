@@ -6,6 +6,7 @@
 #include "ops/backend.h"
 #include "train/data_guard.h"
 #include "train/data_proof.h"
+#include "train/peak.h"
 #include "train/profile.h"
 #include "train/straggler.h"
 #include "train/task.h"
@@ -51,10 +52,10 @@ class Trainer {
   std::function<std::string()> stop_reason_;
   TrainStep step_;
   StepProfile profile_;
+  PeakRate peak_;
   StragglerWatch straggler_;
   DataGuard data_guard_;
   DataWindows data_windows_;
-  double peak_flops_ = 0;  ///< of all members
   int64_t evaluated_step_ = -1;
   int64_t rolled_back_ = 0;  ///< times since the newest snapshot
 };

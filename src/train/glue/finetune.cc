@@ -35,7 +35,7 @@ class FineTuning final : public Task {
     return {tokens, train_flops_per_token(job_.spec, std::llround(row_length())) * tokens};
   }
   const std::vector<DataFileFact>& mapped_files() const override { return no_files_; }
-  RunFacts facts(const Work& work, double peak_flops) const override;
+  RunFacts facts(const Work& work, const PeakRate& peak) const override;
 
   bool evaluates_first() const override { return false; }
   bool evaluates_last() const override { return false; }
@@ -49,7 +49,7 @@ class FineTuning final : public Task {
   /// Collective. False: stopped.
   bool predict_test(Work& work);
   /// Of the last evaluation.
-  const NamedMetrics& evaluation() const { return evaluation_; }
+  const NamedNumbers& evaluation() const { return evaluation_; }
 
  private:
   const GlueOptions& options() const { return job_.options; }
@@ -69,7 +69,7 @@ class FineTuning final : public Task {
   std::optional<RowBatches> batches_;         ///< when training
   const std::vector<DataFileFact> no_files_;  ///< rows are read at the start
   double loss_sum_ = 0;
-  NamedMetrics evaluation_;
+  NamedNumbers evaluation_;
 };
 
 FineTuning::FineTuning(const GlueJob& job, const RankContext& rank) : job_(job) {
@@ -79,7 +79,7 @@ FineTuning::FineTuning(const GlueJob& job, const RankContext& rank) : job_(job) 
                    static_cast<uint64_t>(options().seed));
 }
 
-RunFacts FineTuning::facts(const Work& work, double) const {
+RunFacts FineTuning::facts(const Work& work, const PeakRate&) const {
   const EncodedRows& rows = job_.train[0].rows;
   return {
       {"model", fmt::format("{}: {:.2f}M parameters, {} classes", options().model,
@@ -111,7 +111,7 @@ Due FineTuning::due(const RunProgress& progress) const {
 /// Metrics of every validation set; those of the second, MNLI's mismatched one, end in "_mm".
 bool FineTuning::evaluate(Work& work) {
   Session& session = work.session;
-  NamedMetrics found;
+  NamedNumbers found;
   if (options().train) found.emplace_back("epoch", epochs_done(work.run.progress));
   for (const NamedRows& set : job_.validation) {
     const auto start = Clock::now();
@@ -140,7 +140,7 @@ bool FineTuning::evaluate(Work& work) {
 void FineTuning::write_training(const Run& run, double seconds, const RunProgress& began) const {
   const auto rows = static_cast<double>(run.progress.samples - began.samples);
   const auto steps = static_cast<double>(run.progress.step - began.step);
-  NamedMetrics numbers{{"epoch", epochs_done(run.progress)}};
+  NamedNumbers numbers{{"epoch", epochs_done(run.progress)}};
   if (steps > 0) numbers.emplace_back("train_loss", loss_sum_ / steps);  // of this start
   numbers.emplace_back("train_runtime", seconds);
   numbers.emplace_back("train_samples", job_.epochs.rows);
