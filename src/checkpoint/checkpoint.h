@@ -57,7 +57,7 @@ struct CheckpointFacts {
 class CheckpointWriter {
  public:
   /// Collective. Creates the run folder and removes what interrupted saves left in it (rank 0; the caller owns the
-  /// folder's lock), checks that a checkpoint fits on the disk, plans the slices and allocates the snapshot memory.
+  /// folder's lock), plans the slices and allocates the snapshot memory.
   /// Borrows everything. `group` is used inside publish() and here only; `progress`, which may be none, moves with
   /// every slice that is on the disk. `check_owner`, which may be none, throws Error::locked on rank 0 once the run
   /// folder has another owner: nothing is published or deleted then. Throws Error::io on every rank.
@@ -66,6 +66,8 @@ class CheckpointWriter {
   /// Waits for the background work; a save that was not published is dropped.
   ~CheckpointWriter();
 
+  /// Collective. Throws Error::io on every rank when a checkpoint of such facts does not fit on the disk.
+  void require_space(const CheckpointFacts& facts);
   /// Copies this rank's slices to host buffers and starts writing; returns at once. The save before must have been
   /// published (publish() waits for it if need be).
   void begin(const CheckpointFacts& facts);
@@ -78,11 +80,12 @@ class CheckpointWriter {
   /// Slices of the save under way that are on the disk.
   int64_t slices_done() const;
   /// Collective, at a step boundary: waits for the writing of every rank, agrees, publishes (manifest, latest, best)
-  /// and starts to prune, in the background, to the `keep` newest steps (0: all) beside best; older steps go only after
-  /// the new one has been read back and verified. Returns the published folder, nothing if no save was begun. Throws
-  /// Error::io or Error::locked, the same on every rank, if one failed; nothing is published then and its files are
-  /// removed.
+  /// and starts to prune(keep). Returns the published folder, nothing if no save was begun. Throws Error::io or
+  /// Error::locked, the same on every rank, if one failed; nothing is published then and its files are removed.
   std::optional<std::string> publish(int64_t keep, bool is_best);
+  /// Rank 0 deletes, in the background, all but the `keep` newest steps (0: none) and best, once the newest has been
+  /// read back and verified.
+  void prune(int64_t keep);
 
  private:
   struct Implementation;
@@ -95,13 +98,12 @@ struct CheckpointFolder {
   CheckpointFacts facts;
 };
 
-/// `path`: a run folder (its `latest`, else its newest complete step) or a step folder. Checks the manifest and that
+/// `path`: a run folder (its newest step, run_steps.h) or a step folder. Checks the manifest and that
 /// every shard is there with its size; the tensors' checksums are for load_checkpoint(). Throws Error::io, Error::data.
 CheckpointFolder open_checkpoint(const std::string& path);
-/// The checkpoint to go on from: the one that `latest` names, or the newest before it that verifies; bad ones are named
-/// in warnings. Steps after `latest` were left behind when the run went back to an older one: they are named, not used.
-/// Nothing if the folder holds no checkpoint; Error::data if it holds some and all are bad. Reads every byte; not
-/// collective: one rank asks and tells the others.
+/// The checkpoint to go on from: the newest step (run_steps.h), or the newest before it that verifies; bad ones are
+/// named in warnings. Nothing if the folder holds no checkpoint; Error::data if it holds some and all are bad, or if
+/// those that it had are gone. Reads every byte; not collective: one rank asks and tells the others.
 std::optional<CheckpointFolder> find_resumable(const std::string& run_dir);
 /// Steps that the run folder holds, ascending; a step folder without manifest.json is none.
 std::vector<int64_t> list_steps(const std::string& run_dir);
@@ -110,8 +112,8 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder);
 /// Loads weights (and moments, if state has them), checking every slice's XXH3. Throws Error::data naming file, offset
 /// range and tensor, or listing every parameter that differs between checkpoint and model.
 void load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
-/// Deletes all but the `keep` newest steps up to `latest` (0: keeps all), `latest` and `best`; before that the newest
-/// is verified: a bad one stops it with Error::data. Returns the deleted steps.
+/// Deletes all but the `keep` newest steps up to `latest` (0: keeps all), `latest` and `best`, those left behind among
+/// them; before that the newest is verified: a bad one stops it with Error::data. Returns the deleted steps.
 std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep);
 
 }  // namespace trireme

@@ -12,6 +12,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/run_folder.h"
+#include "checkpoint/run_steps.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -75,8 +76,20 @@ std::string read_tokenizer(const std::string& folder, const Manifest& manifest) 
   return text;
 }
 
+/// A step folder holds the step of its name; a folder of another name is the user's own copy.
+void check_name(const std::string& folder, const Manifest& manifest) {
+  fs::path path = fs::path(folder).lexically_normal();
+  if (path.filename().empty()) path = path.parent_path();
+  const auto named = parse_step_name(path.filename().string());
+  const int64_t step = manifest.facts.progress.step;
+  require(!named || *named == step, ErrorKind::data,
+          "{}/manifest.json is that of step {}: the folder is a copy of {} or was renamed; remove it", folder, step,
+          step_name(step));
+}
+
 CheckpointFolder open_step(const std::string& folder) {
   Manifest manifest = read_manifest(folder);
+  check_name(folder, manifest);
   for (const StoredShard& shard : manifest.shards) open_shard(folder, shard);
   const auto extra = extra_shards(folder, manifest);
   require(extra.empty(), ErrorKind::data, "{}", fmt::join(extra, "; "));
@@ -131,6 +144,7 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
   Manifest manifest;
   collect(faults, [&] { manifest = read_manifest(step_folder); });
   if (!faults.empty()) return faults;
+  collect(faults, [&] { check_name(step_folder, manifest); });
   collect(faults, [&] { read_tokenizer(step_folder, manifest); });
   for (size_t i = 0; i < manifest.shards.size(); ++i) {
     collect(faults, [&] {
@@ -149,24 +163,15 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
 CheckpointFolder open_checkpoint(const std::string& path) {
   require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: there is no such folder", path);
   if (fs::exists(path + "/manifest.json")) return open_step(path);
-  const std::vector<int64_t> steps = list_steps(path);
-  require(!steps.empty(), ErrorKind::io, "{} holds no checkpoint: no manifest.json and no step-* folder with one",
+  const auto step = newest_step(path);
+  require(step.has_value(), ErrorKind::io, "{} holds no checkpoint: no manifest.json and no step-* folder with one",
           path);
-  const int64_t step = read_pointer(path, "latest").value_or(steps.back());
-  return open_step(path + "/" + step_name(step));
+  return open_step(path + "/" + step_name(*step));
 }
 
 std::optional<CheckpointFolder> find_resumable(const std::string& run_dir) {
-  if (!fs::exists(run_dir)) return {};
-  std::vector<int64_t> steps = list_steps(run_dir);
-  if (steps.empty()) return {};
-  const auto latest = read_pointer(run_dir, "latest");
-  if (latest && *latest < steps.back()) {
-    log::warning(
-        "{}/{} is newer than latest ({}) and is not used; to go on from it, name it: --checkpoint.resume {}/{}",
-        run_dir, step_name(steps.back()), step_name(*latest), run_dir, step_name(steps.back()));
-    std::erase_if(steps, [&](int64_t step) { return step > *latest; });
-  }
+  if (!fs::exists(run_dir) || !newest_step(run_dir)) return {};
+  const std::vector<int64_t> steps = steps_in_line(run_dir);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const std::string folder = run_dir + "/" + step_name(*step);
     const std::vector<std::string> faults = verify_checkpoint(folder);
@@ -201,17 +206,17 @@ void load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table
 }
 
 std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep) {
-  std::vector<int64_t> steps = list_steps(run_dir), deleted;
-  if (keep <= 0 || steps.empty()) return deleted;
-  const int64_t latest = read_pointer(run_dir, "latest").value_or(steps.back());
-  const auto best = read_pointer(run_dir, "best");
-  std::erase_if(steps, [&](int64_t step) { return step > latest; });
+  std::vector<int64_t> steps = list_steps(run_dir), kept = steps_in_line(run_dir), deleted;
+  if (keep <= 0 || kept.empty()) return deleted;
+  const auto named = read_pointer(run_dir, "latest"), best = read_pointer(run_dir, "best");
+  const int64_t latest = named && std::binary_search(kept.begin(), kept.end(), *named) ? *named : kept.back();
+  for (auto* list : {&steps, &kept}) std::erase_if(*list, [&](int64_t step) { return step > latest; });
   if (static_cast<int64_t>(steps.size()) <= keep) return deleted;
   const std::vector<std::string> faults = verify_checkpoint(run_dir + "/" + step_name(latest));
   require(faults.empty(), ErrorKind::data, "the newest checkpoint does not verify: {}", fmt::join(faults, "; "));
-  steps.resize(steps.size() - static_cast<size_t>(keep));
+  kept.erase(kept.begin(), kept.end() - std::min<ptrdiff_t>(keep, std::ssize(kept)));
   for (const int64_t step : steps) {
-    if (step == best) continue;
+    if (step == best || std::binary_search(kept.begin(), kept.end(), step)) continue;
     remove_folder(run_dir, step_name(step));
     deleted.push_back(step);
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <utility>
@@ -15,7 +16,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/manifest_plan.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/slices.h"
@@ -25,17 +26,6 @@
 namespace trireme {
 namespace fs = std::filesystem;
 namespace {
-
-std::vector<SafetensorsEntry> entries_of(const ParameterTable& table, const std::vector<Slice>& slices) {
-  std::vector<SafetensorsEntry> entries;
-  for (const Slice& slice : slices) {
-    const Parameter rows = rows_of(table.all()[slice.parameter], slice.first_row, slice.rows);
-    SafetensorsEntry entry{stored_name(rows.name, slice.part), "F32", {}};
-    for (int d = 0; d < rows.stored_shape.dims(); ++d) entry.shape.push_back(rows.stored_shape[d]);
-    entries.push_back(std::move(entry));
-  }
-  return entries;
-}
 
 void copy_slice(const TrainingState& state, const ParameterTable& table, const Slice& slice, View buffer) {
   const Parameter rows = rows_of(table.all()[slice.parameter], slice.first_row, slice.rows);
@@ -120,13 +110,12 @@ struct CheckpointWriter::Implementation {
 
   void write_files() {
     const std::string folder = saving_folder();
-    const uint64_t bytes = checkpoint_bytes(table, moments) / static_cast<uint64_t>(group.size());
-    check_space(run_dir, bytes, 4);
+    check_own_space();
     std::error_code error;
     fs::create_directory(folder, error);
     require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
-    SafetensorsWriter shard(folder + "/" + shard_name(group.rank(), group.size()), entries_of(table, slices),
-                            {{"format", "trireme"}});
+    SafetensorsWriter shard(folder + "/" + shard_name(group.rank(), group.size()), shard_entries(table, slices),
+                            shard_metadata());
     hashes = {xxh3(std::as_bytes(std::span(shard.header())))};
     for (size_t i = 0; i < slices.size(); ++i) {
       const std::span bytes_of(static_cast<const std::byte*>(buffers[i].data()), buffers[i].bytes());
@@ -143,33 +132,33 @@ struct CheckpointWriter::Implementation {
 
   /// `hashes_of`: the bytes of each rank's hashes.
   Manifest make_manifest(const std::vector<std::string>& hashes_of) const {
-    Manifest manifest;
-    manifest.facts = facts;
-    manifest.moments = moments;
-    manifest.has_tokenizer = !facts.tokenizer_json.empty();
-    manifest.tokenizer_hash = xxh3(std::as_bytes(std::span(facts.tokenizer_json)));
-    for (const Parameter& p : table.all()) {
-      manifest.parameters.push_back({p.name, {}});
-      for (int d = 0; d < p.stored_shape.dims(); ++d) manifest.parameters.back().shape.push_back(p.stored_shape[d]);
+    Manifest manifest = plan_manifest(table, facts, group.size(), moments);
+    auto slice = manifest.slices.begin();
+    for (size_t rank = 0; rank < manifest.shards.size(); ++rank) {
+      std::vector<uint64_t> own(hashes_of[rank].size() / sizeof(uint64_t));
+      std::memcpy(own.data(), hashes_of[rank].data(), own.size() * sizeof(uint64_t));
+      assert(!own.empty());
+      manifest.shards[rank].header_hash = own[0];
+      for (size_t i = 1; i < own.size(); ++i, ++slice) {
+        assert(slice != manifest.slices.end() && slice->shard == rank);
+        slice->hash = own[i];
+      }
     }
-    for (int r = 0; r < group.size(); ++r) add_shard(manifest, r, hashes_of[static_cast<size_t>(r)]);
+    assert(slice == manifest.slices.end());
     return manifest;
   }
 
-  void add_shard(Manifest& manifest, int rank, const std::string& hash_bytes) const {
-    const std::vector<Slice> planned = plan_slices(table, group.size(), rank, moments);
-    std::vector<uint64_t> shard_hashes(planned.size() + 1);
-    assert(hash_bytes.size() == shard_hashes.size() * sizeof(uint64_t));
-    std::memcpy(shard_hashes.data(), hash_bytes.data(), hash_bytes.size());
-    std::vector<SafetensorsEntry> entries = entries_of(table, planned);
-    const size_t header = plan_safetensors(entries, {{"format", "trireme"}}).size();
-    for (size_t i = 0; i < planned.size(); ++i) {
-      manifest.slices.push_back({planned[i].parameter, planned[i].part, static_cast<size_t>(rank), planned[i].first_row,
-                                 planned[i].rows, header + entries[i].begin, header + entries[i].end,
-                                 shard_hashes[i + 1]});
-    }
-    manifest.shards.push_back(
-        {shard_name(rank, group.size()), header + (entries.empty() ? 0 : entries.back().end), header, shard_hashes[0]});
+  /// That what this rank is about to write fits on the disk.
+  void check_own_space() const {
+    const std::vector<uint64_t> sizes = file_sizes(plan_manifest(table, facts, group.size(), moments));
+    if (group.size() == 1) return check_space(run_dir, fmt::format("a checkpoint in {}", run_dir), sizes);
+    std::vector<uint64_t> own = {sizes[static_cast<size_t>(group.rank())]};
+    if (group.rank() == 0) own.insert(own.end(), sizes.begin() + group.size(), sizes.end());
+    const uint64_t all = std::accumulate(sizes.begin(), sizes.end(), uint64_t{0});
+    check_space(run_dir,
+                fmt::format("rank {}'s part of a checkpoint in {} ({:.2f} MB in all)", group.rank(), run_dir,
+                            static_cast<double>(all) / 1e6),
+                own);
   }
 
   /// Rank 0, once every rank has written: from here on the checkpoint exists.
@@ -212,10 +201,7 @@ CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTa
   assert(state.weights().dtype() == DType::f32 || state.weights().dtype() == DType::bf16);
   Implementation& self = *implementation_;
   const std::string failure = failure_of([&] {
-    if (group.rank() == 0) {
-      prepare_run_folder(run_dir);
-      check_space(run_dir, checkpoint_bytes(table, self.moments), static_cast<uint64_t>(group.size()) + 8);
-    }
+    if (group.rank() == 0) prepare_run_folder(run_dir);
     self.plan();
   });
   Scalars scalars(group);
@@ -261,6 +247,31 @@ bool CheckpointWriter::wait(double seconds) const {
   return self.changed.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return self.written.load(); });
 }
 
+void CheckpointWriter::require_space(const CheckpointFacts& facts) {
+  const Implementation& self = *implementation_;
+  const std::string failure = failure_of([&] {
+    if (self.group.rank() != 0) return;
+    check_space(self.run_dir, fmt::format("a checkpoint in {}", self.run_dir),
+                file_sizes(plan_manifest(self.table, facts, self.group.size(), self.moments)));
+  });
+  Scalars scalars(self.group);
+  agree_on_success(scalars, failure);
+}
+
+void CheckpointWriter::prune(int64_t keep) {
+  Implementation& self = *implementation_;
+  if (self.group.rank() != 0 || keep <= 0) return;
+  if (self.janitor.joinable()) self.janitor.join();
+  self.janitor = std::thread([dir = self.run_dir, keep, check_owner = self.check_owner, starter = log::identity()] {
+    const log::ThreadIdentity identity(starter);
+    const std::string failure = failure_of([&] {
+      check_owner();
+      prune_checkpoints(dir, keep);
+    });
+    if (!failure.empty()) log::warning("older checkpoints are kept: {}", failure);
+  });
+}
+
 std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best) {
   Implementation& self = *implementation_;
   if (!self.pending) return {};
@@ -280,16 +291,7 @@ std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best)
     if (first) self.drop_files();
     throw;
   }
-  if (first && keep > 0) {
-    self.janitor = std::thread([dir = self.run_dir, keep, check_owner = self.check_owner, starter = log::identity()] {
-      const log::ThreadIdentity identity(starter);
-      const std::string failure = failure_of([&] {
-        check_owner();
-        prune_checkpoints(dir, keep);
-      });
-      if (!failure.empty()) log::warning("older checkpoints are kept: {}", failure);
-    });
-  }
+  prune(keep);
   return self.run_dir + "/" + step_name(self.facts.progress.step);
 }
 

@@ -27,8 +27,8 @@ constexpr size_t kStepDigits = 8;
 
 /// Temporary files that a killed process left.
 bool is_temporary(const std::string& name) {
-  return name.starts_with("latest.tmp-") || name.starts_with("best.tmp-") || name.starts_with("status.json.tmp-") ||
-         name.starts_with(kTokenPrefix);
+  return name.starts_with("latest.tmp-") || name.starts_with("best.tmp-") || name.starts_with("left-behind.tmp-") ||
+         name.starts_with("status.json.tmp-") || name.starts_with(kTokenPrefix);
 }
 
 bool is_complete(const fs::path& step_folder) { return fs::exists(step_folder / "manifest.json"); }
@@ -135,27 +135,21 @@ void remove_folder(const std::string& run_dir, const std::string& name) {
   require(!error, ErrorKind::io, "cannot remove {}: {}", trash, error.message());
 }
 
-uint64_t checkpoint_bytes(const ParameterTable& table, bool moments) {
-  const uint64_t parts = moments ? 3 : 1;
-  // Tensor headers and manifest entries are below 1 KiB a tensor; tokenizer, configuration and rank headers below 32
-  // MiB.
-  return static_cast<uint64_t>(table.total()) * parts * sizeof(float) + table.all().size() * parts * 1024 +
-         (uint64_t{32} << 20);
-}
-
-void check_space(const std::string& folder, uint64_t bytes, uint64_t files) {
+void check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files) {
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0) {
     fail(ErrorKind::io, "cannot ask for the free space of {}: {}", folder, std::strerror(errno));
   }
-  const uint64_t free = uint64_t{info.f_bavail} * info.f_frsize;
-  require(free >= bytes, ErrorKind::io,
-          "a checkpoint in {} needs {:.1f} MB, the file system has {:.1f} MB free; free some space or set --run.dir to "
-          "another disk",
-          folder, static_cast<double>(bytes) / 1e6, static_cast<double>(free) / 1e6);
+  const uint64_t block = std::max<uint64_t>(info.f_frsize, 1), free = uint64_t{info.f_bavail} * block;
+  uint64_t blocks = 2;  // the step's folder and a pointer
+  for (const uint64_t bytes : files) blocks += (bytes + block - 1) / block;
+  require(free >= blocks * block, ErrorKind::io,
+          "{} needs {:.2f} MB, the file system has {:.1f} MB free; free some space or set --run.dir to another disk",
+          what, static_cast<double>(blocks * block) / 1e6, static_cast<double>(free) / 1e6);
+  const uint64_t names = files.size() + 2;
   // File systems that make inodes as needed say 0.
-  require(info.f_files == 0 || info.f_favail >= files, ErrorKind::io,
-          "a checkpoint in {} needs {} files, the file system has {} inodes free", folder, files, info.f_favail);
+  require(info.f_files == 0 || info.f_favail >= names, ErrorKind::io,
+          "{} needs {} files, the file system has {} inodes free", what, names, info.f_favail);
 }
 
 }  // namespace trireme

@@ -4,12 +4,13 @@
 //   .saving-00001234-TOKEN/  one being written, TOKEN of its writers; a leftover once they are gone
 //   .trash-*           one being deleted
 //   latest, best       one line: the name of a step folder
+//   left-behind        steps that the run went back from (run_steps.h)
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
-
-#include "model/parameter_table.h"
 
 namespace trireme {
 
@@ -33,9 +34,8 @@ void replace_folder(const std::string& run_dir, const std::string& from, const s
 /// Renames to .trash-NAME, then removes.
 void remove_folder(const std::string& run_dir, const std::string& name);
 
-/// Upper bound of a checkpoint's bytes over all ranks, tokenizer and manifest included.
-uint64_t checkpoint_bytes(const ParameterTable& table, bool moments);
-/// Throws Error::io naming found and needed when the folder's file system has less free for this user.
-void check_space(const std::string& folder, uint64_t bytes, uint64_t files);
+/// Throws Error::io naming `what`, found and needed when the folder's file system has too few blocks or inodes free for
+/// this user to take new files of these sizes.
+void check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files);
 
 }  // namespace trireme

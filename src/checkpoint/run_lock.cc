@@ -180,6 +180,16 @@ bool RunLock::is_ours() const {
 }
 
 void RunLock::check() const {
+  const std::string run_dir = std::filesystem::path(path_).parent_path().string();
+  std::error_code error;
+  require(std::filesystem::exists(run_dir, error), ErrorKind::io,
+          "the run folder {} is gone: it was deleted, renamed or unmounted while this process trained into it; put it "
+          "back and start again",
+          run_dir);
+  require(std::filesystem::exists(path_, error), ErrorKind::io,
+          "{} is gone: it was deleted while this process trained into the run folder; start again to go on from the "
+          "last checkpoint",
+          path_);
   require(is_ours(), ErrorKind::locked, "{} is no longer this process's: another one took the run folder over", path_);
 }
 

@@ -3,13 +3,16 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/run_lock.h"
+#include "checkpoint/run_steps.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 
@@ -32,6 +35,7 @@ std::vector<std::string> step_folders(const std::string& path) {
 
 int list(const std::string& run) {
   const auto latest = read_pointer(run, "latest"), best = read_pointer(run, "best");
+  const std::vector<int64_t> in_line = steps_in_line(run);
   fmt::print("{:<16} {:>14} {:>10} {:>10}  {}\n", "step", "samples", "updates", "best loss", "note");
   for (const std::string& folder : step_folders(run)) {
     std::string note;
@@ -43,7 +47,8 @@ int list(const std::string& run) {
       continue;
     }
     if (latest == p.step) note += "latest ";
-    if (best == p.step) note += "best";
+    if (best == p.step) note += "best ";
+    if (!std::binary_search(in_line.begin(), in_line.end(), p.step)) note += "left behind";
     fmt::print("{:<16} {:>14} {:>10} {:>10}  {}\n", fs::path(folder).filename().string(), p.samples, p.updates,
                loss_text(p.best_loss), note);
   }
@@ -70,11 +75,36 @@ int show(const std::string& path) {
   return 0;
 }
 
+using Faults = std::vector<std::string>;
+
+/// What is wrong with a run folder beside its complete steps: step folders that are none, pointers that lead nowhere.
+std::map<std::string, Faults> faults_of_run(const std::string& run) {
+  std::map<std::string, Faults> bad;
+  for (const auto& item : fs::directory_iterator(run)) {
+    const std::string path = item.path().string();
+    if (parse_step_name(item.path().filename().string()) && !fs::exists(path + "/manifest.json"))
+      bad[path].push_back(path + "/manifest.json is missing: an interrupted copy, or it was deleted; it is not used");
+  }
+  for (const char* name : {"latest", "best"}) {
+    const auto step = read_pointer(run, name);
+    if (step && !fs::exists(run + "/" + step_name(*step) + "/manifest.json"))
+      bad[run + "/" + name].push_back(fmt::format("it names {}, which is not there", step_name(*step)));
+  }
+  return bad;
+}
+
 /// Exit code 1 when one is bad.
 int verify(const std::string& path) {
+  require(fs::is_directory(path), ErrorKind::io, "{}: there is no such folder", path);
+  std::map<std::string, Faults> found;
+  const bool is_step = fs::exists(path + "/manifest.json") || parse_step_name(fs::path(path).filename().string());
+  if (!is_step) found = faults_of_run(path);
+  if (is_step || found.empty() || !list_steps(path).empty()) {
+    for (const std::string& folder : is_step ? std::vector{path} : step_folders(path))
+      found[folder] = verify_checkpoint(folder);
+  }
   int code = 0;
-  for (const std::string& folder : step_folders(path)) {
-    const std::vector<std::string> faults = verify_checkpoint(folder);
+  for (const auto& [folder, faults] : found) {
     fmt::print("{}: {}\n", folder, faults.empty() ? "good" : "bad");
     for (const std::string& fault : faults) fmt::print("  {}\n", fault);
     if (!faults.empty()) code = exit_code(ErrorKind::data);

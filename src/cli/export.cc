@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/finite_weights.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/model_folder.h"
 #include "cli/command.h"
@@ -58,6 +59,8 @@ int run_export(std::vector<std::string> arguments) {
       .required();
   app.add("--output", output, "folder to write; it must not exist or be empty").required();
   app.add("--dtype", dtype, "type of the written weights").one_of({"f32", "bf16"}).show_default();
+  bool force = false;
+  app.add_switch("--force", force, "export a model although weights of it are NaN or infinite");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
   stop::install();
@@ -66,6 +69,9 @@ int run_export(std::vector<std::string> arguments) {
   const ParameterTable table(folder.spec);
   TrainingState state(table, DType::f32, false);
   load_model(folder, folder.spec, table, state);
+  if (!force)
+    require_finite(state, table, folder.path,
+                   "export an earlier step of the run (`trireme checkpoint list` shows them); --force exports it");
   if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer.json; none is written", folder.path);
   export_huggingface(partial.path(), folder.spec, table, state, folder.tokenizer_json,
                      dtype == "bf16" ? DType::bf16 : DType::f32, stop::requested);

@@ -84,7 +84,10 @@ class Launch {
     const bool looks = request_.dry_run ? request_.preflight_only : !request_.skip_preflight;
     if (looks) preflight();
     if (request_.dry_run) return print_plan();
-    if (request_.preflight_only) return 0;
+    if (request_.preflight_only) {
+      log::info("preflight: nothing was started (--preflight-only)");
+      return 0;
+    }
     for (int attempt = 0;; ++attempt) {
       const auto before = status_stamp();
       const JobChannel job = {[&](const std::string& why) { return ask_to_stop(before, why); },
@@ -159,8 +162,10 @@ class Launch {
     const StartCommand command = start_command(starter_, start_request(0));
     fmt::print("# {} processes on {} hosts\n", total_processes(placement_), placement_.size());
     if (!looked_ && placement_.size() > 1) {
-      fmt::print(
-          "# A start looks at the hosts first and adds the network that they share; --preflight-only does so here.\n");
+      fmt::print("{}", request_.skip_preflight
+                           ? "# With --skip-preflight nobody looks at the hosts: no network that they share is added.\n"
+                           : "# A start looks at the hosts first and adds the network that they share; "
+                             "--preflight-only does so here.\n");
     }
     if (!command.hostfile_text.empty() || starter_.kind == StarterKind::hydra) {
       fmt::print("mkdir -p -m 700 {}\n", folder_.path());
@@ -199,6 +204,8 @@ class Launch {
         if (placement_.size() > 1) {
           log::info("preflight: {} hosts agree; network {}, {}", placement_.size(), network_,
                     infiniband_ ? "InfiniBand on every host" : "TCP");
+        } else {
+          log::info("preflight: {} can take the job: {} ranks", placement_[0].host, total_processes(placement_));
         }
         return;
       }

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "checkpoint/finite_weights.h"
 #include "checkpoint/model_folder.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -26,7 +27,7 @@ struct SampleOptions {
   std::string model, prompt, start, prompt_file, output, dtype = "f32";
   GenerateOptions generate;
   int64_t samples = 1, threads = 0;
-  bool interactive = false, jsonl = false, stop_at_end = true;
+  bool interactive = false, jsonl = false, stop_at_end = true, force = false;
 };
 
 /// Lines that are in PATH.partial as soon as they are written, and in PATH at commit().
@@ -68,7 +69,7 @@ struct Sampler {
   std::unique_ptr<Tokenizer> tokenizer;
   Generator generator;
 
-  Sampler(ModelFolder opened, DType dtype, int threads)
+  Sampler(ModelFolder opened, DType dtype, int threads, bool force)
       : folder(std::move(opened)),
         table(folder.spec),
         state(table, dtype, false),
@@ -76,6 +77,8 @@ struct Sampler {
         tokenizer(tokenizer_from_json(folder.tokenizer_json, folder.path + "/tokenizer.json")),
         generator(folder.spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads) {
     load_model(folder, folder.spec, table, state);
+    if (!force)
+      require_finite(state, table, folder.path, "what it would write is no text of the model's; --force samples it");
   }
 };
 
@@ -201,6 +204,7 @@ void declare(Flags& app, SampleOptions& options) {
   app.add("--output", options.output,
           "write those objects to this file instead; FILE.partial has what is done of one that was ended before");
   app.add("--dtype", options.dtype, "weights and activations: f32 or bf16").one_of({"f32", "bf16"}).show_default();
+  app.add_switch("--force", options.force, "sample a model although weights of it are NaN or infinite");
   app.add("--threads", options.threads, "compute threads (0: all physical cores)").not_negative().show_default();
 }
 
@@ -239,7 +243,7 @@ int run_sample(std::vector<std::string> arguments) {
   options.jsonl = options.jsonl || !options.output.empty();
 
   Sampler sampler(open_with_tokenizer(options.model), options.dtype == "bf16" ? DType::bf16 : DType::f32,
-                  compute_threads(options.threads));
+                  compute_threads(options.threads), options.force);
   if (options.stop_at_end) options.generate.stop_at = sampler.tokenizer->end_of_text();
   std::optional<SampleFile> file;
   if (!options.output.empty()) file.emplace(options.output);

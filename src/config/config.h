@@ -101,6 +101,7 @@ struct OptimOptions {
          clip = 1.0;
   std::string schedule = "cosine";
   int64_t warmup_steps = 0, decay_steps = 0;
+  bool decay_all = false;
   std::string shard = "none";
 
   template <class V>
@@ -113,8 +114,9 @@ struct OptimOptions {
               1LL << 40);
     v.number("beta1", beta1, "AdamW first moment", 0, 0.999999);
     v.number("beta2", beta2, "AdamW second moment", 0, 0.9999999);
-    v.number("epsilon", epsilon, "AdamW epsilon", 0, 1);
+    v.number("epsilon", epsilon, "AdamW epsilon; 0 would divide zero moments by zero", 1e-30, 1);
     v.number("weight-decay", weight_decay, "decoupled decay of tensors with two or more dims", 0, 100);
+    v.flag("decay-all", decay_all, "weight-decay is for every tensor, biases and norms too, as metaseq and fairseq do");
     v.number("clip", clip, "global gradient norm is clipped to this (0: off)", 0, 1e9);
     v.choice("shard", shard, "what is sharded over data-parallel ranks", {"none"});
   }

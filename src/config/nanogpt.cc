@@ -42,11 +42,11 @@ const DialectKey kKeys[] = {
     {"batch_size", int64_t{12}, mapped, "batch.micro", "batch.micro"},
     {"block_size", int64_t{1024}, mapped, "batch.sequence",
      "batch.sequence and model.context; a longer model is cropped to it"},
-    {"n_layer", int64_t{12}, mapped, "", "model.layers, when init_from is scratch"},
-    {"n_head", int64_t{12}, mapped, "", "model.heads, when init_from is scratch"},
-    {"n_embd", int64_t{768}, mapped, "", "model.width, when init_from is scratch"},
+    {"n_layer", int64_t{12}, mapped, "", "model.layers, when init_from is scratch; resume: must be the checkpoint's"},
+    {"n_head", int64_t{12}, mapped, "", "model.heads, likewise"},
+    {"n_embd", int64_t{768}, mapped, "", "model.width, likewise"},
     {"dropout", 0.0, mapped, "model.dropout", "model.dropout"},
-    {"bias", false, mapped, "", "model.bias, when init_from is scratch (models of GPT-2 always have biases)"},
+    {"bias", false, mapped, "", "model.bias, likewise (models of GPT-2 always have biases)"},
     {"learning_rate", 6e-4, mapped, "optim.learning-rate", "optim.learning-rate"},
     {"max_iters", int64_t{600000}, mapped, "run.steps", "run.steps: exactly as many (nanoGPT makes one more)"},
     {"weight_decay", 0.1, mapped, "optim.weight-decay", "optim.weight-decay"},
@@ -76,6 +76,10 @@ const DialectKey kKeys[] = {
      "it belongs to benchmarks: `trireme bench step`; `trireme train ... --log.profile 5` times every operator"},
 };
 
+/// Keys of a new model's sizes.
+constexpr std::pair<const char*, const char*> kSizes[] = {
+    {"n_layer", "model.layers"}, {"n_head", "model.heads"}, {"n_embd", "model.width"}, {"bias", "model.bias"}};
+
 bool claims(const std::string& path, const std::vector<Setting>&) {
   return std::filesystem::path(path).extension() == ".py";
 }
@@ -102,10 +106,7 @@ void translate_scratch(const DialectView& view, Translation& out) {
   out.set("model.init", "scratch", view.origin("init_from"));
   out.set("model.context", view.value("block_size"), view.origin("block_size"));
   out.set("model.activation", "gelu-erf", view.origin("init_from"));
-  for (const auto& [key, option] : {std::pair{"n_layer", "model.layers"}, std::pair{"n_head", "model.heads"},
-                                    std::pair{"n_embd", "model.width"}, std::pair{"bias", "model.bias"}}) {
-    out.set(option, view.value(key), view.origin(key));
-  }
+  for (const auto& [key, option] : kSizes) out.set(option, view.value(key), view.origin(key));
   const std::filesystem::path data = std::filesystem::path("data") / view.text("dataset");
   std::error_code unreadable;
   if (view.native("model.vocabulary") || view.native("data.dir") ||
@@ -121,8 +122,11 @@ void translate_start(const DialectView& view, Translation& out) {
   const std::string& from = view.text("init_from");
   const Origin& origin = view.origin("init_from");
   if (from == "resume") {
-    // The checkpoint knows its model: nothing is said about it here.
+    // The checkpoint knows its model: what is said about it here must be so.
     out.set("checkpoint.resume", view.value("out_dir"), view.latest({"init_from", "out_dir"}));
+    for (const auto& [key, option] : kSizes) {
+      if (view.given(key)) out.set(option, view.value(key), view.origin(key));
+    }
     return;
   }
   out.set("checkpoint.resume", "none", origin);

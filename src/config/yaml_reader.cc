@@ -1,5 +1,6 @@
 #include "config/yaml_reader.h"
 
+#include <yaml-cpp/depthguard.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
@@ -104,6 +105,18 @@ class SettingCollector final : public YAML::EventHandler {
   int in_list_ = 0;  // lists and the maps inside them that are open
 };
 
+/// A file that is nothing but directives holds no document: yaml-cpp takes it for an empty one.
+void refuse_directives(const std::string& text, const std::string& path) {
+  std::istringstream lines(text);
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    require(!line.starts_with('%'), ErrorKind::config,
+            "{}:{}: \"{}\" is a YAML directive, and no options follow it; is this a configuration file?", path, number,
+            line.substr(0, 80));
+  }
+}
+
 }  // namespace
 
 std::string read_config_text(const std::string& path) {
@@ -130,10 +143,15 @@ std::vector<Setting> parse_yaml(const std::string& text, const std::string& path
     SettingCollector rest(path, layer);
     require(!parser.HandleNextDocument(rest), ErrorKind::config,
             "{}: holds several YAML documents (---); give them as separate files", path);
+  } catch (const YAML::DeepRecursion& e) {
+    fail(ErrorKind::config, "{}:{}: nested {} levels deep; options stand in groups, two levels deep", path,
+         e.mark.line + 1, e.depth());
   } catch (const YAML::Exception& e) {
     fail(ErrorKind::config, "{}:{}: not valid YAML: {}", path, e.mark.line + 1, e.msg);
   }
-  return collector.take();
+  std::vector<Setting> settings = collector.take();
+  if (settings.empty()) refuse_directives(text, path);
+  return settings;
 }
 
 std::vector<Setting> read_yaml(const std::string& path, int layer) {

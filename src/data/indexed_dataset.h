@@ -49,6 +49,8 @@ class IndexedDataset {
   /// First sequence of each document, and the number of sequences.
   std::span<const int64_t> document_index() const { return documents_; }
   std::vector<TokenId> sequence(uint64_t index) const;
+  /// Place of a sequence's first id in the .bin file, counted in ids.
+  uint64_t begin(uint64_t index) const { return begins_[index]; }
   /// Ids of a sequence from `offset` on into `ids`; they must be there.
   void copy(uint64_t index, uint64_t offset, std::span<int32_t> ids) const;
   /// The .bin file.

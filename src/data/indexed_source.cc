@@ -93,7 +93,7 @@ IndexedSource::IndexedSource(IndexedSourceOptions options)
 
 IndexedSource::Set IndexedSource::open(size_t number) const {
   const std::string& prefix = options_.sets[number].prefix;
-  Set set{"", std::make_unique<IndexedDataset>(prefix), nullptr};
+  Set set{"", std::make_unique<IndexedDataset>(prefix), nullptr, 0};
   set.data->check_ids(options_.vocabulary, options_.verify, options_.before);
   uint64_t first = 0, last = set.data->sequences();
   const bool blended = options_.sets.size() > 1;
@@ -102,6 +102,7 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
     const size_t part = options_.part == "train" ? 0 : 1;
     first = borders[part];
     last = borders[part + 1];
+    set.unused = borders[3] - borders[2];
   }
   uint64_t ids = 0;
   for (uint64_t i = first; i < last; ++i) ids += static_cast<uint64_t>(set.data->lengths()[i]);
@@ -141,6 +142,7 @@ void IndexedSource::fill(Stream, uint64_t index, std::span<int32_t> tokens, std:
       const auto length = static_cast<uint64_t>(set.data->lengths()[document]);
       const uint64_t n = std::min<uint64_t>(to.size(), length - std::min(offset, length));
       set.data->copy(document, offset, to.first(n));
+      require_ids(set.data->path(), set.data->begin(document) + offset, to.first(n), options_.vocabulary);
       to = to.subspan(n);
       offset += n;
       if (offset < length) continue;
@@ -173,6 +175,12 @@ std::vector<std::string> IndexedSource::index_files() const {
     for (const std::string& file : neox_index_files(sets_[i].stem)) files.push_back(file);
   }
   return files;
+}
+
+uint64_t IndexedSource::unused_documents() const {
+  uint64_t documents = 0;
+  for (const Set& set : sets_) documents += set.unused;
+  return documents;
 }
 
 std::vector<SourceFile> IndexedSource::files(const BeforeBlock& before) const {

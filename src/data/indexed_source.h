@@ -46,12 +46,15 @@ class IndexedSource final : public FileSource {
   std::string name() const override;
   std::vector<SourceFile> files(const BeforeBlock& before) const override;
   std::vector<std::string> index_files() const override;
+  /// Documents of the split's third part, which neither training nor validation reads.
+  uint64_t unused_documents() const;
 
  private:
   struct Set {
     std::string stem;  ///< of the order's files
     std::unique_ptr<IndexedDataset> data;
     std::unique_ptr<NeoxIndex> order;
+    uint64_t unused = 0;  ///< documents of the third part of the split
   };
   Set open(size_t number) const;
 

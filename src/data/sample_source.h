@@ -40,6 +40,10 @@ class WindowSource final : public SampleSource {
   uint64_t seed_;
 };
 
+/// Throws Error::data naming the first of the ids, which are those from place `first` on of the file, that is not below
+/// the vocabulary (0: not known, nothing is checked).
+void require_ids(const std::string& path, uint64_t first, std::span<const int32_t> ids, uint64_t vocabulary);
+
 /// What a run trains on: samples of files.
 class FileSource : public SampleSource {
  public:
@@ -55,11 +59,10 @@ class FileSource : public SampleSource {
 class TokenFileSource final : public FileSource {
  public:
   TokenFileSource(TokenDataset dataset, uint64_t seed)
-      : dataset_(std::move(dataset)), windows_(dataset_.tokens(), seed) {}
+      : dataset_(std::move(dataset)), windows_(dataset_.tokens(), seed), seed_(seed) {}
 
-  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
-    windows_.fill(stream, index, tokens, targets);
-  }
+  /// Throws Error::data naming an id beyond the vocabulary, which the blocks that were read at open did not have.
+  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   uint64_t tokens() const override { return dataset_.size(); }
   std::string name() const override { return dataset_.path(); }
   std::vector<SourceFile> files(const BeforeBlock& before) const override;
@@ -67,6 +70,7 @@ class TokenFileSource final : public FileSource {
  private:
   TokenDataset dataset_;
   WindowSource windows_;
+  uint64_t seed_;
 };
 
 }  // namespace trireme

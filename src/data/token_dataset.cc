@@ -30,6 +30,7 @@ TokenDataset::TokenDataset(const std::string& path, uint64_t vocabulary, bool ve
     : file_(path), sidecar_(read_sidecar(path)) {
   check_size(path, file_.bytes().size(), sidecar_);
   tokens_ = {reinterpret_cast<const uint16_t*>(file_.bytes().data()), file_.bytes().size() / sizeof(uint16_t)};
+  vocabulary_ = vocabulary > 0 || !sidecar_ ? vocabulary : sidecar_->vocabulary;
   check_blocks(path, file_.bytes(), sidecar_,
                {.width = sizeof(uint16_t), .vocabulary = vocabulary, .all = verify, .before = before});
 }

@@ -24,11 +24,13 @@ class TokenDataset {
   std::span<const uint16_t> tokens() const { return tokens_; }
   const std::optional<TokenSidecar>& sidecar() const { return sidecar_; }
   const std::string& path() const { return file_.path(); }
+  uint64_t vocabulary() const { return vocabulary_; }  ///< ids are below it; 0: not known
 
  private:
   MappedFile file_;
   std::span<const uint16_t> tokens_;
   std::optional<TokenSidecar> sidecar_;
+  uint64_t vocabulary_ = 0;
 };
 
 }  // namespace trireme

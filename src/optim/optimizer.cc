@@ -93,7 +93,7 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
   adamw.gradient_scale = static_cast<float>(factor);
   for (const Parameter& parameter : table.all()) {
     AdamW own = adamw;
-    if (!parameter.decays) own.weight_decay = 0;
+    if (!parameter.decays && !options.decay_all) own.weight_decay = 0;
     const auto flat = [&](View array) {
       return array.empty() ? View() : slice(array, parameter.offset, parameter.count());
     };

@@ -19,6 +19,7 @@ namespace trireme {
 
 struct OptimizerOptions {
   AdamW adamw;                       ///< learning_rate, corrections and gradient_scale are set per update
+  bool decay_all = false;            ///< weight_decay is for biases and norms too
   double clip = 1.0;                 ///< 0: off
   DType wire = DType::bf16;          ///< bf16 or f32
   size_t bucket_bytes = 25'000'000;  ///< of the wire type

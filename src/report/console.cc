@@ -39,12 +39,13 @@ class ConsoleSink : public Sink {
 
 std::string step_line(const Metrics& m, int64_t steps) {
   const size_t width = fmt::formatted_size("{}", steps);
-  std::string line = fmt::format(
-      "step {:>{}}/{} | loss {:>7.4f} | lr {:>8.2e} | grad {:>8.4f} | {:>9.0f} tok/s | {:>8.1f} ms/step | wait "
-      "{:>4.1f}% | "
-      "mfu {:>4.1f}% | {} samples",
-      m.step, width, steps, m.loss, m.learning_rate, m.gradient_norm, m.tokens_per_second, m.ms_per_step,
-      100 * m.exposed_share, 100 * m.mfu, m.samples);
+  std::string line = fmt::format("step {:>{}}/{} | loss {:>7.4f}", m.step, width, steps, m.loss);
+  if (m.perplexity) line += fmt::format(" | ppl {:>9.4g}", *m.perplexity);
+  line += fmt::format(
+      " | lr {:>8.2e} | grad {:>8.4f} | {:>9.0f} tok/s | {:>8.1f} ms/step | wait {:>4.1f}% | mfu {:>4.1f}%",
+      m.learning_rate, m.gradient_norm, m.tokens_per_second, m.ms_per_step, 100 * m.exposed_share, 100 * m.mfu);
+  if (m.memory_bytes > 0) line += fmt::format(" | {:>6.2f} GB", static_cast<double>(m.memory_bytes) / 1e9);
+  line += fmt::format(" | {} samples", m.samples);
   if (m.skipped > 0) line += fmt::format(" | {} skipped", m.skipped);
   return line;
 }

@@ -8,8 +8,9 @@
 
 namespace trireme {
 
-/// step  120/2000 | loss 4.5678 | lr 6.00e-04 | grad 1.234 | 12345 tok/s | 332.1 ms/step | wait 3.1% | mfu 45.2% |
-/// 3840 samples. Columns keep their width from line to line; skipped steps are shown once there are any.
+/// step  120/2000 | loss 4.5678 | ppl 96.33 | lr 6.00e-04 | grad 1.234 | 12345 tok/s | 332.1 ms/step | wait 3.1% |
+/// mfu 45.2% | 1.23 GB | 3840 samples. Columns keep their width from line to line; perplexity and memory stand there
+/// where they are known, skipped steps once there are any.
 std::string step_line(const Metrics& metrics, int64_t steps);
 std::string evaluation_line(const EvaluationMetrics& metrics);
 std::string checkpoint_line(const CheckpointEvent& event);

@@ -35,6 +35,7 @@ class JsonlSink : public Sink {
   void step(const Metrics& m) override {
     Json record = begin("step", m.step);
     record["loss"] = m.loss;
+    if (m.perplexity) record["perplexity"] = *m.perplexity;
     record["learning_rate"] = m.learning_rate;
     record["gradient_norm"] = m.gradient_norm;
     record["tokens_per_second"] = m.tokens_per_second;
@@ -44,6 +45,7 @@ class JsonlSink : public Sink {
     record["samples"] = m.samples;
     record["tokens"] = m.tokens;
     record["skipped"] = m.skipped;
+    if (m.memory_bytes > 0) record["memory_bytes"] = m.memory_bytes;
     end(record);
   }
   void evaluation(const EvaluationMetrics& m) override {

@@ -14,15 +14,17 @@ namespace trireme {
 struct Metrics {
   int64_t step = 0;  ///< optimizer steps done
   double loss = 0;   ///< training loss of step `step`, mean over its valid tokens; NaN and Inf become null in JSON
-  double learning_rate = 0;      ///< as used by step `step`
-  double gradient_norm = 0;      ///< before clipping, of step `step`
-  double tokens_per_second = 0;  ///< over the interval, evaluations and snapshots left out
-  double ms_per_step = 0;        ///< wall time, mean over the interval, evaluations and snapshots left out
-  double exposed_share = 0;      ///< 0-1: part of the interval that rank 0 spent waiting for communication
-  double mfu = 0;                ///< 0-1: model FLOP/s divided by the ranks' summed peak
-  uint64_t samples = 0;          ///< samples consumed since step 0
-  uint64_t tokens = 0;           ///< tokens consumed since step 0
-  int64_t skipped = 0;           ///< steps skipped since step 0: not finite, or a spike
+  double learning_rate = 0;               ///< as used by step `step`
+  double gradient_norm = 0;               ///< before clipping, of step `step`
+  double tokens_per_second = 0;           ///< over the interval, evaluations and snapshots left out
+  double ms_per_step = 0;                 ///< wall time, mean over the interval, evaluations and snapshots left out
+  double exposed_share = 0;               ///< 0-1: part of the interval that rank 0 spent waiting for communication
+  double mfu = 0;                         ///< 0-1: model FLOP/s divided by the ranks' summed peak
+  uint64_t samples = 0;                   ///< samples consumed since step 0
+  uint64_t tokens = 0;                    ///< tokens consumed since step 0
+  int64_t skipped = 0;                    ///< steps skipped since step 0: not finite, or a spike
+  std::optional<double> perplexity = {};  ///< exp(loss), where the loss is one of tokens
+  uint64_t memory_bytes = 0;              ///< resident memory of rank 0's process (0: not known)
 };
 
 /// Result of one evaluation at a step.

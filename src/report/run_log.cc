@@ -52,6 +52,8 @@ Metrics read_step(const Json& record) {
   m.samples = record.at("samples").get<uint64_t>();
   m.tokens = record.at("tokens").get<uint64_t>();
   m.skipped = record.at("skipped").get<int64_t>();
+  if (record.contains("perplexity")) m.perplexity = number(record, "perplexity");
+  m.memory_bytes = record.value("memory_bytes", uint64_t{0});  // logs of the first releases have neither
   return m;
 }
 

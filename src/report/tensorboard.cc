@@ -75,6 +75,7 @@ class TensorboardSink : public Sink {
   }
   void step(const Metrics& m) override {
     scalar(m.step, "train/loss", m.loss);
+    if (m.perplexity) scalar(m.step, "train/perplexity", *m.perplexity);
     scalar(m.step, "train/learning_rate", m.learning_rate);
     scalar(m.step, "train/gradient_norm", m.gradient_norm);
     scalar(m.step, "train/skipped", static_cast<double>(m.skipped));
@@ -82,6 +83,7 @@ class TensorboardSink : public Sink {
     scalar(m.step, "speed/ms_per_step", m.ms_per_step);
     scalar(m.step, "speed/exposed_share", m.exposed_share);
     scalar(m.step, "speed/mfu", m.mfu);
+    if (m.memory_bytes > 0) scalar(m.step, "memory/resident_gb", static_cast<double>(m.memory_bytes) / 1e9);
     flush();
   }
   void evaluation(const EvaluationMetrics& m) override {

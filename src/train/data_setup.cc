@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "data/indexed_source.h"
 #include "data/masked_source.h"
 #include "text/tokenizer.h"
@@ -46,9 +47,9 @@ uint64_t samples_of(const Config& config, const BatchShape& batch, bool training
   return evaluations * static_cast<uint64_t>(config.evaluation.batches) * global;
 }
 
-std::unique_ptr<FileSource> open_indexed(std::vector<WeightedPrefix> sets, bool training, const std::string& split,
-                                         const Config& config, const BatchShape& batch, uint64_t vocabulary,
-                                         const BeforeBlock& before) {
+std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, bool training, const std::string& split,
+                                            const Config& config, const BatchShape& batch, uint64_t vocabulary,
+                                            const BeforeBlock& before) {
   IndexedSourceOptions options;
   options.sets = std::move(sets);
   options.part = training ? "train" : "valid";
@@ -61,6 +62,14 @@ std::unique_ptr<FileSource> open_indexed(std::vector<WeightedPrefix> sets, bool 
   options.verify = config.data.verify;
   options.before = before;
   return std::make_unique<IndexedSource>(std::move(options));
+}
+
+void tell_unused(const IndexedSource& data, const std::string& split) {
+  if (const uint64_t documents = data.unused_documents(); documents > 0)
+    log::info(
+        "data.split {}: the {} documents of its third part, for tests, are not read: neither training nor "
+        "validation uses them",
+        split, documents);
 }
 
 }  // namespace
@@ -139,7 +148,9 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
       out.validation = open_tokens(data, data.validation, config, batch, vocabulary, before);
     return out;
   }
-  out.train = open_indexed(sets, true, data.split, config, batch, vocabulary, before);
+  auto train = open_indexed(sets, true, data.split, config, batch, vocabulary, before);
+  tell_unused(*train, data.split);
+  out.train = std::move(train);
   const bool named = loaded.origins.contains("data.validation") && !data.validation.empty();
   require(!named || data.split.empty(), ErrorKind::config,
           "data.split takes the validation documents from data.train, and data.validation names others; give one of "

@@ -9,6 +9,8 @@ namespace {
 
 std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
 
+const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, gradients and moments" : "weights"; }
+
 }  // namespace
 
 MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const RankContext& rank) {
@@ -16,8 +18,8 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
   const size_t weight_bytes = parameters * (size_of(plan.dtype) + (plan.dtype == DType::bf16 ? sizeof(int16_t) : 0));
   const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, rank.threads);
   MemoryPlan memory;
-  memory.state =
-      weight_bytes + static_cast<size_t>(table.gradient_count()) * sizeof(float) + 2 * parameters * sizeof(float);
+  memory.state = weight_bytes;
+  if (plan.trains) memory.state += (static_cast<size_t>(table.gradient_count()) + 2 * parameters) * sizeof(float);
   memory.activations = stage.activations;
   memory.scratch = stage.scratch;
   memory.snapshot = plan.trains ? 3 * parameters * sizeof(float) / static_cast<size_t>(rank.size()) : 0;
@@ -27,11 +29,12 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
 void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankContext& rank) {
   const uint64_t available = available_memory(rank.local_size);
   require(memory.total() <= available, ErrorKind::config,
-          "this run needs {} per rank (weights, gradients and moments {}, activations {}, scratch {}, snapshot {}), "
+          "this run needs {} per rank ({} {}, activations {}, scratch {}, snapshot {}), "
           "but each of the {} ranks on {} can have {}; lower "
           "batch.micro ({} rows now), batch.sequence or the model, or use fewer ranks per host",
-          gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations), gigabytes(memory.scratch),
-          gigabytes(memory.snapshot), rank.local_size, rank.host, gigabytes(available), plan.micro_sequences);
+          gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
+          gigabytes(memory.scratch), gigabytes(memory.snapshot), rank.local_size, rank.host, gigabytes(available),
+          plan.micro_sequences);
 }
 
 RunFacts run_facts(const Setup& setup, const ParameterTable& table, const MemoryPlan& memory, const RankContext& rank,
@@ -57,9 +60,9 @@ RunFacts run_facts(const Setup& setup, const ParameterTable& table, const Memory
   add("precision", std::string(name_of(setup.dtype)));
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size, rank.world.backend()));
   add("cpu", fmt::format("{}, kernels {}, {} threads per rank", backend.hardware, backend.kernels, rank.threads));
-  add("memory", fmt::format("{} per rank planned: state {}, activations {}, scratch {}, snapshot {}",
-                            gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations),
-                            gigabytes(memory.scratch), gigabytes(memory.snapshot)));
+  add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, snapshot {}",
+                            gigabytes(memory.total()), name_of_state(setup), gigabytes(memory.state),
+                            gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.snapshot)));
   add("mfu",
       fmt::format("the share of {:.1f} GFLOP/s ({}, all ranks together) that the model's arithmetic reaches: {:.1f} "
                   "MFLOP per token (6 x matmul parameters + 6 x layers x width x sequence)",

@@ -22,7 +22,7 @@ struct JobRequest {
   std::string proof;                             ///< what ranks must have in common beside their configuration
   std::string_view version;                      ///< identifies the program: all ranks must run the same one
   bool writes = true;                            ///< into the run folder, which it takes
-  const char* folder_option = "--run.dir";  ///< what names the run folder
+  const char* folder_option = "--run.dir";       ///< what names the run folder
   std::function<void(Scalars&)> look = nullptr;  ///< collective: at the folder as it is found, before it is taken
 };
 

@@ -1,6 +1,9 @@
 #include "train/machine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <sstream>
 
 #include "base/cgroup.h"
 #include "base/error.h"
@@ -24,6 +27,13 @@ uint64_t available_memory(int local_ranks) {
   const int64_t limit = read_cgroup_limits().memory_bytes;
   const uint64_t available = limit > 0 ? std::min(host_available(), static_cast<uint64_t>(limit)) : host_available();
   return available / static_cast<uint64_t>(std::max(local_ranks, 1));
+}
+
+uint64_t resident_memory() {
+  std::istringstream pages(read_text("/proc/self/statm"));
+  uint64_t mapped = 0, resident = 0;
+  pages >> mapped >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 double measure_gemm_rate(Ops& ops, int threads, DType dtype) {

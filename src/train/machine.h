@@ -11,6 +11,9 @@ namespace trireme {
 /// the ranks of the host.
 uint64_t available_memory(int local_ranks);
 
+/// Bytes of main memory that this process holds at the moment.
+uint64_t resident_memory();
+
 /// FLOP/s of a large GEMM with these operators, threads and type: what the MFU column divides by unless log.peak-tflops
 /// is set. About 0.2 s.
 double measure_gemm_rate(Ops& ops, int threads, DType dtype);

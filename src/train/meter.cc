@@ -1,5 +1,7 @@
 #include "train/meter.h"
 
+#include "train/machine.h"
+
 namespace trireme {
 
 void StepMeter::add_step(double busy, double exposed) {
@@ -13,6 +15,7 @@ double StepMeter::fill(Metrics& metrics, double tokens_per_step) const {
   metrics.tokens_per_second = steps * tokens_per_step / seconds;
   metrics.ms_per_step = 1e3 * seconds / steps;
   metrics.exposed_share = exposed_ / seconds;
+  metrics.memory_bytes = resident_memory();
   return steps / seconds;
 }
 

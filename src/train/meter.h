@@ -13,7 +13,8 @@ class StepMeter {
   void add_step(double busy, double exposed);
   /// Seconds that went to an evaluation or a snapshot.
   void add_aside(double seconds) { aside_ += seconds; }
-  /// Fills what `metrics` says of time but for mfu, from the tokens of one step; gives the steps per second.
+  /// Fills what `metrics` says of time, but for mfu, and of this process' memory, from the tokens of one step; gives
+  /// the steps per second.
   double fill(Metrics& metrics, double tokens_per_step) const;
   void restart() { *this = {}; }
 

@@ -21,6 +21,7 @@ OptimizerOptions optimizer_options(const Config& config, const RankContext& rank
   options.adamw.beta2 = static_cast<float>(o.beta2);
   options.adamw.epsilon = static_cast<float>(o.epsilon);
   options.adamw.weight_decay = static_cast<float>(o.weight_decay);
+  options.decay_all = o.decay_all;
   options.clip = o.clip;
   options.wire = config.comm.wire == "f32" ? DType::f32 : DType::bf16;
   options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);

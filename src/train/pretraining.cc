@@ -1,7 +1,7 @@
 #include "train/pretraining.h"
 
 #include "base/log.h"
-#include "checkpoint/run_folder.h"
+#include "checkpoint/finite_weights.h"
 #include "comm/agreement.h"
 #include "train/facts.h"
 #include "train/job.h"
@@ -59,11 +59,13 @@ bool Pretraining::evaluate(Work& work) {
                     : setup_.validation ? trireme::evaluate(work.session, *setup_.validation, setup_.batch, batches)
                                         : train_loss;
   if (!loss) return false;
+  if (work.saver) work.saver->saw_evaluation(*loss);
+  const bool exploded = work.saver && work.saver->in_streak();  // even if the loss is a number
   EvaluationMetrics metrics{.step = progress.step,
                             .train_loss = train_loss,
                             .validation_loss = *loss,
                             .seconds = seconds_since(start),
-                            .best = *loss < progress.best_loss};
+                            .best = !exploded && *loss < progress.best_loss};
   if (metrics.best) {
     progress.best_loss = *loss;
     progress.best_step = progress.step;
@@ -77,6 +79,7 @@ bool Pretraining::evaluate(Work& work) {
 void make_weights(const Setup& setup, Run& run) {
   if (setup.init) {
     load_model(*setup.init, setup.spec, run.table, run.state);
+    require_finite(run.state, run.table, setup.init->path, "training cannot begin with it; name another --model.init");
     log::info("starting from the weights of {}", setup.init->path);
   } else {
     initialize(run.state, run.table, static_cast<uint64_t>(setup.config().run.seed));
@@ -92,7 +95,10 @@ RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   });
   Run run(setup, job.claim);
   Session session(session_options(setup, job), run.table, run.state, *backend.ops, job.rank);
-  load_start(run, job.rank, job.scalars, [&] { make_weights(setup, run); });
+  load_start(run, job.rank, job.scalars,
+             "training cannot go on from it; name an earlier one with --checkpoint.resume (`trireme checkpoint list` "
+             "shows them)",
+             [&] { make_weights(setup, run); });
   std::optional<Saver> saver;
   if (job.claim) saver.emplace(run, session);
   Pretraining task(setup, backend);

@@ -11,8 +11,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/run_folder.h"
+#include "checkpoint/run_steps.h"
 #include "comm/agreement.h"
 #include "config/document.h"
+#include "model/presets.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -40,13 +42,40 @@ std::string name_of(Activation activation) {
   }
 }
 
-void compare_models(const Setup& setup, Differences& out) {
+/// "batch.per-rank (intel.yaml:12)": a dialect's user knows the option by the place that set it.
+std::string option_of(const LoadedConfig& loaded, const char* name) {
+  return loaded.dialect != "native" && loaded.given(name) ? loaded.where(name) : name;
+}
+
+bool names_a_model(const std::string& init) { return !init.empty() && init != "scratch"; }
+
+/// The checkpoint's model with everything that this start says about it: a preset, a folder other than the one that the
+/// run began with, single options.
+Spec wanted_model(const Setup& setup, const Config& then) {
   const Spec& found = setup.resume->facts.spec;
-  Spec wanted = with_given_options(found, setup.loaded);
-  const int64_t vocabulary = setup.config().model.vocabulary;
-  if (setup.loaded.origins.contains("model.vocabulary") && vocabulary > 0) wanted.vocabulary = vocabulary;
-  const auto compare = [&](const char* name, auto then, auto now) {
-    if (then != now) out.push_back({name, fmt::format("{}", then), fmt::format("{}", now), nullptr});
+  const ModelOptions& m = setup.config().model;
+  Spec wanted = found;
+  if (!m.preset.empty()) {
+    wanted = preset(m.preset).spec;
+    wanted.vocabulary = found.vocabulary;
+  } else if (names_a_model(m.init) && m.init != then.model.init) {
+    wanted = open_model(m.init).spec;
+  }
+  wanted = with_given_options(wanted, setup.loaded);
+  if (setup.loaded.origins.contains("model.vocabulary") && m.vocabulary > 0) wanted.vocabulary = m.vocabulary;
+  wanted.vocabulary_rows = found.vocabulary_rows;
+  wanted.embedding_dropout = found.embedding_dropout;
+  wanted.attention_dropout = found.attention_dropout;
+  wanted.residual_dropout = found.residual_dropout;
+  return wanted;
+}
+
+void compare_models(const Setup& setup, const Config& then, Differences& out) {
+  const Spec& found = setup.resume->facts.spec;
+  const Spec wanted = wanted_model(setup, then);
+  const auto compare = [&](const char* name, auto before, auto now) {
+    if (before != now)
+      out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", now), nullptr});
   };
   compare("model.layers", found.layers, wanted.layers);
   compare("model.heads", found.heads, wanted.heads);
@@ -57,6 +86,15 @@ void compare_models(const Setup& setup, Differences& out) {
   compare("model.activation", name_of(found.activation), name_of(wanted.activation));
   compare("model.tied-head", found.tied_head, wanted.tied_head);
   compare("model.bias", found.biases.qkv, wanted.biases.qkv);
+  const ModelOptions& m = setup.config().model;
+  if (out.empty() && wanted != found) {  // another family of the same sizes
+    const bool by_preset = !m.preset.empty();
+    out.push_back({by_preset ? "model.preset" : "model.init", by_preset ? then.model.preset : then.model.init,
+                   by_preset ? m.preset : m.init, nullptr});
+  }
+  if (out.empty() && names_a_model(m.init) && m.init != then.model.init)
+    log::info("model.init is {} now and was \"{}\": without effect, the weights are those of the checkpoint", m.init,
+              then.model.init);
 }
 
 /// The same tokenizer can be written in several ways.
@@ -78,9 +116,11 @@ void compare_tokenizers(const Setup& setup, Differences& out) {
 void compare_batches(const Setup& setup, const Config& then, Differences& out) {
   const auto compare = [&](const char* name, int64_t before, int64_t now) {
     if (before != now)
-      out.push_back({name, fmt::format("{}", before), fmt::format("{}", now), "checkpoint.allow-other-batch",
-                     setup.config().checkpoint.allow_other_batch});
+      out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", now),
+                     "checkpoint.allow-other-batch", setup.config().checkpoint.allow_other_batch});
   };
+  if (then.batch.per_rank > 0 && setup.config().batch.per_rank > 0)
+    compare("batch.per-rank", then.batch.per_rank, setup.config().batch.per_rank);
   const int64_t sequence = then.batch.sequence > 0 ? then.batch.sequence : setup.resume->facts.spec.context;
   compare("batch.global", then.batch.global, setup.batch.global);
   compare("batch.sequence", sequence, setup.batch.sequence);
@@ -145,6 +185,7 @@ std::string look_for_resume(const Config& config) {
           "start anew add --run.overwrite",
           config.run.dir);
   for (const int64_t step : steps) remove_folder(config.run.dir, step_name(step));
+  forget_steps(config.run.dir);
   return {};
 }
 
@@ -168,7 +209,7 @@ void check_resume(const Setup& setup) {
             std::isfinite(p.best_loss) ? fmt::format(", best validation loss {:.4f}", p.best_loss) : std::string());
   const Config then = resumed_config(*setup.resume);
   Differences differences;
-  compare_models(setup, differences);
+  compare_models(setup, then, differences);
   compare_tokenizers(setup, differences);
   compare_batches(setup, then, differences);
   compare_data(setup, then, differences);

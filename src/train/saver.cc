@@ -1,6 +1,7 @@
 #include "train/saver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,8 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "checkpoint/run_folder.h"
+#include "checkpoint/run_steps.h"
 #include "comm/agreement.h"
 #include "config/document.h"
 
@@ -21,17 +24,45 @@ Saver::Saver(const Run& run, Session& session)
       scalars_(session.mesh().world()),
       writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), session.rank().progress,
               [this] { claim_.check(); }) {
-  if (plan_.resume) begun_ = published_ = run.progress.step;
+  writer_.require_space(facts_of({}));
+  if (plan_.resume) start_from(run.progress.step);
+}
+
+CheckpointFacts Saver::facts_of(const RunProgress& progress) const {
+  return {.spec = plan_.spec,
+          .progress = progress,
+          .config_json = to_json(plan_.config()).dump(),
+          .tokenizer_json = plan_.tokenizer_json,
+          .data_files = plan_.data_files};
+}
+
+void Saver::start_from(int64_t step) {
+  begun_ = published_ = step;
+  unpruned_ = true;
+  const bool named = plan_.config().checkpoint.resume != "auto";
+  together(scalars_, [&] {
+    if (named && scalars_.rank() == 0) leave_behind(plan_.config().run.dir, step);
+  });
+}
+
+void Saver::saw_step(int64_t step, const StepResult& result) {
+  watch_.saw_step(step, result);
+  if (!unpruned_ || watch_.good_step() < published_) return;
+  writer_.prune(plan_.config().checkpoint.keep);
+  unpruned_ = false;
+}
+
+void Saver::put_off(int64_t step) {
+  if (std::exchange(put_off_, true)) return;
+  log::info("no snapshot of step {} inside a streak of skipped steps: one follows the next good step; the newest is {}",
+            step, newest());
 }
 
 void Saver::begin(const RunProgress& progress) {
   together(scalars_, [&] { claim_.check(); });
   start_ = Clock::now();
-  writer_.begin({.spec = plan_.spec,
-                 .progress = progress,
-                 .config_json = to_json(plan_.config()).dump(),
-                 .tokenizer_json = plan_.tokenizer_json,
-                 .data_files = plan_.data_files});
+  writer_.begin(facts_of(progress));
+  put_off_ = false;
   saving_best_ = best_;
   best_ = false;
   begun_ = progress.step;
@@ -41,7 +72,8 @@ std::optional<CheckpointEvent> Saver::publish() {
   const CheckpointOptions& options = plan_.config().checkpoint;
   wait_for_disk();
   try {
-    const std::string folder = writer_.publish(options.keep, saving_best_).value();
+    unpruned_ = watch_.good_step() < begun_;
+    const std::string folder = writer_.publish(unpruned_ ? 0 : options.keep, saving_best_).value();
     published_ = begun_;
     if (saving_best_) link_best(folder);
     return CheckpointEvent{.step = begun_, .path = folder, .seconds = seconds_since(start_), .best = saving_best_};
@@ -79,6 +111,46 @@ void Saver::wait_for_disk() const {
         run_dir, begun_, still, exit_code(ErrorKind::io));
     std::_Exit(exit_code(ErrorKind::io));  // the thread that writes cannot be ended
   }
+}
+
+std::string Saver::newest() const {
+  return published_ < 0 ? "none" : plan_.config().run.dir + "/" + step_name(published_);
+}
+
+void Saver::finish(const RunProgress& progress) {
+  constexpr const char* kAdvice = "lower optim.learning-rate, or go on from an earlier one by --checkpoint.resume";
+  if (watch_.in_streak() && published_ == progress.step)
+    throw CommonError(ErrorKind::numeric,
+                      fmt::format("the weights of {} give no finite validation loss; {}", newest(), kAdvice));
+  if (watch_.in_streak())
+    throw CommonError(
+        ErrorKind::numeric,
+        fmt::format("the run ends at step {} inside a streak of {} skipped steps, so that its weights were "
+                    "not saved; the newest snapshot is {}; {}",
+                    progress.step, progress.consecutive_skips, newest(), kAdvice));
+  if (std::exchange(unpruned_, false)) writer_.prune(plan_.config().checkpoint.keep);
+  if (scalars_.rank() == 0) tell_best(progress);
+}
+
+void Saver::tell_best(const RunProgress& progress) const {
+  const CheckpointOptions& options = plan_.config().checkpoint;
+  const std::string& run_dir = plan_.config().run.dir;
+  if (const auto best = read_pointer(run_dir, "best")) {
+    if (!options.best_link.empty() && !fs::exists(fs::symlink_status(options.best_link)))
+      link_best(run_dir + "/" + step_name(*best));
+    return;
+  }
+  if (!options.best && options.best_link.empty()) return;
+  const std::string link = options.best_link.empty() ? "" : fmt::format(", so {} was not made", options.best_link);
+  const std::string why =
+      !options.best ? "checkpoint.best is false"
+      : !std::isfinite(progress.best_loss)
+          ? "no evaluation gave a finite loss"
+          : fmt::format("no evaluation was better than the validation loss {:.4f} {}", progress.best_loss,
+                        progress.best_step == 0
+                            ? "from before the first step"
+                            : fmt::format("of step {}, which this folder has no snapshot of", progress.best_step));
+  log::info("there is no best snapshot{}: {}; the newest is {}", link, why, newest());
 }
 
 void Saver::link_best(const std::string& folder) const {

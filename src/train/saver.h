@@ -7,6 +7,7 @@
 #include "report/metrics.h"
 #include "train/run.h"
 #include "train/session.h"
+#include "train/weights_watch.h"
 
 namespace trireme {
 
@@ -15,7 +16,8 @@ constexpr double kDiskPatience = 12;
 class Saver {
  public:
   /// Collective over the session's mesh. Borrows both; the run's claim is asked before each save, the rank's progress
-  /// moves with what is written. Throws Error::io.
+  /// moves with what is written. A run that resumes goes on from its snapshot: one that was named instead of found
+  /// leaves later steps of the folder behind. Throws CommonError (io), also where the disk has no room for a snapshot.
   Saver(const Run& run, Session& session);
 
   /// The weights as they stand are the best so far: the next snapshot, which is due now, is the best one.
@@ -26,6 +28,17 @@ class Saver {
   bool has(int64_t step) const { return begun_ == step && !best_; }
   /// Newest step that a snapshot holds; -1: none.
   int64_t published_step() const { return published_; }
+  /// What the step after `step` steps showed of the weights that it was made on; what an evaluation of them did.
+  void saw_step(int64_t step, const StepResult& result);
+  void saw_evaluation(double loss) { watch_.saw_evaluation(loss); }
+  /// Nothing is to be saved now: the weights may have exploded. put_off() remembers that a snapshot was due.
+  bool in_streak() const { return watch_.in_streak(); }
+  void put_off(int64_t step);
+  bool is_put_off() const { return put_off_; }
+  /// The run has made all of its steps and published its last snapshot: says why there is no best one if there is none,
+  /// and makes its link if that is missing. Throws CommonError (numeric) where it ends in a streak.
+  void finish(const RunProgress& progress);
+
   /// From here on a snapshot that fails is an error whatever checkpoint.on-error says.
   void insist() { insists_ = true; }
 
@@ -42,7 +55,11 @@ class Saver {
   std::optional<CheckpointEvent> publish();
 
  private:
+  void start_from(int64_t step);
+  CheckpointFacts facts_of(const RunProgress& progress) const;
   void wait_for_disk() const;
+  std::string newest() const;  ///< path of the newest snapshot, "none"
+  void tell_best(const RunProgress& progress) const;
   void link_best(const std::string& folder) const;
 
   const RunPlan& plan_;
@@ -53,6 +70,9 @@ class Saver {
   bool best_ = false;         ///< no snapshot has the best weights yet
   bool saving_best_ = false;  ///< the one under way does
   bool insists_ = false;
+  WeightsWatch watch_;
+  bool put_off_ = false;                 ///< a snapshot was due in a streak
+  bool unpruned_ = false;                ///< older ones wait until a good step has followed the newest
   int64_t begun_ = -1, published_ = -1;  ///< steps
 };
 

@@ -50,8 +50,12 @@ Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
 }
 
 BatchShape resolve_batch(Setup& setup, int rank) {
-  // With batch.per-rank a run keeps the global batch that it was started with.
-  const int64_t started = setup.resume ? resumed_config(*setup.resume).batch.global : 0;
+  // With batch.per-rank a run keeps the global batch that it was started with; another one asks for another batch.
+  int64_t started = 0;
+  if (setup.resume) {
+    const BatchOptions then = resumed_config(*setup.resume).batch;
+    if (then.per_rank == setup.config().batch.per_rank) started = then.global;
+  }
   const BatchPlan plan = plan_batch(setup.loaded, static_cast<int>(setup.mesh.data), started);
   setup.loaded.config.batch.global = plan.global;
   int64_t sequence = setup.config().batch.sequence;

@@ -1,9 +1,11 @@
 #include "train/trainer.h"
 
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/finite_weights.h"
 #include "checkpoint/run_folder.h"
 #include "comm/agreement.h"
 #include "train/healing.h"
@@ -16,10 +18,12 @@ constexpr int64_t kMostRollBacks = 3;  // to one snapshot: the samples are not t
 
 }  // namespace
 
-void load_start(Run& run, const RankContext& rank, Scalars& scalars, const std::function<void()>& start) {
+void load_start(Run& run, const RankContext& rank, Scalars& scalars, const char* earlier,
+                const std::function<void()>& start) {
   together(scalars, [&] {
     if (!run.plan.resume) return start();
     load_checkpoint(*run.plan.resume, run.table, run.state);
+    require_finite(run.state, run.table, run.plan.resume->path, earlier);
     run.progress = run.plan.resume->facts.progress;
     rank.progress->set_step(run.progress.step);
   });
@@ -63,6 +67,7 @@ StepResult Trainer::step(double rate) {
 
 void Trainer::account(const StepResult& result, double limit) {
   const uint64_t first = progress().samples;
+  work_.saver->saw_step(progress().step, result);
   work_.run.skips.account(result, task_.step_samples(first), limit, progress(), scalars());
   task_.step_done(result);
   if (result.skipped) return;
@@ -89,6 +94,7 @@ void Trainer::report(const StepResult& result, double rate) {
   Metrics metrics;
   metrics.step = progress().step;
   metrics.loss = result.loss;
+  metrics.perplexity = std::exp(result.loss);
   metrics.learning_rate = rate;
   metrics.gradient_norm = result.norm;
   metrics.samples = progress().samples;
@@ -156,6 +162,7 @@ bool Trainer::evaluate() {
 
 void Trainer::save() {
   if (work_.saver->has(progress().step)) return;
+  if (work_.saver->in_streak()) return work_.saver->put_off(progress().step);
   publish();  // one save at a time
   const InPhase phase(*rank().progress, Phase::save);
   const Aside aside(work_.run.meter);
@@ -184,7 +191,7 @@ bool Trainer::advance() {
   bool stop = result.stop;
   if (due.evaluation) stop = !evaluate() || stop;
   const bool written = work_.saver->pending() && result.saved;
-  if (due.snapshot || work_.saver->has_best()) {
+  if (due.snapshot || work_.saver->has_best() || work_.saver->is_put_off()) {
     save();
   } else if (written) {
     publish();
@@ -196,8 +203,9 @@ void Trainer::end(bool stopped) {
   publish();
   work_.saver->insist();
   if (!stopped && task_.evaluates_last()) evaluate();
-  if (progress().step > 0 && (stopped || task_.saves_last())) save();
+  if (progress().step > 0 && (stopped || task_.saves_last() || work_.saver->in_streak())) save();
   publish();
+  if (!stopped) work_.saver->finish(progress());
   work_.run.reporter->finish(stopped ? "stopped" : "done", progress().step);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "checkpoint/run_folder.h"
+#include "checkpoint/run_steps.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/slices.h"
 #include "comm/progress.h"
@@ -184,13 +185,29 @@ TEST(Checkpoint, PruningKeepsTheNewestAndTheBest) {
   EXPECT_EQ(list_steps(run.folder.path()), (std::vector<int64_t>{6, 9, 10}));
 }
 
-TEST(Checkpoint, StepsAfterLatestAreLeftAloneAndNotUsed) {
+TEST(Checkpoint, StepsThatTheRunWentBackFromAreLeftAloneAndNotUsed) {
   SavedRun run;
   run.add(20, 1);
   run.add(30, 2);
-  save(run.folder.path(), run.table, run.state, facts_of(run.spec, 10), 1, 1);  // the run went back to step 5
+  leave_behind(run.folder.path(), 5);
+  save(run.folder.path(), run.table, run.state, facts_of(run.spec, 10), 1, 1);
   EXPECT_EQ(find_resumable(run.folder.path())->facts.progress.step, 10);
   EXPECT_EQ(list_steps(run.folder.path()), (std::vector<int64_t>{10, 20, 30}));
+}
+
+TEST(Checkpoint, ACopyUnderAnotherStepsNameIsNamedAndNotUsed) {
+  SavedRun run;
+  run.add(9, 1);
+  fs::copy(run.step_dir(9), run.folder / "step-00000030", fs::copy_options::recursive);
+  const std::string expected = "step-00000030/manifest.json is that of step 9: the folder is a copy of step-00000009";
+  const auto faults = verify_checkpoint(run.folder / "step-00000030");
+  ASSERT_EQ(faults.size(), 1u);
+  EXPECT_THAT(faults[0], testing::HasSubstr(expected));
+  EXPECT_EQ(verify_checkpoint(run.folder / "step-00000030/").size(), 1u);
+  EXPECT_ERROR(open_checkpoint(run.folder / "step-00000030"), ErrorKind::data, expected);
+  EXPECT_EQ(find_resumable(run.folder.path())->facts.progress.step, 9);
+  fs::copy(run.step_dir(9), run.folder / "kept", fs::copy_options::recursive);
+  EXPECT_TRUE(verify_checkpoint(run.folder / "kept").empty()) << "a name of the user's own says nothing";
 }
 
 TEST(Checkpoint, EveryFlippedByteIsFoundAndNamed) {

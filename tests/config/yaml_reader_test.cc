@@ -77,6 +77,17 @@ TEST(Yaml, NamesTheLineOfASyntaxError) {
   EXPECT_ERROR(parse("a: 1\n\tb: 2\n"), ErrorKind::config, "a.yaml:2: not valid YAML");
 }
 
+TEST(Yaml, RefusesDirectivesWithoutOptions) {
+  EXPECT_ERROR(parse("%%%%%%\n"), ErrorKind::config, "a.yaml:1: \"%%%%%%\" is a YAML directive, and no options follow");
+  EXPECT_ERROR(parse("# c\n%FOO bar"), ErrorKind::config, "a.yaml:2: \"%FOO bar\" is a YAML directive");
+  EXPECT_TRUE(parse("# nothing yet\n").empty());
+}
+
+TEST(Yaml, NamesTheLevelsOfDeepNesting) {
+  EXPECT_ERROR(parse("a: 1\nb: " + std::string(5000, '[')), ErrorKind::config,
+               "levels deep; options stand in groups, two levels deep");
+}
+
 TEST(Yaml, SurvivesDeepNesting) {
   EXPECT_ERROR(parse("a: " + std::string(100000, '[')), ErrorKind::config, "a.yaml");
   EXPECT_ERROR(parse("a: " + std::string(100000, '{')), ErrorKind::config, "a.yaml");

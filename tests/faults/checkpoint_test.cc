@@ -108,6 +108,57 @@ TEST_F(DamagedCheckpoint, CommandsListShowAndPrune) {
   EXPECT_EQ(command("verify", path("absent")).code, 1);
 }
 
+TEST_F(DamagedCheckpoint, StepsThatAreGoneStopTheNextStart) {
+  for (const char* step : {"4", "8", "12"}) fs::remove_all(path("run") + fmt::format("/step-{:0>8}", step));
+  const Outcome verified = command("verify", path("run"));
+  EXPECT_EQ(verified.code, 1);
+  EXPECT_THAT(verified.output, HasSubstr(path("run") + "/latest: bad\n  it names step-00000012, which is not there"));
+  const Outcome refused = run(trireme_command(train("run", flags_)));
+  EXPECT_EQ(refused.code, 1) << refused.output;
+  EXPECT_THAT(refused.output, AllOf(HasSubstr(path("run") + "/latest names step-00000012"),
+                                    HasSubstr("start anew with --checkpoint.resume none")));
+  auto anew = flags_;
+  anew.insert(anew.end(), {"--checkpoint.resume", "none"});
+  const Outcome started = run(trireme_command(train("run", anew)));
+  EXPECT_EQ(started.code, 0) << started.output;
+  EXPECT_THAT(started.output, HasSubstr("starting from scratch"));
+}
+
+TEST_F(DamagedCheckpoint, AStepWithoutItsManifestIsNamedAndNotUsed) {
+  fs::remove(newest_ + "/manifest.json");
+  for (const std::string& folder : {path("run"), newest_}) {
+    const Outcome verified = command("verify", folder);
+    EXPECT_EQ(verified.code, 1);
+    EXPECT_THAT(verified.output, AllOf(HasSubstr(newest_ + ": bad"), HasSubstr("manifest.json")));
+  }
+  EXPECT_THAT(command("verify", path("run")).output,
+              AllOf(HasSubstr("manifest.json is missing: an interrupted copy, or it was deleted; it is not used"),
+                    HasSubstr("latest: bad\n  it names step-00000012"), HasSubstr("step-00000008: good")));
+  const Outcome went_on = run(trireme_command(train("run", flags_)));
+  EXPECT_EQ(went_on.code, 0) << went_on.output;
+  EXPECT_THAT(went_on.output, HasSubstr("RESUMING from " + path("run") + "/step-00000008: 8 steps"));
+}
+
+TEST_F(DamagedCheckpoint, AStaleLatestHidesNoNewerStep) {
+  write_text(path("run") + "/latest", "step-00000008\n");  // as a kill between the two leaves it
+  auto flags = flags_;
+  flags[1] = "13";
+  const Outcome outcome = run(trireme_command(train("run", flags)));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("latest names step-00000008, but step-00000012 is complete and newer"),
+                                    HasSubstr("RESUMING from " + newest_)));
+}
+
+TEST_F(DamagedCheckpoint, ACopyOfAnotherStepIsNoSnapshot) {
+  fs::copy(newest_, path("run") + "/step-00000030", fs::copy_options::recursive);
+  const Outcome verified = command("verify", path("run"));
+  EXPECT_EQ(verified.code, 1);
+  EXPECT_THAT(verified.output, HasSubstr("step-00000030/manifest.json is that of step 12: the folder is a copy of"));
+  const Outcome went_on = run(trireme_command(train("run", flags_)));
+  EXPECT_EQ(went_on.code, 0) << went_on.output;
+  EXPECT_THAT(went_on.output, HasSubstr("RESUMING from " + newest_));
+}
+
 TEST_F(FaultFixture, AnotherTokenizerOrVocabularyIsRefusedWithATable) {
   const std::string letters = "abcdefghijklmnopqrstuvwxyz.,;:!";
   std::string text = letters;

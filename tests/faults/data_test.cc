@@ -58,6 +58,20 @@ TEST_F(Data, AnIdThatTheSampleOfBlocksMissesIsFoundWithVerify) {
   EXPECT_THAT(verified.output, HasSubstr(std::to_string(((5 << 22) + 100) / 2)));
 }
 
+TEST_F(Data, AnIdThatTheSampleOfBlocksMissesIsNamedWithItsFileWhenASampleHoldsIt) {
+  fs::resize_file(path("train.bin"), 48u << 22);
+  std::fstream stream(path("train.bin"), std::ios::in | std::ios::out | std::ios::binary);
+  // Two blocks of ids that the vocabulary of 31 has not, and that no padding row of the matrix stands for silently.
+  const std::string ids(2u << 22, '\x28');
+  for (const int block : {5, 6, 11, 12, 17, 18, 23, 24}) stream.seekp(int64_t{block} << 22).write(ids.data(), 1 << 22);
+  stream.close();
+  const Outcome outcome = train_once({"--run.steps", "200", "--evaluation.batches", "1"});
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              ContainsRegex("train.bin: token [0-9]+ is id 10280, but the vocabulary has 31 ids \\(0 to "
+                            "30\\): .*--data.verify"));
+}
+
 TEST_F(Data, AFileThatIsReplacedOrWrittenToIsToldOnce) {
   Program program(trireme_command(train("run", {"--run.steps", "1000000", "--log.every", "100"})));
   ASSERT_TRUE(wait_for_text(program, "step     100/"));

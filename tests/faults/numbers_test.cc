@@ -13,17 +13,14 @@ using ::testing::HasSubstr;
 
 class Numbers : public FaultFixture {
  protected:
-  /// One more snapshot of the run, in which a weight is not a number.
-  void poison(const std::string& run) const {
+  /// One more snapshot of the run, in which every value of a parameter is this one.
+  void poison(const std::string& run, const std::string& name, float value) const {
     const CheckpointFolder good = open_checkpoint(path(run));
     const ParameterTable table(good.facts.spec);
     TrainingState state(table, DType::f32, true);
     load_checkpoint(good, table, state);
-    const Parameter& parameter = table.find("embedding.token.weight");
-    std::vector<float> values(static_cast<size_t>(parameter.stored_shape.count()));
-    state.read_master(parameter, values);
-    std::fill(values.begin(), values.end(), std::numeric_limits<float>::quiet_NaN());
-    state.write_master(parameter, values);
+    const Parameter& parameter = table.find(name);
+    state.write_master(parameter, std::vector<float>(static_cast<size_t>(parameter.stored_shape.count()), value));
     const auto group = make_single();
     CheckpointWriter writer(path(run), table, state, *group);
     CheckpointFacts facts = good.facts;
@@ -32,11 +29,17 @@ class Numbers : public FaultFixture {
     writer.begin(facts);
     writer.publish(0, false);
   }
+  /// Flags of a run whose weights explode in its next step.
+  std::vector<std::string> explosion(const std::string& steps) const {
+    return {"--run.steps",          steps, "--checkpoint.every", "5",       "--optim.learning-rate",     "100",
+            "--optim.weight-decay", "100", "--optim.clip",       "0",       "--optim.min-learning-rate", "100",
+            "--optim.warmup-steps", "0",   "--optim.schedule",   "constant"};
+  }
 };
 
 TEST_F(Numbers, StepsThatAreNotFiniteAreSkippedAndAfterSoManyTheSamplesAreWrittenOut) {
   run(trireme_command(train("run", {"--run.steps", "3", "--optim.decay-steps", "20"})));
-  poison("run");
+  poison("run", "embedding.token.weight", 3e38f);
   std::vector<std::vector<std::string>> commands = {trireme_command(train("run", {"--run.max-skips", "3"}))};
   if (has_mpi()) commands.push_back(mpirun_command(2, train("run", {"--run.max-skips", "3"})));
   for (const auto& command : commands) {
@@ -51,6 +54,79 @@ TEST_F(Numbers, StepsThatAreNotFiniteAreSkippedAndAfterSoManyTheSamplesAreWritte
     EXPECT_THAT(list, HasSubstr("\"last_sample\": 83"));
     EXPECT_EQ(count_of(list, "\"step\""), 3);
   }
+}
+
+TEST_F(Numbers, InAStreakNothingIsSavedAndTheLastGoodSnapshotStays) {
+  ASSERT_EQ(run(trireme_command(train("run", {"--run.steps", "10", "--checkpoint.every", "5"}))).code, 0);
+  auto flags = explosion("200");
+  flags.insert(flags.end(), {"--checkpoint.keep", "1"});
+  const Outcome outcome = run(trireme_command(train("run", flags)));
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("not finite 10 steps in a row"));
+  EXPECT_EQ(count_of(outcome.output, "no snapshot of step 15 inside a streak of skipped steps"), 1) << outcome.output;
+  EXPECT_EQ(list_steps(path("run")).back(), 10);
+  // Without those flags the run goes on from what was good.
+  const Outcome next = run(trireme_command(train("run", {"--run.steps", "12"})));
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("run") + "/step-00000010"));
+}
+
+TEST_F(Numbers, ASnapshotOfWeightsThatExplodedJustBeforeItDeletesNoGoodOne) {
+  ASSERT_EQ(run(trireme_command(train("run", {"--run.steps", "10"}))).code, 0);
+  auto flags = explosion("200");
+  flags.insert(flags.end(), {"--checkpoint.keep", "1", "--checkpoint.every", "1"});
+  EXPECT_EQ(run(trireme_command(train("run", flags))).code, 1);
+  EXPECT_THAT(list_steps(path("run")), ::testing::ElementsAre(10, 11)) << "the step after 11 was the first bad one";
+  const Outcome back =
+      run(trireme_command(train("run", {"--run.steps", "12", "--checkpoint.resume", path("run") + "/step-00000010"})));
+  EXPECT_EQ(back.code, 0) << back.output;
+  EXPECT_EQ(progress("run").step, 12);
+}
+
+TEST_F(Numbers, ARunThatEndsOrStopsInAStreakSavesNothingOfIt) {
+  ASSERT_EQ(run(trireme_command(train("run", {"--run.steps", "10"}))).code, 0);
+  const Outcome ended = run(trireme_command(train("run", explosion("14"))));
+  EXPECT_EQ(ended.code, 1) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("the run ends at step 14 inside a streak of 3 skipped steps, so that its weights "
+                                      "were not saved; the newest snapshot is " +
+                                      path("run") + "/step-00000010"));
+  EXPECT_THAT(list_steps(path("run")), ::testing::ElementsAre(10));
+}
+
+TEST_F(Numbers, WeightsThatAreNoneAreRefusedByEveryCommandThatWouldUseThem) {
+  write_text(path("letters.txt"), std::string(200, 'a') + "bcdefghijklmnopqrstuvwxyz.,;:!");
+  ASSERT_EQ(run(trireme_command({"prepare", "--input", path("letters.txt"), "--tokenizer", "char", "--output",
+                                 path("tokenizer"), "--val-fraction", "0"}))
+                .code,
+            0);
+  ASSERT_EQ(run(trireme_command(train("run", {"--run.steps", "3", "--optim.decay-steps", "20", "--data.tokenizer",
+                                              path("tokenizer/tokenizer.json")})))
+                .code,
+            0);
+  poison("run", "block.1.mlp.in.weight", std::numeric_limits<float>::quiet_NaN());
+  const std::string named = "step-00000004 holds NaN or infinite values: block.1.mlp.in.weight (4096 of 4096 values); ";
+  const Outcome resumed = run(trireme_command(train("run")));
+  EXPECT_EQ(resumed.code, 1) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr(named + "training cannot go on from it; name an earlier one with "
+                                                "--checkpoint.resume"));
+  const Outcome begun = run(trireme_command(train("other", {"--model.init", path("run")})));
+  EXPECT_EQ(begun.code, 1) << begun.output;
+  EXPECT_THAT(begun.output, HasSubstr(named + "training cannot begin with it"));
+  const std::vector<std::string> sample = {"sample", "--model", path("run"), "--max-new-tokens", "1"},
+                                 exported = {"export", "--model", path("run"), "--output", path("out")};
+  for (std::vector<std::string> words : {sample, exported}) {
+    const Outcome outcome = run(trireme_command(words));
+    EXPECT_EQ(outcome.code, 1) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(named));
+    words.push_back("--force");
+    const Outcome forced = run(trireme_command(words));
+    EXPECT_THAT(forced.output, ::testing::Not(HasSubstr("holds NaN")));
+    if (words[0] == "export") EXPECT_EQ(forced.code, 0) << forced.output;
+  }
+  const Outcome earlier =
+      run(trireme_command(train("run", {"--checkpoint.resume", path("run") + "/step-00000003", "--data.tokenizer",
+                                        path("tokenizer/tokenizer.json"), "--run.steps", "5"})));
+  EXPECT_EQ(earlier.code, 0) << earlier.output;
 }
 
 /// A bit of the last rank's position matrix, 16 x 32 f32, turns when the hash reads it the second time, after step 5.

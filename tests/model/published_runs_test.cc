@@ -76,6 +76,7 @@ TEST(PublishedRuns, OptIsMetaseqsTable) {
     EXPECT_DOUBLE_EQ(config.optim.min_learning_rate, row.learning_rate / 10);
     EXPECT_EQ(config.optim.beta2, 0.95);
     EXPECT_EQ(config.model.dropout, 0.1);
+    EXPECT_TRUE(config.optim.decay_all) << "metaseq's Adam decays every tensor";
   }
 }
 

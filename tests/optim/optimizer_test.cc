@@ -23,6 +23,7 @@ class OptimizerTest : public testing::Test {
     std::normal_distribution<double> normal;
     for (double& g : state_.gradients().values<double>()) g = normal(random);
   }
+  void expect_definition(bool decay_all);
   double gradient(const Parameter& p, int64_t i) { return state_.gradients().as<double>()[p.offset + i]; }
   double weight(const Parameter& p, int64_t i) { return state_.weights().as<double>()[p.offset + i]; }
 
@@ -60,7 +61,13 @@ TEST_F(OptimizerTest, TheNormCoversEveryParameterOnce) {
   EXPECT_NEAR(squares, expected, 1e-12 * expected);
 }
 
-TEST_F(OptimizerTest, UpdatesByTheDefinitionWithDecayOnMatricesOnly) {
+TEST_F(OptimizerTest, UpdatesByTheDefinitionWithDecayOnMatricesOnly) { expect_definition(false); }
+
+TEST_F(OptimizerTest, DecaysBiasesAndNormsTooWhereItIsToldTo) { expect_definition(true); }
+
+void OptimizerTest::expect_definition(bool decay_all) {
+  options_.decay_all = decay_all;
+  for (double& w : state_.weights().values<double>()) w += 0.5;  // norms and biases begin at 1 and 0
   random_gradients(3);
   const std::vector<double> before(state_.weights().values<double>().begin(), state_.weights().values<double>().end());
   Optimizer optimizer(table_, state_, *ops_, *group_, options_);
@@ -73,7 +80,7 @@ TEST_F(OptimizerTest, UpdatesByTheDefinitionWithDecayOnMatricesOnly) {
   for (const Parameter& p : table_.all()) {
     for (int64_t i = 0; i < p.count(); ++i) {
       const double g = clip * gradient(p, i), w = before[static_cast<size_t>(p.offset + i)];
-      const double decayed = p.decays ? w * (1 - lr * static_cast<double>(0.1f)) : w;
+      const double decayed = p.decays || decay_all ? w * (1 - lr * static_cast<double>(0.1f)) : w;
       ASSERT_NEAR(weight(p, i), decayed - lr * g / (std::abs(g) + 1e-8), 2e-7) << p.name << " " << i;
     }
   }

@@ -16,6 +16,15 @@ TEST(StepLine, ShowsEveryNumberWithItsUnit) {
             "wait  3.1% | mfu 45.2% | 3840 samples");
 }
 
+TEST(StepLine, ShowsPerplexityAndMemoryWhereTheyAreKnown) {
+  Metrics m = example();
+  m.perplexity = std::exp(m.loss);
+  m.memory_bytes = 1'234'000'000;
+  EXPECT_EQ(step_line(m, 2000),
+            "step  120/2000 | loss  4.5678 | ppl     96.33 | lr 6.00e-04 | grad   1.2345 |     12345 tok/s |    332.1 "
+            "ms/step | wait  3.1% | mfu 45.2% |   1.23 GB | 3840 samples");
+}
+
 TEST(StepLine, KeepsItsColumnsFromStepToStep) {
   Metrics early = example();
   early.step = 1;

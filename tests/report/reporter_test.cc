@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +27,8 @@ Metrics metrics_of(int64_t step, double loss) {
   m.learning_rate = 1e-3;
   m.tokens_per_second = 5000;
   m.samples = static_cast<uint64_t>(step) * 8;
+  m.perplexity = std::exp(loss);
+  m.memory_bytes = 123456789;
   return m;
 }
 
@@ -66,6 +69,8 @@ TEST(Reporter, WhatItLogsIsReadBack) {
   ASSERT_EQ(log.steps.size(), 2u);
   EXPECT_EQ(log.steps[0].loss, 5.5);
   EXPECT_EQ(log.steps[0].samples, 80u);
+  EXPECT_DOUBLE_EQ(*log.steps[0].perplexity, std::exp(5.5));
+  EXPECT_EQ(log.steps[0].memory_bytes, 123456789u);
   EXPECT_TRUE(std::isnan(log.steps[1].loss));
   ASSERT_EQ(log.evaluations.size(), 1u);
   EXPECT_EQ(log.evaluations[0].train_loss, 5.25);

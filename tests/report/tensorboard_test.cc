@@ -103,7 +103,7 @@ TEST(TensorboardSink, WritesVersionThenSessionStartThenScalars) {
   const TemporaryFolder folder;
   const auto sink = make_tensorboard_sink(folder / "tensorboard");
   sink->start({100, 200, {}});
-  sink->step({110, 4.5, 1e-3, 0.5, 1000, 12, 0.25, 0.5, 880, 1760, 0});
+  sink->step({110, 4.5, 1e-3, 0.5, 1000, 12, 0.25, 0.5, 880, 1760, 0, 90.0, 2'500'000'000});
   sink->evaluation({110, std::nullopt, 4.25, 1, true});
 
   const MappedFile file(std::filesystem::directory_iterator(folder / "tensorboard")->path().string());
@@ -122,6 +122,8 @@ TEST(TensorboardSink, WritesVersionThenSessionStartThenScalars) {
     scalars[std::string(value[1].bytes)] = std::bit_cast<float>(static_cast<uint32_t>(value[2].number));
   }
   EXPECT_EQ(scalars.at("train/loss"), 4.5f);
+  EXPECT_EQ(scalars.at("train/perplexity"), 90.0f);
+  EXPECT_EQ(scalars.at("memory/resident_gb"), 2.5f);
   EXPECT_EQ(scalars.at("speed/exposed_share"), 0.25f);
   EXPECT_EQ(scalars.at("validation/loss"), 4.25f);
   EXPECT_EQ(scalars.count("validation/train_loss"), 0u);

@@ -2,12 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <regex>
+
 #include "tests/runs/training_fixture.h"
 #include "tests/support/paths.h"
 
 namespace trireme {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class Dialects : public TrainingFixture {
@@ -99,6 +102,56 @@ TEST_F(IntelNanogpt, KeepsTheGlobalBatchOfTheFirstStartOnAnotherNumberOfRanks) {
   EXPECT_EQ(global_batch("snapshot"), 2 * 3 * 2);
 }
 
+TEST_F(IntelNanogpt, AnotherBatchOrBlockSizeIsRefusedOnResumeUnlessAllowed) {
+  done(here(1, "train intel.yaml --model.init models/gpt2"));
+  const std::string more = "train intel.yaml --model.init models/gpt2 trainer_config.max_iters=6 ";
+  for (const char* key : {"trainer_config.batch_size=4", "trainer_config.gradient_accumulation_steps=6"}) {
+    const Outcome refused = here(1, more + key);
+    EXPECT_EQ(refused.code, 2) << refused.output;
+    EXPECT_THAT(refused.output, ContainsRegex(fmt::format("batch.per-rank \\(flag {}\\) +6 +12 +"
+                                                          "--checkpoint.allow-other-batch",
+                                                          std::string(key).substr(0, std::string(key).find('=')))));
+  }
+  write_text(path("other.yaml"), std::regex_replace(yaml("bf16"), std::regex("block_size: 16"), "block_size: 8"));
+  const Outcome length = here(1, "train other.yaml --model.init models/gpt2");
+  EXPECT_EQ(length.code, 2) << length.output;
+  EXPECT_THAT(length.output, ContainsRegex("batch.sequence \\(other.yaml:2\\) +16 +8 +"));
+  EXPECT_EQ(progress("snapshot").step, 4);
+  const Outcome allowed = done(here(1, more + "trainer_config.batch_size=4 --checkpoint.allow-other-batch"));
+  EXPECT_THAT(allowed.output, HasSubstr("changes with this start from 6 to 12"));
+  EXPECT_EQ(progress("snapshot").samples, 4u * 6 + 2 * 12);
+  // 3 x 4 sequences by other words is the same batch.
+  done(here(1, "train intel.yaml --model.init models/gpt2 trainer_config.max_iters=7 trainer_config.batch_size=4"));
+}
+
+TEST_F(IntelNanogpt, AnotherModelToFineTuneIsRefusedOnResume) {
+  done(here(1, "train intel.yaml --model.init models/gpt2"));
+  done(run(trireme_command(train("wide", {"--run.steps", "1", "--model.width", "64"}))));
+  const Outcome refused = here(1, "train intel.yaml --model.init wide");
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, ContainsRegex("model.width +32 +64 +not possible: another model"));
+  std::filesystem::copy(path("models/gpt2"), path("moved"));
+  const Outcome moved = done(here(1, "train intel.yaml --model.init moved trainer_config.max_iters=5"));
+  EXPECT_THAT(moved.output, HasSubstr("model.init is moved now and was \"models/gpt2\": without effect"));
+}
+
+TEST_F(IntelNanogpt, ABestModelThatNeverAppearsIsExplained) {
+  const Outcome outcome = done(here(1,
+                                    "train intel.yaml --model.init models/gpt2 trainer_config.max_lr=90 "
+                                    "trainer_config.min_lr=90 trainer_config.warmup_iters=0"));
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(path("ckpt"))));
+  EXPECT_THAT(outcome.output, ContainsRegex("there is no best snapshot, so ckpt was not made: no evaluation was better "
+                                            "than the validation loss [0-9.]+ from before the first step; the newest "
+                                            "is snapshot/step-00000004"));
+}
+
+TEST_F(IntelNanogpt, ALinkToTheBestModelThatIsMissingIsMadeAgain) {
+  done(here(1, "train intel.yaml --model.init models/gpt2"));
+  std::filesystem::remove(path("ckpt"));
+  done(here(1, "train intel.yaml --model.init models/gpt2 trainer_config.max_iters=5"));
+  EXPECT_EQ(open_checkpoint(path("ckpt")).facts.progress.step, progress("snapshot").best_step);
+}
+
 TEST_F(IntelNanogpt, AsksForTheWeightsAndRefusesFp16) {
   const Outcome mute = here(1, "train intel.yaml");
   EXPECT_EQ(mute.code, 2);
@@ -156,6 +209,18 @@ TEST_F(Nanogpt, TrainsFromAPythonFileAndFlagsAndResumes) {
   const Outcome resumed = done(here(1, "train small.py --init_from=resume"));
   EXPECT_THAT(resumed.output, HasSubstr("RESUMING from out/step-00000003"));
   EXPECT_EQ(progress("out").step, 4);
+}
+
+TEST_F(Nanogpt, AnotherModelOrBatchIsRefusedOnResume) {
+  done(here(1, std::string("train small.py --max_iters=2") + kVocabulary));
+  const Outcome refused = here(1, "train small.py --init_from=resume --n_layer=3 --n_embd=64 --bias=True");
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, ContainsRegex("model.layers \\(flag --n_layer\\) +2 +3 +not possible: another model"));
+  EXPECT_THAT(refused.output, ContainsRegex("model.width \\(flag --n_embd\\) +32 +64 +not possible: another model"));
+  EXPECT_THAT(refused.output, ContainsRegex("model.bias \\(flag --bias\\) +false +true +not possible"));
+  const Outcome batch = here(1, "train small.py --init_from=resume --gradient_accumulation_steps=2");
+  EXPECT_EQ(batch.code, 2) << batch.output;
+  EXPECT_THAT(batch.output, ContainsRegex("batch.global \\(flag --gradient_accumulation_steps\\) +12 +24 +"));
 }
 
 TEST_F(Nanogpt, FineTunesALocalGpt2CroppedToTheBlockSize) {

@@ -147,7 +147,16 @@ TEST_F(Glue, GoesOnFromACheckpointToTheSameBits) {
 
   const Outcome other = run_on(1, "parts", with({"--max_steps", "40", "--seed", "7"}));
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.output, HasSubstr("was trained on other rows or with another seed (42, now 7)"));
+  EXPECT_THAT(other.output, HasSubstr("was trained with --seed 42, now it is 7; give the same, name another"));
+  const Outcome fewer = run_on(1, "parts", with({"--max_steps", "40", "--max_train_samples", "64"}));
+  EXPECT_EQ(fewer.code, 2);
+  EXPECT_THAT(fewer.output, ::testing::ContainsRegex("was trained on other rows: [0-9]+ ids of .*train.tsv \\(XXH3 "
+                                                     "[0-9a-f]+\\), now [0-9]+ ids of .*--max-train-samples"));
+  EXPECT_THAT(fewer.output, ::testing::Not(HasSubstr("seed")));
+  const Outcome batch = run_on(1, "parts", with({"--max_steps", "40", "--per_device_train_batch_size", "4"}));
+  EXPECT_EQ(batch.code, 2);
+  EXPECT_THAT(batch.output, HasSubstr("was trained with 8 rows per rank and step"));
+  EXPECT_THAT(batch.output, HasSubstr("now 4; give the same"));
   const Outcome anew = run_on(1, "parts", with({"--max_steps", "2", "--seed", "7", "--overwrite_output_dir"}));
   ASSERT_EQ(anew.code, 0) << anew.output;
   EXPECT_FALSE(fs::exists(path("parts/step-00000028")));

@@ -52,6 +52,17 @@ TEST_F(IndexedData, BlendedAndSplitTrainsAndEvaluates) {
     EXPECT_TRUE(std::filesystem::exists(path(name))) << name;
 }
 
+TEST_F(IndexedData, APartOfTheSplitThatNothingReadsIsTold) {
+  const Outcome three = run(trireme_command(blend("three", {"--run.steps", "2"})));
+  ASSERT_EQ(three.code, 0) << three.output;
+  // 1 % of 541 and of 364 documents
+  EXPECT_THAT(three.output,
+              HasSubstr("data.split 90, 9, 1: the 9 documents of its third part, for tests, are not read"));
+  const Outcome two = run(trireme_command(blend("two", {"--run.steps", "2", "--data.split", "90, 10"})));
+  ASSERT_EQ(two.code, 0) << two.output;
+  EXPECT_THAT(two.output, ::testing::Not(HasSubstr("third part")));
+}
+
 TEST_F(IndexedData, AnyNumberOfRanksGoesOnWithTheSameSamples) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const std::vector<std::string> flags = {

@@ -69,5 +69,23 @@ TEST_F(LaunchedByMpirun, AnyProgramCanBeTheRank) {
   EXPECT_EQ(launch({"--program"}, {"/no/such/program"}).code, 2);
 }
 
+TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const Outcome looked = run(trireme_command({"launch", "--hosts", "localhost", "--preflight-only"}));
+  ASSERT_EQ(looked.code, 0) << looked.output;
+  EXPECT_THAT(looked.output, HasSubstr("preflight: localhost can take the job: 1 ranks"));
+  EXPECT_THAT(looked.output, HasSubstr("preflight: nothing was started (--preflight-only)"));
+  const std::vector<std::string> two = {"launch", "--hosts", "a,b", "--dry-run"};
+  const auto dry = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), two.begin(), two.end());
+    more.insert(more.end(), {"--", "train", "c.yaml"});
+    return run(trireme_command(more));
+  };
+  EXPECT_THAT(dry({}).output, HasSubstr("# A start looks at the hosts first"));
+  const Outcome skipped = dry({"--skip-preflight"});
+  EXPECT_THAT(skipped.output, ::testing::Not(HasSubstr("looks at the hosts first")));
+  EXPECT_THAT(skipped.output, HasSubstr("# With --skip-preflight nobody looks at the hosts"));
+}
+
 }  // namespace
 }  // namespace trireme

@@ -92,6 +92,46 @@ TEST_F(StopResume, AnotherGlobalBatchIsRefused) {
   EXPECT_EQ(progress("run").samples, 2u * 12 + 2 * 6);
 }
 
+TEST_F(StopResume, AnotherBatchPerRankIsRefusedAndWhenAllowedInForce) {
+  expect_done(run(trireme_command(train("run", {"--run.steps", "2", "--batch.per-rank", "12"}))));
+  const Outcome outcome = run(trireme_command(train("run", {"--batch.per-rank", "6"})));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, ContainsRegex("batch.per-rank +12 +6 +--checkpoint.allow-other-batch"));
+  expect_done(run(
+      trireme_command(train("run", {"--batch.per-rank", "6", "--run.steps", "4", "--checkpoint.allow-other-batch"}))));
+  EXPECT_EQ(progress("run").samples, 2u * 12 + 2 * 6);
+}
+
+TEST_F(StopResume, AnotherPresetIsRefused) {
+  write_text(path("config.yaml"), "model: {preset: opt-8m, vocabulary: 31}\ndata: {dir: " + path(".") +
+                                      "}\nbatch: {global: 1, sequence: 16}\nevaluation: {every: 0, batches: 1}\n" +
+                                      "launch: {threads: 1}\n");
+  expect_done(run(trireme_command(train("run", {"--run.steps", "1"}))));
+  const Outcome outcome = run(trireme_command(train("run", {"--model.preset", "opt-125m"})));
+  EXPECT_EQ(outcome.code, 2) << outcome.output;
+  EXPECT_THAT(outcome.output, ContainsRegex("model.layers +4 +12 +not possible: another model"));
+  expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
+}
+
+TEST_F(StopResume, ARunThatIsSentBackGoesOnFromThereAndNotFromWhatItLeft) {
+  const std::vector<std::string> flags = {"--checkpoint.every", "4", "--checkpoint.keep", "0", "--run.steps"};
+  const auto until = [&](const std::string& steps, std::vector<std::string> more = {}) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    more.insert(more.begin() + static_cast<ptrdiff_t>(flags.size()), steps);
+    more.insert(more.end(), {"--optim.decay-steps", "20"});
+    return expect_done(run(trireme_command(train("run", more))));
+  };
+  until("12");
+  const Outcome back = until("6", {"--checkpoint.resume", path("run") + "/step-00000004"});
+  EXPECT_THAT(back.output, HasSubstr("the run goes back to step 4: 2 later snapshots of " + path("run")));
+  EXPECT_EQ(list_steps(path("run")), (std::vector<int64_t>{4, 6, 8, 12}));
+  EXPECT_THAT(run(trireme_command({"checkpoint", "list", path("run")})).output,
+              ContainsRegex("step-00000012 .*left behind\n"));
+  const Outcome on = until("10");
+  EXPECT_THAT(on.output, HasSubstr("RESUMING from " + path("run") + "/step-00000006: 6 steps"));
+  EXPECT_EQ(progress("run").step, 10);
+}
+
 TEST_F(StopResume, OtherDataIsRefusedWithBothFilesUnlessAllowed) {
   expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
   std::filesystem::copy(path("val.bin"), path("other.bin"));

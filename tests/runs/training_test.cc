@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 namespace trireme {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::Not;
@@ -68,13 +70,19 @@ TEST_F(Training, WarmsUpAndFallsAlongTheCosine) {
 TEST_F(Training, LogsOneLinePerIntervalAndTheSameToFiles) {
   const Outcome outcome = done("run", {"--log.every", "5", "--evaluation.every", "10", "--checkpoint.every", "10"});
   EXPECT_THAT(line_with(outcome.output, "step 10/20 |"),
-              MatchesRegex(R"(step 10/20 \| loss +[0-9.]+ \| lr [0-9.e-]+ \| grad +[0-9.]+ \| +[0-9]+ tok/s \| )"
-                           R"(+[0-9.]+ ms/step \| wait +[0-9.]+% \| mfu +[0-9.]+% \| 120 samples)"));
+              MatchesRegex(
+                  R"(step 10/20 \| loss +[0-9.]+ \| ppl +[0-9.]+ \| lr [0-9.e-]+ \| grad +[0-9.]+ \| +[0-9]+ tok/s \| )"
+                  R"(+[0-9.]+ ms/step \| wait +[0-9.]+% \| mfu +[0-9.]+% \| +[0-9.]+ GB \| 120 samples)"));
   EXPECT_THAT(line_with(outcome.output, "evaluation at step 20"),
               MatchesRegex(R"(.*validation loss [0-9.]+, perplexity [0-9.]+, train loss [0-9.]+.*)"));
   EXPECT_THAT(line_with(outcome.output, "mfu  "), HasSubstr("6 x matmul parameters + 6 x layers x width x sequence"));
   EXPECT_THAT(outcome.output, Not(HasSubstr("\r"))) << "no progress bar in a pipe";
   EXPECT_EQ(losses("run").size(), 5u) << "steps 1, 5, 10, 15, 20";
+  for (const Metrics& m : read_run_log(path("run") + "/metrics.jsonl").steps) {
+    EXPECT_DOUBLE_EQ(m.perplexity.value(), std::exp(m.loss)) << m.step;
+    EXPECT_GT(m.memory_bytes, 1'000'000u);
+    EXPECT_LT(m.memory_bytes, 4'000'000'000u);
+  }
   EXPECT_TRUE(std::filesystem::exists(path("run") + "/metrics.jsonl"));
   ASSERT_TRUE(std::filesystem::exists(path("run") + "/tensorboard"));
   EXPECT_FALSE(std::filesystem::is_empty(path("run") + "/tensorboard"));
@@ -96,6 +104,25 @@ TEST_F(Training, EvaluatesOnlyWithoutTouchingTheRun) {
   const Outcome outcome = done("run", {"--evaluation.only", "true"});
   EXPECT_THAT(outcome.output, HasSubstr("evaluation at step 3: validation loss"));
   EXPECT_EQ(std::filesystem::last_write_time(path("run") + "/metrics.jsonl"), before);
+}
+
+TEST_F(Training, EvaluatingOnlyTakesTheMemoryOfTheWeights) {
+  // 12 blocks of width 512: 151 MB of weights, 454 MB more of gradients and moments.
+  const std::vector<std::string> model = {"--model.layers", "12", "--model.width", "512", "--model.heads",        "8",
+                                          "--batch.global", "1",  "--run.steps",   "1",   "--evaluation.batches", "1"};
+  auto only = model;
+  only.insert(only.end(), {"--evaluation.only", "true"});
+  const Outcome evaluated = done("evaluated", only), trained = done("trained", model);
+  EXPECT_THAT(line_with(evaluated.output, "memory  "), ContainsRegex("planned: weights 0.15 GB, .* snapshot 0.00 GB"));
+  EXPECT_THAT(line_with(trained.output, "memory  "),
+              ContainsRegex("planned: weights, gradients and moments 0.61 GB, .* snapshot 0.45 GB"));
+  if (!kMemoryCounts) return;
+  EXPECT_LT(evaluated.peak_rss, 300'000'000u);
+  EXPECT_GT(trained.peak_rss, 900'000'000u);
+}
+
+TEST_F(Training, RefusesAnEpsilonOfZero) {
+  expect_refused(2, "--optim.epsilon is 0, expected a number from 1e-30 to 1", {"--optim.epsilon", "0"});
 }
 
 TEST_F(Training, KeepsTheBestStepBesideTheNewest) {

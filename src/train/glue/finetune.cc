@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/finite_weights.h"
 #include "comm/agreement.h"
 #include "train/facts.h"
 #include "train/glue/job.h"
@@ -198,7 +199,13 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
   run.schedule.warms_from_zero = true;
   Session session(session_options(plan, job), run.table, run.state, *backend.ops, job.rank);
   load_start(run, job.rank, job.scalars,
-             [&] { load_pretrained(plan.model, run.table, static_cast<uint64_t>(plan.options.seed), run.state); });
+             "training cannot go on from it; name an earlier one with --resume-from-checkpoint", [&] {
+               const auto seed = static_cast<uint64_t>(plan.options.seed);
+               const bool head_is_new = load_pretrained(plan.model, run.table, seed, run.state);
+               require_finite(run.state, run.table, options.model,
+                              "its predictions would be none; name another --model");
+               if (!plan.trains) warn_of_untrained_head(plan.model, head_is_new, plan.task);
+             });
   if (plan.resume)
     log::info("RESUMING from {}: {} steps and {} rows are done", plan.resume->path, run.progress.step,
               run.progress.samples);
@@ -234,7 +241,7 @@ int finetune(const GlueOptions& options, Process& process, std::string_view vers
                                                 options.train_batch, options.epochs, options.max_steps),
                            .version = version,
                            .writes = options.train,
-      .folder_option = "--output-dir",
+                           .folder_option = "--output-dir",
                            .look = [&](Scalars& scalars) { start = agree_on_start(options, scalars); }};
   return run_job(request, process, [&](const Job& job) { return run_glue_job(options, start, job); });
 }

@@ -29,12 +29,23 @@ void check_same_training(const RunPlan& plan) {
           "{} holds another model than --model and the task ask for; name another --output-dir or add "
           "--overwrite-output-dir",
           plan.resume->path);
-  const bool same_rows = facts.data_files.size() == plan.data_files.size() && !facts.data_files.empty() &&
-                         facts.data_files[0].hash == plan.data_files[0].hash;
-  require(same_rows && then.run.seed == plan.config().run.seed, ErrorKind::config,
-          "{} was trained on other rows or with another seed ({}, now {}); give the same ones, name another "
-          "--output-dir or add --overwrite-output-dir",
-          plan.resume->path, then.run.seed, plan.config().run.seed);
+  constexpr const char* kElse = "name another --output-dir or add --overwrite-output-dir";
+  const DataFileFact before = facts.data_files.empty() ? DataFileFact() : facts.data_files[0],
+                     &now = plan.data_files[0];
+  require(before.hash == now.hash, ErrorKind::config,
+          "{} was trained on other rows: {} ids of {} (XXH3 {}), now {} ids of {} (XXH3 {}); give the same file, "
+          "--max-train-samples, --max-seq-length and tokenizer, {}",
+          plan.resume->path, before.bytes / sizeof(int32_t), before.path, before.hash, now.bytes / sizeof(int32_t),
+          now.path, now.hash, kElse);
+  require(then.run.seed == plan.config().run.seed, ErrorKind::config,
+          "{} was trained with --seed {}, now it is {}; give the same, {}", plan.resume->path, then.run.seed,
+          plan.config().run.seed, kElse);
+  // Checkpoints of the first releases do not say their batch per rank.
+  const int64_t batch = plan.config().batch.per_rank;
+  require(then.batch.per_rank == 0 || then.batch.per_rank == batch, ErrorKind::config,
+          "{} was trained with {} rows per rank and step (--per-device-train-batch-size x "
+          "--gradient-accumulation-steps), now {}; give the same, {}",
+          plan.resume->path, then.batch.per_rank, batch, kElse);
 }
 
 /// XXH3 over the ids and labels that are trained on.

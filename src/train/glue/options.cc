@@ -15,6 +15,7 @@ Config config_of(const GlueOptions& options, int64_t steps, int64_t global) {
   Config config = options.native.config;
   config.model.init = options.model;
   config.batch.global = global;
+  config.batch.per_rank = options.train_batch * options.accumulation;
   config.batch.sequence = options.max_length;
   OptimOptions& optim = config.optim;
   optim.learning_rate = options.learning_rate;
@@ -31,6 +32,8 @@ Config config_of(const GlueOptions& options, int64_t steps, int64_t global) {
   config.checkpoint.every = options.saving == "steps" ? options.save_steps : 0;
   config.checkpoint.keep = options.save_total_limit;
   config.checkpoint.best = false;
+  config.checkpoint.resume = options.resume.empty() ? "auto" : options.resume;
+  config.evaluation.only = !options.train;
   config.log.every = options.logging_steps;
   config.run.dir = options.output_dir;
   config.run.steps = steps;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/run_folder.h"
+#include "checkpoint/run_steps.h"
 
 namespace trireme {
 namespace {
@@ -40,6 +41,7 @@ std::string find_start(const GlueOptions& options) {
 
 void clear_checkpoints(const std::string& folder) {
   for (const int64_t step : list_steps(folder)) remove_folder(folder, step_name(step));
+  forget_steps(folder);
 }
 
 }  // namespace trireme

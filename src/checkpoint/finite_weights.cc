@@ -1,0 +1,62 @@
+#include "checkpoint/finite_weights.h"
+
+#include <bit>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace trireme {
+namespace {
+
+bool is_finite(float value) { return std::isfinite(value); }
+bool is_finite(double value) { return std::isfinite(value); }
+bool is_finite(bf16_t value) {
+  constexpr uint16_t kExponent = 0x7f80;  // all of its bits set: infinite or not a number
+  return (value.bits & kExponent) != kExponent;
+}
+
+template <class T>
+int64_t count_in(const T* values, int64_t n) {
+  int64_t count = 0;
+#pragma omp parallel for schedule(static) reduction(+ : count)
+  for (int64_t i = 0; i < n; ++i) count += is_finite(values[i]) ? 0 : 1;
+  return count;
+}
+
+int64_t not_finite(View flat, const Parameter& parameter) {
+  if (flat.empty()) return 0;
+  const int64_t first = parameter.offset, n = parameter.stored_shape.count();
+  if (flat.dtype() == DType::bf16) return count_in(flat.as<bf16_t>() + first, n);
+  if (flat.dtype() == DType::f64) return count_in(flat.as<double>() + first, n);
+  return count_in(flat.as<float>() + first, n);
+}
+
+}  // namespace
+
+std::string describe_not_finite(const TrainingState& state, const ParameterTable& table) {
+  const std::pair<const char*, View> parts[] = {
+      {"", state.weights()}, {", first moment", state.moment1()}, {", second moment", state.moment2()}};
+  std::string first;
+  size_t tensors = 0, more = 0;
+  for (const Parameter& parameter : table.all()) {
+    for (const auto& [part, values] : parts) {
+      if (values.empty()) continue;
+      ++tensors;
+      const int64_t bad = not_finite(values, parameter);
+      if (bad == 0) continue;
+      more += first.empty() ? 0 : 1;
+      if (first.empty())
+        first = fmt::format("{}{} ({} of {} values)", parameter.name, part, bad, parameter.stored_shape.count());
+    }
+  }
+  if (more > 0) first += fmt::format(" and {} more of {} tensors", more, tensors);
+  return first;
+}
+
+void require_finite(const TrainingState& state, const ParameterTable& table, const std::string& path,
+                    const std::string& advice) {
+  const std::string bad = describe_not_finite(state, table);
+  require(bad.empty(), ErrorKind::numeric, "{} holds NaN or infinite values: {}; {}", path, bad, advice);
+}
+
+}  // namespace trireme

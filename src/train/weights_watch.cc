@@ -1,0 +1,20 @@
+#include "train/weights_watch.h"
+
+#include <cmath>
+
+namespace trireme {
+
+void WeightsWatch::saw_step(int64_t step, const StepResult& result) {
+  last_ = !result.finite ? Last::not_finite : result.skipped ? Last::spike : Last::good;
+  if (last_ == Last::good) good_step_ = step;
+}
+
+void WeightsWatch::saw_evaluation(double loss) {
+  if (!std::isfinite(loss)) {
+    last_ = Last::not_finite;
+  } else if (last_ == Last::spike) {
+    last_ = Last::good;
+  }
+}
+
+}  // namespace trireme
