@@ -74,6 +74,9 @@ Cpus siblings_of(const std::vector<Cpus>& cores) {
 /// "1 core", "2 cores"
 std::string counted(size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
 
+// More threads than processors only wait for each other; so many still end their step.
+constexpr size_t kMostPerProcessor = 8, kLeastMost = 16;
+
 /// Threads that the quota pays for; a fraction of a core pays for none, but one must run.
 size_t within_quota(size_t threads, const CoreRequest& request, std::vector<std::string>& warnings) {
   if (request.quota <= 0) return threads;
@@ -142,7 +145,15 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
   const std::vector<Cpus> kept(share.cores.end() - static_cast<std::ptrdiff_t>(reserved), share.cores.end());
   share.cores.resize(share.cores.size() - reserved);
   size_t threads = within_quota(share.threads - reserved, request, plan.warnings);
-  if (request.threads > 0) threads = static_cast<size_t>(request.threads);
+  if (request.threads > 0) {
+    threads = static_cast<size_t>(request.threads);
+    const size_t processors = united(request.offered).size(),
+                 most = std::max(kLeastMost, kMostPerProcessor * processors);
+    require(threads <= most, ErrorKind::config,
+            "launch.threads (--threads) is {}, and the ranks of this host have {}: at most {} are started; 0 takes one "
+            "per physical core",
+            threads, counted(processors, "processor"), most);
+  }
   if (threads > share.cores.size()) {
     plan.warnings.push_back(fmt::format("launch.threads {} on {}: threads wait for each other", threads,
                                         counted(share.cores.size(), "physical core")));

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/opened_file.h"
 
 namespace trireme {
 namespace {
@@ -20,30 +20,13 @@ std::string folder_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-/// Closes a descriptor on every way out.
-struct Descriptor {
-  int fd;
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-};
-
-size_t file_size(int fd, const std::string& path) {
-  struct stat info {};
-  const bool known = fstat(fd, &info) == 0;  // before strerror(errno): arguments are evaluated in any order
-  require(known, ErrorKind::io, "cannot stat {}: {}", path, std::strerror(errno));
-  require(!S_ISDIR(info.st_mode), ErrorKind::io, "{} is a folder, a file was expected", path);
-  return static_cast<size_t>(info.st_size);
-}
-
 }  // namespace
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  require(file.fd >= 0, ErrorKind::io, "cannot open {}: {}", path, std::strerror(errno));
-  size_ = file_size(file.fd, path);
+  const OpenedFile file(path);
+  size_ = file.size();
   if (size_ == 0) return;
-  void* data = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd, 0);
+  void* data = mmap(nullptr, size_, PROT_READ, MAP_SHARED, file.fd(), 0);
   require(data != MAP_FAILED, ErrorKind::io, "cannot map {} ({} bytes): {}", path, size_, std::strerror(errno));
   data_ = static_cast<const std::byte*>(data);
 }
@@ -114,21 +97,17 @@ void AtomicFile::commit() {
 }
 
 std::string read_text(const std::string& path, size_t max_bytes) {
-  const Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  require(file.fd >= 0, ErrorKind::io, "cannot open {}: {}", path, std::strerror(errno));
-  const size_t size = file_size(file.fd, path);
-  require(size <= max_bytes, ErrorKind::data, "{} has {} bytes, at most {} are read here", path, size, max_bytes);
+  OpenedFile file(path, Accepts::pipes_too);
+  require(file.size() <= max_bytes, ErrorKind::data, "{} has {} bytes, at most {} are read here", path, file.size(),
+          max_bytes);
   std::string text;
   char buffer[1 << 16];
-  while (true) {  // by read(), not by size: pipes and /proc files have no size
-    const ssize_t n = read(file.fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    require(n >= 0, ErrorKind::io, "cannot read {}: {}", path, std::strerror(errno));
-    if (n == 0) return text;
-    text.append(buffer, static_cast<size_t>(n));
+  while (const size_t n = file.read(buffer, sizeof buffer)) {  // not by size: pipes and /proc files have none
+    text.append(buffer, n);
     require(text.size() <= max_bytes, ErrorKind::data, "{} has more than the {} bytes that are read here", path,
             max_bytes);
   }
+  return text;
 }
 
 void write_text(const std::string& path, std::string_view text) {
@@ -138,11 +117,13 @@ void write_text(const std::string& path, std::string_view text) {
 }
 
 void sync_folder(const std::string& path) {
-  const Descriptor folder{open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-  require(folder.fd >= 0, ErrorKind::io, "cannot open folder {}: {}", path, std::strerror(errno));
+  const int folder = open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  require(folder >= 0, ErrorKind::io, "cannot open folder {}: {}", path, std::strerror(errno));
+  const int reason = fsync(folder) == 0 ? 0 : errno;
+  close(folder);
   // Some network file systems have no fsync of folders; they order renames themselves.
-  if (fsync(folder.fd) != 0 && errno != EINVAL)
-    fail(ErrorKind::io, "cannot flush folder {} to disk: {}", path, std::strerror(errno));
+  if (reason != 0 && reason != EINVAL)
+    fail(ErrorKind::io, "cannot flush folder {} to disk: {}", path, std::strerror(reason));
 }
 
 }  // namespace trireme

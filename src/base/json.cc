@@ -1,7 +1,9 @@
 #include "base/json.h"
+#include "base/json_text.h"
 
 #include <nlohmann/json.hpp>
-#include <set>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -10,7 +12,7 @@
 namespace trireme {
 namespace {
 
-constexpr int kMaxDepth = 64;  // no file of this field nests deeper than about ten
+constexpr size_t kMaxDepth = 64;  // no file of this field nests deeper than about ten
 
 std::string place(std::string_view text, size_t offset) {
   size_t line = 1, column = 1;
@@ -21,31 +23,95 @@ std::string place(std::string_view text, size_t offset) {
   return fmt::format("line {}, column {}", line, column);
 }
 
+/// Builds the document from the parser's events. The library's own builder looks for every key among those before it,
+/// which takes minutes for an object of 100,000.
+class Builder final : public nlohmann::json_sax<Json> {
+ public:
+  Builder(std::string_view text, std::string_view where) : text_(text), where_(where) {}
+
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // JSON has none
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    count();
+    if (!levels_.back().keys.insert(name).second)
+      fail(ErrorKind::data, "{}: key \"{}\" stands twice in one object", where_, name);
+    key_ = std::move(name);
+    return true;
+  }
+  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
+    const std::string reason = e.what();
+    const size_t colon = reason.rfind(": ");
+    fail(ErrorKind::data, "{}: not valid JSON at {}: {}", where_, place(text_, position),
+         colon == std::string::npos ? reason : reason.substr(colon + 2));
+  }
+
+ private:
+  struct Level {
+    Json* value;
+    std::unordered_set<std::string> keys;
+  };
+
+  void count() {
+    if (++values_ > kMostJsonValues)
+      fail(ErrorKind::data, "{}: more than {} keys and values, the most that are read", where_, kMostJsonValues);
+  }
+
+  /// Puts the value where it belongs; what is inside of a container that grows does not move until that is closed.
+  Json& put(Json value) {
+    count();
+    if (levels_.empty()) return root_ = std::move(value);
+    Json& parent = *levels_.back().value;
+    if (parent.is_array()) return parent.get_ref<Json::array_t&>().emplace_back(std::move(value));
+    return parent.get_ref<Json::object_t&>().emplace_back(std::move(key_), std::move(value)).second;
+  }
+  bool add(Json value) {
+    put(std::move(value));
+    return true;
+  }
+  bool open(Json container) {
+    if (levels_.size() == kMaxDepth) fail(ErrorKind::data, "{}: JSON nests deeper than {} levels", where_, kMaxDepth);
+    levels_.push_back({&put(std::move(container)), {}});
+    return true;
+  }
+  bool close() {
+    levels_.pop_back();
+    return true;
+  }
+
+  std::string_view text_, where_;
+  Json root_;
+  std::vector<Level> levels_;
+  std::string key_;
+  size_t values_ = 0;
+};
+
 }  // namespace
 
 Json parse_json(std::string_view text, std::string_view where) {
-  std::vector<std::set<std::string>> keys;
-  const auto check = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > kMaxDepth) fail(ErrorKind::data, "{}: JSON nests deeper than {} levels", where, kMaxDepth);
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
-      fail(ErrorKind::data, "{}: key \"{}\" stands twice in one object", where, value.get<std::string>());
-    }
-    return true;
-  };
+  Builder builder(text, where);
   try {
-    return Json::parse(text.begin(), text.end(), check);
-  } catch (const Json::parse_error& e) {
-    const std::string reason = e.what();
-    const size_t colon = reason.rfind(": ");
-    fail(ErrorKind::data, "{}: not valid JSON at {}: {}", where, place(text, e.byte),
-         colon == std::string::npos ? reason : reason.substr(colon + 2));
+    Json::sax_parse(text.begin(), text.end(), &builder);
   } catch (const Json::exception& e) {
     fail(ErrorKind::data, "{}: not valid JSON: {}", where, e.what());
   }
+  return builder.take();
 }
 
 Json read_json(const std::string& path, size_t max_bytes) { return parse_json(read_text(path, max_bytes), path); }
+
+std::string dump_json(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace trireme

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace trireme::log {
 namespace {
@@ -40,6 +41,8 @@ thread_local const Identity* identity_of_thread = nullptr;
 
 constexpr std::string_view kEraseLine = "\r\x1b[K";
 
+constexpr size_t kMostMessageBytes = size_t{64} << 10;  // tables and lists of whole jobs are below it
+
 /// A terminal that is gone is no error: nobody is there to see the line.
 void write_to_terminal(std::string_view text) { static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size())); }
 
@@ -53,7 +56,7 @@ void emit(spdlog::level::level_enum level, std::string_view prefix, std::string_
   const std::lock_guard lock(state().mutex);
   const bool above_status = !state().status.empty() && state().logger->should_log(level);
   if (above_status) write_to_terminal(kEraseLine);
-  state().logger->log(level, "{}{}{}", prefix, word, message);
+  state().logger->log(level, "{}{}{}", prefix, word, printable(message, kMostMessageBytes));
   if (above_status) write_to_terminal(state().status);
 }
 
@@ -103,7 +106,8 @@ void add_file(std::string_view path) {
 void set_status(std::string_view line) {
   if (!state().terminal) return;
   const std::lock_guard lock(state().mutex);
-  const std::string_view shown = line.substr(0, terminal_width() - 1);
+  const std::string clean = printable(line.substr(0, kMostMessageBytes));
+  const std::string_view shown = std::string_view(clean).substr(0, terminal_width() - 1);
   if (shown.empty() && state().status.empty()) return;
   state().status = shown;
   write_to_terminal(fmt::format("{}{}", kEraseLine, shown));

@@ -2,6 +2,7 @@
 
 #include "base/affinity.h"
 #include "base/error.h"
+#include "tests/support/expect_error.h"
 
 namespace trireme {
 namespace {
@@ -149,6 +150,16 @@ TEST(CorePlan, AskedThreadsAreGivenAndTooManyAreAWarning) {
   EXPECT_EQ(plan.threads, 6);
   ASSERT_EQ(plan.warnings.size(), 1u);
   EXPECT_EQ(plan.warnings[0], "launch.threads 6 on 4 physical cores: threads wait for each other");
+}
+
+TEST(CorePlan, ThreadsThatNoMachineHasAreRefused) {
+  CoreRequest r = request(0, 1, range(0, 3));
+  r.threads = 33;
+  EXPECT_ERROR(
+      plan_cores(machine(4), r), ErrorKind::config,
+      "launch.threads (--threads) is 33, and the ranks of this host have 4 processors: at most 32 are started");
+  r.threads = 32;
+  EXPECT_EQ(plan_cores(machine(4), r).threads, 32);
 }
 
 TEST(CorePlan, ACommunicationCoreIsNotKeptForOneRankAndThatIsSaid) {

@@ -1,4 +1,5 @@
 #include "base/json.h"
+#include "base/json_text.h"
 
 #include <gtest/gtest.h>
 
@@ -44,6 +45,22 @@ TEST(Json, LimitsNesting) {
   EXPECT_NO_THROW(parse_json(nested(60), "t"));
   EXPECT_ERROR(parse_json(nested(100), "t"), ErrorKind::data, "nests deeper than 64 levels");
   EXPECT_ERROR(parse_json(std::string(5'000'000, '['), "t"), ErrorKind::data, "nests deeper than 64 levels");
+}
+
+TEST(Json, TakesObjectsOfManyKeysInLinearTime) {
+  std::string text = "{\"weight_map\":{\"k\":0";
+  for (int i = 0; i < 300'000; ++i) text += fmt::format(",\"model.layer.{}.weight\":\"f{}\"", i, i);
+  EXPECT_EQ(parse_json(text + "}}", "t")["weight_map"].size(), 300'001u) << "in quadratic time this takes minutes";
+}
+
+TEST(Json, LimitsTheNumberOfValues) {
+  std::string text = "[0";
+  for (size_t i = 0; i <= kMostJsonValues; ++i) text += ",0";
+  EXPECT_ERROR(parse_json(text + "]", "f.json"), ErrorKind::data, "f.json: more than 8000000 keys and values");
+}
+
+TEST(Json, IsWrittenWhateverBytesItHas) {
+  EXPECT_EQ(dump_json(Json{{"path", "/data/\xFF"}}), "{\"path\":\"/data/\uFFFD\"}");
 }
 
 TEST(Json, ReadsFilesUpToALimit) {

@@ -1,0 +1,108 @@
+#include "base/printable.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+
+namespace trireme {
+namespace {
+
+constexpr char kEscape = 0x1b;
+
+/// A character of valid UTF-8, or length 0.
+struct Character {
+  uint32_t code = 0;
+  size_t length = 0;
+};
+
+Character character_at(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<uint8_t>(text[at + i]) : uint8_t{0}; };
+  const uint8_t first = byte(0);
+  if (first < 0x80) return {first, 1};
+  const size_t length = first >= 0xC2 && first < 0xE0 ? 2 : first >= 0xE0 && first < 0xF0 ? 3 : first >= 0xF0 ? 4 : 0;
+  if (length == 0 || first > 0xF4) return {};
+  uint32_t code = first & (0xFFu >> (length + 1));
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return {};
+    code = code << 6 | (byte(i) & 0x3Fu);
+  }
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (code < kLeast[length] || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000)) return {};
+  return {code, length};
+}
+
+/// Bytes of the control sequence that begins with the escape at `at` (ECMA-48): CSI, strings such as OSC, or two bytes.
+size_t control_sequence(std::string_view text, size_t at) {
+  const auto in = [&](size_t i, uint8_t low, uint8_t high) {
+    return i < text.size() && static_cast<uint8_t>(text[i]) >= low && static_cast<uint8_t>(text[i]) <= high;
+  };
+  size_t end = at + 1;
+  if (!in(end, 0x20, 0x7E)) return 1;
+  const char kind = text[end++];
+  if (kind == '[') {
+    while (in(end, 0x30, 0x3F)) ++end;
+    while (in(end, 0x20, 0x2F)) ++end;
+    if (in(end, 0x40, 0x7E)) ++end;
+  } else if (kind == ']' || kind == 'P' || kind == 'X' || kind == '^' || kind == '_') {
+    const size_t stop = text.find_first_of("\a\x1b\n", end);
+    if (stop == std::string_view::npos || text[stop] == '\n') return end - at;
+    end = stop + (text[stop] == kEscape && in(stop + 1, '\\', '\\') ? 2 : 1);
+  }
+  return end - at;
+}
+
+bool is_control(uint32_t code) {
+  return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
+}
+bool turns_direction(uint32_t code) {
+  return code == 0x200E || code == 0x200F || (code >= 0x202A && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+}
+
+void append_printable(std::string_view text, std::string& out) {
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] == kEscape) {
+      at += control_sequence(text, at);
+      continue;
+    }
+    const Character next = character_at(text, at);
+    const size_t length = std::max<size_t>(next.length, 1);
+    if (next.length == 0 || is_control(next.code)) {
+      for (size_t i = 0; i < length; ++i)
+        fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint8_t>(text[at + i]));
+    } else if (turns_direction(next.code)) {
+      fmt::format_to(std::back_inserter(out), "\\u{{{:04x}}}", next.code);
+    } else {
+      out.append(text, at, length);
+    }
+    at += length;
+  }
+}
+
+/// The nearest place at or before `at` that is not within a character.
+size_t boundary_before(std::string_view text, size_t at) {
+  while (at > 0 && at < text.size() && (static_cast<uint8_t>(text[at]) & 0xC0) == 0x80) --at;
+  return at;
+}
+
+}  // namespace
+
+std::string printable(std::string_view text, size_t most_bytes) {
+  std::string out;
+  if (text.size() <= most_bytes) {
+    append_printable(text, out);
+    if (out.size() <= most_bytes) return out;
+  }
+  // Three quarters of the beginning, the rest of the end; escapes can make each up to four times as long.
+  out.clear();
+  const size_t last = most_bytes / 4, first = most_bytes - last;
+  std::string head, tail;
+  append_printable(text.substr(0, std::min(text.size(), first)), head);
+  append_printable(text.substr(text.size() - std::min(text.size(), last)), tail);
+  if (head.size() > first) head.resize(boundary_before(head, first));
+  if (tail.size() > last) tail.erase(0, boundary_before(tail, tail.size() - last));
+  return fmt::format("{} ... ({} bytes in all, the middle is left out) ... {}", head, text.size(), tail);
+}
+
+}  // namespace trireme
