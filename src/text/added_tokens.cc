@@ -54,10 +54,7 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<std::string> patterns, std::vec
   for (size_t i = 0; i < patterns.size(); ++i) {
     if (!patterns[i].empty()) order.push_back(i);
   }
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if (patterns[a][0] != patterns[b][0]) return first_byte(patterns[a]) < first_byte(patterns[b]);
-    return patterns[a].size() > patterns[b].size();
-  });
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return patterns[a] < patterns[b]; });
   first_two_bytes_.resize(size_t{1} << 16);
   for (const size_t i : order) {
     const auto row = first_two_bytes_.begin() + (first_byte(patterns[i]) << 8);
@@ -77,10 +74,21 @@ int AddedTokenMatcher::longest(std::string_view text, size_t at) const {
   const uint8_t first = static_cast<uint8_t>(text[at]);
   const uint8_t second = at + 1 < text.size() ? static_cast<uint8_t>(text[at + 1]) : 0;
   if (!first_two_bytes_[size_t{first} << 8 | second]) return -1;
-  for (uint32_t i = by_first_byte_[first]; i < by_first_byte_[first + size_t{1}]; ++i) {
-    if (text.substr(at).starts_with(patterns_[i])) return static_cast<int>(i);
+  // The patterns that begin with the text's next bytes, one byte more at a time; those that end there come first.
+  const auto begin = patterns_.begin();
+  auto low = begin + by_first_byte_[first], high = begin + by_first_byte_[first + size_t{1}];
+  int found = -1;
+  for (size_t depth = 1; low != high; ++depth) {
+    if (low->size() == depth) found = static_cast<int>(low - begin);
+    if (at + depth >= text.size()) break;
+    const auto byte = static_cast<uint8_t>(text[at + depth]);
+    const auto byte_of = [depth](const std::string& pattern) {
+      return pattern.size() <= depth ? -1 : int{static_cast<uint8_t>(pattern[depth])};
+    };
+    low = std::lower_bound(low, high, int{byte}, [&](const std::string& p, int b) { return byte_of(p) < b; });
+    high = std::upper_bound(low, high, int{byte}, [&](int b, const std::string& p) { return b < byte_of(p); });
   }
-  return -1;
+  return found;
 }
 
 AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t from, bool specials) const {

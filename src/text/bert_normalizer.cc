@@ -36,7 +36,7 @@ class BertNormalizer final : public Normalizer {
   bool keeps(std::string_view) const override { return false; }
   bool cuts_before_space() const override { return true; }
 
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const TextLimit&) const override {
     std::string out;
     out.reserve(text.size() + text.size() / 8);
     const char* const end = text.data() + text.size();

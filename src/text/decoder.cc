@@ -20,7 +20,7 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
 /// Tokens spelled in GPT-2's byte alphabet become their bytes; a token with other characters stays as it is.
 class ByteLevelDecoder final : public Decoder {
  public:
-  void apply(std::vector<std::string>& tokens) const override {
+  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
     for (std::string& token : tokens) {
       std::string bytes;
       if (read_spelling(token, bytes)) token = std::move(bytes);
@@ -32,7 +32,7 @@ class ByteLevelDecoder final : public Decoder {
 /// Joins all tokens into one.
 class Fuse final : public Decoder {
  public:
-  void apply(std::vector<std::string>& tokens) const override {
+  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
     std::string joined;
     for (const std::string& token : tokens) joined += token;
     tokens.assign(1, joined);
@@ -44,7 +44,7 @@ class Fuse final : public Decoder {
 class WordPieceDecoder final : public Decoder {
  public:
   WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
-  void apply(std::vector<std::string>& tokens) const override {
+  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
     for (size_t i = 0; i < tokens.size(); ++i) {
       std::string& token = tokens[i];
       if (i > 0) {
@@ -73,7 +73,7 @@ class WordPieceDecoder final : public Decoder {
 class MetaspaceDecoder final : public Decoder {
  public:
   explicit MetaspaceDecoder(MetaspaceOptions options) : options_(std::move(options)) {}
-  void apply(std::vector<std::string>& tokens) const override {
+  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
     const bool drops_first = options_.prepend != MetaspaceOptions::Prepend::never;
     for (size_t i = 0; i < tokens.size(); ++i)
       replace_all(tokens[i], options_.replacement, i == 0 && drops_first ? "" : " ");
@@ -87,7 +87,7 @@ class MetaspaceDecoder final : public Decoder {
 class SuffixDecoder final : public Decoder {
  public:
   explicit SuffixDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
-  void apply(std::vector<std::string>& tokens) const override {
+  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
     for (size_t i = 0; i < tokens.size(); ++i) replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
   }
 
@@ -98,7 +98,7 @@ class SuffixDecoder final : public Decoder {
 /// <0xE2> becomes the byte.
 class ByteFallbackDecoder final : public Decoder {
  public:
-  void apply(std::vector<std::string>& tokens) const override {
+  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
     for (std::string& token : tokens) {
       if (const std::optional<char> byte = read(token)) token.assign(1, *byte);
     }
@@ -122,8 +122,8 @@ class ByteFallbackDecoder final : public Decoder {
 class ReplaceDecoder final : public Decoder {
  public:
   explicit ReplaceDecoder(Replacement replacement) : replacement_(std::move(replacement)) {}
-  void apply(std::vector<std::string>& tokens) const override {
-    for (std::string& token : tokens) replacement_.apply(token);
+  void apply(std::vector<std::string>& tokens, const TextLimit& limit) const override {
+    for (std::string& token : tokens) replacement_.apply(token, limit);
   }
   bool is_per_token() const override { return true; }
 
@@ -136,9 +136,12 @@ class StripDecoder final : public Decoder {
  public:
   StripDecoder(std::string content, uint64_t start, uint64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
-  void apply(std::vector<std::string>& tokens) const override {
+  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
     for (std::string& token : tokens) {
-      for (uint64_t i = 0; i < start_ && token.starts_with(content_); ++i) token.erase(0, content_.size());
+      size_t begin = 0;
+      for (uint64_t i = 0; i < start_ && std::string_view(token).substr(begin).starts_with(content_); ++i)
+        begin += content_.size();
+      token.erase(0, begin);
       for (uint64_t i = 0; i < stop_ && token.ends_with(content_); ++i) token.resize(token.size() - content_.size());
     }
   }
@@ -151,8 +154,8 @@ class StripDecoder final : public Decoder {
 class SequenceDecoder final : public Decoder {
  public:
   explicit SequenceDecoder(std::vector<std::unique_ptr<Decoder>> parts) : parts_(std::move(parts)) {}
-  void apply(std::vector<std::string>& tokens) const override {
-    for (const auto& part : parts_) part->apply(tokens);
+  void apply(std::vector<std::string>& tokens, const TextLimit& limit) const override {
+    for (const auto& part : parts_) part->apply(tokens, limit);
   }
   bool is_per_token() const override {
     for (const auto& part : parts_) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "text/json_node.h"
+#include "text/text_limit.h"
 
 namespace trireme {
 
@@ -13,7 +14,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   /// Rewrites the tokens; joined without a separator they are the text.
-  virtual void apply(std::vector<std::string>& tokens) const = 0;
+  /// Throws Error::data when a token would grow beyond the limit.
+  virtual void apply(std::vector<std::string>& tokens, const TextLimit& limit) const = 0;
   /// True if the result is each token's own result, one after the other: it can then be computed once per token.
   virtual bool is_per_token() const { return false; }
 };

@@ -15,10 +15,12 @@ JsonNode convert(simdjson::dom::element element) {
   switch (element.type()) {
     case Type::ARRAY:
       node.kind = JsonNode::Kind::array;
+      node.items.reserve(simdjson::dom::array(element).size());
       for (const auto item : simdjson::dom::array(element)) node.items.push_back(convert(item));
       break;
     case Type::OBJECT:
       node.kind = JsonNode::Kind::object;
+      node.members.reserve(simdjson::dom::object(element).size());
       for (const auto field : simdjson::dom::object(element))
         node.members.push_back({std::string(field.key), convert(field.value)});
       break;

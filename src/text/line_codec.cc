@@ -13,23 +13,23 @@
 namespace trireme {
 namespace {
 
+constexpr size_t kMostLineBytes = size_t{64} << 20;  // as for one document
+
 /// Calls line(text, number) for each line. A final \n does not begin another line.
 void for_each_line(std::FILE* in, const std::string& where, const std::function<void(std::string_view, size_t)>& line) {
-  char* buffer = nullptr;
-  size_t capacity = 0;
-  struct Free {
-    char** buffer;
-    ~Free() { std::free(*buffer); }
-  } const free_buffer{&buffer};
+  std::string text;
   for (size_t number = 1;; ++number) {
+    text.clear();
     errno = 0;
-    const ssize_t size = getline(&buffer, &capacity, in);
-    if (size < 0) {
-      require(std::feof(in) != 0, ErrorKind::io, "cannot read {}: {}", where, std::strerror(errno));
-      return;
+    int c = 0;
+    while ((c = getc_unlocked(in)) != EOF && c != '\n') {
+      text.push_back(static_cast<char>(c));
+      require(text.size() <= kMostLineBytes, ErrorKind::data,
+              "{}, line {}: longer than {} bytes, the most for one line; `trireme prepare` encodes longer texts", where,
+              number, kMostLineBytes);
     }
-    std::string_view text(buffer, static_cast<size_t>(size));
-    if (text.ends_with('\n')) text.remove_suffix(1);
+    if (c == EOF) require(std::feof(in) != 0, ErrorKind::io, "cannot read {}: {}", where, std::strerror(errno));
+    if (c == EOF && text.empty()) return;
     line(text, number);
   }
 }

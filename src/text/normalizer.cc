@@ -25,7 +25,7 @@ class NormalFormNormalizer final : public Normalizer {
     const uint8_t limit = compose_ && !compatible_ ? 0xCC : 0x80;
     return std::all_of(text.begin(), text.end(), [limit](char c) { return static_cast<uint8_t>(c) < limit; });
   }
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const TextLimit&) const override {
     std::string out;
     out.reserve(text.size());
     append_normal_form(text, compose_, compatible_, out);
@@ -43,7 +43,7 @@ class CharacterNormalizer final : public Normalizer {
   using Map = std::function<void(char32_t, std::string&)>;
   explicit CharacterNormalizer(Map map) : map_(std::move(map)) {}
   bool keeps(std::string_view) const override { return false; }
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const TextLimit&) const override {
     std::string out;
     out.reserve(text.size());
     const char* const end = text.data() + text.size();
@@ -67,7 +67,7 @@ class Strip final : public Normalizer {
  public:
   Strip(bool left, bool right) : left_(left), right_(right) {}
   bool keeps(std::string_view) const override { return false; }
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const TextLimit&) const override {
     const char* const data = text.data();
     size_t begin = text.size(), end = 0, at = 0;  // of what is not white space
     while (at < text.size()) {
@@ -90,7 +90,7 @@ class Prepend final : public Normalizer {
  public:
   explicit Prepend(std::string text) : text_(std::move(text)) {}
   bool keeps(std::string_view text) const override { return text.empty(); }
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const TextLimit&) const override {
     if (!text.empty()) text.insert(0, text_);
   }
 
@@ -102,7 +102,7 @@ class Replace final : public Normalizer {
  public:
   explicit Replace(Replacement replacement) : replacement_(std::move(replacement)) {}
   bool keeps(std::string_view) const override { return false; }
-  void apply(std::string& text) const override { replacement_.apply(text); }
+  void apply(std::string& text, const TextLimit& limit) const override { replacement_.apply(text, limit); }
 
  private:
   Replacement replacement_;
@@ -111,7 +111,7 @@ class Replace final : public Normalizer {
 class SpellBytes final : public Normalizer {
  public:
   bool keeps(std::string_view) const override { return false; }
-  void apply(std::string& text) const override { text = spell_bytes(text); }
+  void apply(std::string& text, const TextLimit&) const override { text = spell_bytes(text); }
 };
 
 class SequenceNormalizer final : public Normalizer {
@@ -120,8 +120,11 @@ class SequenceNormalizer final : public Normalizer {
   bool keeps(std::string_view text) const override {
     return std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) { return part->keeps(text); });
   }
-  void apply(std::string& text) const override {
-    for (const auto& part : parts_) part->apply(text);
+  void apply(std::string& text, const TextLimit& limit) const override {
+    for (const auto& part : parts_) {
+      part->apply(text, limit);
+      limit.check(text.size());  // of those that add a little each
+    }
   }
   bool cuts_before_space() const override {
     return std::all_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->cuts_before_space(); });

@@ -6,13 +6,15 @@
 #include <string_view>
 
 #include "text/json_node.h"
+#include "text/text_limit.h"
 
 namespace trireme {
 
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
-  virtual void apply(std::string& text) const = 0;
+  /// Throws Error::data when the text would grow beyond the limit.
+  virtual void apply(std::string& text, const TextLimit& limit) const = 0;
   /// True if apply() would surely leave the text as it is: spares its copy.
   virtual bool keeps(std::string_view text) const = 0;
   /// True if text cut between an ASCII letter or digit and the ASCII white space after it normalizes to the same text.

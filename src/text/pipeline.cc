@@ -73,7 +73,8 @@ bool is_cut(std::string_view text, size_t at) {
 
 }  // namespace
 
-PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where) : parts_(std::move(parts)) {
+PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where)
+    : parts_(std::move(parts)), where_(where) {
   tokens_ = parts_.model->vocabulary();
   add_tokens(where);
   check_fixed_ids(where);
@@ -106,7 +107,7 @@ void PipelineTokenizer::add_tokens(std::string_view where) {
     cuts_before_space_ = cuts_before_space_ && !token.right_strip;
     if (token.normalized) {
       std::string pattern = token.content;
-      if (parts_.normalizer) parts_.normalizer->apply(pattern);
+      if (parts_.normalizer) parts_.normalizer->apply(pattern, TextLimit(pattern.size(), where_));
       normalized_patterns.push_back(std::move(pattern));
       normalized_tokens.push_back(token);
     } else {
@@ -139,12 +140,14 @@ void PipelineTokenizer::prepare_decoding() {
   if (!parts_.decoder || !parts_.decoder->is_per_token()) return;
   decoded_.resize(tokens_.id_limit());
   std::vector<std::string> one;
+  size_t given = 0, made = 0;  // of all tokens so far
   for (TokenId id = 0; id < decoded_.size(); ++id) {
     const std::string* token = tokens_.token(id);
     if (!token) continue;
     one.assign(1, *token);
-    parts_.decoder->apply(one);
+    parts_.decoder->apply(one, TextLimit(token->size(), where_));
     decoded_[id] = std::move(one[0]);
+    TextLimit(given += token->size(), where_).check(made += decoded_[id].size());
   }
 }
 
@@ -185,7 +188,7 @@ void PipelineTokenizer::encode_raw(std::string_view text, bool at_start, bool sp
       return;
     }
     scratch.normalized = part;
-    parts_.normalizer->apply(scratch.normalized);
+    parts_.normalizer->apply(scratch.normalized, TextLimit(part.size(), where_));
     encode_normalized(scratch.normalized, first, specials, scratch, out);
   };
   between_added(raw_, text, at_start, specials, plain, [&](TokenId id) { out.push_back(id); });
@@ -255,7 +258,9 @@ std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_sp
       tokens.push_back(token);
   }
   if (!decoded_.empty()) return text;
-  if (parts_.decoder) parts_.decoder->apply(tokens);
+  size_t bytes = 0;
+  for (const std::string& token : tokens) bytes += token.size();
+  if (parts_.decoder) parts_.decoder->apply(tokens, TextLimit(bytes, where_));
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0 && !parts_.decoder) text += ' ';
     text += tokens[i];

@@ -65,6 +65,7 @@ class PipelineTokenizer final : public Tokenizer {
   const std::string& token_or_fail(TokenId id) const;
 
   PipelineParts parts_;
+  std::string where_;
   const BpeModel* gpt2_ = nullptr;  // set when the whole text goes to the model's own scanner
   AddedTokenMatcher raw_, normalized_;
   Vocabulary tokens_;  // the model's and the added ones

@@ -105,7 +105,8 @@ class PatternSplit final : public PreTokenizer {
   template <class Match>
   void matches(std::string_view run, size_t offset, Match match) const {
     Regex::Match found{};
-    for (size_t at = 0; at < run.size() && pattern_.regex->find(run, at, found);) {
+    Regex::Search search(*pattern_.regex, run);
+    for (size_t at = 0; at < run.size() && search.next(at, found);) {
       match(offset + found.begin, offset + found.end);
       at = found.end;
       if (found.end == found.begin && at < run.size())

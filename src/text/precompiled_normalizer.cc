@@ -62,12 +62,12 @@ class PrecompiledNormalizer final : public Normalizer {
   explicit PrecompiledNormalizer(CharsMap map) : map_(std::move(map)) {}
   bool keeps(std::string_view) const override { return false; }
 
-  void apply(std::string& text) const override {
+  void apply(std::string& text, const TextLimit& limit) const override {
     std::string out;
     out.reserve(text.size());
     for_each_valid_run(text, [&](std::string_view run, bool valid) {
       if (valid)
-        append_run(run, out);
+        append_run(run, limit, out);
       else
         out += run;
     });
@@ -75,7 +75,7 @@ class PrecompiledNormalizer final : public Normalizer {
   }
 
  private:
-  void append_run(std::string_view run, std::string& out) const {
+  void append_run(std::string_view run, const TextLimit& limit, std::string& out) const {
     size_t begin = 0;
     utf8proc_int32_t state = 0;
     Decoded before = decode_utf8(run.data(), run.data() + run.size());
@@ -84,6 +84,7 @@ class PrecompiledNormalizer final : public Normalizer {
       if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(before.code),
                                            static_cast<utf8proc_int32_t>(next.code), &state)) {
         append_grapheme(run.substr(begin, at - begin), out);
+        limit.check(out.size());
         begin = at;
       }
       at += next.length;

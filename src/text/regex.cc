@@ -3,6 +3,10 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
 #include "base/error.h"
 
 namespace trireme {
@@ -61,6 +65,57 @@ struct MatchData {
   pcre2_match_data* data;
 };
 
+// Patterns in use have some hundred bytes, are some kilobytes when compiled, and match a few characters.
+constexpr size_t kMostPatternBytes = size_t{1} << 14, kMostCodeBytes = size_t{1} << 18;
+constexpr uint32_t kMostLeastMatch = 4096;
+constexpr uint32_t kMostHeapKib = 1 << 17;  // for backtracking where the JIT's stack is too small
+
+// Processor time that the patterns of a thread may take for all the text that it gives them. They are ten times as fast
+// and more; a short text is not worth the look at the clock.
+constexpr double kFreeSeconds = 2, kSecondsPerByte = 2e-6;
+constexpr size_t kTimedBytes = 1024;
+constexpr uint64_t kFindsPerLook = 64;
+
+struct TimeAccount {
+  double used = 0, granted = kFreeSeconds;
+};
+thread_local TimeAccount account;
+
+double thread_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+/// Limits of one call. Places where a match may begin are tried some at a time, because each of them can cost as much
+/// as the text is long.
+struct MatchLimits {
+  MatchLimits() : context(pcre2_match_context_create(nullptr)) { pcre2_set_heap_limit(context, kMostHeapKib); }
+  MatchLimits(const MatchLimits&) = delete;
+  MatchLimits& operator=(const MatchLimits&) = delete;
+  ~MatchLimits() { pcre2_match_context_free(context); }
+  pcre2_match_context* context;
+};
+
+size_t places_per_call(size_t bytes) {
+  return std::clamp<size_t>((size_t{1} << 27) / std::max<size_t>(bytes, 1), 16, 4096);
+}
+
+/// Throws unless the pattern is small enough to be compiled for the processor and to match text at all.
+void check_code(const pcre2_code* code, std::string_view pattern, std::string_view where) {
+  size_t bytes = 0;
+  uint32_t least = 0;
+  pcre2_pattern_info(code, PCRE2_INFO_SIZE, &bytes);
+  pcre2_pattern_info(code, PCRE2_INFO_MINLENGTH, &least);
+  require(bytes <= kMostCodeBytes, ErrorKind::data,
+          "{}: the pattern {} takes {} bytes when compiled, at most {} are "
+          "done; its repetitions multiply",
+          where, pattern, bytes, kMostCodeBytes);
+  require(least <= kMostLeastMatch, ErrorKind::data,
+          "{}: the pattern {} matches no text of less than {} characters, at most {} are done", where, pattern, least,
+          kMostLeastMatch);
+}
+
 }  // namespace
 
 struct Regex::Code {
@@ -68,14 +123,17 @@ struct Regex::Code {
   ~Code() { pcre2_code_free(code); }
 };
 
-Regex::Regex(std::string_view pattern, std::string_view where) : code_(std::make_unique<Code>()) {
+Regex::Regex(std::string_view pattern, std::string_view where) : code_(std::make_unique<Code>()), where_(where) {
+  require(pattern.size() <= kMostPatternBytes, ErrorKind::data, "{}: a pattern of {} bytes, at most {} are read", where,
+          pattern.size(), kMostPatternBytes);
   const std::string text = rewrite(pattern, where);
   int error = 0;
   PCRE2_SIZE at = 0;
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), PCRE2_UTF | PCRE2_UCP, &error,
-                              &at, nullptr);
+  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_USE_OFFSET_LIMIT, &error, &at, nullptr);
   require(code_->code != nullptr, ErrorKind::data, "{}: the pattern {} is not valid at character {}: {}", where,
           pattern, at, message_of(error));
+  check_code(code_->code, pattern, where);
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);  // without it the same matches are found, only slower
 }
 
@@ -83,22 +141,57 @@ Regex::~Regex() = default;
 Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 
-bool Regex::find(std::string_view text, size_t from, Match& match) const {
+Regex::Search::Search(const Regex& regex, std::string_view text)
+    : regex_(regex), text_(text), places_(places_per_call(text.size())) {
+  if (text.size() < kTimedBytes) return;
+  account.granted += static_cast<double>(text.size()) * kSecondsPerByte;
+  last_look_ = thread_seconds();
+}
+
+Regex::Search::~Search() {
+  if (timed()) account.used += thread_seconds() - last_look_;
+}
+
+bool Regex::Search::timed() const { return text_.size() >= kTimedBytes; }
+
+void Regex::Search::look_at_clock() {
+  if (!timed()) return;
+  const double now = thread_seconds();
+  account.used += now - std::exchange(last_look_, now);
+  if (account.used <= account.granted) return;
+  const double used = std::exchange(account, {}).used;
+  fail(ErrorKind::data,
+       "{}: a pattern of the tokenizer is too slow: {:.1f} s of computing, {:.1f} MB/s are the least; simplify it",
+       regex_.where_, used, 1e-6 / kSecondsPerByte);
+}
+
+bool Regex::Search::next(size_t from, Match& match) {
+  const pcre2_code* const code = regex_.code_->code;
   thread_local const pcre2_code* made_for = nullptr;
   thread_local std::unique_ptr<MatchData> data;
-  if (made_for != code_->code) {
-    data = std::make_unique<MatchData>(code_->code);
-    made_for = code_->code;
+  thread_local const MatchLimits limits;
+  if (made_for != code) {
+    data = std::make_unique<MatchData>(code);
+    made_for = code;
   }
-  const auto run = [&](uint32_t options) {
-    return pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-                       PCRE2_NO_UTF_CHECK | options, data->data, nullptr);
-  };
-  int count = run(0);
-  if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = run(PCRE2_NO_JIT);
-  if (count == PCRE2_ERROR_NOMATCH) return false;
-  require(count > 0, ErrorKind::data, "a pattern of the tokenizer gave up at byte {} of a text: {}", from,
-          message_of(count));
+  if (++finds_ % kFindsPerLook == 0) look_at_clock();
+  while (true) {
+    const size_t last = std::min(text_.size(), from + places_);
+    pcre2_set_offset_limit(limits.context, last);
+    const auto run = [&](uint32_t options) {
+      return pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text_.data()), text_.size(), from,
+                         PCRE2_NO_UTF_CHECK | options, data->data, limits.context);
+    };
+    int count = run(0);
+    if (count == PCRE2_ERROR_JIT_STACKLIMIT) count = run(PCRE2_NO_JIT);
+    if (count > 0) break;
+    require(count == PCRE2_ERROR_NOMATCH, ErrorKind::data,
+            "{}: a pattern of the tokenizer gave up at byte {} of a text: {}", regex_.where_, from, message_of(count));
+    if (last == text_.size()) return false;
+    from = last + 1;
+    while (from < text_.size() && (static_cast<uint8_t>(text_[from]) & 0xC0) == 0x80) ++from;
+    look_at_clock();
+  }
   const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data->data);
   match = {range[0], range[1]};
   return true;

@@ -7,11 +7,14 @@ namespace trireme {
 namespace {
 
 /// Appends a run of valid UTF-8 with its matches replaced.
-void replace_in_run(const Regex& regex, std::string_view run, const std::string& content, std::string& out) {
+void replace_in_run(const Regex& regex, std::string_view run, const std::string& content, const TextLimit& limit,
+                    std::string& out) {
   size_t at = 0;
   Regex::Match match{};
-  while (at < run.size() && regex.find(run, at, match)) {
+  Regex::Search search(regex, run);
+  while (at < run.size() && search.next(at, match)) {
     out.append(run, at, match.begin - at).append(content);
+    limit.check(out.size());
     at = match.end;
     if (match.end == match.begin && at < run.size()) {  // an empty match: go on behind the next character
       const size_t length = decode_utf8(run.data() + at, run.data() + run.size()).length;
@@ -41,21 +44,23 @@ Replacement::Replacement(const JsonObject& element)
   element.allow_only({"type", "pattern", "content"});
 }
 
-void Replacement::apply(std::string& text) const {
+void Replacement::apply(std::string& text, const TextLimit& limit) const {
   std::string out;
   out.reserve(text.size());
   if (pattern_.regex) {
     for_each_valid_run(text, [&](std::string_view run, bool valid) {
       if (valid)
-        replace_in_run(*pattern_.regex, run, content_, out);
+        replace_in_run(*pattern_.regex, run, content_, limit, out);
       else
         out += run;
     });
   } else {
     size_t at = 0;
     for (size_t found; (found = text.find(pattern_.literal, at)) != std::string::npos;
-         at = found + pattern_.literal.size())
+         at = found + pattern_.literal.size()) {
       out.append(text, at, found - at).append(content_);
+      limit.check(out.size());
+    }
     out.append(text, at);
   }
   text = std::move(out);

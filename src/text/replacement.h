@@ -6,6 +6,7 @@
 
 #include "text/json_node.h"
 #include "text/regex.h"
+#include "text/text_limit.h"
 
 namespace trireme {
 
@@ -20,8 +21,8 @@ class Replacement {
  public:
   /// Reads "pattern" and "content" of the element and allows nothing else.
   explicit Replacement(const JsonObject& element);
-  /// Replaces every match.
-  void apply(std::string& text) const;
+  /// Replaces every match. Throws Error::data when the text would grow beyond the limit.
+  void apply(std::string& text, const TextLimit& limit) const;
 
  private:
   TextPattern pattern_;

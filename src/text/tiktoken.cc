@@ -86,6 +86,8 @@ const Preset* choose_preset(const std::string& path, const std::string& pattern)
   return preset;
 }
 
+constexpr size_t kMostTokenBytes = 512;  // every way to cut one is looked at; those in use have up to 128
+
 using Ranks = std::vector<std::pair<std::string, TokenId>>;  // token's bytes and rank, by rank
 
 Ranks read_ranks(const std::string& text, const std::string& path) {
@@ -105,11 +107,15 @@ Ranks read_ranks(const std::string& text, const std::string& path) {
     if (good) {
       token = decode_base64(line.substr(0, space));
       const auto [stop, error] = std::from_chars(line.data() + space + 1, line.data() + line.size(), rank);
-      good = token && !token->empty() && error == std::errc() && stop == line.data() + line.size() &&
-             rank <= Vocabulary::kLargestId;
+      good = token && !token->empty() && token->size() <= kMostTokenBytes && error == std::errc() &&
+             stop == line.data() + line.size() && rank <= Vocabulary::kLargestId;
     }
-    require(good, ErrorKind::data, "{}, line {}: a token in base64, a space and its rank were expected", path, number);
+    require(good, ErrorKind::data,
+            "{}, line {}: a token of up to {} bytes in base64, a space and its rank were expected", path, number,
+            kMostTokenBytes);
     ranks.emplace_back(std::move(*token), rank);
+    require(ranks.size() <= Vocabulary::kLargestId, ErrorKind::data,
+            "{} has more than {} tokens, the most that are read", path, Vocabulary::kLargestId);
   }
   std::stable_sort(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return ranks;

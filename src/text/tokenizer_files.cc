@@ -19,8 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// About twice what the largest tokenizer.json in use has.
+constexpr size_t kMostFileBytes = size_t{64} << 20;
+
+std::string read_tokenizer_file(const std::string& path) { return read_text(path, kMostFileBytes); }
+
 std::vector<std::pair<std::string, TokenId>> read_vocab_json(const std::string& path) {
-  const JsonNode root = parse_json_node(read_text(path), path);
+  const JsonNode root = parse_json_node(read_tokenizer_file(path), path);
   require(root.is_object(), ErrorKind::data, "{}: an object of tokens and ids was expected", path);
   std::vector<std::pair<std::string, TokenId>> entries;
   entries.reserve(root.members.size());
@@ -34,7 +39,7 @@ std::vector<std::pair<std::string, TokenId>> read_vocab_json(const std::string& 
 }
 
 std::vector<std::pair<std::string, std::string>> read_merges_txt(const std::string& path) {
-  const std::string text = read_text(path);
+  const std::string text = read_tokenizer_file(path);
   std::vector<std::pair<std::string, std::string>> merges;
   size_t line_number = 0;
   for (size_t at = 0; at < text.size();) {
@@ -50,6 +55,8 @@ std::vector<std::pair<std::string, std::string>> read_merges_txt(const std::stri
             ErrorKind::data, "{}, line {}: \"{}\", two tokens with one space between were expected", path, line_number,
             line);
     merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+    require(merges.size() <= Vocabulary::kLargestId, ErrorKind::data,
+            "{} has more than {} merges, the most that are read", path, Vocabulary::kLargestId);
   }
   return merges;
 }
@@ -79,7 +86,7 @@ std::vector<AddedToken> find_special_tokens(const std::vector<std::pair<std::str
 std::optional<AddedToken> find_begin(const fs::path& folder, const std::vector<AddedToken>& added) {
   const fs::path path = folder / "tokenizer_config.json";
   if (!fs::exists(path)) return std::nullopt;
-  const JsonNode root = parse_json_node(read_text(path.string()), path.string());
+  const JsonNode root = parse_json_node(read_tokenizer_file(path.string()), path.string());
   const JsonObject config(root, path.string());
   if (!config.boolean("add_bos_token", false)) return std::nullopt;
   const JsonNode* node = config.node().find("bos_token");
@@ -109,12 +116,14 @@ std::optional<fs::path> merges_in(const fs::path& folder) {
 }
 
 std::vector<std::string> read_lines(const std::string& path) {
-  const std::string text = read_text(path);
+  const std::string text = read_tokenizer_file(path);
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     lines.push_back(text.substr(at, end - at));
     if (lines.back().ends_with('\r')) lines.back().pop_back();
+    require(lines.size() <= Vocabulary::kLargestId, ErrorKind::data,
+            "{} has more than {} lines, the most ids that are read", path, Vocabulary::kLargestId);
     at = end + 1;
   }
   return lines;
@@ -144,7 +153,7 @@ bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tok
   }
   const fs::path config_path = path.parent_path() / "tokenizer_config.json";
   if (fs::exists(config_path)) {
-    const JsonNode root = parse_json_node(read_text(config_path.string()), config_path.string());
+    const JsonNode root = parse_json_node(read_tokenizer_file(config_path.string()), config_path.string());
     const JsonObject config(root, config_path.string());
     if (config.has("do_lower_case")) {
       const bool lower = config.boolean("do_lower_case");
@@ -206,7 +215,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const Tokeniz
     return load_vocab_and_merges(file, *merges);
   }
   if (file.extension() == ".txt") return load_vocab_txt(file, options);
-  const std::string text = read_text(path);
+  const std::string text = read_tokenizer_file(path);
   if (file.extension() == ".tiktoken" || is_tiktoken(text))
     return tokenizer_from_json(tiktoken_to_json(text, path, options.pattern), path);
   return tokenizer_from_json(text, path);

@@ -12,6 +12,8 @@
 namespace trireme {
 namespace {
 
+constexpr size_t kMostAddedTokens = 1 << 18;  // tokenizers in use have up to some thousand
+
 TokenId read_id(const JsonNode& node, std::string_view token, const std::string& place) {
   require(node.is_integer() && node.integer >= 0 && node.integer <= Vocabulary::kLargestId, ErrorKind::data,
           "{}: the id of \"{}\" must be a whole number from 0 to {}", place, token, Vocabulary::kLargestId);
@@ -169,6 +171,9 @@ std::vector<AddedToken> read_added(const JsonObject& file) {
   std::vector<AddedToken> added;
   if (!file.has("added_tokens")) return added;
   const auto& items = file.array("added_tokens");
+  require(items.size() <= kMostAddedTokens, ErrorKind::data,
+          "{}: {} added tokens, at most {} are read; put tokens that need no rule of their own into the vocabulary",
+          file.place(), items.size(), kMostAddedTokens);
   for (size_t i = 0; i < items.size(); ++i) {
     const JsonObject item(items[i], file.place_of("added_tokens", i));
     item.allow_only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});

@@ -7,6 +7,9 @@ namespace trireme {
 void Vocabulary::add(std::string_view token, TokenId id, std::string_view where) {
   require(id <= kLargestId, ErrorKind::data, "{}: token \"{}\" has id {}, ids up to {} are read", where, token, id,
           kLargestId);
+  bytes_ += token.size();
+  require(bytes_ <= kMostBytes, ErrorKind::data, "{}: its tokens have more than {} bytes, the most that are read",
+          where, kMostBytes);
   const auto [it, inserted] = ids_.emplace(token, id);
   if (!inserted && it->second == id) return;
   require(inserted, ErrorKind::data, "{}: token \"{}\" has two ids, {} and {}", where, token, it->second, id);

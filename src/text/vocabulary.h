@@ -26,13 +26,15 @@ class Vocabulary {
   size_t id_limit() const { return tokens_.size(); }  ///< largest id + 1
 
   /// Ids index arrays, so a file that claims a huge one must not make us allocate for it.
-  static constexpr TokenId kLargestId = (1u << 24) - 1;
+  static constexpr TokenId kLargestId = (1u << 22) - 1;
 
  private:
   struct Hash {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
+  static constexpr size_t kMostBytes = size_t{16} << 20;  // eight times the largest in use; trees take 50 times as much
+  size_t bytes_ = 0;
   std::vector<std::string> tokens_;
   std::vector<bool> present_;
   std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> ids_;

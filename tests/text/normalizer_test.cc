@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "tests/support/expect_error.h"
 #include "text/normal_form.h"
 
 namespace trireme {
@@ -12,7 +13,7 @@ namespace {
 
 std::string normalize(const std::string& element, std::string text) {
   const JsonNode node = parse_json_node(element, "test");
-  make_normalizer(JsonObject(node, "test"))->apply(text);
+  make_normalizer(JsonObject(node, "test"))->apply(text, TextLimit(text.size()));
   return text;
 }
 
@@ -53,6 +54,41 @@ TEST(Normalizer, SmallOnesDoWhatTheirNamesSay) {
   EXPECT_EQ(normalize(R"({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "})", "a   b\xff  "),
             "a b\xff ");
   EXPECT_EQ(normalize(R"({"type": "StripAccents"})", "e\u0301"), "e");
+}
+
+TEST(Normalizer, ReplacementsThatMultiplyAreStoppedWhereTheyBegin) {
+  const std::string many(100, 'a');
+  const std::string replace = R"({"type": "Replace", "pattern": {"String": "a"}, "content": ")" + many + R"("})";
+  const std::string chain =
+      R"({"type": "Sequence", "normalizers": [)" + replace + "," + replace + "," + replace + "," + replace + "]}";
+  EXPECT_EQ(normalize(replace, "bab").size(), 102u) << "a single one is what the file says";
+  EXPECT_ERROR(normalize(chain, std::string(200'000, 'a')), ErrorKind::data,
+               "bytes of a text of 200000, the most that is done; its replacements multiply");
+  const std::string pattern = R"({"type": "Replace", "pattern": {"Regex": "a"}, "content": ")" + many + R"("})";
+  EXPECT_ERROR(normalize(pattern, std::string(200'000, 'a')), ErrorKind::data, "replacements multiply");
+}
+
+TEST(Normalizer, ALongChainOfThoseThatAddALittleIsStoppedToo) {
+  std::string chain = R"({"type": "Sequence", "normalizers": [{"type": "ByteLevel"})";
+  for (int i = 0; i < 40; ++i) chain += R"(, {"type": "ByteLevel"})";
+  EXPECT_ERROR(normalize(chain + "]}", std::string(100'000, '\xE9')), ErrorKind::data,
+               "replacements multiply");  // "each doubles what is no ASCII"
+}
+
+TEST(Normalizer, PatternsThatTakeTooLongAreStopped) {
+  const auto replace = [](const std::string& pattern) {
+    return R"({"type": "Replace", "pattern": {"Regex": ")" + pattern + R"("}, "content": "b"})";
+  };
+  EXPECT_ERROR(normalize(replace("(a{1000}){1000}"), "x"), ErrorKind::data,
+               "matches no text of less than 65535 characters, at most 4096 are done");
+  EXPECT_ERROR(normalize(replace("(a|aa)+$"), std::string(100'000, 'a') + "b"), ErrorKind::data, "gave up at byte 0");
+  EXPECT_ERROR(normalize(replace("a*[cd]"), std::string(200'000, 'a')), ErrorKind::data,
+               "a pattern of the tokenizer is too slow");                                             // "quadratic"
+  EXPECT_ERROR(normalize(replace("((a{1,200}b){1,200}c){1,200}"), "x"), ErrorKind::data, "pattern");  // "large code"
+  EXPECT_ERROR(normalize(replace(std::string(20'000, 'a')), "x"), ErrorKind::data,
+               "a pattern of 20000 bytes, at most 16384 are read");
+  EXPECT_EQ(normalize(replace("a{2}"), "caa" + std::string(5000, ' ') + "aa"), "cb" + std::string(5000, ' ') + "b")
+      << "matches far from each other";
 }
 
 TEST(Normalizer, RefusesPatternsThatItWouldMisread) {

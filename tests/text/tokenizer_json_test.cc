@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_writer.h"
@@ -77,6 +78,37 @@ TEST(TokenizerJson, TheLongestAddedTokenWins) {
   const auto tokenizer = load(byte_level_json(
       R"("added_tokens": [{"id": 10, "content": "dd"}, {"id": 11, "content": "ddd"}, {"id": 3, "content": "d"}],)"));
   EXPECT_EQ(tokenizer->encode("ddddd d").ids, (Ids{11, 10, 4, 3}));
+}
+
+TEST(TokenizerJson, FindsTheLongestOfManyAddedTokensThatBeginAlike) {
+  std::string tokens = R"("added_tokens": [{"id": 10, "content": "<a0"})", text;
+  for (int i = 1; i < 100'000; ++i) tokens += fmt::format(R"(, {{"id": {}, "content": "<a{}>"}})", 10 + i, i);
+  const auto tokenizer = load(byte_level_json(tokens + "],"));
+  for (int i = 0; i < 100'000; ++i) text += "<a0a<a99999>";
+  const Ids ids = tokenizer->encode(text).ids;
+  ASSERT_EQ(ids.size(), 300'000u) << "looked at one by one they take hours";
+  EXPECT_EQ(Ids(ids.begin(), ids.begin() + 3), (Ids{10, 0, 100'009}));
+}
+
+TEST(TokenizerJson, RefusesSizesThatNoTokenizerHas) {
+  std::string tokens = R"("added_tokens": [{"id": 10, "content": "dd"})";
+  for (int i = 0; i < 1 << 18; ++i) tokens += R"(,{"id":10,"content":"dd"})";
+  EXPECT_ERROR(load(byte_level_json(tokens + "],")), ErrorKind::data, "262145 added tokens, at most 262144 are read");
+  EXPECT_ERROR(load(byte_level_json(R"("added_tokens": [{"id": 16777215, "content": "dd"}],)")), ErrorKind::data,
+               "the id of \"dd\" must be a whole number from 0 to 4194303");
+  const std::string word(17 << 20, 'x');
+  EXPECT_ERROR(load(byte_level_json(R"("added_tokens": [{"id": 10, "content": ")" + word + R"("}],)")), ErrorKind::data,
+               "its tokens have more than 16777216 bytes, the most that are read");
+}
+
+TEST(TokenizerJson, DecodersThatMultiplyAreStopped) {
+  const std::string replace =
+      R"({"type": "Replace", "pattern": {"String": "a"}, "content": ")" + std::string(1000, 'a') + R"("})";
+  std::string json = byte_level_json();
+  const std::string decoder = R"({"type": "ByteLevel"},)";
+  json.replace(json.find(decoder), decoder.size(),
+               R"({"type": "Sequence", "decoders": [)" + replace + "," + replace + "," + replace + "]},");
+  EXPECT_ERROR(load(json), ErrorKind::data, "its normalizer or decoder makes more than ");
 }
 
 TEST(TokenizerJson, AppliesTemplateTruncationAndPadding) {
