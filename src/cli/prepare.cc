@@ -48,6 +48,7 @@ void run_megatron(const PrepareOptions& common, const std::vector<std::string>& 
   options.json_keys = keys;
   options.append_eod = append_eod;
   options.end_of_text = common.end_of_text;
+  options.most_bytes = common.most_bytes;
   options.strict = common.strict;
   options.threads = common.threads;
   options.stop = common.stop;
@@ -182,11 +183,17 @@ int run_prepare(std::vector<std::string> arguments) {
           "part of the characters of a single .txt that is training, the same as 1 - --val-fraction")
       .show_default();
   app.add("--max-documents,--num-docs", options.most_documents, "take the first documents only; 0: all").show_default();
+  uint64_t max_document = kMostDocumentBytes >> 20;
+  app.add("--max-document", max_document,
+          "MiB that one document may have at most: a line of jsonl, or text that the tokenizer cannot cut")
+      .in_range(1, kMostDocumentMebibytes)
+      .show_default();
   app.add_switch("--strict", options.strict, "stop at the first malformed line instead of skipping and counting them");
   app.add("--threads", options.threads, "worker threads").in_range(1, 1024).show_default();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.split.order = order == "input" ? DocumentOrder::input : DocumentOrder::openwebtext;
   options.input_kind = input_kind_from(input_format);
+  options.most_bytes = max_document << 20;
   options.load = load_options(load);
   apply_recipe(app, recipe, options, format, append_eod);
   require(!options.inputs.empty(), ErrorKind::usage, "--input is missing: it names the text");

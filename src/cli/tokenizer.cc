@@ -1,6 +1,7 @@
 #include "text/tokenizer.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/opened_file.h"
 #include "base/time.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -25,6 +27,7 @@ struct TrainFlags {
   TrainingTextOptions text;
   BpeTraining training;
   std::string output, input_format = "auto";
+  uint64_t max_document = kMostDocumentBytes >> 20;
 };
 
 struct CodecFlags {
@@ -36,6 +39,7 @@ struct CodecFlags {
 void run_train_tokenizer(TrainFlags& flags) {
   const auto start = Clock::now();
   flags.text.stop = &watch_stop_signals();
+  flags.text.most_bytes = flags.max_document << 20;
   flags.text.input_kind = input_kind_from(flags.input_format);
   const PieceCounter counts = count_pieces(flags.text);
   const double counted = seconds_since(start);
@@ -53,15 +57,21 @@ void run_train_tokenizer(TrainFlags& flags) {
 
 /// A file or, for "-", standard input.
 struct InputStream {
-  explicit InputStream(const std::string& path) : file(path == "-" ? stdin : std::fopen(path.c_str(), "rb")) {
+  explicit InputStream(const std::string& path) {
+    if (path == "-") return;
+    OpenedFile opened(path, Accepts::pipes_too);
+    file = fdopen(dup(opened.fd()), "rb");
     require(file != nullptr, ErrorKind::io, "cannot open {}", path);
+    char first = 0;  // which a pipe may have given already
+    if (opened.is_regular() || opened.read(&first, 1) == 0) return;
+    std::ungetc(static_cast<unsigned char>(first), file);
   }
   InputStream(const InputStream&) = delete;
   InputStream& operator=(const InputStream&) = delete;
   ~InputStream() {
     if (file != stdin) std::fclose(file);
   }
-  std::FILE* file;
+  std::FILE* file = stdin;
 };
 
 const Flags& add_train(Flags& app, TrainFlags& flags) {
@@ -72,12 +82,16 @@ const Flags& add_train(Flags& app, TrainFlags& flags) {
       .one_of({"auto", "txt", "jsonl"})
       .show_default();
   train.add("--vocab-size", flags.training.vocabulary_size, "tokens, <|endoftext|> and the 256 bytes included")
-      .required();
+      .required()
+      .in_range(1, 1 << 22);
   train.add("--output", flags.output, "folder for tokenizer.json").required();
   train.add("--min-frequency", flags.training.least_count, "pairs that are rarer are not merged")
       .positive()
       .show_default();
   train.add("--json-keys", flags.text.json_key, "field of a jsonl line that holds the text").show_default();
+  train.add("--max-document", flags.max_document, "MiB that a line, or text without a space, may have at most")
+      .in_range(1, kMostDocumentMebibytes)
+      .show_default();
   train.add("--threads", flags.text.threads, "worker threads").in_range(1, 1024).show_default();
   return train;
 }

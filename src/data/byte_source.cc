@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/opened_file.h"
 #include "data/compressed_source.h"
 
 namespace trireme {
@@ -17,45 +18,50 @@ namespace {
 
 constexpr size_t kBuffer = size_t{256} << 10;
 
-class PlainSource final : public ByteSource {
+class StandardInput final : public ByteSource {
  public:
-  explicit PlainSource(std::string path)
-      : path_(std::move(path)),
-        fd_(path_ == kStandardInput ? dup(STDIN_FILENO) : open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
-    require(fd_ >= 0, ErrorKind::io, "cannot open {}: {}", name(), std::strerror(errno));
-    posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
-  }
-  PlainSource(const PlainSource&) = delete;
-  PlainSource& operator=(const PlainSource&) = delete;
-  ~PlainSource() override { close(fd_); }
-
   size_t read(char* to, size_t size) override {
     while (true) {
-      const ssize_t n = ::read(fd_, to, size);
+      const ssize_t n = ::read(STDIN_FILENO, to, size);
       if (n < 0 && errno == EINTR) continue;
-      require(n >= 0, ErrorKind::io, "cannot read {}: {}", name(), std::strerror(errno));
+      const int reason = errno;
+      require(n >= 0, ErrorKind::io, "cannot read standard input: {}", std::strerror(reason));
       consumed_ += static_cast<uint64_t>(n);
       return static_cast<size_t>(n);
     }
   }
   uint64_t consumed() const override { return consumed_; }
 
+ private:
+  uint64_t consumed_ = 0;
+};
+
+class PlainSource final : public ByteSource {
+ public:
+  explicit PlainSource(std::string path) : path_(std::move(path)), file_(path_, Accepts::pipes_too) {
+    posix_fadvise(file_.fd(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  }
+
+  size_t read(char* to, size_t size) override {
+    const size_t n = file_.read(to, size);
+    consumed_ += n;
+    return n;
+  }
+  uint64_t consumed() const override { return consumed_; }
+
   void skip(uint64_t bytes) override {
     struct stat info {};
-    const bool seekable = fstat(fd_, &info) == 0 && S_ISREG(info.st_mode) && path_ != kStandardInput;
-    if (!seekable) return ByteSource::skip(bytes);
+    if (!file_.is_regular() || fstat(file_.fd(), &info) != 0) return ByteSource::skip(bytes);
     require(consumed_ + bytes <= static_cast<uint64_t>(info.st_size), ErrorKind::data, "{} ends before byte {}", path_,
             consumed_ + bytes);
     consumed_ += bytes;
-    require(lseek(fd_, static_cast<off_t>(consumed_), SEEK_SET) >= 0, ErrorKind::io, "cannot read {} at byte {}", path_,
-            consumed_);
+    require(lseek(file_.fd(), static_cast<off_t>(consumed_), SEEK_SET) >= 0, ErrorKind::io, "cannot read {} at byte {}",
+            path_, consumed_);
   }
 
  private:
-  const char* name() const { return path_ == kStandardInput ? "standard input" : path_.c_str(); }
-
   std::string path_;
-  int fd_;
+  OpenedFile file_;
   uint64_t consumed_ = 0;
 };
 
@@ -70,7 +76,10 @@ void ByteSource::skip(uint64_t bytes) {
   }
 }
 
-std::unique_ptr<ByteSource> open_bytes(const std::string& path) { return std::make_unique<PlainSource>(path); }
+std::unique_ptr<ByteSource> open_bytes(const std::string& path) {
+  if (path == kStandardInput) return std::make_unique<StandardInput>();
+  return std::make_unique<PlainSource>(path);
+}
 
 std::unique_ptr<ByteSource> open_source(const std::string& path) { return decompressed(open_bytes(path), path); }
 

@@ -76,6 +76,17 @@ void DocumentChunks::keep_rest(DocumentChunk& chunk, size_t end) {
   chunk.size = end;
 }
 
+/// The next size to read to when there is no place to cut in `bytes`.
+size_t DocumentChunks::larger(const DocumentChunk& chunk, size_t bytes) const {
+  const bool lines = chunk.kind == InputKind::json_lines;
+  require(bytes <= options_.most_bytes, ErrorKind::data,
+          "{}{}: {} is longer than {:.4g} MiB, the most that one document may have; raise it with --max-document MIB",
+          *chunk.name, lines ? fmt::format(", line {}", line_) : fmt::format(", byte {}", given_),
+          lines ? "the line" : "the text, which the tokenizer cannot cut there,",
+          static_cast<double>(options_.most_bytes) / (1 << 20));
+  return std::min<size_t>(2 * bytes, options_.most_bytes + 1);
+}
+
 /// What the last chunk left over begins the next one.
 void DocumentChunks::begin_chunk(DocumentChunk& chunk) {
   chunk.bytes.resize(std::max(chunk.bytes.size(), rest_.size() + DocumentChunk::kPadding));
@@ -101,7 +112,7 @@ bool DocumentChunks::next_text(DocumentChunk& chunk) {
   begin_chunk(chunk);
   chunk.ends_document = true;
   size_t near = options_.target_bytes - options_.target_bytes / 16;  // words end often: the last sixteenth has one
-  for (size_t to = options_.target_bytes;; to *= 2) {
+  for (size_t to = options_.target_bytes;; to = larger(chunk, to)) {
     const bool full = fill(chunk, to);
     const size_t end = full ? cut_(chunk.text(), near) : chunk.size;
     if (ends_at_border(chunk, end, !full || end < chunk.size) || !full) return true;
@@ -116,7 +127,7 @@ bool DocumentChunks::next_text(DocumentChunk& chunk) {
 
 bool DocumentChunks::next_lines(DocumentChunk& chunk) {
   begin_chunk(chunk);
-  for (size_t to = std::max(options_.target_bytes, chunk.size); fill(chunk, to); to *= 2) {
+  for (size_t to = std::max(options_.target_bytes, chunk.size); fill(chunk, to); to = larger(chunk, to)) {
     const size_t last = chunk.text().rfind('\n');
     if (last != std::string_view::npos) {
       keep_rest(chunk, last + 1);

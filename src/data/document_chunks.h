@@ -13,6 +13,12 @@
 
 namespace trireme {
 
+/// Longest document, unless the user says otherwise (--max-document): memory grows by about 20 bytes for each of its.
+inline constexpr uint64_t kMostDocumentBytes = uint64_t{64} << 20;
+
+/// What --max-document may raise it to.
+inline constexpr int64_t kMostDocumentMebibytes = 1 << 16;
+
 struct DocumentChunk {
   std::string bytes;  ///< the chunk, with kPadding unused bytes behind it
   size_t size = 0;
@@ -39,13 +45,15 @@ class DocumentChunks {
     std::vector<std::string> columns{"text"};  ///< of parquet files
     InputPlace from = {};                      ///< a chunk's `after`: go on there
     size_t target_bytes = size_t{1} << 19;
+    uint64_t most_bytes = kMostDocumentBytes;  ///< of a line, and of text that cannot be cut
   };
 
   /// `files` must outlive the reader.
   DocumentChunks(const std::vector<InputFile>& files, Cut cut, Options options);
   DocumentChunks(const std::vector<InputFile>& files, Cut cut) : DocumentChunks(files, std::move(cut), Options()) {}
 
-  /// Fills the next chunk; an empty file is one empty chunk. False at the end. Throws Error::io, Error::data.
+  /// Fills the next chunk; an empty file is one empty chunk. False at the end. Throws Error::io, Error::data; a line,
+  /// or a text without a place to cut, that is longer than Options::most_bytes is named with that limit.
   bool next(DocumentChunk& chunk);
 
  private:
@@ -55,6 +63,7 @@ class DocumentChunks {
   bool next_lines(DocumentChunk& chunk);
   void begin_chunk(DocumentChunk& chunk);
   void keep_rest(DocumentChunk& chunk, size_t end);
+  size_t larger(const DocumentChunk& chunk, size_t bytes) const;
   bool ends_at_border(DocumentChunk& chunk, size_t end, bool whole);
 
   Cut cut_;

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "data/document_chunks.h"
 #include "data/json_lines.h"
 #include "data/ordered_pipeline.h"
 #include "data/progress_bar.h"
@@ -182,7 +181,10 @@ EncodingState encode_documents(const std::vector<InputFile>& files, const Tokeni
   std::vector<Worker> workers;
   for (int i = 0; i < options.threads; ++i) workers.emplace_back(options.json_keys);
   DocumentChunks chunks(files, [&](std::string_view text, size_t near) { return tokenizer.cut(text, near); },
-                        {.border = options.border, .columns = options.json_keys, .from = options.from.place});
+                        {.border = options.border,
+                         .columns = options.json_keys,
+                         .from = options.from.place,
+                         .most_bytes = options.most_bytes});
   Taker taker(options, sinks, files.size(), total);
   std::atomic<bool> enough{taker.enough()};
   OrderedPipeline<Item>::run(options.threads, {[&](Item& item) { return !enough.load() && chunks.next(item.chunk); },

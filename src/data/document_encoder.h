@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "data/document_chunks.h"
 #include "data/input_files.h"
 #include "data/input_parts.h"
 #include "text/tokenizer.h"
@@ -43,6 +44,7 @@ struct DocumentEncoding {
   uint64_t width = sizeof(uint16_t);           ///< bytes of an id for the sinks, 2 or 4
   uint64_t border = 0;                         ///< > 0: a text file is two documents, cut after so many characters
   uint64_t most_documents = 0;                 ///< > 0: the rest of the input is left out
+  uint64_t most_bytes = kMostDocumentBytes;    ///< of a document that must be held whole
   bool strict = false;                         ///< the first malformed line throws Error::data
   int threads = 1;
   const std::atomic<bool>* stop = nullptr;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/opened_file.h"
 
 namespace trireme {
 namespace {
@@ -35,7 +36,7 @@ GrowingFile::GrowingFile(std::string path, uint64_t size, Purpose purpose, OnBlo
       size_(size % kBlockBytes),
       written_(size_) {
   for (Block& block : blocks_) block = allocate_block();
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  fd_ = open_for_writing(path_, O_RDWR | O_CREAT);
   require(fd_ >= 0, ErrorKind::io, "cannot create {}: {}", path_, std::strerror(errno));
   if (purpose == Purpose::keep) direct_fd_ = open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
   try {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/size.h"
 #include "data/block_check.h"
 
 namespace trireme {
@@ -89,6 +90,7 @@ IndexedDataset::IndexedDataset(const std::string& prefix)
     : bin_(prefix + ".bin"), sidecar_(read_sidecar(prefix + ".bin")) {
   const std::string path = prefix + ".idx";
   const MappedFile index(path);
+  require_fits_memory(2 * index.bytes().size(), path, "is it whole? an index has 20 bytes for each sequence");
   if (index.text().starts_with(kMagic))
     read_mmap_index(index.bytes().subspan(kMagic.size()), path);
   else if (index.text().starts_with(kCachedMagic))

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/opened_file.h"
 #include "data/data_hash.h"
 #include "data/document_parts.h"
 
@@ -23,8 +24,7 @@ namespace fs = std::filesystem;
 /// them: each file appears whole, and all of them write the same.
 class BuildLock {
  public:
-  explicit BuildLock(std::string path)
-      : path_(std::move(path)), fd_(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+  explicit BuildLock(std::string path) : path_(std::move(path)), fd_(open_for_writing(path_, O_RDWR | O_CREAT)) {
     if (fd_ >= 0) flock(fd_, LOCK_EX);
   }
   BuildLock(const BuildLock&) = delete;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/size.h"
 #include "data/numpy_legacy_random.h"
 
 namespace trireme {
@@ -84,15 +85,21 @@ void build_neox_index(const std::string& stem, std::span<const int32_t> lengths,
   require(ids > 0, ErrorKind::data,
           "the part \"{}\" has only documents without an id, {} of them; give it a larger share", order.name,
           last - first);
+  const uint64_t most = static_cast<uint64_t>(INT64_MAX) / order.sequence;
+  require(order.samples < most, ErrorKind::config,
+          "{} samples of {} ids are more than can be counted; lower run.steps or batch.global", order.samples,
+          order.sequence);
   // One id more than the samples have: the last target.
   const uint64_t wanted = order.samples * order.sequence + 1;
   const uint64_t epochs = (wanted - 1) / ids + 1;
-  const uint64_t samples = (epochs * ids - 1) / order.sequence;
   require(
       epochs <= INT32_MAX / (last - first), ErrorKind::data,
       "{} samples of {} ids would take {} times the {} documents of the part \"{}\" with {} ids, more than an order "
       "can hold; use more text or fewer samples",
       order.samples, order.sequence, epochs, last - first, order.name, ids);
+  const uint64_t samples = (epochs * ids - 1) / order.sequence;
+  require_fits_memory(epochs * (last - first) * sizeof(int32_t) + 2 * samples * sizeof(int64_t),
+                      fmt::format("the order of {} samples", samples), "lower run.steps or batch.global");
 
   const auto begin_file = [&] {
     if (before) before();

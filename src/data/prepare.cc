@@ -132,7 +132,8 @@ class Preparation {
       while (near < text.size() && (static_cast<uint8_t>(text[near]) & 0xC0) == 0x80) ++near;
       return near;
     };
-    DocumentChunks chunks(files_, between_characters, {.columns = {options_.json_key}});
+    DocumentChunks chunks(files_, between_characters,
+                          {.columns = {options_.json_key}, .most_bytes = options_.most_bytes});
     uint64_t bytes = 0;
     for (const InputFile& file : files_) bytes += file.bytes;
     ProgressBar progress("characters", bytes);
@@ -186,6 +187,7 @@ class Preparation {
     options.encoding.end_of_text = end_of_text_;
     options.encoding.border = border_;
     options.encoding.most_documents = options_.most_documents;
+    options.encoding.most_bytes = options_.most_bytes;
     options.encoding.strict = options_.strict;
     options.encoding.threads = options_.threads;
     options.encoding.stop = options_.stop;

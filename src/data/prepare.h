@@ -4,8 +4,8 @@
 // One .txt file is one text: its first 90 % of characters are train.bin, the rest val.bin, and no id separates
 // anything; of SplitRule it takes nothing. Otherwise each .txt file and each line of a .jsonl file is a document,
 // encoded as plain text (special tokens written in it are text) and followed by one end-of-text id; documents are split
-// by SplitRule. Memory: fixed buffers, 32 bytes per document, the longest document. A run that was killed is gone on
-// with by the same call.
+// by SplitRule. Memory: fixed buffers, 32 bytes per document, the longest document (which has a limit). A run that was
+// killed is gone on with by the same call.
 //
 // Input that can be read twice at little cost (see expected_documents()) is counted first, and the ids go straight into
 // the files that they belong to. Other input that is divided or reordered, or has malformed lines, is encoded into
@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "data/document_chunks.h"
 #include "data/input_files.h"
 #include "data/split.h"
 #include "text/tokenizer.h"
@@ -32,9 +33,10 @@ struct PrepareOptions {
   std::string json_key = "text";
   std::string end_of_text;  ///< token between documents; empty: the one that the tokenizer names
   SplitRule split;
-  double train_fraction = 0.9;  ///< of the characters of a single text; 1: no val.bin
-  uint64_t most_documents = 0;  ///< > 0: the first ones only
-  bool strict = false;          ///< the first malformed line stops
+  double train_fraction = 0.9;               ///< of the characters of a single text; 1: no val.bin
+  uint64_t most_documents = 0;               ///< > 0: the first ones only
+  uint64_t most_bytes = kMostDocumentBytes;  ///< of a document that must be held whole
+  bool strict = false;                       ///< the first malformed line stops
   int threads = 1;
   const std::atomic<bool>* stop = nullptr;  ///< set from outside: stop
 };

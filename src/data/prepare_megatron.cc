@@ -65,6 +65,7 @@ MegatronReport prepare_megatron(const MegatronOptions& options) {
   if (options.append_eod)
     spool.encoding.end_of_text = end_of_text_id(*tokenizer, options.end_of_text, options.tokenizer, "for --append-eod");
   spool.encoding.most_documents = options.most_documents;
+  spool.encoding.most_bytes = options.most_bytes;
   spool.encoding.strict = options.strict;
   spool.encoding.threads = options.threads;
   spool.encoding.stop = options.stop;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/document_chunks.h"
 #include "data/input_files.h"
 #include "text/tokenizer.h"
 
@@ -20,8 +21,9 @@ struct MegatronOptions {
   std::string prefix;                          ///< PREFIX_KEY_document.bin, .idx and .bin.json (the sidecar)
   std::vector<std::string> json_keys{"text"};  ///< one dataset for each
   bool append_eod = false;
-  std::string end_of_text;      ///< token for it; empty: the one that the tokenizer names
-  uint64_t most_documents = 0;  ///< > 0: the first ones only
+  std::string end_of_text;                   ///< token for it; empty: the one that the tokenizer names
+  uint64_t most_documents = 0;               ///< > 0: the first ones only
+  uint64_t most_bytes = kMostDocumentBytes;  ///< of a document that must be held whole
   bool strict = false;
   int threads = 1;
   const std::atomic<bool>* stop = nullptr;

@@ -10,11 +10,17 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/json_text.h"
+#include "base/size.h"
 
 namespace trireme {
 namespace {
 
 constexpr uint64_t kFormatVersion = 1;
+constexpr size_t kMostSidecarBytes = size_t{64} << 20;  // of 40 TB of tokens
+constexpr int64_t kMostTokens = INT64_MAX / 8;          // so that a file can hold them, whatever their width
+constexpr int64_t kMostVocabulary = int64_t{1} << 31;   // ids have 32 bits at most
+constexpr int64_t kMostBlockBytes = int64_t{1} << 40;
 
 const Json& member(const Json& object, const char* key, const std::string& path) {
   const auto it = object.find(key);
@@ -22,16 +28,17 @@ const Json& member(const Json& object, const char* key, const std::string& path)
   return *it;
 }
 
-uint64_t read_count(const Json& object, const char* key, const std::string& path) {
+uint64_t read_count(const Json& object, const char* key, int64_t most, const std::string& path) {
   const Json& value = member(object, key, path);
   require(value.is_number_unsigned(), ErrorKind::data, "{}: \"{}\" is {}, a whole number >= 0 was expected", path, key,
-          value.dump());
-  return value.get<uint64_t>();
+          dump_json(value));
+  return static_cast<uint64_t>(
+      checked_size(value.get<uint64_t>(), uint64_t{0}, most, fmt::format("{}: \"{}\"", path, key)));
 }
 
 std::string read_string(const Json& object, const char* key, const std::string& path) {
   const Json& value = member(object, key, path);
-  require(value.is_string(), ErrorKind::data, "{}: \"{}\" is {}, a string was expected", path, key, value.dump());
+  require(value.is_string(), ErrorKind::data, "{}: \"{}\" is {}, a string was expected", path, key, dump_json(value));
   return value.get<std::string>();
 }
 
@@ -45,7 +52,7 @@ std::vector<uint64_t> read_hashes(const Json& object, const std::string& path) {
     const std::string text = entry.is_string() ? entry.get<std::string>() : std::string();
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
     require(text.size() == 16 && error == std::errc() && end == text.data() + text.size(), ErrorKind::data,
-            "{}: block hash {} is {}, 16 hexadecimal digits were expected", path, hashes.size(), entry.dump());
+            "{}: block hash {} is {}, 16 hexadecimal digits were expected", path, hashes.size(), dump_json(entry));
     hashes.push_back(hash);
   }
   return hashes;
@@ -64,24 +71,22 @@ std::string sidecar_path(const std::string& bin_path) { return bin_path + ".json
 std::optional<TokenSidecar> read_sidecar(const std::string& bin_path) {
   const std::string path = sidecar_path(bin_path);
   if (!std::filesystem::exists(path)) return std::nullopt;
-  const Json object = read_json(path);
+  const Json object = read_json(path, kMostSidecarBytes);
   require(object.is_object(), ErrorKind::data, "{}: no JSON object", path);
-  const uint64_t version = read_count(object, "format_version", path);
+  const uint64_t version = read_count(object, "format_version", INT64_MAX, path);
   require(version == kFormatVersion, ErrorKind::data, "{}: format_version is {}, this build reads {}", path, version,
           kFormatVersion);
   TokenSidecar sidecar;
   sidecar.dtype = read_string(object, "dtype", path);
-  sidecar.tokens = read_count(object, "tokens", path);
-  sidecar.documents = read_count(object, "documents", path);
-  sidecar.vocabulary = read_count(object, "vocabulary_size", path);
+  sidecar.tokens = read_count(object, "tokens", kMostTokens, path);
+  sidecar.documents = read_count(object, "documents", kMostTokens, path);
+  sidecar.vocabulary = read_count(object, "vocabulary_size", kMostVocabulary, path);
   sidecar.tokenizer_hash = read_string(object, "tokenizer_hash", path);
-  sidecar.block_bytes = read_count(object, "block_bytes", path);
+  sidecar.block_bytes = read_count(object, "block_bytes", kMostBlockBytes, path);
   sidecar.block_hashes = read_hashes(object, path);
   sidecar.split = read_string(object, "split", path);
   require(sidecar.block_bytes > 0 && sidecar.block_bytes % 4096 == 0, ErrorKind::data,
           "{}: \"block_bytes\" is {}, a multiple of 4096 was expected", path, sidecar.block_bytes);
-  require(sidecar.tokens <= UINT64_MAX / 8, ErrorKind::data, "{}: \"tokens\" is {}, more than a file can hold", path,
-          sidecar.tokens);
   const uint64_t bytes = sidecar.tokens * element_bytes(sidecar);
   const uint64_t blocks = bytes / sidecar.block_bytes + (bytes % sidecar.block_bytes != 0);
   require(sidecar.block_hashes.size() == blocks, ErrorKind::data, "{}: {} block hashes, {} tokens have {} blocks", path,

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "data/document_chunks.h"
 #include "data/json_lines.h"
 #include "data/ordered_pipeline.h"
 #include "data/progress_bar.h"
@@ -33,7 +32,7 @@ PieceCounter count_pieces(const TrainingTextOptions& options) {
   std::vector<PieceCounter> counters(static_cast<size_t>(options.threads));
   std::vector<JsonLines> parsers;
   for (int i = 0; i < options.threads; ++i) parsers.emplace_back(std::vector{options.json_key});
-  DocumentChunks chunks(files, cut_before_space, {.columns = {options.json_key}});
+  DocumentChunks chunks(files, cut_before_space, {.columns = {options.json_key}, .most_bytes = options.most_bytes});
   ProgressBar progress("count words", total);
   OrderedPipeline<Item>::run(options.threads, {[&](Item& item) { return chunks.next(item.chunk); },
                                                [&](Item& item, int worker) {

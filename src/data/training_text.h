@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/document_chunks.h"
 #include "data/input_files.h"
 #include "text/piece_counter.h"
 
@@ -15,6 +16,7 @@ struct TrainingTextOptions {
   std::vector<std::string> inputs;      ///< see list_inputs()
   std::optional<InputKind> input_kind;  ///< what every file holds; empty: as its name says
   std::string json_key = "text";
+  uint64_t most_bytes = kMostDocumentBytes;  ///< of a document that must be held whole
   int threads = 1;
   const std::atomic<bool>* stop = nullptr;
 };

@@ -11,7 +11,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
+#include "base/opened_file.h"
 
 namespace trireme {
 namespace {
@@ -42,7 +45,7 @@ WorkFolder::~WorkFolder() {
 
 void WorkFolder::lock() {
   const std::string path = file(kLock);
-  lock_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  lock_ = open_for_writing(path, O_RDWR | O_CREAT);
   require(lock_ >= 0, ErrorKind::io, "cannot create {}: {}", path, std::strerror(errno));
   if (flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
   const int reason = errno;
@@ -69,7 +72,7 @@ std::optional<Json> WorkFolder::saved() const {
 void WorkFolder::save(const Json& state) {
   Json named = state;
   named["job"] = job_;
-  write_text(file(kState), named.dump(1) + "\n");
+  write_text(file(kState), dump_json(named, 1) + "\n");
   has_saved_ = true;
 }
 

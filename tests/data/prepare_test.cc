@@ -89,6 +89,37 @@ TEST_F(Prepare, LeavesATextWholeWhereAllOfItIsTraining) {
   EXPECT_EQ(read_sidecar(path("out/train.bin"))->split, "one text: all of it in train");
 }
 
+TEST_F(Prepare, ADocumentBeyondItsLimitIsNamedWithTheOptionThatRaisesIt) {
+  const std::string words(3 << 20, 'a'), line = "{\"text\":\"" + words + "\"}\n", small = "{\"text\":\"the\"}\n";
+  write("a.jsonl", small + line);
+  write("a.jsonl.gz", gzip(small + line));
+  write("a.jsonl.zst", zstd(small + line));
+  write("a.txt", words);
+  write("a.txt.gz", gzip(words));
+  options_.most_bytes = size_t{2} << 20;
+  for (const char* name : {"a.jsonl", "a.jsonl.gz", "a.jsonl.zst"}) {
+    options_.inputs = {path(name)};
+    EXPECT_THAT(error(), HasSubstr(std::string(name) + ", line 2: the line is longer than 2 MiB, the most that one "
+                                                       "document may have; raise it with --max-document MIB"));
+  }
+  for (const char* name : {"a.txt", "a.txt.gz"}) {
+    options_.inputs = {path(name)};
+    EXPECT_THAT(error(), HasSubstr(std::string(name) + ", byte "));
+  }
+  options_.most_bytes = size_t{4} << 20;
+  options_.inputs = {path("a.jsonl.gz")};
+  EXPECT_EQ(prepare(options_).documents, 2u);
+}
+
+TEST_F(Prepare, ATextThatCanBeCutHasNoLimit) {
+  std::string text;
+  while (text.size() < 3 << 20) text += "the cat sat on the mat\n";
+  write("a.txt", text);
+  options_.inputs = {path("a.txt")};
+  options_.most_bytes = size_t{1} << 20;
+  EXPECT_EQ(prepare(options_).input_bytes, text.size());
+}
+
 TEST_F(Prepare, EndsEachDocumentWithTheEndOfTextId) {
   write("a.jsonl",
         "{\"text\": \"the cat\"}\n\n{\"meta\": [1, {}], \"text\": \"\"}\n{\"text\": \"the <|endoftext|> dog\"}");

@@ -92,6 +92,20 @@ TEST_F(Sidecar, RefusesWrongTypes) {
               testing::HasSubstr("multiple of 4096"));
 }
 
+TEST_F(Sidecar, RefusesSizesThatNoFileHas) {
+  EXPECT_THAT(error_of(written_with("\"vocabulary_size\": 50257", "\"vocabulary_size\": 4611686018427387904")),
+              testing::HasSubstr("\"vocabulary_size\" is 4611686018427387904, expected 0 to 2147483648"));
+  EXPECT_THAT(error_of(written_with("\"tokens\": 3", "\"tokens\": 18446744073709551615")),
+              testing::HasSubstr("\"tokens\" is 18446744073709551615, expected 0 to "));
+  EXPECT_THAT(error_of(written_with("\"block_bytes\": 4096", "\"block_bytes\": 9223372036854771712")),
+              testing::HasSubstr("\"block_bytes\" is 9223372036854771712, expected 0 to "));
+}
+
+TEST_F(Sidecar, NamesTheFileWhateverBytesItHas) {
+  EXPECT_THAT(error_of("\xFF\xFEjunk"),
+              testing::AllOf(testing::HasSubstr("train.bin.json: not valid JSON"), testing::HasSubstr("\\xff")));
+}
+
 TEST(BlockHasher, HashesEachBlockHoweverTheBytesArrive) {
   std::vector<std::byte> bytes(10000);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);

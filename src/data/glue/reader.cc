@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "data/glue/table_file.h"
 
 namespace trireme {
 namespace {
@@ -32,7 +33,7 @@ Fields split_tabs(std::string_view line) {
 /// Lines of a text; the last may lack its end.
 class Lines {
  public:
-  explicit Lines(std::string_view text) : rest_(text) {
+  Lines(std::string_view text, const std::string& path) : rest_(text), path_(path) {
     if (rest_.starts_with(kByteOrderMark)) rest_.remove_prefix(kByteOrderMark.size());
   }
   bool next(std::string_view& line) {
@@ -42,12 +43,16 @@ class Lines {
     if (line.ends_with('\r')) line.remove_suffix(1);
     rest_.remove_prefix(std::min(end + 1, rest_.size()));
     ++number_;
+    require(line.size() <= kMostRowBytes, ErrorKind::data,
+            "{} line {}: {} bytes, a row has at most {}; is it a file of tab-separated rows?", path_, number_,
+            line.size(), kMostRowBytes);
     return true;
   }
   int64_t number() const { return number_; }
 
  private:
   std::string_view rest_;
+  const std::string& path_;
   int64_t number_ = 0;
 };
 
@@ -88,7 +93,7 @@ double read_label(const GlueTask& task, std::string_view text, const std::string
 template <class Keep>
 GlueSet read_rows(const GlueTask& task, const std::string& name, const std::string& path, bool labelled, Keep keep) {
   const MappedFile file(path);
-  Lines lines(file.text());
+  Lines lines(file.text(), path);
   std::string_view line;
   const bool headless = task.name == "cola" && labelled;
   Columns columns;
@@ -143,7 +148,7 @@ GlueSet read_original_mrpc(const GlueTask& task, const std::string& folder, Glue
   if (!fs::exists(ids)) ids = folder + "/mrpc_dev_ids.tsv";
   const MappedFile file(ids);
   std::set<std::pair<std::string, std::string>> validation;
-  Lines lines(file.text());
+  Lines lines(file.text(), ids);
   for (std::string_view line; lines.next(line);) {
     const Fields fields = split_tabs(line);
     require(fields.size() == 2, ErrorKind::data, "{} line {}: {} fields, expected two ids", ids, lines.number(),

@@ -11,6 +11,8 @@
 namespace trireme {
 namespace {
 
+constexpr size_t kMostJsonBytes = size_t{256} << 20;
+
 bool is_number(const std::string& text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -27,8 +29,14 @@ class Csv {
     if (at_ >= text_.size()) return false;
     ++number_;
     record.clear();
-    do record.push_back(field());
-    while (take(','));
+    size_t bytes = 0;
+    do {
+      record.push_back(field());
+      bytes += record.back().size();
+      require(record.size() <= kMostColumns && bytes <= kMostRowBytes, ErrorKind::data,
+              "{} record {}: more than {} fields or {} bytes, the most of a row; is a quote missing?", path_, number_,
+              kMostColumns, kMostRowBytes);
+    } while (take(','));
     take('\r');
     require(at_ >= text_.size() || take('\n'), ErrorKind::data,
             "{} record {}: text after a closing quote; a quote inside a quoted field is written twice", path_, number_);
@@ -45,6 +53,8 @@ class Csv {
   std::string field() {
     if (take('"')) return quoted();
     const size_t end = std::min(text_.find_first_of(",\n", at_), text_.size());
+    require(end - at_ <= kMostRowBytes, ErrorKind::data, "{} record {}: a field of {} bytes, a row has at most {}",
+            path_, number_, end - at_, kMostRowBytes);
     std::string value(text_.substr(at_, end - at_));
     at_ = end;
     if (value.ends_with('\r')) value.pop_back();
@@ -54,8 +64,8 @@ class Csv {
     std::string value;
     while (true) {
       const size_t end = text_.find('"', at_);
-      require(end != std::string_view::npos, ErrorKind::data, "{} record {}: a quoted field does not end", path_,
-              number_);
+      require(end != std::string_view::npos && end - at_ + value.size() <= kMostRowBytes, ErrorKind::data,
+              "{} record {}: a quoted field does not end within {} bytes", path_, number_, kMostRowBytes);
       value.append(text_, at_, end - at_);
       at_ = end + 1;
       if (!take('"')) return value;
@@ -89,6 +99,8 @@ void add_object(TextTable& table, const Json& object, size_t row) {
   require(object.is_object(), ErrorKind::data, "{} row {}: {}, expected an object", table.path, row,
           object.type_name());
   if (table.columns.empty()) {
+    require(object.size() <= kMostColumns, ErrorKind::data, "{} row {}: {} members, at most {} are read", table.path,
+            row, object.size(), kMostColumns);
     for (const auto& item : object.items()) table.columns.push_back(item.key());
     table.numeric.assign(table.columns.size(), 1);
   }
@@ -104,25 +116,32 @@ void add_object(TextTable& table, const Json& object, size_t row) {
 }
 
 TextTable read_json_table(const std::string& path) {
-  const std::string text = read_text(path);
+  const MappedFile file(path);
+  const std::string_view text = file.text();
   TextTable table{path, {}, {}, {}};
   const size_t first = text.find_first_not_of(" \t\r\n");
-  require(first != std::string::npos, ErrorKind::data, "{}: the file is empty", path);
+  require(first != std::string_view::npos, ErrorKind::data, "{}: the file is empty", path);
   const size_t first_end = std::min(text.find('\n', first), text.size());
-  const bool per_line = text[first] == '{' && Json::accept(text.substr(first, first_end - first)) &&
-                        text.find_first_not_of(" \t\r\n", first_end) != std::string::npos;
+  const bool per_line = text[first] == '{' && first_end - first <= kMostRowBytes &&
+                        Json::accept(text.substr(first, first_end - first)) &&
+                        text.find_first_not_of(" \t\r\n", first_end) != std::string_view::npos;
   if (per_line) {
     size_t row = 0;
     for (size_t at = 0; at < text.size();) {
       const size_t end = std::min(text.find('\n', at), text.size());
-      const std::string line = text.substr(at, end - at);
+      const std::string_view line = text.substr(at, end - at);
       at = end + 1;
       ++row;
-      if (line.find_first_not_of(" \t\r") != std::string::npos)
+      require(line.size() <= kMostRowBytes, ErrorKind::data, "{} row {}: {} bytes, a row has at most {}", path, row,
+              line.size(), kMostRowBytes);
+      if (line.find_first_not_of(" \t\r") != std::string_view::npos)
         add_object(table, parse_json(line, fmt::format("{} row {}", path, row)), row);
     }
     return table;
   }
+  require(text.size() <= kMostJsonBytes, ErrorKind::data,
+          "{} has {} bytes in one JSON text, at most {} are read; write an object per line", path, text.size(),
+          kMostJsonBytes);
   Json json = parse_json(text, path);
   if (json.is_object() && json.contains("data") && json["data"].is_array()) json = Json(json["data"]);
   if (json.is_object()) json = Json::array({json});

@@ -1,10 +1,15 @@
 #pragma once
 // A csv or json file of short texts, as a table.
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 namespace trireme {
+
+/// Of a row of a table; of its text a model takes some thousand bytes.
+inline constexpr size_t kMostRowBytes = size_t{4} << 20;
+inline constexpr size_t kMostColumns = 1024;
 
 struct TextTable {
   std::string path;

@@ -113,6 +113,13 @@ TEST_F(GlueReader, NamesFileLineAndWhatWasExpected) {
                "give the folder that holds the GLUE tasks");
 }
 
+TEST_F(GlueReader, NamesFilesThatAreNoTables) {
+  file("MRPC/train.tsv", std::string(8 << 20, '\xFF'));
+  EXPECT_ERROR(rows("mrpc"), ErrorKind::data, "train.tsv line 1: 8388608 bytes, a row has at most 4194304");
+  file("MRPC/train.tsv", "\xFF\xFE\x1b[31m\0binary");
+  EXPECT_ERROR(rows("mrpc"), ErrorKind::data, "train.tsv: no column \"#1 String\"; its header has \\xff\\xfe");
+}
+
 TEST(GlueFiles, HaveTheirPublishedNumbersOfRows) {
   TRIREME_NEEDS_TEST_DATA("glue/MRPC/train.tsv");
   const fs::path root = test_data_dir() / "glue";
@@ -187,6 +194,18 @@ TEST_F(CustomFilesTest, WholeNumbersAreClassesInTheirOrder) {
   EXPECT_EQ(data.task.labels, (std::vector<std::string>{"9", "10"}));
   EXPECT_EQ(data.test.at(0).rows.at(0).second, "v");
   EXPECT_EQ(data.test.at(0).rows.at(0).label, -1);
+}
+
+TEST_F(CustomFilesTest, RefusesRowsThatNoTableHas) {
+  write_text(folder_ / "a.csv", std::string(100'000, ','));
+  EXPECT_ERROR(read_text_table(folder_ / "a.csv"), ErrorKind::data, "a.csv record 1: more than 1024 fields");
+  write_text(folder_ / "b.csv", "a,b\n\"" + std::string(8 << 20, 'x'));
+  EXPECT_ERROR(read_text_table(folder_ / "b.csv"), ErrorKind::data,
+               "b.csv record 2: a quoted field does not end within");
+  write_text(folder_ / "c.csv", "a,b\n" + std::string(8 << 20, 'x') + ",1\n");
+  EXPECT_ERROR(read_text_table(folder_ / "c.csv"), ErrorKind::data, "c.csv record 2: a field of 8388608 bytes");
+  write_text(folder_ / "d.json", "{\"a\":1}\n{\"a\":\"" + std::string(8 << 20, 'x') + "\"}\n");
+  EXPECT_ERROR(read_text_table(folder_ / "d.json"), ErrorKind::data, "d.json row 2: 8388621 bytes, a row has at most");
 }
 
 TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
