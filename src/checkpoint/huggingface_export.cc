@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "checkpoint/family.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/json_fields.h"
@@ -129,7 +131,7 @@ Json tokenizer_config(const Spec& spec, const std::map<std::string, int64_t>& ad
   return config;
 }
 
-void write_json(const std::string& path, const Json& json) { write_text(path, json.dump(2) + "\n"); }
+void write_json(const std::string& path, const Json& json) { write_text(path, dump_json(json, 2) + "\n"); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_text.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/spec_json.h"
 
@@ -223,7 +224,7 @@ std::string write_manifest(const Manifest& manifest) {
   }
   json["moments"] = manifest.moments;
   json.update(tensors_to_json(manifest));
-  std::string text = json.dump(1) + "\n";
+  std::string text = dump_json(json, 1) + "\n";
   const size_t digits = text.find(kHashKey) + kHashKey.size();
   text.replace(digits, kHashDigits, hex64(own_hash(text, digits)));
   return text;
@@ -241,7 +242,7 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   manifest.facts.progress = progress_from_json(json_member(json, "progress", where), where);
   manifest.facts.spec = spec_from_json(json_member(json, "model", where), where);
   const Json& config = json_member(json, "config", where);
-  if (!config.is_null()) manifest.facts.config_json = config.dump(2);
+  if (!config.is_null()) manifest.facts.config_json = dump_json(config, 2);
   manifest.has_tokenizer = !json_member(json, "tokenizer_hash", where).is_null();
   if (manifest.has_tokenizer) manifest.tokenizer_hash = read_hash(json, "tokenizer_hash", where);
   for (const Json& file : json_array(json, "data_files", where)) {

@@ -15,8 +15,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kHubFiles[] = {"config.json", "model.safetensors", "tokenizer.json"};
+constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
 
-std::string text_if_there(const fs::path& path) { return fs::exists(path) ? read_text(path.string()) : std::string(); }
+std::string text_if_there(const fs::path& path) {
+  return fs::exists(path) ? read_text(path.string(), kMostTokenizerBytes) : std::string();
+}
 
 ModelFolder open_huggingface(const std::string& path) {
   return {.path = path,

@@ -208,6 +208,7 @@ class PickleReader {
         (void)take_integer(8);
         return true;
       case '(':
+        if (marks_.size() >= Pickle::kMaxMarks) bad("more than {} marks are open", Pickle::kMaxMarks);
         marks_.push_back(stack_.size());
         return true;
       default:
@@ -287,11 +288,11 @@ class PickleReader {
   bool use_memo(uint8_t code) {
     switch (code) {
       case 'q':
-        return memo_.insert_or_assign(take_integer(1), top()), true;
+        return remember(take_integer(1)), true;
       case 'r':
-        return memo_.insert_or_assign(take_integer(4), top()), true;
+        return remember(take_integer(4)), true;
       case 0x94:  // MEMOIZE
-        return memo_.insert_or_assign(memo_.size(), top()), true;
+        return remember(memo_.size()), true;
       case 'h':
         return recall(take_integer(1)), true;
       case 'j':
@@ -301,10 +302,24 @@ class PickleReader {
     }
   }
 
+  void remember(uint64_t name) {
+    const Index value = top();
+    if (!memo_.contains(name)) count_reference();
+    memo_.insert_or_assign(name, value);
+  }
+
   void recall(uint64_t name) {
     const auto found = memo_.find(name);
     if (found == memo_.end()) bad("nothing was remembered as {}", name);
+    count_reference();
     stack_.push_back(found->second);
+  }
+
+  /// What takes memory without a new value.
+  void count_reference() {
+    if (++references_ > Pickle::kMaxReferences)
+      bad("remembers and recalls values more than {} times; no dictionary of tensors needs that",
+          Pickle::kMaxReferences);
   }
 
   bool use_object(uint8_t code) {
@@ -413,6 +428,7 @@ class PickleReader {
   std::vector<Index> stack_;
   std::vector<size_t> marks_;
   std::unordered_map<uint64_t, Index> memo_;
+  size_t references_ = 0;
 };
 
 Pickle::Pickle(std::span<const std::byte> bytes, std::string_view where) {

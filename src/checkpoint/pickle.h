@@ -40,7 +40,7 @@ class Pickle {
   };
 
   /// Reads one pickle from the start of `bytes`; texts are views of it. `where` names the file in errors. Throws
-  /// Error::data. Memory is bounded by kMaxValues, whatever the bytes say.
+  /// Error::data. Memory is bounded by kMaxValues and kMaxReferences, whatever the bytes say.
   Pickle(std::span<const std::byte> bytes, std::string_view where);
 
   size_t bytes() const { return bytes_; }  ///< of this pickle; another can follow
@@ -57,7 +57,9 @@ class Pickle {
   const std::vector<Storage>& storages() const { return storages_; }  ///< every one that was described
   const Tensor& tensor(Index value) const { return tensors_[values_[value].place]; }
 
-  static constexpr size_t kMaxValues = 2'000'000;  ///< a tensor takes about 20: files of 100,000 tensors
+  static constexpr size_t kMaxValues = 2'000'000;      ///< a tensor takes about 20: files of 100,000 tensors
+  static constexpr size_t kMaxReferences = 4'000'000;  ///< writers remember nearly every value
+  static constexpr size_t kMaxMarks = 1000;  ///< open at a time: what nests deeper is no dictionary of tensors
   static constexpr size_t kMaxDims = 8;
   static constexpr size_t kMaxBytes = size_t{64} << 20;
 

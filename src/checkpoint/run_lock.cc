@@ -15,7 +15,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/host.h"
+#include "base/json_text.h"
 #include "base/log.h"
+#include "base/opened_file.h"
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
@@ -34,12 +36,11 @@ int64_t count_in(const char* name) {
 }
 
 std::string to_text(const LockOwner& owner) {
-  return Json{{"host", owner.host},
-              {"boot_id", owner.boot_id},
-              {"pid", owner.pid},
-              {"job", owner.job},
-              {"attempt", owner.attempt}}
-             .dump() +
+  return dump_json(Json{{"host", owner.host},
+                        {"boot_id", owner.boot_id},
+                        {"pid", owner.pid},
+                        {"job", owner.job},
+                        {"attempt", owner.attempt}}) +
          "\n";
 }
 
@@ -84,7 +85,7 @@ Held try_lock(int fd, const std::string& path) {
 }
 
 int open_lock(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = open_for_writing(path, O_RDWR | O_CREAT);
   require(fd >= 0, ErrorKind::io, "cannot open {}: {}", path, std::strerror(errno));
   return fd;
 }

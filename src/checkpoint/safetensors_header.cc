@@ -17,6 +17,8 @@ namespace {
 
 constexpr size_t kMaxHeader = 100'000'000;  // the limit of the format's own library
 
+constexpr size_t kMaxDims = 64;  // NumPy's own; no framework has more
+
 struct ElementType {
   std::string_view name;
   size_t bytes;
@@ -88,6 +90,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     if (place_ != Place::list) refuse("a number");
     if (field_ == Field::shape) {
       if (value > static_cast<number_unsigned_t>(INT64_MAX)) error("tensor {}: shape overflows: {}", key_, value);
+      if (entry().shape.size() == kMaxDims) error("tensor {}: shape has more than {} sizes", key_, kMaxDims);
       entry().shape.push_back(static_cast<int64_t>(value));
     } else {
       if (offsets_.size() == 2) error("tensor {}: data_offsets has more than 2 values", key_);

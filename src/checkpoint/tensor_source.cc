@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -10,6 +12,8 @@
 namespace trireme {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr size_t kMostIndexBytes = size_t{32} << 20;  // the largest published ones have some megabytes
 
 /// Weights that another program wrote are called by the format's name.
 void refuse_other_formats(const std::string& folder) {
@@ -50,28 +54,38 @@ TensorSource TensorSource::of_torch_file(const std::string& path) {
 }
 
 void TensorSource::open_index(const std::string& folder, const std::string& index_path, bool safe) {
-  const Json json = read_json(index_path, size_t{100} << 20);
+  const Json json = read_json(index_path, kMostIndexBytes);
   const Json& map = json_member(json, "weight_map", index_path);
   require(map.is_object(), ErrorKind::data, "{}: \"weight_map\" is {}, expected an object", index_path,
           map.type_name());
   std::set<std::string> names;
+  std::unordered_map<std::string_view, std::string> file_of;  // the JSON object itself is searched from its front
   for (const auto& [tensor, file] : map.items()) {
     require(file.is_string(), ErrorKind::data, "{}: the file of {} is no string", index_path, tensor);
     const auto name = file.get<std::string>();
     require(name.find('/') == name.npos && name != "..", ErrorKind::data,
             "{}: {} lies in \"{}\", expected a file of the same folder", index_path, tensor, name);
     names.insert(name);
+    file_of.emplace(tensor, name);
   }
+  size_t missing = 0;
+  std::string first_missing;
+  for (const std::string& name : names) {
+    if (fs::exists(folder + "/" + name)) continue;
+    if (missing++ == 0) first_missing = name;
+  }
+  require(missing == 0, ErrorKind::io, "{}: {} of the {} files that it names are missing, {} is the first", index_path,
+          missing, names.size(), first_missing);
   for (const std::string& name : names) {
     const std::string path = folder + "/" + name;
     safe ? (void)safe_.emplace_back(path) : (void)torch_.emplace_back(path);
   }
   const auto tensors = places();
   for (const auto& [file, tensor] : tensors) {
-    const auto listed = map.find(tensor);
-    require(listed != map.end(), ErrorKind::data, "{}: tensor {} is not in {}", file, tensor, index_path);
-    require(file == folder + "/" + listed->get<std::string>(), ErrorKind::data,
-            "{}: holds tensor {}, which belongs to {} by {}", file, tensor, listed->get<std::string>(), index_path);
+    const auto listed = file_of.find(tensor);
+    require(listed != file_of.end(), ErrorKind::data, "{}: tensor {} is not in {}", file, tensor, index_path);
+    require(file == folder + "/" + listed->second, ErrorKind::data, "{}: holds tensor {}, which belongs to {} by {}",
+            file, tensor, listed->second, index_path);
   }
   require(tensors.size() == map.size(), ErrorKind::data, "{} lists {} tensors, its files hold {}", index_path,
           map.size(), tensors.size());

@@ -96,12 +96,12 @@ int bench_step_command(std::vector<std::string> arguments) {
   Flags app("trireme bench step",
             "Measures a whole training step: forward, backward, clip and AdamW, beside the rate of its own GEMMs.");
   app.add("--preset", options.preset, "named sizes, as --model.preset takes them (docs/models.md)").show_default();
-  app.add("--batch", options.batch, "sequences per step").positive().show_default();
-  app.add("--seq", options.sequence, "tokens per sequence").positive().show_default();
+  app.add("--batch", options.batch, "sequences per step").in_range(1, 1 << 20).show_default();
+  app.add("--seq", options.sequence, "tokens per sequence").in_range(1, 1 << 20).show_default();
   app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
   app.add("--warmup", options.warmup, "steps before them").not_negative().show_default();
-  app.add("--threads", threads, "compute threads (0: all physical cores)").not_negative().show_default();
+  app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
   app.add_switch("--recompute", options.recompute, "keep only block inputs for backward: less memory, more time");
   app.add("--data", options.tokens, "token file to train on (default: random tokens)");
   std::string peer;
@@ -129,11 +129,11 @@ int bench_ops_command(std::vector<std::string> arguments) {
   Flags app("trireme bench ops",
             "Measures every operator on the shapes of one GPT-2 layer against its ceiling in the same run.");
   app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
-  app.add("--batch", options.sequences, "sequences").positive().show_default();
-  app.add("--seq", options.length, "tokens per sequence").positive().show_default();
-  app.add("--width", options.width, "width of the layer").positive().show_default();
-  app.add("--heads", options.heads, "attention heads").positive().show_default();
-  app.add("--threads", threads, "compute threads (0: all physical cores)").not_negative().show_default();
+  app.add("--batch", options.sequences, "sequences").in_range(1, 1 << 20).show_default();
+  app.add("--seq", options.length, "tokens per sequence").in_range(1, 1 << 20).show_default();
+  app.add("--width", options.width, "width of the layer").in_range(1, 1 << 20).show_default();
+  app.add("--heads", options.heads, "attention heads").in_range(1, 1 << 20).show_default();
+  app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(options.width % options.heads == 0, ErrorKind::usage, "--heads {} does not divide --width {}", options.heads,
           options.width);
@@ -153,9 +153,9 @@ int bench_generate_command(std::vector<std::string> arguments) {
             "Measures generation of one sequence against the memory bandwidth: every weight is read once per token.");
   app.add("--preset", options.preset, "gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m").show_default();
   app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
-  app.add("--prompt", options.prompt, "tokens of the prompt").positive().show_default();
+  app.add("--prompt", options.prompt, "tokens of the prompt").in_range(1, 1 << 20).show_default();
   app.add("--tokens", options.tokens, "tokens to generate").in_range(3, 1 << 20).show_default();
-  app.add("--threads", threads, "compute threads (0: all physical cores)").not_negative().show_default();
+  app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
   app.add("--json", json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "ops/backend.h"
@@ -81,7 +82,7 @@ int measure(Process& process, const Request& request) {
              backend.hardware, commit_text(), o.task, o.batch, r.tokens_per_row, o.pad ? "padded" : "packed",
              cores.threads);
   r.ranks.empty() ? print_alone(r) : print_ranks(r);
-  if (!request.json.empty()) write_text(request.json, to_json(request, backend, cores.threads, r).dump(1) + "\n");
+  if (!request.json.empty()) write_text(request.json, dump_json(to_json(request, backend, cores.threads, r), 1) + "\n");
   return 0;
 }
 
@@ -97,11 +98,11 @@ int bench_glue_command(std::vector<std::string> arguments) {
   app.add("--model", options.model, "Hugging Face folder: sizes and tokenizer; its weights are not read").required();
   app.add("--data-dir", options.data_dir, "folder of the GLUE files").required();
   app.add("--task", options.task, "task of GLUE").show_default();
-  app.add("--batch", options.batch, "rows per step and rank").positive().show_default();
-  app.add("--max-seq-length", options.max_length, "ids of a row at most").positive().show_default();
+  app.add("--batch", options.batch, "rows per step and rank").in_range(1, 1 << 20).show_default();
+  app.add("--max-seq-length", options.max_length, "ids of a row at most").in_range(1, 1 << 20).show_default();
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
   app.add("--threads", request.threads, "compute threads per rank (0: its share of the physical cores)")
-      .not_negative()
+      .in_range(0, 1024)
       .show_default();
   app.add_switch("--pad", options.pad, "pad every row to --max-seq-length");
   app.add("--peer", peer, "pytorch: the same steps there, in turn with ours (scripts/bootstrap --peers installs it)")

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/peer_process.h"
 #include "base/time.h"
 #include "cli/flags.h"
@@ -159,7 +160,7 @@ Json bench_encode(const TokenizeBench& flags) {
 
 /// Whether the peer's vocabulary, an object of tokens and ids, is this one.
 bool same_vocabulary(const BpeDescription& ours, const std::string& path) {
-  const Json theirs = Json::parse(read_text(path));
+  const Json theirs = read_json(path);
   return theirs.size() == ours.vocabulary.size() &&
          std::all_of(ours.vocabulary.begin(), ours.vocabulary.end(), [&](const auto& entry) {
            const auto found = theirs.find(entry.first);
@@ -226,7 +227,7 @@ int bench_tokenize_command(std::vector<std::string> arguments) {
             "Measures encoding of a text, or training of a vocabulary, beside other libraries in the same run.");
   app.add("--tokenizer", flags.tokenizer, "what `trireme tokenizer encode` takes");
   app.add("--input", flags.input, "text, also .gz and .zst; for --train also .jsonl").required();
-  app.add("--threads", flags.threads, "threads (0: one and all, in turn)").not_negative().show_default();
+  app.add("--threads", flags.threads, "threads (0: one and all, in turn)").in_range(0, 1024).show_default();
   app.add("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), or both with a comma")
       .separated_by(',')
       .one_of({"tiktoken", "hf"});
@@ -241,7 +242,7 @@ int bench_tokenize_command(std::vector<std::string> arguments) {
   require(!flags.train || flags.peers.empty() || flags.peers == std::vector<std::string>{"hf"}, ErrorKind::usage,
           "--train has one peer: --peers hf");
   const Json result = flags.train ? bench_train(flags) : bench_encode(flags);
-  if (!flags.json.empty()) write_text(flags.json, result.dump(1) + "\n");
+  if (!flags.json.empty()) write_text(flags.json, dump_json(result, 1) + "\n");
   return 0;
 }
 

@@ -16,6 +16,8 @@
 namespace trireme {
 namespace {
 
+constexpr double kMostEpochs = 1e6;
+
 /// Native options that stay the user's; run_glue's arguments decide about the rest.
 bool stays_native(std::string_view name) {
   constexpr std::string_view kOptions[] = {"model.dropout",     "model.recompute",    "run.hang-timeout",
@@ -105,7 +107,7 @@ void GlueFlags::add_model_and_data() {
   add_switch("do-train", o.train, "train on the training rows");
   add_switch("do-eval", o.evaluate, "evaluate on the validation rows");
   add_switch("do-predict", o.predict, "predict the test rows");
-  add_number("max-seq-length,--max-length", o.max_length, "ids of a row at most").positive();
+  add_number("max-seq-length,--max-length", o.max_length, "ids of a row at most").in_range(1, 1 << 20);
   add_switch("pad-to-max-length", o.pad,
              "compute padding up to --max-seq-length; rows are packed without it otherwise, with the same loss");
   add_number("max-train-samples", o.most_train_rows, "first rows only (0: all)").not_negative();
@@ -116,14 +118,15 @@ void GlueFlags::add_model_and_data() {
 void GlueFlags::add_training() {
   GlueOptions& o = options_;
   add_number("per-device-train-batch-size,--per-gpu-train-batch-size", o.train_batch, "rows per rank and micro-batch")
-      .positive();
-  add_number("per-device-eval-batch-size,--per-gpu-eval-batch-size", o.eval_batch, "rows per rank").positive();
+      .in_range(1, 1 << 20);
+  add_number("per-device-eval-batch-size,--per-gpu-eval-batch-size", o.eval_batch, "rows per rank")
+      .in_range(1, 1 << 20);
   add_number(
       "per-device-max-tokens", o.most_tokens,
       "ids per rank and micro-batch at most: batches are cut where that many are reached, with the same gradients "
       "(0: only rows are limited)")
       .not_negative();
-  add_number("gradient-accumulation-steps", o.accumulation, "micro-batches per step").positive();
+  add_number("gradient-accumulation-steps", o.accumulation, "micro-batches per step").in_range(1, 1 << 20);
   add_number("num-train-epochs", o.epochs, "epochs").positive();
   add_number("max-steps", o.max_steps, "steps instead of epochs (-1: epochs)");
   add_number("learning-rate", o.learning_rate, "peak learning rate").not_negative();
@@ -164,6 +167,8 @@ void GlueFlags::check(const GlueOptions& o) const {
   require(o.beta1 < 1 && o.beta2 < 1, ErrorKind::usage, "--adam-beta1 and --adam-beta2 must be below 1");
   require(o.most_tokens == 0 || !o.pad, ErrorKind::usage,
           "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");
+  require(o.epochs <= kMostEpochs, ErrorKind::usage, "--num-train-epochs is {}, expected at most {}", o.epochs,
+          kMostEpochs);
   require(o.warmup_ratio <= 1, ErrorKind::usage, "--warmup-ratio is {}, expected a share of the steps from 0 to 1",
           o.warmup_ratio);
   require(o.max_steps != 0, ErrorKind::usage, "--max-steps is 0; give a number of steps, or -1 for epochs");

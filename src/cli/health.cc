@@ -2,17 +2,21 @@
 
 #include "cli/health.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
+#include "base/opened_file.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/host_flags.h"
@@ -81,13 +85,13 @@ int list_plan(const Plan& plan, bool json) {
                  step.name.empty() ? "" : " ", arguments, step.applies ? "" : "   (not for this host)");
     }
   }
-  if (json) fmt::print("{}\n", document.dump(2));
+  if (json) fmt::print("{}\n", dump_json(document, 2));
   return 0;
 }
 
 void print_report(const Report& report, const HealthOptions& options) {
   if (options.json) {
-    fmt::print("{}\n", to_json(report).dump(options.json_indent));
+    fmt::print("{}\n", dump_json(to_json(report), options.json_indent));
     return;
   }
   if (options.verbose) {
@@ -111,9 +115,11 @@ void print_report(const Report& report, const HealthOptions& options) {
 
 void append_log(const HealthOptions& options, const Report& report) {
   if (options.log_file.empty() || options.log_file == "-") return;
-  std::ofstream file(options.log_file, std::ios::app);
-  file << one_line_per_node(report);
-  require(file.good(), ErrorKind::io, "cannot write {}", options.log_file);
+  const int fd = open_for_writing(options.log_file, O_WRONLY | O_CREAT | O_APPEND);
+  const std::string line = one_line_per_node(report);
+  const bool written = fd >= 0 && write(fd, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  if (fd >= 0) close(fd);
+  require(written, ErrorKind::io, "cannot write {}", options.log_file);
 }
 
 /// Runs the checks, marks the node in Slurm where asked, and gives the report.

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "cli/health.h"
 #include "cli/host_flags.h"
 #include "cluster/health/run.h"
@@ -71,7 +73,7 @@ int check_nodes(const HealthOptions& options, const HostSet& hosts, const SshOpt
     document.push_back(to_json(report));
     if (!options.json && (!options.quiet || !report.healthy())) fmt::print("{}", one_line_per_node(report));
   }
-  if (options.json) fmt::print("{}\n", document.dump(options.json_indent));
+  if (options.json) fmt::print("{}\n", dump_json(document, options.json_indent));
   return healthy ? 0 : 1;
 }
 

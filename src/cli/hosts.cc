@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -67,7 +68,7 @@ int run_hosts(std::vector<std::string> arguments) {
     return 0;
   }
   if (form == "json") {
-    fmt::print("{}\n", to_json(set, placement).dump(2));
+    fmt::print("{}\n", dump_json(to_json(set, placement), 2));
     return 0;
   }
   std::vector<Host> used;

@@ -29,7 +29,7 @@ int run_parity(std::vector<std::string> arguments) {
   flags.add("--dtype", dtype, "weights and activations; bf16 needs a tolerance of about 0.25")
       .one_of({"f32", "bf16"})
       .show_default();
-  flags.add("--threads", threads, "threads; 0: all cores").not_negative();
+  flags.add("--threads", threads, "threads; 0: all cores").in_range(0, 1024);
   if (const auto code = flags.parse(std::move(arguments))) return *code;
 
   const Backend backend = make_backend();

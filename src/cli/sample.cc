@@ -205,7 +205,7 @@ void declare(Flags& app, SampleOptions& options) {
           "write those objects to this file instead; FILE.partial has what is done of one that was ended before");
   app.add("--dtype", options.dtype, "weights and activations: f32 or bf16").one_of({"f32", "bf16"}).show_default();
   app.add_switch("--force", options.force, "sample a model although weights of it are NaN or infinite");
-  app.add("--threads", options.threads, "compute threads (0: all physical cores)").not_negative().show_default();
+  app.add("--threads", options.threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
 }
 
 /// What the flags ask to continue; none with --interactive.

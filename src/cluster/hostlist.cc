@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr size_t kMaxNames = 65536;
+constexpr size_t kMaxNames = 65536, kMaxNameBytes = 255;  // the domain name system's limit
 
 /// Parses one name of an expression; every message names the expression, the name and the column in it.
 class NameParser {
@@ -76,7 +76,10 @@ class NameParser {
     std::vector<std::string> longer;
     longer.reserve(names.size() * endings.size());
     for (const std::string& name : names) {
-      for (const std::string& ending : endings) longer.push_back(name + ending);
+      for (const std::string& ending : endings) {
+        check(name.size() + ending.size() <= kMaxNameBytes, 0, "a name of more than 255 characters");
+        longer.push_back(name + ending);
+      }
     }
     names = std::move(longer);
   }

@@ -162,7 +162,9 @@ std::vector<Host> filter_hosts(std::vector<Host> hosts, std::string_view include
 
 std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest request) {
   std::vector<Placement> placement;
-  int capacity = 0, left = request.processes;
+  constexpr int64_t kMostProcesses = 1 << 24;
+  int64_t capacity = 0;
+  int left = request.processes;
   for (const Host& host : hosts) {
     const int bound = host.slots > 0 ? host.slots : host.max_slots;
     require(request.per_host == 0 || bound == 0 || request.per_host <= bound, ErrorKind::config,
@@ -172,6 +174,9 @@ std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest reque
     const int offered = host.slots > 0 ? host.slots : request.processes > 0 ? std::max(bound, 1) : 1;
     const int room = request.per_host > 0 ? request.per_host : offered;
     capacity += room;
+    require(capacity <= kMostProcesses, ErrorKind::config,
+            "the hosts up to \"{}\" hold {} processes, at most {} are started; lower --ppn or the hosts' slots",
+            host.name, capacity, kMostProcesses);
     const int here = request.processes > 0 ? std::min(room, left) : room;
     left -= here;
     if (here > 0) placement.push_back({host.name, here});

@@ -7,13 +7,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "config/dialect.h"
 #include "config/schema.h"
 
 namespace trireme {
 namespace {
 
-std::string quoted(const std::string& text) { return nlohmann::json(text).dump(); }
+std::string quoted(const std::string& text) { return dump_json(Json(text)); }
 
 std::string default_text(const Value& value) {
   const auto* text = std::get_if<std::string>(&value);

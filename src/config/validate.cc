@@ -96,6 +96,9 @@ int64_t global_batch(const LoadedConfig& loaded, int ranks, int64_t started_glob
   return started_global > 0 ? started_global : batch.per_rank * ranks;
 }
 
+// Of a step: at a tenth of a second each they take half an hour.
+constexpr int64_t kMostMicroBatches = 1 << 14;
+
 int64_t largest_micro(int64_t per_rank) {
   constexpr int64_t kLargest = 8;  // as --help says
   int64_t best = 1;
@@ -138,6 +141,10 @@ BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_glob
           loaded.where("batch.micro"), plan.micro, ranks, plan.per_rank, plan.global,
           near_divisors(plan.per_rank, plan.micro));
   plan.accumulation = plan.per_rank / plan.micro;
+  require(plan.accumulation <= kMostMicroBatches, ErrorKind::config,
+          "the global batch of {} sequences from {} makes {} micro-batches of {} on each of {} ranks before one step "
+          "ends, at most {} are made; set a larger --batch.micro, start more ranks, or lower the batch",
+          plan.global, source, plan.accumulation, plan.micro, ranks, kMostMicroBatches);
   return plan;
 }
 

@@ -14,6 +14,35 @@ void require_positive(int64_t value, const char* field) {
   require(value > 0, ErrorKind::config, "model: {} is {}, it must be at least 1", field, value);
 }
 
+// What the options of config/config.h allow, with what files have beyond them. No product of two of them times the
+// number of layers overflows, and a table of so many layers is made in a second.
+constexpr int64_t kMostLayers = 1000, kMostHeads = 1024, kMostWidth = 65536, kMostInnerWidth = 4 * kMostWidth,
+                  kMostContext = 1 << 20, kMostVocabulary = 1 << 22, kMostPaddingRows = 1 << 16, kMostClasses = 1 << 20;
+
+void require_sizes(const Spec& spec) {
+  const struct {
+    int64_t value, least, most;
+    const char* field;
+  } sizes[] = {
+      {spec.vocabulary, 1, kMostVocabulary, "vocabulary"},
+      {spec.vocabulary_rows, 1, kMostVocabulary + kMostPaddingRows, "rows of the token matrix"},
+      {spec.context, 1, kMostContext, "context"},
+      {spec.layers, 1, kMostLayers, "layers"},
+      {spec.heads, 1, kMostHeads, "heads"},
+      {spec.width, 1, kMostWidth, "width"},
+      {spec.inner_width, 1, kMostInnerWidth, "inner width"},
+      {spec.position_offset, 0, kMostContext, "position offset"},
+      {spec.embedding_width, 0, kMostWidth, "embedding width"},
+      {spec.token_types, 0, kMostClasses, "token types"},
+      {spec.classes, 0, kMostClasses, "classes"},
+  };
+  for (const auto& size : sizes) {
+    if (size.least == 1) require_positive(size.value, size.field);
+    require(size.value >= size.least && size.value <= size.most, ErrorKind::config,
+            "model: {} is {}, expected {} to {}", size.field, size.value, size.least, size.most);
+  }
+}
+
 std::vector<int64_t> divisors(int64_t n) {
   std::vector<int64_t> out;
   for (int64_t d = 1; d <= n && out.size() < 24; ++d) {
@@ -28,9 +57,6 @@ void require_rate(float rate, const char* field) {
 }
 
 void validate_positions(const Spec& spec) {
-  require(spec.position_offset >= 0 && spec.token_types >= 0 && spec.embedding_width >= 0, ErrorKind::config,
-          "model: position offset {}, token types {} and embedding width {} must not be negative", spec.position_offset,
-          spec.token_types, spec.embedding_width);
   if (spec.position == Position::learned) {
     require(spec.rotary_dims == 0, ErrorKind::config, "model: {} rotary dims, but positions are learned",
             spec.rotary_dims);
@@ -60,12 +86,7 @@ bool Spec::has_dropout() const {
 }
 
 void Spec::validate() const {
-  require_positive(vocabulary, "vocabulary");
-  require_positive(context, "context");
-  require_positive(layers, "layers");
-  require_positive(heads, "heads");
-  require_positive(width, "width");
-  require_positive(inner_width, "inner width");
+  require_sizes(*this);
   require(vocabulary_rows >= vocabulary, ErrorKind::config,
           "model: {} rows of the token matrix cannot hold a vocabulary of {}", vocabulary_rows, vocabulary);
   require(width % heads == 0, ErrorKind::config, "model: {} heads do not divide width {}; heads that do: {}", heads,

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/opened_file.h"
 
 namespace trireme {
 
@@ -20,7 +21,7 @@ AppendFile::~AppendFile() {
 void AppendFile::open_file() {
   std::error_code ignored;  // the open below says what is wrong
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-  fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  fd_ = open_for_writing(path_, O_RDWR | O_CREAT | O_APPEND);
   require(fd_ >= 0, ErrorKind::io, "cannot open {}: {}", path_, std::strerror(errno));
 }
 

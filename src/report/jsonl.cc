@@ -1,6 +1,7 @@
 // RUN/metrics.jsonl.
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@ namespace trireme {
 namespace {
 
 bool ends_within_a_line(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) return false;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file || file.tellg() <= 0) return false;
   file.seekg(-1, std::ios::end);

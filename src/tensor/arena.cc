@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/size.h"
 
 namespace trireme {
 namespace {
@@ -25,6 +26,7 @@ std::pair<std::byte*, std::byte*> pages_of(View tensor) {
 }  // namespace
 
 Arena::Arena(size_t bytes) : capacity_((std::max<size_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage) {
+  require_fits_memory(bytes, "an arena of tensors", "use a smaller model, micro-batch or sequence");
   // Reserve one huge page more than needed to find an aligned start, then give back both ends.
   void* raw =
       mmap(nullptr, capacity_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -56,7 +58,13 @@ Arena::~Arena() {
 View Arena::take(DType dtype, Shape shape) {
   const size_t bytes = static_cast<size_t>(shape.count()) * size_of(dtype);
   const size_t offset = used_;
-  used_ = (used_ + bytes + kAlignment - 1) / kAlignment * kAlignment;
+  size_t end = 0;
+  const bool over = bytes / size_of(dtype) != static_cast<size_t>(shape.count()) || shape.count() < 0 ||
+                    __builtin_add_overflow(used_, bytes, &end) || end > SIZE_MAX / 2;
+  require(!over, ErrorKind::config,
+          "tensors of {} and {} bytes are more than can be counted; use a smaller model, micro-batch or sequence",
+          used_, bytes);
+  used_ = (end + kAlignment - 1) / kAlignment * kAlignment;
   peak_ = std::max(peak_, used_);
   if (measuring()) return {nullptr, dtype, shape};
   if (used_ > capacity_) {

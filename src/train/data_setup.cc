@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "data/indexed_source.h"
 #include "data/masked_source.h"
 #include "text/tokenizer.h"
@@ -40,11 +41,11 @@ std::unique_ptr<FileSource> open_tokens(const DataOptions& data, const std::stri
 
 /// Samples that a run draws of a part: NeoX's own numbers, on which its order depends.
 uint64_t samples_of(const Config& config, const BatchShape& batch, bool training) {
-  const auto steps = static_cast<uint64_t>(config.run.steps), global = static_cast<uint64_t>(batch.global);
-  if (training) return steps * global;
-  const auto every = static_cast<uint64_t>(config.evaluation.every);
-  const uint64_t evaluations = every == 0 ? 1 : steps / every + 1;
-  return evaluations * static_cast<uint64_t>(config.evaluation.batches) * global;
+  const int64_t steps = config.run.steps, every = config.evaluation.every;
+  if (training) return static_cast<uint64_t>(checked_product({steps, batch.global}, "run.steps x batch.global"));
+  const int64_t evaluations = every == 0 ? 1 : steps / every + 1;
+  return static_cast<uint64_t>(checked_product({evaluations, config.evaluation.batches, batch.global},
+                                               "evaluations x evaluation.batches x batch.global"));
 }
 
 std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, bool training, const std::string& split,

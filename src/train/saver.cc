@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/run_steps.h"
@@ -31,7 +32,7 @@ Saver::Saver(const Run& run, Session& session)
 CheckpointFacts Saver::facts_of(const RunProgress& progress) const {
   return {.spec = plan_.spec,
           .progress = progress,
-          .config_json = to_json(plan_.config()).dump(),
+          .config_json = dump_json(to_json(plan_.config())),
           .tokenizer_json = plan_.tokenizer_json,
           .data_files = plan_.data_files};
 }

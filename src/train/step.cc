@@ -3,6 +3,8 @@
 #include <array>
 #include <cmath>
 
+#include "train/sign_of_life.h"
+
 namespace trireme {
 
 double TrainStep::run_micro_batch(int64_t index, const StepStart& start, float scale) {
@@ -47,8 +49,11 @@ double TrainStep::count(uint64_t consumed) {
 StepResult TrainStep::run(const StepStart& start) {
   const double counted = count(start.consumed);
   double loss = 0;
-  for (int64_t m = 0; m < batches_.micro_batches(); ++m)
+  SignOfLife sign("this step");
+  for (int64_t m = 0; m < batches_.micro_batches(); ++m) {
     loss += run_micro_batch(m, start, static_cast<float>(1.0 / counted));
+    sign.tell(m + 1, batches_.micro_batches());
+  }
   Context& context = session_.stage().context();
   const double squared_norm = session_.optimizer().finish_exchange(context);
   const StepResult result = agree(loss, squared_norm, counted, start);
@@ -60,6 +65,7 @@ std::optional<double> evaluate(Session& session, const SampleSource& data, const
   Batcher batcher(shape.largest_micro(), shape.sequence);
   Scalars& scalars = session.scalars();
   double loss = 0, tokens = 0;
+  SignOfLife sign("evaluation");
   for (int64_t b = 0; b < batches; ++b) {
     const auto first = static_cast<uint64_t>(b * shape.global);
     for (int64_t m = 0; m < shape.micro_batches; ++m) {
@@ -68,6 +74,7 @@ std::optional<double> evaluate(Session& session, const SampleSource& data, const
       const Batch& batch = batcher.fill(data, Stream::evaluation, slice);
       loss += session.stage().loss(batch);
       tokens += counted_rows(batch);
+      sign.tell(b * shape.micro_batches + m + 1, batches * shape.micro_batches);
     }
     if (scalars.any(session.rank().stop_requested())) return std::nullopt;
   }

@@ -303,6 +303,27 @@ TEST(HuggingFace, ShardedModelsLoadByTheirIndex) {
   EXPECT_ERROR(Loaded(folder.folder.path()), ErrorKind::data, "expected a file of the same folder");
 }
 
+TEST(HuggingFace, AnIndexOfManyMissingFilesIsNamedAtOnce) {
+  Folder folder;
+  folder.write();
+  fs::remove(folder.folder / "model.safetensors");
+  std::string index = R"({"weight_map": {"w": "shard-0.safetensors")";
+  for (int i = 1; i < 100'000; ++i) index += fmt::format(R"(, "w{}": "shard-{}.safetensors")", i, i);
+  write_text(folder.folder / "model.safetensors.index.json", index + "}}");
+  EXPECT_ERROR(
+      Loaded(folder.folder.path()), ErrorKind::io,
+      "model.safetensors.index.json: 100000 of the 100000 files that it names are missing, shard-0.safetensors "
+      "is the first");
+}
+
+TEST(HuggingFace, SizesThatNoModelHasAreRefusedBeforeAnythingIsMade) {
+  Folder folder;
+  folder.config["n_layer"] = 10'000'000;
+  folder.write();
+  EXPECT_ERROR(read_huggingface_spec(folder.folder.path()), ErrorKind::data,
+               "config.json: model: layers is 10000000, expected 1 to 1000");
+}
+
 TEST(HuggingFace, FoldersWithoutWeightsSayWhatIsMissing) {
   Folder folder;
   folder.write();

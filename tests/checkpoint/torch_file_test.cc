@@ -121,6 +121,20 @@ TEST(TorchFile, NothingIsCalledOrImported) {
   EXPECT_PICKLE_REFUSED("]}b", "attributes are only known of a dictionary");
 }
 
+TEST(TorchFile, PicklesThatOnlyTakeMemoryAreStopped) {
+  const auto repeated = [](const std::string& first, const std::string& part, size_t times) {
+    std::string pickle = "\x80\x02" + first;
+    for (size_t i = 0; i < times; ++i) pickle += part;
+    return torch_of(pickle + ".");
+  };
+  const size_t many = Pickle::kMaxReferences + 1;
+  EXPECT_REFUSED(repeated("}", "\x94", many), "remembers and recalls values more than 4000000 times");
+  EXPECT_REFUSED(repeated("}q\1", std::string("h\1", 2), many), "remembers and recalls values more than 4000000 times");
+  EXPECT_REFUSED(repeated("]", "(", 2000), "more than 1000 marks are open");
+  EXPECT_REFUSED(repeated("]", "]", Pickle::kMaxValues + 1), "more than 2000000 values");
+  EXPECT_NO_THROW(one(matrix({2, 3}, {3, 1})));
+}
+
 TEST(TorchFile, BrokenPicklesAreNamed) {
   EXPECT_REFUSED(torch_of(""), "truncated: 1 bytes were expected, 0 are left");
   EXPECT_REFUSED(torch_of("\x80\x02}"), "truncated: 1 bytes were expected");

@@ -24,6 +24,12 @@ TEST(Validate, RefusesAFloorAboveThePeak) {
   EXPECT_NO_THROW(flags({"--optim.learning-rate=1e-5", "--optim.schedule=constant"}));
 }
 
+TEST(Validate, RefusesAStepThatWouldNotEnd) {
+  EXPECT_ERROR(plan_batch(flags({"--batch.global=1073741824"}), 1), ErrorKind::config,
+               "the global batch of 1073741824 sequences from batch.global (flag --batch.global) makes 134217728 "
+               "micro-batches of 8 on each of 1 ranks before one step ends, at most 16384 are made");
+}
+
 TEST(Validate, RefusesSequencesLongerThanTheContextOfANewModel) {
   EXPECT_ERROR(
       flags({"--batch.sequence=2048"}), ErrorKind::config,

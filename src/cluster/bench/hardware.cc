@@ -11,6 +11,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "base/time.h"
 #include "cluster/launch/node_facts.h"
 
@@ -112,7 +114,7 @@ Link common_link(const std::vector<HostLinks>& hosts, const std::string& wanted,
 
 Link find_link(Job& job, const std::string& host) {
   std::vector<HostLinks> hosts;
-  for (const std::string& line : job.scalars.gather(to_json(links_of_this_host(host)).dump())) {
+  for (const std::string& line : job.scalars.gather(dump_json(to_json(links_of_this_host(host))))) {
     HostLinks links = host_links_from_json(parse_json(line, "the links of a rank"));
     const bool known = std::ranges::any_of(hosts, [&](const HostLinks& entry) { return entry.host == links.host; });
     if (!known) hosts.push_back(std::move(links));

@@ -12,6 +12,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/opened_file.h"
 
 namespace trireme::health {
 
@@ -24,7 +27,7 @@ std::optional<Report> last_report(const std::string& path, const std::string& bo
 }
 
 void save_report(const std::string& path, const std::string& boot_id, const Report& report) {
-  write_text(path, Json{{"boot_id", boot_id}, {"report", to_json(report)}}.dump(2) + "\n");
+  write_text(path, dump_json(Json{{"boot_id", boot_id}, {"report", to_json(report)}}, 2) + "\n");
 }
 
 std::string this_boot_id() {
@@ -35,7 +38,7 @@ std::string this_boot_id() {
 
 bool run_in_background(const std::string& path, const std::function<void()>& body) {
   const std::string lock = path + ".lock";
-  const int fd = open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int fd = open_for_writing(lock, O_RDWR | O_CREAT);
   require(fd >= 0, ErrorKind::io, "cannot open {}: {}", lock, std::strerror(errno));
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     close(fd);

@@ -9,6 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/error.h"
+#include "base/opened_file.h"
+
 namespace trireme::health {
 namespace {
 
@@ -73,13 +76,16 @@ Machine Machine::local() {
 }
 
 std::optional<std::string> Machine::read(const std::string& path) const {
-  std::ifstream file(root + path, std::ios::binary);
-  if (!file) return std::nullopt;
-  std::string text(size_t{4} << 20, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad()) return std::nullopt;
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
+  try {
+    OpenedFile file(root + path);
+    std::string text(size_t{4} << 20, '\0');
+    size_t size = 0;
+    while (const size_t n = size < text.size() ? file.read(text.data() + size, text.size() - size) : 0) size += n;
+    text.resize(size);
+    return text;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 std::vector<std::string> Machine::list(const std::string& folder) const {

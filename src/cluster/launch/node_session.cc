@@ -16,6 +16,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "base/time.h"
 #include "cluster/launch/node_agent.h"
 #include "cluster/subprocess.h"
@@ -224,7 +226,7 @@ std::vector<Json> NodeSessions::ask(const std::vector<Json>& requests, double se
   std::vector<std::optional<std::string>> lines(hosts_.size());
   for (size_t i = 0; i < hosts_.size(); ++i) {
     if (!sessions_[i].open || requests[i].is_null()) continue;
-    const std::string line = requests[i].dump() + "\n";
+    const std::string line = dump_json(requests[i]) + "\n";
     expected[i] = write(sessions_[i].in, line.data(), line.size()) == static_cast<ssize_t>(line.size());
     if (!expected[i]) lose(i, "its agent is gone", "");
   }

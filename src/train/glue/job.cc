@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "config/document.h"
 #include "train/glue/output_dir.h"
 
@@ -57,7 +58,9 @@ DataFileFact fact_of(const GlueSet& set, const EncodedRows& rows) {
 
 /// What of the resumed run counts: its global batch.
 int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointFolder>& resume, int ranks) {
-  if (!resume) return options.train_batch * options.accumulation * ranks;
+  if (!resume)
+    return checked_product({options.train_batch, options.accumulation, ranks},
+                           "--per-device-train-batch-size x --gradient-accumulation-steps x ranks");
   return from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
 }
 

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/hub.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "checkpoint/family.h"
 #include "checkpoint/huggingface.h"
@@ -150,7 +151,7 @@ void write_model(const std::string& folder, const PretrainedModel& model, const 
     if (fs::exists(from)) fs::copy_file(from, fs::path(part) / name, fs::copy_options::overwrite_existing, error);
     require(!error, ErrorKind::io, "cannot copy {} to {}: {}", from.string(), folder, error.message());
   }
-  write_text(part + "/config.json", labelled_config(part + "/config.json", task).dump(2) + "\n");
+  write_text(part + "/config.json", dump_json(labelled_config(part + "/config.json", task), 2) + "\n");
   for (const auto& entry : fs::directory_iterator(part)) {
     std::error_code error;
     fs::rename(entry.path(), fs::path(folder) / entry.path().filename(), error);
