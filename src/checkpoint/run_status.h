@@ -7,19 +7,39 @@
 namespace trireme {
 
 struct RunStatus {
-  std::string state;  ///< "running", "done", "stopped", "failed", "peer-lost"
+  std::string state;  ///< "running", "done", "stopped", "failed", "peer-lost", "killed"
   int code = 0;       ///< exit code of the program
   int64_t step = 0;
   int rank = 0;  ///< that wrote it; of peer-lost: that was lost
   std::string host = {};
-  std::string message = {};  ///< why it failed or which rank was lost; else empty
+  std::string message = {};  ///< why it failed or which rank was lost; of a running job: its process; else empty
   std::string control = {};  ///< of a running job: where its control channel is, ADDRESS:PORT, separated by commas
   bool operator==(const RunStatus&) const = default;
 };
 
+std::string status_path(const std::string& run_dir);
+/// What write_status() writes: at most kMostStatusBytes, whatever the message has.
+std::string status_text(const RunStatus& status);
+inline constexpr size_t kMostStatusBytes = 8192;
 /// Replaces RUN/status.json at once. Throws Error::io.
 void write_status(const std::string& run_dir, const RunStatus& status);
 /// Throws Error::io, Error::data.
 RunStatus read_status(const std::string& run_dir);
+
+/// Space for one status that is taken when the run begins, so that its end can be told on a disk that is full.
+class StatusReserve {
+ public:
+  /// Makes RUN/status.reserve; where that fails nothing is reserved.
+  explicit StatusReserve(std::string run_dir);
+  StatusReserve(const StatusReserve&) = delete;
+  StatusReserve& operator=(const StatusReserve&) = delete;
+  ~StatusReserve();
+  /// As write_status(), into the reserve where that fails; once.
+  void write(const RunStatus& status);
+
+ private:
+  std::string run_dir_, path_;
+  int fd_ = -1;
+};
 
 }  // namespace trireme

@@ -270,7 +270,8 @@ class Launch {
       log::warning("launch: {}", e.what());
       return end.code;
     }
-    if (status_->state == "running") return end.code != 0 ? end.code : 1;  // it did not get to say how it ended
+    // It did not get to say how it ended.
+    if (status_->state == "running" || status_->state == "killed") return end.code != 0 ? end.code : 1;
     return status_->code;
   }
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "comm/agreement.h"
 #include "comm/proof.h"
 #include "config/document.h"
@@ -16,7 +17,7 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
   stop::install();
   const Config& config = request.config;
   Scalars scalars(process.world());
-  prove_one_job(scalars, process.host(), to_json(config).dump(1) + request.proof, request.version);
+  prove_one_job(scalars, process.host(), dump_json(to_json(config), 1) + request.proof, request.version);
   MeshShape mesh;
   together(scalars, [&] {
     mesh = resolve_mesh({.data = config.mesh.data, .tensor = config.mesh.tensor, .pipeline = config.mesh.pipeline},

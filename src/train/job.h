@@ -32,7 +32,7 @@ struct Job {
   Scalars& scalars;
   MeshShape mesh;  ///< with every axis filled in
   const CorePlan& cores;
-  const RunClaim* claim;  ///< none where nothing is written
+  RunClaim* claim;  ///< none where nothing is written
   std::function<std::string()> stop_reason;
 };
 

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-Run::Run(const RunPlan& of, const RunClaim* folder)
+Run::Run(const RunPlan& of, RunClaim* folder)
     : plan(of),
       claim(folder),
       table(plan.spec, plan.init_scheme),

@@ -16,13 +16,13 @@ namespace trireme {
 
 struct Run {
   /// Allocates the training state; nothing is in it yet. claim: of the run folder; nullptr: nothing is written.
-  Run(const RunPlan& plan, const RunClaim* claim);
+  Run(const RunPlan& plan, RunClaim* claim);
 
   /// Starts the report of an attempt from here to the plan's last step.
   void open_report(const RankContext& rank, const RunFacts& facts);
 
   const RunPlan& plan;
-  const RunClaim* claim;
+  RunClaim* claim;
   ParameterTable table;
   TrainingState state;
   RunProgress progress;

@@ -2,39 +2,89 @@
 
 #include <fmt/ranges.h>
 
+#include <exception>
+
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 
 namespace trireme {
+namespace {
+
+constexpr int kKilled = 137;  // what shells say of SIGKILL
+
+}  // namespace
 
 RunClaim::RunClaim(const Config& config, const Process& process, const std::vector<std::string>& control)
     : dir_(config.run.dir), process_(process) {
   if (process.rank() != 0) return;
   lock_.emplace(dir_, this_owner(), config.run.take_over);
-  write({.state = "running", .control = fmt::format("{}", fmt::join(control, ","))});
+  before_ = ended_run(dir_);
+  reserve_.emplace(dir_);
+  const RunStatus running = of_this_rank({.state = "running",
+                                          .message = fmt::format("process {}", this_owner().pid),
+                                          .control = fmt::format("{}", fmt::join(control, ","))});
+  write_status(dir_, running);
+  const auto killed = [&](int code, std::string message) {
+    return status_text(of_this_rank({.state = "killed", .code = code, .step = -1, .message = std::move(message)}));
+  };
+  guard_.emplace(
+      dir_,
+      RunGuard::Texts{
+          .running = status_text(running),
+          .killed = killed(kKilled,
+                           "ended without a word, as by kill -9 or for want of memory; start again to go on "
+                           "from the last checkpoint"),
+          .stopping = killed(exit_code(ErrorKind::stopped),
+                             "a stop was asked for, and the process was ended before it had saved; start again to go "
+                             "on from the last checkpoint")});
 }
 
 void RunClaim::check() const {
   if (lock_) lock_->check();
 }
 
-void RunClaim::end(RunStatus status) const {
+void RunClaim::end(RunStatus status) {
   try {
     check();
   } catch (const Error&) {
     return;  // what the folder says is its new owner's business
   }
   try {
-    write(std::move(status));
-  } catch (const Error& e) {
+    if (before_ && status.code != 0)
+      restore();
+    else if (reserve_)
+      reserve_->write(of_this_rank(std::move(status)));
+    else
+      write_status(dir_, of_this_rank(std::move(status)));
+    if (guard_) guard_->dismiss();
+  } catch (const std::exception& e) {
     log::warning("{}", e.what());  // it must hide neither why the run ends nor its exit code
   }
 }
 
-void RunClaim::write(RunStatus status) const {
+/// Nothing where the last run was killed: then a failure is news.
+std::optional<RunClaim::Before> RunClaim::ended_run(const std::string& run_dir) {
+  try {
+    const std::string path = status_path(run_dir);
+    if (!std::filesystem::exists(path) || read_status(run_dir).state == "running") return {};
+    return Before{read_text(path, kMostStatusBytes), std::filesystem::last_write_time(path)};
+  } catch (const std::exception&) {
+    return {};  // no status that anybody could read
+  }
+}
+
+RunStatus RunClaim::of_this_rank(RunStatus status) const {
   status.rank = process_.rank();
   status.host = process_.host();
-  write_status(dir_, status);
+  return status;
+}
+
+/// With its time, by which launchers tell an old status from one of their own job.
+void RunClaim::restore() const {
+  const std::string path = status_path(dir_);
+  write_text(path, before_->text);
+  std::filesystem::last_write_time(path, before_->time);
 }
 
 }  // namespace trireme

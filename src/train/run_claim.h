@@ -1,6 +1,7 @@
 #pragma once
 // This rank's claim on the run folder: its lock, and what RUN/status.json says of the run (checkpoint/run_status.h).
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "checkpoint/run_status.h"
 #include "comm/process.h"
 #include "config/config.h"
+#include "train/run_guard.h"
 
 namespace trireme {
 
@@ -19,16 +21,28 @@ class RunClaim {
   RunClaim(const Config& config, const Process& process, const std::vector<std::string>& control);
   /// Throws Error::locked when another job took the folder over meanwhile.
   void check() const;
-  /// The run ends on this rank. A status that cannot be written gives a warning; none is written into a folder that
-  /// another job has taken over.
-  void end(RunStatus status) const;
+  /// The start succeeded: from here on the run is another one than the folder told of before.
+  void begin() { before_.reset(); }
+  /// The run ends on this rank. A start that fails before begin() leaves what the folder tells of an ended run. A
+  /// status that cannot be written gives a warning; none is written into a folder that another job has taken over.
+  void end(RunStatus status);
 
  private:
-  void write(RunStatus status) const;
+  /// What a file said, and when it was written.
+  struct Before {
+    std::string text;
+    std::filesystem::file_time_type time;
+  };
+  static std::optional<Before> ended_run(const std::string& run_dir);
+  RunStatus of_this_rank(RunStatus status) const;
+  void restore() const;
 
   std::string dir_;
   const Process& process_;
   std::optional<RunLock> lock_;
+  std::optional<Before> before_;
+  std::optional<StatusReserve> reserve_;
+  std::optional<RunGuard> guard_;
 };
 
 }  // namespace trireme

@@ -1,5 +1,7 @@
 #include "train/run_end.h"
 
+#include <exception>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/agreement.h"
@@ -31,6 +33,9 @@ int run_to_end(std::optional<RunClaim>& claim, const Process& process, const Pee
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
     if (claim) claim->end(status_of(e));
+    throw;
+  } catch (const std::exception& e) {  // out of memory, or a fault of ours: the folder says that the run has ended
+    if (claim) claim->end(status_of(Error(ErrorKind::io, e.what())));
     throw;
   }
 }

@@ -1,6 +1,7 @@
 #include "train/stop.h"
 
 #include <unistd.h>
+#include <cerrno>
 #include <csignal>
 #include <ctime>
 
@@ -16,6 +17,7 @@ constexpr long kSameRequestSeconds = 5;
 // A signal handler can reach nothing but globals.
 std::atomic<int> first_signal{0};
 std::atomic<long> first_time{0};
+std::atomic<int> listener{-1};
 
 long now() {
   timespec t{};
@@ -24,6 +26,9 @@ long now() {
 }
 
 void handle(int signal) {
+  const int before = errno;
+  if (const int fd = listener; fd >= 0) static_cast<void>(!write(fd, "s", 1));
+  errno = before;
   int none = 0;
   if (first_signal.compare_exchange_strong(none, signal)) {
     first_time = now();
@@ -44,6 +49,8 @@ void install() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
 }
+
+void tell(int descriptor) { listener = descriptor; }
 
 bool requested() { return first_signal != 0; }
 

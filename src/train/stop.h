@@ -10,6 +10,8 @@ namespace trireme::stop {
 void install();
 /// True once a stop was asked for on this rank.
 bool requested();
+/// Every later stop request of this process also writes a byte to this descriptor; -1: to none.
+void tell(int descriptor);
 /// "SIGTERM", ... of the first request; "" before one.
 const char* reason();
 

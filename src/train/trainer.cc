@@ -40,6 +40,7 @@ Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason
       data_windows_(task.mapped_files(), static_cast<uint64_t>(config().run.seed), rank().size()) {
   if (config().log.profile > 0) work_.session.ops().report_to(&profile_);
   open_report();
+  if (work_.run.claim) work_.run.claim->begin();
 }
 
 void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(work_, peak_)); }
