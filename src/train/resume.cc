@@ -119,7 +119,8 @@ void compare_batches(const Setup& setup, const Config& then, Differences& out) {
       out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", now),
                      "checkpoint.allow-other-batch", setup.config().checkpoint.allow_other_batch});
   };
-  if (then.batch.per_rank > 0 && setup.config().batch.per_rank > 0)
+  // On another number of ranks another batch.per-rank may be the same batch.
+  if (then.batch.global != setup.batch.global && then.batch.per_rank > 0 && setup.config().batch.per_rank > 0)
     compare("batch.per-rank", then.batch.per_rank, setup.config().batch.per_rank);
   const int64_t sequence = then.batch.sequence > 0 ? then.batch.sequence : setup.resume->facts.spec.context;
   compare("batch.global", then.batch.global, setup.batch.global);

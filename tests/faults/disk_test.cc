@@ -170,12 +170,12 @@ TEST_F(SmallDisk, ThatIsTooSmallForOneCheckpointIsRefusedBeforeTheFirstStep) {
   const Outcome outcome = run_on("size=256k", {});
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_THAT(outcome.output,
-              ::testing::ContainsRegex("a checkpoint in .* needs 0.4[0-9] MB, the file system has 0.[0-9] MB"));
+              ::testing::ContainsRegex("a checkpoint in .* needs 0.3[0-9] MB, the file system has 0.[0-9] MB"));
   EXPECT_THAT(outcome.output, Not(HasSubstr("step  1/")));
 }
 
 TEST_F(SmallDisk, ThatFillsUpDropsSnapshotsWithTheNumbersAndKeepsTheOld) {
-  // 400 snapshots of 0.4 MB do not fit; the bound that is checked before the first step does.
+  // 150 snapshots of 0.4 MB do not fit, one does.
   const Outcome outcome =
       run_on("size=36m", {"--checkpoint.every", "2", "--checkpoint.keep", "0", "--run.steps", "300"});
   EXPECT_EQ(outcome.code, 1) << "the last snapshot must succeed\n" << outcome.output;
@@ -201,8 +201,8 @@ TEST_F(SmallDisk, OnSeveralRanksTheWholeAndTheRanksPartAreTold) {
   const Outcome outcome =
       run({"unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=1200k none " + path("run") + " && " + words});
   EXPECT_THAT(outcome.output,
-              ::testing::ContainsRegex("rank [01]'s part of a checkpoint in .* \\(0.4[0-9] MB in all\\) "
-                                       "needs 0.2[0-9] MB, the file system has 0.[0-2] MB free"));
+              ::testing::ContainsRegex("rank [01]'s part of a checkpoint in .* \\(0.3[0-9] MB in all\\) "
+                                       "needs 0.[12][0-9] MB, the file system has 0.[0-2] MB free"));
 }
 
 TEST_F(SmallDisk, WithoutInodesIsRefusedBeforeTheFirstStep) {

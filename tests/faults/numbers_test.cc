@@ -121,7 +121,7 @@ TEST_F(Numbers, WeightsThatAreNoneAreRefusedByEveryCommandThatWouldUseThem) {
     words.push_back("--force");
     const Outcome forced = run(trireme_command(words));
     EXPECT_THAT(forced.output, ::testing::Not(HasSubstr("holds NaN")));
-    if (words[0] == "export") EXPECT_EQ(forced.code, 0) << forced.output;
+    EXPECT_LT(forced.code, words[0] == "export" ? 1 : 128) << forced.output;
   }
   const Outcome earlier =
       run(trireme_command(train("run", {"--checkpoint.resume", path("run") + "/step-00000003", "--data.tokenizer",

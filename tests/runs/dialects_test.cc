@@ -137,8 +137,8 @@ TEST_F(IntelNanogpt, AnotherModelToFineTuneIsRefusedOnResume) {
 
 TEST_F(IntelNanogpt, ABestModelThatNeverAppearsIsExplained) {
   const Outcome outcome = done(here(1,
-                                    "train intel.yaml --model.init models/gpt2 trainer_config.max_lr=90 "
-                                    "trainer_config.min_lr=90 trainer_config.warmup_iters=0"));
+                                    "train intel.yaml --model.init models/gpt2 trainer_config.max_lr=0.9 "
+                                    "trainer_config.min_lr=0.9 trainer_config.warmup_iters=0"));
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(path("ckpt"))));
   EXPECT_THAT(outcome.output, ContainsRegex("there is no best snapshot, so ckpt was not made: no evaluation was better "
                                             "than the validation loss [0-9.]+ from before the first step; the newest "

@@ -93,6 +93,9 @@ TEST_F(StopResume, AnotherGlobalBatchIsRefused) {
 }
 
 TEST_F(StopResume, AnotherBatchPerRankIsRefusedAndWhenAllowedInForce) {
+  std::string config = read_text(path("config.yaml"));
+  config.erase(config.find("batch: {global: 12}\n"), std::string("batch: {global: 12}\n").size());
+  write_text(path("config.yaml"), config);
   expect_done(run(trireme_command(train("run", {"--run.steps", "2", "--batch.per-rank", "12"}))));
   const Outcome outcome = run(trireme_command(train("run", {"--batch.per-rank", "6"})));
   EXPECT_EQ(outcome.code, 2);

@@ -21,7 +21,7 @@ int64_t longest(const std::vector<NamedRows>& sets) {
 }
 
 /// The checkpoint must be of the same training.
-void check_same_training(const RunPlan& plan) {
+void check_same_training(const RunPlan& plan, int ranks) {
   const CheckpointFacts& facts = plan.resume->facts;
   const Config then = from_json(parse_json(facts.config_json, plan.resume->path), plan.resume->path);
   Spec spec = plan.spec;
@@ -43,10 +43,11 @@ void check_same_training(const RunPlan& plan) {
           plan.config().run.seed, kElse);
   // Checkpoints of the first releases do not say their batch per rank.
   const int64_t batch = plan.config().batch.per_rank;
-  require(then.batch.per_rank == 0 || then.batch.per_rank == batch, ErrorKind::config,
+  require(then.batch.per_rank == 0 || then.batch.per_rank == batch || then.batch.global == batch * ranks,
+          ErrorKind::config,
           "{} was trained with {} rows per rank and step (--per-device-train-batch-size x "
-          "--gradient-accumulation-steps), now {}; give the same, {}",
-          plan.resume->path, then.batch.per_rank, batch, kElse);
+          "--gradient-accumulation-steps), {} over all ranks, now with {} and {}; give the same, {}",
+          plan.resume->path, then.batch.per_rank, then.batch.global, batch, batch * ranks, kElse);
 }
 
 /// XXH3 over the ids and labels that are trained on.
@@ -114,7 +115,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   }
   job.loaded = options.native;
   job.loaded.config = config_of(job.options, job.steps, job.epochs.global);
-  if (job.resume) check_same_training(job);
+  if (job.resume) check_same_training(job, static_cast<int>(mesh.data));
   job.layout = {.length = options.pad ? most : 0, .padding = job.model.padding, .classes = job.spec.classes};
   plan_shape(job);
   return job;
