@@ -1,6 +1,10 @@
 #include "base/error.h"
 
+#include "base/printable.h"
+
 namespace trireme {
+
+Error::Error(ErrorKind kind, const std::string& message) : std::runtime_error(printable(message)), kind_(kind) {}
 
 int exit_code(ErrorKind kind) {
   switch (kind) {

@@ -15,6 +15,6 @@ using Json = nlohmann::ordered_json;  // keeps the order of a written file stabl
 Json parse_json(std::string_view text, std::string_view where);
 
 /// Reads and parses a file of at most `max_bytes`. Throws Error::io or Error::data.
-Json read_json(const std::string& path, size_t max_bytes = size_t{1} << 30);
+Json read_json(const std::string& path, size_t max_bytes = size_t{64} << 20);
 
 }  // namespace trireme

@@ -64,11 +64,13 @@ std::vector<std::string> extra_shards(const std::string& folder, const Manifest&
   return extra;
 }
 
+constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
+
 std::string read_tokenizer(const std::string& folder, const Manifest& manifest) {
   if (!manifest.has_tokenizer) return {};
   const std::string path = folder + "/tokenizer.json";
   require(fs::exists(path), ErrorKind::data, "{} is missing; the manifest says the checkpoint has one", path);
-  std::string text = read_text(path);
+  std::string text = read_text(path, kMostTokenizerBytes);
   const uint64_t hash = xxh3(std::as_bytes(std::span(text)));
   require(hash == manifest.tokenizer_hash, ErrorKind::data,
           "{} has checksum {}, the manifest says {}: it was changed or damaged", path, hex64(hash),

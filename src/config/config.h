@@ -212,7 +212,7 @@ struct LaunchOptions {
              "auto: Trireme binds ranks to cores by itself; inherit: keep the binding that the launcher set",
              {"auto", "inherit"});
     v.integer("threads", threads, "compute threads per rank (0: this rank's share of the host's physical cores)", 0,
-              4096);
+              1024);
   }
 };
 

@@ -40,7 +40,7 @@ class AddedTokenMatcher {
   /// Index of the longest pattern that begins at `at`, or -1.
   int longest(std::string_view text, size_t at) const;
 
-  std::vector<std::string> patterns_;  // sorted by first byte, then longest first
+  std::vector<std::string> patterns_;  // sorted
   std::vector<AddedToken> tokens_;
   std::array<uint32_t, 257> by_first_byte_{};
   std::vector<bool> first_two_bytes_;  // whether a pattern can begin with these two

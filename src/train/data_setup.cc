@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
+
 std::string data_path(const DataOptions& data, const std::string& name) {
   return fs::path(name).is_absolute() || data.dir.empty() ? name : (fs::path(data.dir) / name).string();
 }
@@ -103,7 +105,7 @@ std::string find_tokenizer(const DataOptions& data) {
   const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);
   const fs::path file = sets.empty() ? data_path(data, data.train) : sets[0].prefix;
   const fs::path beside = file.parent_path() / "tokenizer.json";
-  return fs::exists(beside) ? read_text(beside.string()) : std::string();
+  return fs::exists(beside) ? read_text(beside.string(), kMostTokenizerBytes) : std::string();
 }
 
 void require_one_tokenizer(const DataOptions& data, const std::string& tokenizer_json) {
