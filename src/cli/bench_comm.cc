@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -17,6 +18,8 @@ namespace {
 
 using namespace comm_bench;
 
+constexpr int64_t kPairBytes = 4 << 20;  // a third of a second at 100 Mbit/s
+constexpr int kPairRepeats = 3;
 constexpr double kTestsTolerance = 0.9;  // what nccl-tests allows below NCCL_TESTS_MIN_BW
 
 /// Options of nccl-tests that ask for what only NCCL and CUDA have: their "no" is taken, so that its command lines
@@ -42,7 +45,7 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
   Options& options = request.options;
   app.add("what", flags.subjects,
           "all_reduce, all_gather, reduce_scatter, broadcast, reduce, alltoall, gather, scatter, sendrecv, "
-          "gradient (the trainer's own reduction), or all")
+          "gradient (the trainer's own reduction), or all; pairs: plain messages of every host with every other")
       .show_default();
   app.add("-b,--minbytes", flags.least, "smallest size: 8, 32M, 1G").show_default();
   app.add("-e,--maxbytes", flags.most, "largest size").show_default();
@@ -145,6 +148,20 @@ int measure_with_ranks(Process& process, const RunRequest& request, const Choice
   return result.good() ? 0 : 1;
 }
 
+void print_now(const std::string& text) {
+  fmt::print("{}", text);
+  std::fflush(stdout);
+}
+
+/// Code 1 where some pair is slow.
+int measure_pairs_with_ranks(int64_t bytes) {
+  const Launcher launcher = detect_launcher();
+  require(launcher.kind != Launcher::Kind::none, ErrorKind::mismatch,
+          "no launcher started this process: start it with `trireme launch -f hosts -- bench comm pairs`");
+  Process process(launcher);
+  return process.run([&] { return run_pairs(process, bytes, kPairRepeats, print_now).empty() ? 0 : 1; });
+}
+
 }  // namespace
 
 int bench_comm_command(std::vector<std::string> arguments) {
@@ -155,6 +172,12 @@ int bench_comm_command(std::vector<std::string> arguments) {
   app.set_footer("Start it with ranks: `trireme launch -f hosts -- bench comm all_reduce -b 8 -e 128M -f 2`.");
   add_flags(app, flags, request);
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  const bool pairs = std::ranges::find(flags.subjects, "pairs") != flags.subjects.end();
+  if (pairs) {
+    require(flags.subjects.size() == 1 && flags.compare.empty() && flags.json.empty(), ErrorKind::usage,
+            "pairs is measured alone and has no table for -J or --compare");
+    return measure_pairs_with_ranks(app.count("--maxbytes") > 0 ? parse_bytes(flags.most, "-e") : kPairBytes);
+  }
   request = request_of(flags, request);
   const std::vector<Table> logs = read_logs(flags.compare);
   const Launcher launcher = detect_launcher();

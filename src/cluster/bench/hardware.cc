@@ -20,6 +20,7 @@ namespace trireme::comm_bench {
 namespace {
 
 constexpr double kGood = 0.8, kFair = 0.5;
+constexpr int64_t kMeaningful = 1 << 20;  // below it a call's latency is measured
 constexpr int64_t kProbeBytes = 1 << 20, kTrafficBytes = 16 << 20;
 constexpr int kProbeRounds = 11;
 
@@ -63,7 +64,9 @@ double two_way_rate(Job& job) {
 
 HostLinks links_of_this_host(const std::string& host) {
   HostLinks links{host, {}};
-  for (const auto& port : launch::active_infiniband_ports()) links.ports.push_back({port.name, "", port.megabit});
+  for (const auto& port : launch::active_infiniband_ports()) {
+    if (port.unusable.empty()) links.ports.push_back({port.name, "", port.megabit});
+  }
   for (const auto& found : launch::list_interfaces()) {
     links.ports.push_back({found.name, found.network, found.megabit});
   }
@@ -96,20 +99,21 @@ Link common_link(const std::vector<HostLinks>& hosts, const std::string& wanted,
     return slowest;
   };
   if (!tcp_only) {
-    if (const auto port = common(is_infiniband)) return {"InfiniBand " + port->name, bytes_per_second(port->megabit)};
+    if (const auto port = common(is_infiniband))
+      return {"InfiniBand " + port->name, Link::Kind::infiniband, bytes_per_second(port->megabit)};
   }
   if (!wanted.empty()) {
     const auto port =
         common([&](const Port& p) { return !is_infiniband(p) && (p.name == wanted || p.network == wanted); });
-    if (port) return {port->name, bytes_per_second(port->megabit)};
+    if (port) return {port->name, Link::Kind::tcp, bytes_per_second(port->megabit)};
   }
   for (const Port& first : hosts.front().ports) {
     if (is_infiniband(first)) continue;
     if (const auto port = common([&](const Port& p) { return p.network == first.network; })) {
-      return {port->name, bytes_per_second(port->megabit)};
+      return {port->name, Link::Kind::tcp, bytes_per_second(port->megabit)};
     }
   }
-  return {"a network that was not recognized", 0};
+  return {"a network that was not recognized", Link::Kind::unknown, 0};
 }
 
 Link find_link(Job& job, const std::string& host) {
@@ -119,23 +123,58 @@ Link find_link(Job& job, const std::string& host) {
     const bool known = std::ranges::any_of(hosts, [&](const HostLinks& entry) { return entry.host == links.host; });
     if (!known) hosts.push_back(std::move(links));
   }
-  if (hosts.size() == 1) return {"shared memory of " + host, 0, ping_pong_rate(job, kProbeBytes, kProbeRounds)};
+  if (hosts.size() == 1) {
+    return {"shared memory of " + host, Link::Kind::shared_memory, 0, ping_pong_rate(job, kProbeBytes, kProbeRounds)};
+  }
   Link link = common_link(hosts, told_interface(), told_tcp());
   link.measured_rate = two_way_rate(job);
   return link;
 }
 
-std::string verdict(const Link& link, const std::vector<Row>& rows) {
+std::string transport(const Link& link, int per_host) {
+  const std::string inside = per_host > 1 ? "shared memory inside a host, " : "";
+  switch (link.kind) {
+    case Link::Kind::shared_memory:
+      return "shared memory";
+    case Link::Kind::tcp:
+      return inside + "TCP over " + link.name + " between hosts";
+    case Link::Kind::infiniband:
+      return inside + link.name + " (the library's UCX or OFI) between hosts";
+    default:
+      return inside + link.name + " between hosts";
+  }
+}
+
+std::string verdict(const Link& link, const std::vector<Row>& rows, const VerdictFacts& facts) {
   const auto largest = std::ranges::max_element(rows, {}, &Row::bytes);
   if (largest == rows.end() || link.expected() <= 0) return "nothing to judge";
   double best = 0;
   for (const auto* timing : {&largest->out_of_place, &largest->in_place}) {
     if (*timing) best = std::max(best, (*timing)->bus_bandwidth);
   }
+  best *= facts.wire_share;
+  const std::string wire = facts.wire_share == 1 ? "" : " on the wire";
+  if (largest->bytes < kMeaningful) {
+    return fmt::format("{:.3g} GB/s{} at {} bytes, too few to judge the link by (from {} on)", best, wire,
+                       largest->bytes, kMeaningful);
+  }
   const double share = best * 1e9 / link.expected();
   const char* word = share >= kGood ? "as expected" : share >= kFair ? "below what the link gives" : "poor";
-  return fmt::format("{:.2f} of {:.2f} GB/s at {} bytes, {:.0f} %: {}", best, link.expected() / 1e9, largest->bytes,
-                     100 * share, word);
+  std::string text = fmt::format("{:.3g} of {:.3g} GB/s{} at {} bytes, {:.0f} %: {}", best, link.expected() / 1e9, wire,
+                                 largest->bytes, 100 * share, word);
+  if (share >= kGood || link.measured_rate <= 0) return text;
+  if (best * 1e9 >= kGood * link.measured_rate) {
+    return text + fmt::format(
+                      "; it is the link: plain messages reach {:.3g} GB/s, too; `bench comm pairs` finds the slow host",
+                      link.measured_rate / 1e9);
+  }
+  text += fmt::format("; it is not the link, which carries {:.3g} GB/s of plain messages, but the library's algorithm",
+                      link.measured_rate / 1e9);
+  if (facts.open_mpi && facts.collective == "all_reduce") {
+    text +=
+        ": try `launch --env OMPI_MCA_coll_tuned_use_dynamic_rules=1 --env OMPI_MCA_coll_tuned_allreduce_algorithm=4`";
+  }
+  return text;
 }
 
 void prove_connected(Job& job, const std::string& host) {

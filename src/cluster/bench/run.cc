@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "cluster/bench/pairs.h"
 
 namespace trireme::comm_bench {
 namespace {
@@ -145,6 +146,7 @@ class Run {
     text += fmt::format("# Link: {}, {}{:.3f} GB/s measured with plain messages\n", link.name,
                         link.rate > 0 ? fmt::format("{:.3f} GB/s each way by its driver, ", link.rate / 1e9) : "",
                         link.measured_rate / 1e9);
+    text += fmt::format("# Transport: {}\n", transport(link, process_.local_size()));
     print(text);
     json_["config"] = {
         {"ranks", job_.ranks()},         {"min_bytes", options_.least_bytes}, {"max_bytes", options_.most_bytes},
@@ -218,7 +220,11 @@ class Run {
                                                          : fmt::format(" FAILED (below {:g})", least));
     Json verdicts = Json::object();
     for (const Table& table : result_.tables) {
-      const std::string said = verdict(result_.link, table.rows);
+      const bool gradient = table.collective == "gradient";
+      const double wire_share =
+          gradient ? static_cast<double>(size_of(gradient_.wire)) / static_cast<double>(sizeof(float)) : 1;
+      const bool open_mpi = group_->backend().find("Open MPI") != std::string::npos;
+      const std::string said = verdict(result_.link, table.rows, {table.collective, wire_share, open_mpi});
       text += fmt::format("# {:<21}: {}\n", table.collective, said);
       verdicts[table.collective] = said;
     }
@@ -261,6 +267,21 @@ class Run {
 int64_t fitting_bytes(int64_t wanted, int64_t free_bytes, int ranks_of_host) {
   constexpr int64_t kBuffers = 4;  // two, and room for the library's own copies
   return std::min(wanted, free_bytes / ranks_of_host / kBuffers);
+}
+
+std::vector<std::string> run_pairs(Process& process, int64_t bytes, int repeats, const Print& print) {
+  const std::unique_ptr<Communicator> group = process.world().split(0, process.rank());
+  const std::unique_ptr<Collectives> library = make_mpi_collectives();
+  Job job{*group, *library, Scalars(*group)};
+  prove_connected(job, process.host());
+  const PairRates pairs = measure_pairs(job, process.host(), bytes, repeats);
+  const std::vector<std::string> slow = find_slow(pairs);
+  if (process.rank() != 0) return slow;
+  print(fmt::format("# Plain messages one way, {} bytes, hosts of a row to hosts of a column\n{}", bytes,
+                    to_text(pairs)));
+  for (const std::string& finding : slow) print("# " + finding + "\n");
+  if (slow.empty()) print("# The network is even: no pair is below half of the median.\n");
+  return slow;
 }
 
 RunResult run(Process& process, const RunRequest& request, const Print& print) {

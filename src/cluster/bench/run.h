@@ -34,6 +34,11 @@ struct RunResult {
 /// Throws what prove_connected() and the collectives throw.
 RunResult run(Process& process, const RunRequest& request, const std::function<void(const std::string&)>& print);
 
+/// Every host against every other; prints the table and what is slow, which it returns. Collective. Throws what
+/// prove_connected() and measure_pairs() throw.
+std::vector<std::string> run_pairs(Process& process, int64_t bytes, int repeats,
+                                   const std::function<void(const std::string&)>& print);
+
 /// The largest buffer that fits: half of what is free on the host, divided by its ranks, in two buffers. Pure.
 int64_t fitting_bytes(int64_t wanted, int64_t free_bytes, int ranks_of_host);
 

@@ -12,10 +12,16 @@ std::string time_text(double microseconds) {
   return fmt::format("{:>7.{}f}", microseconds, microseconds < 100 ? 2 : microseconds < 10000 ? 1 : 0);
 }
 
+/// Two decimals as nccl-tests has them, and three digits that count on slow networks: 100 Mbit/s are 0.0125 GB/s.
+std::string rate_text(double rate) {
+  return fmt::format("{:.{}f}", rate, rate <= 0 || rate >= 1 ? 2 : rate >= 0.1 ? 3 : rate >= 0.01 ? 4 : 5);
+}
+
 std::string timing_text(const std::optional<Timing>& timing) {
   if (!timing) return fmt::format("  {:>7}  {:>6}  {:>6}  {:>5}", "N/A", "N/A", "N/A", "N/A");
-  return fmt::format("  {}  {:>6.2f}  {:>6.2f}  {:>5}", time_text(timing->microseconds), timing->algorithm_bandwidth,
-                     timing->bus_bandwidth, timing->wrong ? fmt::format("{:g}", *timing->wrong) : "N/A");
+  return fmt::format("  {}  {:>6}  {:>6}  {:>5}", time_text(timing->microseconds),
+                     rate_text(timing->algorithm_bandwidth), rate_text(timing->bus_bandwidth),
+                     timing->wrong ? fmt::format("{:g}", *timing->wrong) : "N/A");
 }
 
 Json timing_json(const std::optional<Timing>& timing) {

@@ -80,6 +80,39 @@ void two_way(Communicator& group, const void* send, void* receive, int64_t bytes
   }
 }
 
+namespace {
+
+/// Keeps some messages on their way; `start` begins the one at this offset.
+template <class Start>
+void windowed(int64_t bytes, Start start) {
+  std::deque<Handle> window;
+  for (int64_t first = 0; first < bytes; first += kMessage) {
+    window.push_back(start(first, std::min(kMessage, bytes - first)));
+    if (window.size() < kWindow) continue;
+    spin(window.front());
+    window.pop_front();
+  }
+  for (Handle& handle : window) spin(handle);
+}
+
+}  // namespace
+
+void send_one_way(Communicator& group, const void* data, int64_t bytes, int peer) {
+  windowed(bytes, [&](int64_t first, int64_t length) {
+    return group.send(ConstView(static_cast<const char*>(data) + first, DType::u8, bytes_shape(length)), peer, 0);
+  });
+  uint8_t done = 0;
+  receive(group, View(&done, DType::u8, bytes_shape(1)), peer);
+}
+
+void receive_one_way(Communicator& group, void* data, int64_t bytes, int peer) {
+  windowed(bytes, [&](int64_t first, int64_t length) {
+    return group.receive(View(static_cast<char*>(data) + first, DType::u8, bytes_shape(length)), peer, 0);
+  });
+  const uint8_t done = 1;
+  send(group, ConstView(&done, DType::u8, bytes_shape(1)), peer);
+}
+
 int64_t exchange_token(Job& job, int to, int from) {
   int64_t own = job.rank(), got = -1;
   Handle arrival = job.group.receive(View(&got, DType::i64, Shape{1}), from, 1);

@@ -29,6 +29,10 @@ double ping_pong_rate(Job& job, int64_t bytes, int rounds);
 /// on their way; buffers hold `bytes`. Returns when this rank's are done.
 void two_way(Communicator& group, const void* send, void* receive, int64_t bytes);
 
+/// `bytes` one way in messages of 1 MiB of which 8 are on their way. The sender returns when the receiver has them all.
+void send_one_way(Communicator& group, const void* data, int64_t bytes, int peer);
+void receive_one_way(Communicator& group, void* data, int64_t bytes, int peer);
+
 /// Sends this rank's number to `to` and returns what came from `from`.
 int64_t exchange_token(Job& job, int to, int from);
 

@@ -154,18 +154,38 @@ std::vector<Interface> list_interfaces() {
   return interfaces;
 }
 
-std::vector<InfinibandPort> active_infiniband_ports() {
+namespace {
+
+/// Why no verbs device can be opened for this adapter; empty: one can.
+std::string missing_verbs(const std::string& root, const std::string& adapter) {
+  std::error_code error;
+  for (const auto& verbs : std::filesystem::directory_iterator(root + "/sys/class/infiniband_verbs", error)) {
+    if (first_word(verbs.path() / "ibdev") != adapter) continue;
+    const std::string device = "/dev/infiniband/" + verbs.path().filename().string();
+    if (access((root + device).c_str(), R_OK | W_OK) == 0) return "";
+    return fmt::format("{} cannot be opened: {}", device, std::strerror(errno));
+  }
+  return "it has no verbs device (is ib_uverbs loaded?)";
+}
+
+}  // namespace
+
+std::vector<InfinibandPort> active_infiniband_ports(const std::string& root) {
   std::vector<InfinibandPort> active;
   std::error_code error;
-  for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband", error)) {
+  for (const auto& device : std::filesystem::directory_iterator(root + "/sys/class/infiniband", error)) {
+    const std::string adapter = device.path().filename();
     for (const auto& port : std::filesystem::directory_iterator(device.path() / "ports", error)) {
       std::ifstream file(port.path() / "state");
       std::string number, state;
       if (!(file >> number >> state) || state != "ACTIVE") continue;
       // "200 Gb/sec (4X HDR)"
       const double gigabit = std::atof(first_word(port.path() / "rate").c_str());
-      active.push_back({device.path().filename().string() + ":" + port.path().filename().string(),
-                        static_cast<int64_t>(gigabit * 1000)});
+      const bool ethernet = first_word(port.path() / "link_layer") == "Ethernet";
+      const std::string lid = first_word(port.path() / "lid");
+      const bool no_address = !ethernet && (lid == "0x0" || lid == "0");
+      active.push_back({adapter + ":" + port.path().filename().string(), static_cast<int64_t>(gigabit * 1000),
+                        no_address ? "the subnet manager gave it no address (LID 0)" : missing_verbs(root, adapter)});
     }
   }
   return active;
@@ -204,7 +224,10 @@ NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>
   facts.shm_free = free_bytes("/dev/shm");
   facts.features = cpu_features();
   facts.interfaces = list_interfaces();
-  facts.infiniband_ports = static_cast<int>(active_infiniband_ports().size());
+  for (const InfinibandPort& port : active_infiniband_ports()) {
+    facts.infiniband_ports += port.unusable.empty() ? 1 : 0;
+    if (!port.unusable.empty()) facts.unusable_ports.push_back(port.name + ": " + port.unusable);
+  }
   facts.own_name_address = own_address();
   for (const std::string& file : files) facts.files.emplace_back(file, file_fingerprint(file));
   return facts;
@@ -226,6 +249,7 @@ Json to_json(const NodeFacts& facts) {
           {"features", facts.features},
           {"interfaces", interfaces},
           {"infiniband_ports", facts.infiniband_ports},
+          {"unusable_ports", facts.unusable_ports},
           {"own_name_address", facts.own_name_address},
           {"files", facts.files}};
 }
@@ -247,6 +271,7 @@ NodeFacts facts_from_json(const Json& document) {
     facts.interfaces.push_back({entry.at(0), entry.at(1), entry.at(2), entry.at(3)});
   }
   document.at("infiniband_ports").get_to(facts.infiniband_ports);
+  document.at("unusable_ports").get_to(facts.unusable_ports);
   document.at("own_name_address").get_to(facts.own_name_address);
   document.at("files").get_to(facts.files);
   return facts;

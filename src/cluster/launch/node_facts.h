@@ -23,23 +23,27 @@ struct NodeFacts {
   double cpu_quota = 0;                  ///< processors' worth of time; 0: no limit
   int64_t memory = 0, memory_limit = 0;  ///< bytes: free; cgroup's bound, 0: none
   MemoryKills memory_kills;
-  int64_t disk_free = -1;             ///< bytes where the run folder is or will be; -1: no such file system
-  int64_t shm_free = 0;               ///< bytes in /dev/shm
-  std::vector<std::string> features;  ///< of avx2 avx512f avx512_bf16 amx_bf16
-  std::vector<Interface> interfaces;  ///< up, with an address, loopback left out
-  int infiniband_ports = 0;           ///< active ones
-  std::string own_name_address;       ///< what its own name resolves to
+  int64_t disk_free = -1;                   ///< bytes where the run folder is or will be; -1: no such file system
+  int64_t shm_free = 0;                     ///< bytes in /dev/shm
+  std::vector<std::string> features;        ///< of avx2 avx512f avx512_bf16 amx_bf16
+  std::vector<Interface> interfaces;        ///< up, with an address, loopback left out
+  int infiniband_ports = 0;                 ///< active ones that can be used
+  std::vector<std::string> unusable_ports;  ///< "mlx5_0:1: why"
+  std::string own_name_address;             ///< what its own name resolves to
   std::vector<std::pair<std::string, std::string>> files;  ///< path, "size xxh3" or the reason why it cannot be read
 };
 
 /// Interfaces of this host that are up and have an address, loopback left out.
 std::vector<Interface> list_interfaces();
-/// Links of active InfiniBand ports: "mlx5_0:1" and its rate in Mbit/s.
+/// InfiniBand ports that are up: "mlx5_0:1", its rate in Mbit/s, and why MPI cannot use it all the same (no address
+/// from the subnet manager, no verbs device that this process may open); empty: it can.
 struct InfinibandPort {
   std::string name;
   int64_t megabit = 0;
+  std::string unusable;
 };
-std::vector<InfinibandPort> active_infiniband_ports();
+/// `root`: in front of /sys and /dev, for tests.
+std::vector<InfinibandPort> active_infiniband_ports(const std::string& root = "");
 
 /// Facts about this host. `folder`: where disk space is asked for (its nearest existing parent counts); `files`: to be
 /// compared between hosts: whole when up to 64 MiB, else size and 64 samples of 64 KiB.
