@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
@@ -13,6 +15,20 @@
 
 namespace trireme {
 namespace {
+
+// PBS and LSF tell the hosts of a job in a file with one line per slot, LSF also in variables: "h1 h1 h2", "h1 2 h2 1".
+constexpr const char* kSlotFiles[] = {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"};
+constexpr const char* kSlotLists[] = {"LSB_MCPU_HOSTS", "LSB_HOSTS"};
+
+std::vector<Host> hosts_of_words(const std::string& text, const char* name) {
+  std::string lines;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const bool count = word.find_first_not_of("0123456789") == std::string::npos;
+    lines += (count && !lines.empty() ? " slots=" : "\n") + word;
+  }
+  return parse_hostfile(lines, name, Repeats::are_slots);
+}
 
 std::string sinfo_text(const std::string& source) {
   if (source == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
@@ -28,17 +44,37 @@ std::string sinfo_text(const std::string& source) {
 HostSet from_sinfo(const HostRequest& request) {
   const std::string name = request.sinfo == "run" ? "sinfo" : request.sinfo == "-" ? "standard input" : request.sinfo;
   SlurmNodes nodes = parse_sinfo(sinfo_text(request.sinfo), name, request.partition);
-  require(!nodes.usable.empty(), ErrorKind::config, "{}: none of its {} nodes is usable; the first is {} {}", name,
-          nodes.skipped.size(), nodes.skipped.front().name, nodes.skipped.front().state);
+  require(!nodes.usable.empty() || request.may_all_be_out, ErrorKind::config,
+          "{}: none of its {} nodes is usable; the first is {} {}", name, nodes.skipped.size(),
+          nodes.skipped.front().name, nodes.skipped.front().state);
   return {std::move(nodes.usable), std::move(nodes.skipped), name};
 }
 
 HostSet from_source(const HostRequest& request, const EnvironmentReader& environment) {
-  if (!request.hostfile.empty()) return {read_hostfile(request.hostfile), {}, "hostfile " + request.hostfile};
+  if (!request.hostfile.empty()) {
+    // The scheduler's own file, given by hand.
+    const bool slots = std::ranges::any_of(kSlotFiles, [&](const char* name) {
+      const char* value = environment(name);
+      return value != nullptr && request.hostfile == value;
+    });
+    return {read_hostfile(request.hostfile, slots ? Repeats::are_slots : Repeats::are_errors),
+            {},
+            "hostfile " + request.hostfile};
+  }
   if (!request.hosts.empty()) return {parse_host_argument(request.hosts), {}, "--hosts"};
   if (!request.sinfo.empty()) return from_sinfo(request);
-  if (request.slurm || environment("SLURM_JOB_NODELIST") != nullptr) {
+  const auto is_set = [&](const char* name) {
+    const char* value = environment(name);
+    return value != nullptr && *value != '\0';
+  };
+  if (request.slurm || is_set("SLURM_JOB_NODELIST") || is_set("SLURM_NODELIST")) {
     return {slurm_job_hosts(environment), {}, "the Slurm job"};
+  }
+  for (const char* name : kSlotFiles) {
+    if (is_set(name)) return {read_hostfile(environment(name), Repeats::are_slots), {}, std::string(name)};
+  }
+  for (const char* name : kSlotLists) {
+    if (is_set(name)) return {hosts_of_words(environment(name), name), {}, name};
   }
   const int cpus = static_cast<int>(std::thread::hardware_concurrency());  // those our affinity allows
   return {{Host{"localhost", 0, cpus, "no hostfile", ""}}, {}, "this host alone (no hostfile, no Slurm job)"};
@@ -54,6 +90,7 @@ HostSet resolve_hosts(const HostRequest& request, const EnvironmentReader& envir
   require(request.partition.empty() || !request.sinfo.empty(), ErrorKind::usage,
           "--partition chooses among the rows of sinfo; give --sinfo as well");
   HostSet set = from_source(request, environment);
+  if (set.hosts.empty()) return set;
   set.hosts = filter_hosts(std::move(set.hosts), request.include, request.exclude);
   if (request.num_nodes > 0) {
     const auto wanted = static_cast<size_t>(request.num_nodes);

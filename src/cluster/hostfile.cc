@@ -113,9 +113,31 @@ class LineParser {
   Host host_;
 };
 
+/// "h[1-2] slots=3" as one line for each host; an IPv6 address begins with its bracket.
+std::vector<std::string> expand_line(std::string_view line, const std::string& origin) {
+  const size_t open = line.find('['), close = line.rfind(']');
+  if (open == 0 || open == std::string_view::npos) return {std::string(line)};
+  const size_t end = close == std::string_view::npos ? line.size() : close + 1;
+  std::vector<std::string> lines;
+  for (const std::string& name : expand_hostlist(line.substr(0, end), origin)) {
+    lines.push_back(name + std::string(line.substr(end)));
+  }
+  return lines;
+}
+
+void add(std::vector<Host>& hosts, Host host, Repeats repeats) {
+  const auto known = std::ranges::find(hosts, host.name, &Host::name);
+  if (repeats == Repeats::are_errors || known == hosts.end()) {
+    if (repeats == Repeats::are_slots) host.slots = std::max(host.slots, 1);
+    hosts.push_back(std::move(host));
+  } else {
+    known->slots += std::max(host.slots, 1);
+  }
+}
+
 }  // namespace
 
-std::vector<Host> parse_hostfile(std::string_view text, const std::string& source) {
+std::vector<Host> parse_hostfile(std::string_view text, const std::string& source, Repeats repeats) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   std::vector<Host> hosts;
   int line = 0;
@@ -125,18 +147,22 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& sourc
     text.remove_prefix(std::min(end + 1, text.size()));
     ++line;
     content = trim(content.substr(0, content.find('#')));
-    if (!content.empty()) hosts.push_back(LineParser(content, fmt::format("{}:{}", source, line)).parse());
+    if (content.empty()) continue;
+    const std::string origin = fmt::format("{}:{}", source, line);
+    for (const std::string& entry : expand_line(content, origin)) {
+      add(hosts, LineParser(entry, origin).parse(), repeats);
+    }
   }
   require(!hosts.empty(), ErrorKind::config, "{}: no host in {} lines; write one host per line", source, line);
   require_unique(hosts);
   return hosts;
 }
 
-std::vector<Host> read_hostfile(const std::string& path) {
+std::vector<Host> read_hostfile(const std::string& path, Repeats repeats) {
   std::error_code ignored;
-  require(std::filesystem::exists(path, ignored), ErrorKind::io,
+  require(std::filesystem::exists(path, ignored), ErrorKind::config,
           "hostfile {} does not exist; nothing was started (a missing hostfile never means this host alone)", path);
-  return parse_hostfile(read_text(path, kMaxBytes), path);
+  return parse_hostfile(read_text(path, kMaxBytes), path, repeats);
 }
 
 HostfileForm hostfile_form(std::string_view name) {

@@ -10,15 +10,19 @@
 
 namespace trireme {
 
-/// One host per line: "host", "host:N" (Intel MPI, Hydra), "host slots=N [max_slots=M | max-slots=M]" (Open MPI,
-/// DeepSpeed). "#" starts a comment; blank lines, CRLF, a byte order mark and a missing last line end are fine. Throws
-/// Error::config with "source:line:" for anything else, a host listed twice, slots below 1, max_slots below slots, and
-/// for a file without hosts.
-std::vector<Host> parse_hostfile(std::string_view text, const std::string& source);
+/// What a host that is listed again means: a mistake, or one more process (as in PBS_NODEFILE).
+enum class Repeats { are_errors, are_slots };
 
-/// Reads and parses. A file that is missing is an error, never a run on this host alone. Throws Error::io or
-/// Error::config.
-std::vector<Host> read_hostfile(const std::string& path);
+/// One host per line: "host", "host:N" (Intel MPI, Hydra), "host slots=N [max_slots=M | max-slots=M]" (Open MPI,
+/// DeepSpeed); the host may be a host list expression, whose hosts get N each. "#" starts a comment; blank lines, CRLF,
+/// a byte order mark and a missing last line end are fine. Throws Error::config with "source:line:" for anything else,
+/// a host listed twice (unless repeats are slots), slots below 1, max_slots below slots, and for a file without hosts.
+std::vector<Host> parse_hostfile(std::string_view text, const std::string& source,
+                                 Repeats repeats = Repeats::are_errors);
+
+/// Reads and parses. A file that is missing is an error, never a run on this host alone. Throws Error::config, or
+/// Error::io when it cannot be read.
+std::vector<Host> read_hostfile(const std::string& path, Repeats repeats = Repeats::are_errors);
 
 enum class HostfileForm { list, intel, open_mpi, deepspeed, slurm };
 

@@ -74,11 +74,29 @@ TEST(Hostfile, NamesTheLineAndWhatIsWrong) {
   EXPECT_EQ(reason("n2 slots=4 slots=2"), "hosts:1: slots of \"n2\" are given twice");
   EXPECT_EQ(reason("n2:4 slots=2"), "hosts:1: slots of \"n2\" are given twice");
   EXPECT_EQ(reason("n2 slots=4 max_slots=2"), "hosts:1: slots=4 is above max_slots=2");
-  EXPECT_THAT(reason("n[1-2]"), HasSubstr("is not a host name"));
+  EXPECT_THAT(reason("n[1-"), HasSubstr("hosts:1"));
   EXPECT_THAT(reason("-oProxyCommand=x"), HasSubstr("is not a host name"));
   EXPECT_THAT(reason("slots=4"), HasSubstr("is not a host name"));
   EXPECT_EQ(reason("# only\n\n"), "hosts: no host in 2 lines; write one host per line");
   EXPECT_EQ(reason(""), "hosts: no host in 0 lines; write one host per line");
+}
+
+TEST(Hostfile, TakesHostListExpressions) {
+  const auto hosts = parse_hostfile("n[1-2]:3\nm[08-09,11] slots=2 max_slots=4\n", "hosts");
+  ASSERT_EQ(hosts.size(), 5u);
+  EXPECT_EQ(hosts[1].name, "n2");
+  EXPECT_EQ(hosts[1].slots, 3);
+  EXPECT_EQ(hosts[2].name, "m08");
+  EXPECT_EQ(hosts[4].name, "m11");
+  EXPECT_EQ(hosts[4].max_slots, 4);
+  EXPECT_EQ(hosts[4].origin, "hosts:2");
+}
+
+TEST(Hostfile, RepeatedLinesAreSlotsInTheFilesOfSchedulers) {
+  const auto hosts = parse_hostfile("n1\nn1\nn2\nn1\n", "pbs", Repeats::are_slots);
+  ASSERT_EQ(hosts.size(), 2u);
+  EXPECT_EQ(hosts[0].slots, 3);
+  EXPECT_EQ(hosts[1].slots, 1);
 }
 
 TEST(Hostfile, MissingFileIsAnErrorAndNeverThisHost) {
@@ -86,7 +104,7 @@ TEST(Hostfile, MissingFileIsAnErrorAndNeverThisHost) {
     read_hostfile("/nonexistent/hosts");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::io);
+    EXPECT_EQ(e.kind(), ErrorKind::config) << "as every other fault of a hostfile";
     EXPECT_THAT(e.what(), HasSubstr("hostfile /nonexistent/hosts does not exist; nothing was started"));
   }
 }

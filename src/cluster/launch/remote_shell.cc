@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cluster/launch/node_facts.h"
 
 namespace trireme::launch {
 namespace {
@@ -43,6 +45,11 @@ constexpr Sign kSigns[] = {
 /// 255 is ssh's own failure, or the code of a command that crashed on the other side.
 bool is_ssh_failure(const std::string& messages) {
   return std::ranges::any_of(kSigns, [&](const Sign& sign) { return messages.find(sign.text) != std::string::npos; });
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
 }
 
 std::string last_line(const std::string& text) {
@@ -144,12 +151,13 @@ int run_remote_shell(const SshOptions& options, const std::vector<std::string>& 
 }
 
 bool is_this_host(const std::string& host) {
-  const std::string name = host.substr(host.find('@') + 1);  // npos + 1 is 0
+  const std::string name = lower(host.substr(host.find('@') + 1));  // npos + 1 is 0
   if (name == "localhost" || name == "::1" || name.starts_with("127.")) return true;
   std::array<char, 256> own{};
   gethostname(own.data(), own.size() - 1);
-  const std::string full = own.data();
-  return name == full || name == full.substr(0, full.find('.')) || name.substr(0, name.find('.')) == full;
+  const std::string full = lower(own.data());
+  if (name == full || name == full.substr(0, full.find('.')) || name.substr(0, name.find('.')) == full) return true;
+  return std::ranges::any_of(list_interfaces(), [&](const Interface& i) { return i.address == name; });
 }
 
 }  // namespace trireme::launch

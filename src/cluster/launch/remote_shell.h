@@ -27,7 +27,8 @@ SshFailure explain_ssh_failure(const std::string& host, const std::string& messa
 /// through, its messages kept back; returns its exit code after saying what its own failure means.
 int run_remote_shell(const SshOptions& options, const std::vector<std::string>& words);
 
-/// Whether `host` is this one: "localhost", its own name in either length, or a loopback address.
+/// Whether `host` is this one: "localhost", its own name in either length and case, a loopback address, or one of its
+/// own addresses.
 bool is_this_host(const std::string& host);
 
 }  // namespace trireme::launch
