@@ -1,13 +1,27 @@
 #include "cli/launch_facts.h"
 
+#include <algorithm>
 #include <filesystem>
 
+#include "base/error.h"
+#include "base/text.h"
+#include "cli/command.h"
 #include "config/load.h"
 #include "train/data_setup.h"
 
 namespace trireme {
 
 std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+void require_command(const std::vector<std::string>& command) {
+  std::vector<std::string> names;
+  for (const Command& known : commands()) names.emplace_back(known.name);
+  const std::string& word = command.at(0);
+  if (word.starts_with("-") || std::ranges::find(names, word) != names.end()) return;
+  fail(ErrorKind::usage,
+       "\"{}\" is no command of trireme; nearest is \"{}\"; for another program give --program to launch", word,
+       nearest(word, names));
+}
 
 JobFacts describe_job(const LaunchRequest& request) {
   JobFacts job;

@@ -15,6 +15,9 @@ struct JobFacts {
   std::vector<std::string> files;  ///< must be the same on every host
 };
 
+/// Throws Error::usage, naming the nearest, when the first word is neither a command of trireme nor a flag.
+void require_command(const std::vector<std::string>& command);
+
 /// Throws what reading the command's own files and flags throws.
 JobFacts describe_job(const LaunchRequest& request);
 

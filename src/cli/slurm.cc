@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/launch_facts.h"
 #include "cluster/sbatch.h"
 #include "cluster/subprocess.h"
 
@@ -26,6 +29,32 @@ int submit(const std::string& script) {
   return 0;
 }
 
+/// What launch would say of the command, before a job waits hours for nothing.
+void check_command(const std::vector<std::string>& command) {
+  require_command(command);
+  LaunchRequest request;
+  request.command = command;
+  describe_job(request);
+}
+
+/// sbatch takes a job of more nodes than there are, and never starts it.
+void check_nodes_exist(const BatchJob& job) {
+  const ProcessResult asked =
+      run_process({.arguments = {"sinfo", "-h", "-N", "-o", "%N %P"}, .input = "", .variables = {}, .user = ""});
+  if (asked.exit_code != 0) return;  // sbatch will say why
+  std::set<std::string> nodes;
+  std::istringstream rows(asked.out);
+  for (std::string node, partition; rows >> node >> partition;) {
+    const bool is_default = partition.ends_with('*');
+    if (is_default) partition.pop_back();
+    if (job.partition.empty() ? is_default : partition == job.partition) nodes.insert(node);
+  }
+  const std::string where = job.partition.empty() ? "the default partition" : "partition " + job.partition;
+  require(nodes.empty() || static_cast<size_t>(job.nodes) <= nodes.size(), ErrorKind::usage,
+          "--nodes {}: {} has {} node(s), so the job would wait for ever; nothing was submitted", job.nodes, where,
+          nodes.size());
+}
+
 }  // namespace
 
 int run_slurm(std::vector<std::string> arguments) {
@@ -41,6 +70,13 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add("-p,--partition", job.partition);
   app.add("-A,--account", job.account);
   app.add("--reservation", job.reservation);
+  app.add("-w,--nodelist", job.nodelist, "these nodes: n[1-3]");
+  app.add("-x,--exclude", job.exclude, "not these nodes");
+  app.add("-q,--qos", job.qos);
+  app.add("-d,--dependency", job.dependency, "as sbatch takes it: afterok:123");
+  app.add("--mail-type", job.mail_type, "END,FAIL,...");
+  app.add("--mail-user", job.mail_user);
+  app.add("--sbatch", job.lines, "another option of sbatch as it is, repeatable: --sbatch=--comment=text").one_value();
   app.add("--constraint", job.constraint, "features that the nodes must have");
   app.add("-N,--nodes", job.nodes).positive().show_default();
   app.add("--ntasks-per-node", job.tasks_per_node, "ranks per node").positive().show_default();
@@ -59,12 +95,16 @@ int run_slurm(std::vector<std::string> arguments) {
       .positive()
       .show_default();
   app.add_switch("--no-requeue", no_requeue, "do not queue the job again after such a stop");
+  app.add_switch("--preflight", job.preflight, "let `trireme launch` look at the nodes before the ranks start");
+  app.add("--health", job.health, "NHC configuration file that every node must pass first (with --preflight)");
   app.add("--env", job.variables, "NAME=VALUE for the job, repeatable").one_value();
   app.add("--write", write_to, "write the script to this file instead of printing it");
   app.add_switch("--submit", submits, "submit it with sbatch and print the job's number");
   if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
   job.requeue = !no_requeue;
   const std::string script = batch_script(job);
+  check_command(job.command);
+  if (submits) check_nodes_exist(job);
   if (!write_to.empty()) write_text(write_to, script);
   if (submits) return submit(script);
   if (write_to.empty()) fmt::print("{}", script);

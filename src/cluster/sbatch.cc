@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <regex.h>
 
+#include <cstdint>
+#include <sstream>
+
 #include "base/error.h"
 #include "cluster/subprocess.h"
 
@@ -17,13 +20,25 @@ bool matches(const std::string& text, const char* pattern) {
   return found;
 }
 
+void check_time(const BatchJob& job) {
+  // Slurm looks at its clock once a minute, and warns up to that much early.
+  constexpr int64_t kEarly = 60;
+  if (job.time.empty()) return;
+  const int64_t seconds = slurm_seconds(job.time);
+  require(seconds == 0 || seconds > job.warning_seconds + kEarly, ErrorKind::usage,
+          "--time {} is {} s, and Slurm asks the ranks to stop {} s (--warn), up to {} s more, before that: the job "
+          "would be queued again "
+          "and again and train nothing; take a longer --time or a smaller --warn",
+          job.time, seconds, job.warning_seconds, kEarly);
+}
+
 void check(const BatchJob& job) {
   for (const std::string* value : {&job.name, &job.partition, &job.account, &job.reservation, &job.constraint,
-                                   &job.output, &job.container, &job.container_mounts}) {
+                                   &job.output, &job.container, &job.container_mounts, &job.nodelist, &job.exclude,
+                                   &job.qos, &job.dependency, &job.mail_type, &job.mail_user}) {
     require(value->find_first_of("\n\r") == std::string::npos, ErrorKind::usage, "a line break in \"{}\"", *value);
   }
-  require(job.time.empty() || matches(job.time, "^([0-9]+-)?[0-9]+(:[0-9]{1,2}){0,2}$"), ErrorKind::usage,
-          "--time \"{}\": expected minutes, hours:minutes:seconds or days-hours:minutes:seconds", job.time);
+  check_time(job);
   require(job.memory.empty() || matches(job.memory, "^[0-9]+[KMGT]?$"), ErrorKind::usage,
           "--mem \"{}\": expected 0 (all) or a size such as 64G", job.memory);
   require(job.cpu_bind.empty() ||
@@ -36,6 +51,10 @@ void check(const BatchJob& job) {
           "--starter \"{}\": expected srun or mpirun", job.starter);
   require(job.starter == "srun" || (job.container.empty() && job.cpu_bind.empty()), ErrorKind::usage,
           "--container and --cpu-bind are of srun's; drop them or use --starter srun");
+  for (const std::string& line : job.lines) {
+    require(line.starts_with("-") && line.find_first_of("\n\r") == std::string::npos, ErrorKind::usage,
+            "--sbatch \"{}\": expected an option of sbatch in one line, such as --comment=text", line);
+  }
   require(!job.command.empty(), ErrorKind::usage, "nothing to run; write `-- train config.yaml` behind the options");
 }
 
@@ -48,6 +67,12 @@ void add_directives(std::string& text, const BatchJob& job) {
   add("account", job.account);
   add("reservation", job.reservation);
   add("constraint", job.constraint);
+  add("qos", job.qos);
+  add("nodelist", job.nodelist);
+  add("exclude", job.exclude);
+  add("dependency", job.dependency);
+  add("mail-type", job.mail_type);
+  add("mail-user", job.mail_user);
   add("nodes", std::to_string(job.nodes));
   add("ntasks-per-node", std::to_string(job.tasks_per_node));
   if (job.cpus_per_task > 0) add("cpus-per-task", std::to_string(job.cpus_per_task));
@@ -59,6 +84,17 @@ void add_directives(std::string& text, const BatchJob& job) {
   add("open-mode", "append");  // a requeued job goes on in the same file
   add("signal", fmt::format("{}USR1@{}", job.starter == "srun" ? "" : "B:", job.warning_seconds));
   text += job.requeue ? "#SBATCH --requeue\n" : "#SBATCH --no-requeue\n";
+  for (const std::string& line : job.lines) text += fmt::format("#SBATCH {}\n", line);
+}
+
+/// Nodes that fail are said in the job's output, and nothing is started.
+std::string preflight_part(const BatchJob& job) {
+  if (!job.preflight && job.health.empty()) return "";
+  std::vector<std::string> words = {job.program, "launch", "--slurm", "--starter", "srun", "--preflight-only"};
+  if (!job.health.empty()) words.insert(words.end(), {"--health", job.health});
+  words.push_back("--");
+  words.insert(words.end(), job.command.begin(), job.command.end());
+  return shell_join(words) + " || exit\n";
 }
 
 std::string srun_part(const BatchJob& job) {
@@ -69,12 +105,13 @@ std::string srun_part(const BatchJob& job) {
   if (!job.container_mounts.empty()) words.push_back("--container-mounts=" + job.container_mounts);
   words.push_back(job.program);
   words.insert(words.end(), job.command.begin(), job.command.end());
-  std::string text = shell_join(words) + "\ncode=$?\n";
+  std::string text = preflight_part(job) + shell_join(words) + "\ncode=$?\n";
   if (job.requeue) {
     text +=
         "# 75: all ranks stopped after the same step with a snapshot; the next run, which Slurm begins two minutes "
         "later, goes on from it.\n"
-        "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\n";
+        "# Slurm ends this script when it has taken the job back: a code that came before would be the job's end.\n"
+        "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\" && sleep 60; fi\n";
   }
   return text + "exit \"$code\"\n";
 }
@@ -82,12 +119,28 @@ std::string srun_part(const BatchJob& job) {
 std::string launch_part(const BatchJob& job) {
   std::vector<std::string> words = {"exec", job.program, "launch", "--starter", "auto"};
   if (job.requeue) words.push_back("--requeue");
+  if (!job.health.empty()) words.insert(words.end(), {"--health", job.health});
   words.push_back("--");
   words.insert(words.end(), job.command.begin(), job.command.end());
   return shell_join(words) + "\n";
 }
 
 }  // namespace
+
+int64_t slurm_seconds(const std::string& time) {
+  require(matches(time, "^([0-9]{1,6}-)?[0-9]{1,7}(:[0-9]{1,2}){0,2}$"), ErrorKind::usage,
+          "--time \"{}\": expected minutes, hours:minutes:seconds or days-hours:minutes:seconds", time);
+  const size_t dash = time.find('-');
+  std::vector<int64_t> parts;
+  std::istringstream rest(dash == std::string::npos ? time : time.substr(dash + 1));
+  for (std::string part; std::getline(rest, part, ':');) parts.push_back(std::stoll(part));
+  if (dash != std::string::npos) {  // hours come first
+    parts.resize(3, 0);
+    return ((std::stoll(time.substr(0, dash)) * 24 + parts[0]) * 60 + parts[1]) * 60 + parts[2];
+  }
+  if (parts.size() == 3) return (parts[0] * 60 + parts[1]) * 60 + parts[2];
+  return parts[0] * 60 + (parts.size() == 2 ? parts[1] : 0);
+}
 
 std::string batch_script(const BatchJob& job) {
   check(job);

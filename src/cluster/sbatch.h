@@ -1,6 +1,7 @@
 #pragma once
 // Batch scripts for Slurm: one that starts the ranks with srun, or one that hands over to `trireme launch`.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,12 @@ namespace trireme {
 
 struct BatchJob {
   std::string name = "trireme", partition, account, reservation, constraint;
-  std::string time;    ///< Slurm's form: minutes, or [days-]hours:minutes:seconds; empty: the partition's
-  std::string memory;  ///< per node: 0 is all, 64G; empty: the partition's
+  std::string nodelist, exclude, qos, dependency, mail_type, mail_user;
+  std::vector<std::string> lines;  ///< options of sbatch as they are: "--comment=x"
+  bool preflight = false;          ///< `trireme launch` looks at the nodes before the ranks start
+  std::string health;              ///< NHC configuration that the nodes must pass then
+  std::string time;                ///< Slurm's form: minutes, or [days-]hours:minutes:seconds; empty: the partition's
+  std::string memory;              ///< per node: 0 is all, 64G; empty: the partition's
   std::string output = "slurm-%j.out";
   std::string cpu_bind;  ///< srun's: cores, none, mask_cpu:ff,ff00; empty: none, Trireme binds by itself
   std::string container, container_mounts;  ///< of pyxis: an image that enroot knows
@@ -23,10 +28,14 @@ struct BatchJob {
   std::vector<std::string> command;    ///< train config.yaml ...
 };
 
+/// Seconds of a time limit in Slurm's forms: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes
+/// [:seconds]]. Throws Error::usage for another form.
+int64_t slurm_seconds(const std::string& time);
+
 /// The script. With srun Slurm warns the steps (--signal=USR1@N) and the script queues the job again when it ends with
 /// code 75; with mpirun it warns the batch shell (B:), which `trireme launch` has become and which does both. Throws
 /// Error::usage for a value that Slurm would refuse: a time or mask of another form, a container with mpirun, a line
-/// break in a value.
+/// break in a value, a time limit that is not longer than the warning.
 std::string batch_script(const BatchJob& job);
 
 }  // namespace trireme

@@ -39,7 +39,8 @@ TEST(BatchScript, SrunStepsAreWarnedAndTheScriptQueuesAgain) {
       "code=$?\n"
       "# 75: all ranks stopped after the same step with a snapshot; the next run, which Slurm begins two minutes "
       "later, goes on from it.\n"
-      "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\"; fi\n"
+      "# Slurm ends this script when it has taken the job back: a code that came before would be the job's end.\n"
+      "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\" && sleep 60; fi\n"
       "exit \"$code\"\n");
 }
 
@@ -75,6 +76,51 @@ TEST(BatchScript, CarriesEveryRequest) {
   EXPECT_EQ(text.find("scontrol requeue"), std::string::npos);
 }
 
+TEST(BatchScript, LooksAtTheNodesBeforeTheRanksStart) {
+  BatchJob job = job_of();
+  job.health = "nhc.conf";
+  EXPECT_THAT(batch_script(job),
+              HasSubstr("\n/opt/trireme launch --slurm --starter srun --preflight-only --health nhc.conf -- "
+                        "train 'my run.yaml' || exit\nsrun "));
+  job.starter = "mpirun";
+  EXPECT_THAT(batch_script(job), HasSubstr("launch --starter auto --requeue --health nhc.conf -- train"));
+}
+
+TEST(BatchScript, CarriesWhatSbatchTakes) {
+  BatchJob job = job_of();
+  job.nodelist = "n[1-3]";
+  job.exclude = "n9";
+  job.qos = "high";
+  job.dependency = "afterok:12";
+  job.mail_type = "END";
+  job.mail_user = "a@b.c";
+  job.lines = {"--comment=x y"};
+  for (const char* part : {"--nodelist=n[1-3]\n", "--exclude=n9\n", "--qos=high\n", "--dependency=afterok:12\n",
+                           "--mail-type=END\n", "--mail-user=a@b.c\n", "#SBATCH --comment=x y\n"}) {
+    EXPECT_THAT(batch_script(job), HasSubstr(part));
+  }
+}
+
+TEST(BatchScript, ReadsSlurmsTimes) {
+  EXPECT_EQ(slurm_seconds("2"), 120);
+  EXPECT_EQ(slurm_seconds("2:30"), 150);
+  EXPECT_EQ(slurm_seconds("1:02:03"), 3723);
+  EXPECT_EQ(slurm_seconds("1-2"), 26 * 3600);
+  EXPECT_EQ(slurm_seconds("1-00:01"), 86460);
+}
+
+TEST(BatchScript, RefusesATimeAtWhichTheWarningComesAtOnce) {
+  BatchJob job = job_of();
+  for (const char* time : {"2", "0:03:00", "4"}) {
+    job.time = time;
+    EXPECT_THAT(reason(job), HasSubstr("the job would be queued again and again and train nothing")) << time;
+  }
+  for (const char* time : {"0", "4:01", "5"}) {
+    job.time = time;
+    EXPECT_EQ(reason(job), "no error") << time;
+  }
+}
+
 TEST(BatchScript, RefusesWhatSlurmWould) {
   const auto with = [](auto change) {
     BatchJob job = job_of();
@@ -87,6 +133,8 @@ TEST(BatchScript, RefusesWhatSlurmWould) {
   EXPECT_THAT(with([](BatchJob& j) { j.cpu_bind = "mask_cpu:xyz"; }), HasSubstr("--cpu-bind"));
   EXPECT_THAT(with([](BatchJob& j) { j.starter = "pdsh"; }), HasSubstr("expected srun or mpirun"));
   EXPECT_THAT(with([](BatchJob& j) { j.command.clear(); }), HasSubstr("nothing to run"));
+  EXPECT_THAT(with([](BatchJob& j) { j.lines = {"comment=x"}; }),
+              HasSubstr("--sbatch \"comment=x\": expected an option"));
   EXPECT_THAT(with([](BatchJob& j) { j.name = "a\n#SBATCH --x"; }), HasSubstr("a line break"));
   EXPECT_THAT(with([](BatchJob& j) { j.variables = {"1A=2"}; }), HasSubstr("expected NAME=VALUE"));
   EXPECT_THAT(with([](BatchJob& j) {
