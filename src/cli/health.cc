@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -21,7 +22,6 @@
 #include "cli/flags.h"
 #include "cli/host_flags.h"
 #include "cluster/health/detached.h"
-#include "cluster/health/generate.h"
 #include "cluster/health/slurm_state.h"
 
 extern char** environ;
@@ -89,6 +89,11 @@ int list_plan(const Plan& plan, bool json) {
   return 0;
 }
 
+const char* kind_word(Outcome::Kind kind) {
+  if (kind == Outcome::Kind::pass) return ": ok";
+  return kind == Outcome::Kind::skipped ? ": skipped" : ": not checked";
+}
+
 void print_report(const Report& report, const HealthOptions& options) {
   if (options.json) {
     fmt::print("{}\n", dump_json(to_json(report), options.json_indent));
@@ -98,16 +103,10 @@ void print_report(const Report& report, const HealthOptions& options) {
     for (const Result& result : report.results) {
       if (result.outcome.kind == Outcome::Kind::fail) continue;
       const std::string remark = result.outcome.text.empty() ? "" : ": " + result.outcome.text;
-      fmt::print("line {}: {}{}{}\n", result.line, result.check,
-                 result.outcome.kind == Outcome::Kind::skipped ? ": skipped" : ": ok", remark);
+      fmt::print("line {}: {}{}{}\n", result.line, result.check, kind_word(result.outcome.kind), remark);
     }
   }
-  if (!options.quiet || !report.healthy()) fmt::print("{}", one_line_per_node(report));
-  size_t skipped_count = 0;
-  for (const Result& result : report.results) skipped_count += result.outcome.kind == Outcome::Kind::skipped ? 1 : 0;
-  if (skipped_count > 0 && !options.quiet) {
-    log::info("{}: {} GPU checks skipped, this node has no GPU", report.host, skipped_count);
-  }
+  print_node(report, options.quiet);
   if (options.verbose && report.healthy()) {
     log::info("Node Health Check completed successfully ({:.0f}s).", report.seconds);
   }
@@ -131,12 +130,8 @@ Report look(const HealthOptions& options, const Plan& plan, const Machine& machi
     run.announce = [](const Step& step) { log::info("Running check:  \"{}\"", step.text); };
   }
   Report report = run_plan(plan, machine, run);
-  if (options.drain || is_set(plan, "MARK_OFFLINE")) {
-    const auto failures = report.failures();
-    const std::string done =
-        mark_in_slurm(machine, machine.host, failures.empty(), failures.empty() ? "" : failures.front()->outcome.text);
-    log::info("{} in Slurm: {}", machine.host, done);
-  }
+  if (options.drain || is_set(plan, "MARK_OFFLINE")) mark_in_slurm(machine, {machine.host, options.dry_run}, report);
+  if (options.require_all) require_all_checked(report);
   append_log(options, report);
   return report;
 }
@@ -156,7 +151,37 @@ int run_detached(const HealthOptions& options, const Plan& plan, const Machine& 
   return exit_code(*last, options.all || is_set(plan, "NHC_CHECK_ALL"));
 }
 
+/// `gen` reads no configuration, checks nothing and marks nothing.
+void refuse_with_gen(const Flags& app) {
+  require(app.count("--config") == 0, ErrorKind::usage,
+          "gen prints a configuration file and reads none: `trireme health gen > FILE` in place of --config FILE");
+  for (const char* flag : {"--check", "--list", "--all", "--timeout", "--name", "--json", "--log", "--no-repair",
+                           "--detached", "--drain", "--dry-run", "--require-all"}) {
+    require(app.count(flag) == 0, ErrorKind::usage, "{} is of the checks; gen runs none", flag);
+  }
+}
+
 }  // namespace
+
+void print_node(const Report& report, bool quiet) {
+  if (!quiet || !report.healthy()) fmt::print("{}", one_line_per_node(report));
+  if (report.checked() == 0) {
+    log::warning(
+        "{}: nothing was checked: {}", report.host,
+        report.results.empty() ? "no line of the configuration applies to it" : "none of its checks can be done there");
+  }
+  const auto unknown = std::ranges::count(report.results, Outcome::Kind::not_checked,
+                                          [](const Result& result) { return result.outcome.kind; });
+  if (unknown > 0) {
+    log::warning("{}: {} check(s) of the configuration are not implemented in trireme; --list shows them", report.host,
+                 unknown);
+  }
+  if (!report.slurm.empty()) {
+    const bool trouble = report.slurm.starts_with("not marked");
+    log::write(trouble ? log::Level::warning : log::Level::info,
+               fmt::format("{} in Slurm: {}", report.host, report.slurm));
+  }
+}
 
 std::string health_config_text(const HealthOptions& options) {
   if (!options.check.empty()) return "* || " + options.check + "\n";
@@ -187,7 +212,9 @@ int check_this_node(const HealthOptions& options) {
 
 int run_health(std::vector<std::string> arguments) {
   Flags app("trireme health", "Checks a node by a configuration file of NHC.");
-  app.set_footer("`trireme health gen` writes a configuration file from this node, which it then passes.");
+  app.set_footer(
+      "`trireme health gen` prints a configuration file from this node, which it then passes; with -f or --hosts from "
+      "several.");
   HealthOptions options;
   options.config = kDefaultConfig;
   app.add("-c,--config", options.config, "configuration file of NHC, - for standard input").show_default();
@@ -207,6 +234,8 @@ int run_health(std::vector<std::string> arguments) {
   app.add("--result-file", options.result_file, "where detached mode keeps its result").show_default();
   app.add_switch("--drain", options.drain,
                  "drain this node in Slurm when it is sick, resume it when only we drained it");
+  app.add_switch("--dry-run", options.dry_run, "with --drain: say what would be done in Slurm");
+  app.add_switch("--require-all", options.require_all, "what cannot be checked is a failure, which drains nothing");
   app.add("variables", options.variables, "NAME=VALUE for the file's lines (wins over the file), or gen");
   HostRequest hosts;
   launch::SshOptions ssh;
@@ -215,11 +244,13 @@ int run_health(std::vector<std::string> arguments) {
       .show_default();
   app.add("--connect-timeout", ssh.connect_seconds, "with hosts: seconds for an ssh connection").show_default();
   if (const auto code = app.parse(std::move(arguments))) return *code;
-  if (options.variables == std::vector<std::string>{"gen"}) {
-    fmt::print("{}", generate_config(Machine::local()));
-    return 0;
-  }
   const bool several = !hosts.hostfile.empty() || !hosts.hosts.empty() || !hosts.sinfo.empty() || hosts.slurm;
+  if (options.variables == std::vector<std::string>{"gen"}) {
+    refuse_with_gen(app);
+    return generate_for(several ? resolve_hosts(hosts, environment_variable) : HostSet(), ssh);
+  }
+  require(!options.dry_run || options.drain, ErrorKind::usage, "--dry-run is of --drain; give both");
+  hosts.may_all_be_out = options.drain;
   if (several) return check_nodes(options, resolve_hosts(hosts, environment_variable), ssh);
   require(hosts.include.empty() && hosts.exclude.empty() && hosts.num_nodes == 0, ErrorKind::usage,
           "--include, --exclude and --num-nodes choose among hosts: name them with -f, --hosts, --sinfo or --slurm");

@@ -2,6 +2,7 @@
 #include <string>
 #include <vector>
 
+#include "cluster/health/run.h"
 #include "cluster/host_source.h"
 #include "cluster/launch/remote_shell.h"
 
@@ -13,18 +14,24 @@ struct HealthOptions {
   std::string result_file = "/run/trireme/health.json";
   double seconds = -1;  ///< below 0: not told
   bool list = false, all = false, verbose = false, quiet = false, json = false;
-  bool no_repair = false, detached = false, drain = false;
+  bool no_repair = false, detached = false, drain = false, dry_run = false, require_all = false;
   int json_indent = 2;
   std::vector<std::string> variables;
 };
 
 /// The exit code of NHC.
 int check_this_node(const HealthOptions& options);
-/// Every host at once through node agents, one line each. 0: all of them are healthy.
-int check_nodes(const HealthOptions& options, const HostSet& hosts, const launch::SshOptions& ssh);
+/// Every host at once through node agents, one line each; with sinfo and --drain also the nodes that `health` drained
+/// before. 0: all of them are healthy; else 1, with --all the number of failures, nodes without a result included.
+int check_nodes(const HealthOptions& options, HostSet hosts, const launch::SshOptions& ssh);
+/// Prints a configuration that all these hosts pass; none: this one.
+int generate_for(const HostSet& hosts, const launch::SshOptions& ssh);
 
 /// Of --config, --check or standard input. Throws Error::config when there is no such file.
 std::string health_config_text(const HealthOptions& options);
 std::string health_config_name(const HealthOptions& options);
+
+/// One line of the result, and on the error stream what was not checked and what was done in Slurm.
+void print_node(const health::Report& report, bool quiet);
 
 }  // namespace trireme

@@ -9,17 +9,21 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "cli/health.h"
 #include "cli/host_flags.h"
+#include "cluster/health/generate.h"
 #include "cluster/health/run.h"
 #include "cluster/launch/node_session.h"
+#include "cluster/subprocess.h"
 
 namespace trireme {
 namespace {
 
 using namespace launch;
 
-constexpr double kPatience = 20;  // beyond the watchdog of the checks themselves
+constexpr size_t kMostFailures = 125;  // what an exit code can tell besides the shell's own
+constexpr double kPatience = 20;       // beyond the watchdog of the checks themselves
 
 Json request_of(const HealthOptions& options) {
   Json variables = Json::object();
@@ -36,7 +40,14 @@ Json request_of(const HealthOptions& options) {
           {"seconds", options.seconds},
           {"repair", !options.no_repair},
           {"drain", options.drain},
+          {"dry_run", options.dry_run},
           {"variables", variables}};
+}
+
+std::vector<std::string> names_of(const HostSet& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts.hosts) names.push_back(host.name);
+  return names;
 }
 
 std::string reason_of(const NodeSessions& sessions, const std::string& host) {
@@ -46,35 +57,73 @@ std::string reason_of(const NodeSessions& sessions, const std::string& host) {
   return "no answer";
 }
 
+/// Nodes that sinfo told as drained, and whose reason is ours: they may be well again.
+void take_back_drained(HostSet& hosts) {
+  if (hosts.skipped.empty()) return;
+  const ProcessResult asked =
+      run_process({.arguments = {"sinfo", "-h", "-N", "-o", "%N|%E"}, .input = "", .variables = {}, .user = ""});
+  if (asked.exit_code != 0) {
+    log::warning("sinfo {}: nodes drained before are not looked at", describe_end(asked));
+    return;
+  }
+  for (const Host& host : hosts.skipped) {
+    const bool ours = ("\n" + asked.out).find("\n" + host.name + "|NHC:") != std::string::npos;
+    if (ours && (host.state.starts_with("drain") || host.state.starts_with("drng"))) {
+      hosts.hosts.push_back(host);
+    }
+  }
+}
+
 }  // namespace
 
-int check_nodes(const HealthOptions& options, const HostSet& hosts, const SshOptions& ssh) {
+int generate_for(const HostSet& hosts, const SshOptions& ssh) {
+  std::vector<health::GeneratedNode> nodes;
+  if (hosts.hosts.empty()) {
+    const health::Machine machine = health::Machine::local();
+    nodes.push_back({machine.host, health::describe_node(machine)});
+  } else {
+    NodeSessions sessions(names_of(hosts), std::filesystem::read_symlink("/proc/self/exe"), ssh);
+    for (const Json& answer : sessions.ask_all({{"do", "describe"}}, 120)) {
+      if (answer.is_null()) continue;
+      nodes.push_back({answer.at("host"), {}});
+      for (const Json& line : answer.at("lines")) nodes.back().lines.push_back({line.at(0), line.at(1)});
+    }
+    for (const Problem& problem : sessions.problems()) log::error("{}", to_text(problem));
+    require(sessions.problems().empty(), ErrorKind::config, "health gen: {} of {} hosts gave no answer",
+            sessions.problems().size(), hosts.hosts.size());
+  }
+  fmt::print("{}", health::generate_config(nodes));
+  return 0;
+}
+
+int check_nodes(const HealthOptions& options, HostSet hosts, const SshOptions& ssh) {
   require(!options.list && !options.detached, ErrorKind::usage,
           "--list and --detached are of one node; leave the hosts out");
   const Json request = request_of(options);
-  std::vector<std::string> names;
-  for (const Host& host : hosts.hosts) names.push_back(host.name);
+  if (options.drain) take_back_drained(hosts);
+  const std::vector<std::string> names = names_of(hosts);
   NodeSessions sessions(names, std::filesystem::read_symlink("/proc/self/exe"), ssh);
   const double watchdog = options.seconds < 0 ? 600 : options.seconds;
   const std::vector<Json> answers = sessions.ask_all(request, watchdog + kPatience);
   Json document = Json::array();
-  bool healthy = true;
+  size_t failures = 0;
   for (size_t i = 0; i < names.size(); ++i) {
     if (answers[i].is_null()) {
       const std::string reason = reason_of(sessions, names[i]);
-      healthy = false;
+      ++failures;
       document.push_back({{"host", names[i]}, {"healthy", false}, {"reason", reason}});
       if (!options.json) fmt::print("{} | ERROR: No results reported ({})\n", names[i], reason);
       continue;
     }
     health::Report report = health::report_from_json(answers[i], names[i]);
     report.host = names[i];
-    healthy = healthy && report.healthy();
+    if (options.require_all) require_all_checked(report);
+    failures += report.failures().size();
     document.push_back(to_json(report));
-    if (!options.json && (!options.quiet || !report.healthy())) fmt::print("{}", one_line_per_node(report));
+    if (!options.json) print_node(report, options.quiet);
   }
   if (options.json) fmt::print("{}\n", dump_json(document, options.json_indent));
-  return healthy ? 0 : 1;
+  return static_cast<int>(std::min<size_t>(failures, options.all ? kMostFailures : 1));
 }
 
 }  // namespace trireme

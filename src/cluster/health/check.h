@@ -16,12 +16,15 @@
 namespace trireme::health {
 
 struct Outcome {
-  enum class Kind { pass, fail, skipped } kind = Kind::pass;
-  std::string text;  ///< why it failed or was skipped; for a pass a remark, or nothing
+  /// skipped: not meant for this node (a GPU check without a GPU); not_checked: meant for it, and nothing here can do
+  /// it
+  enum class Kind { pass, fail, skipped, not_checked } kind = Kind::pass;
+  std::string text;  ///< why it is none of a pass; for a pass a remark, or nothing
 };
 
 inline Outcome passed(std::string remark = "") { return {Outcome::Kind::pass, std::move(remark)}; }
 inline Outcome skipped(std::string why) { return {Outcome::Kind::skipped, std::move(why)}; }
+inline Outcome not_checked(std::string why) { return {Outcome::Kind::not_checked, std::move(why)}; }
 template <class... Args>
 Outcome failed(fmt::format_string<Args...> format, Args&&... args) {
   return {Outcome::Kind::fail, fmt::format(format, std::forward<Args>(args)...)};

@@ -1,4 +1,5 @@
-// NVIDIA GPUs through nvidia-smi, dcgmi and the kernel log. The runner skips these on a node without GPUs.
+// NVIDIA GPUs through nvidia-smi, dcgmi and the kernel log. The runner skips these on a node without GPUs, but for the
+// count.
 
 #include <algorithm>
 #include <optional>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "cluster/health/check.h"
 #include "cluster/health/nvidia_smi.h"
+#include "cluster/health/run.h"
 
 namespace trireme::health {
 namespace {
@@ -55,6 +57,9 @@ Check make_count(Words words) {
   return [=](const Machine& machine) {
     const ProcessResult result =
         rocm ? machine.command({"rocm-smi", "--showid"}, 60) : machine.command({"nvidia-smi", "-L"}, 60);
+    if (result.exit_code == 127 && !has_gpu(machine)) {
+      return wanted == 0 ? passed() : failed("no GPU on this node, expected {:.0f}", wanted);
+    }
     if (result.exit_code != 0) return failed("{} {}", rocm ? "rocm-smi" : "nvidia-smi", describe_end(result));
     int found = 0;
     if (rocm) {
@@ -268,7 +273,7 @@ Check make_pcie(Words words) {
 }
 
 constexpr KnownCheck kChecks[] = {
-    {"check_gpu_count", make_count, true},
+    {"check_gpu_count", make_count},
     {"check_nvsmi_healthmon", make_healthmon, true},
     {"check_nv_healthmon", make_dcgm, true},
     {"check_gpu_persistence", make_persistence, true},

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <set>
 #include <sstream>
@@ -11,36 +10,54 @@
 #include "cluster/health/check.h"
 #include "cluster/health/nvidia_smi.h"
 #include "cluster/health/run.h"
+#include "cluster/hostlist.h"
 
 namespace trireme::health {
 namespace {
 
 class Writer {
  public:
-  explicit Writer(std::string target) : target_(std::move(target)) {}
-  void section(std::string_view title) { text_ += fmt::format("\n# {}\n", title); }
+  void section(std::string title) { section_ = std::move(title); }
   template <class... Args>
   void line(fmt::format_string<Args...> format, Args&&... args) {
-    text_ += fmt::format("{} || {}\n", target_, fmt::format(format, std::forward<Args>(args)...));
+    lines_.push_back({section_, fmt::format(format, std::forward<Args>(args)...)});
   }
-  std::string text() && { return std::move(text_); }
+  std::vector<GeneratedLine> lines() && { return std::move(lines_); }
 
  private:
-  std::string target_;
-  std::string text_ = "# Written by `trireme health gen` from a live node. Lines are TARGET || CHECK.\n";
+  std::string section_;
+  std::vector<GeneratedLine> lines_;
 };
 
-/// node07 -> node*
-std::string target_of(const std::string& host) {
-  std::string target;
-  for (char c : host) {
-    if (std::isdigit(static_cast<unsigned char>(c)) == 0) {
-      target += c;
-    } else if (!target.ends_with('*')) {
-      target += '*';
+/// "*" for all, "n3" for one, "{n[1-2],n5}" for several.
+std::string target_of(const std::vector<std::string>& hosts, size_t all) {
+  if (hosts.size() == all) return "*";
+  return hosts.size() == 1 ? hosts[0] : "{" + compress_hostlist(hosts) + "}";
+}
+
+struct Mounted {
+  std::string source, point, type;
+  bool read_only = false;
+};
+
+/// What can be seen: of several mounts on one point the last hides the others.
+std::vector<Mounted> visible_mounts(const Machine& machine) {
+  std::vector<Mounted> mounts;
+  const std::string text = machine.read("/proc/mounts").value_or("");
+  for (std::string_view line : split_lines(text)) {
+    std::istringstream fields{std::string(line)};
+    Mounted mount;
+    std::string options;
+    if (!(fields >> mount.source >> mount.point >> mount.type >> options)) continue;
+    mount.read_only = ("," + options + ",").find(",ro,") != std::string::npos;
+    const auto hidden = std::ranges::find(mounts, mount.point, &Mounted::point);
+    if (hidden == mounts.end()) {
+      mounts.push_back(std::move(mount));
+    } else {
+      *hidden = std::move(mount);
     }
   }
-  return target.empty() ? "*" : target;
+  return mounts;
 }
 
 void write_mounts(Writer& out, const Machine& machine) {
@@ -49,18 +66,12 @@ void write_mounts(Writer& out, const Machine& machine) {
   static const std::set<std::string> kStorage = {"ext2", "ext3", "ext4",   "xfs",  "btrfs", "zfs",
                                                  "nfs",  "nfs4", "lustre", "vfat", "gpfs",  "beegfs"};
   out.section("File systems");
-  std::set<std::string> seen;
   std::vector<std::string> storage;
-  const std::string text = machine.read("/proc/mounts").value_or("");
-  for (std::string_view line : split_lines(text)) {
-    std::istringstream fields{std::string(line)};
-    std::string source, point, type, options;
-    if (!(fields >> source >> point >> type >> options) || point.find('\\') != std::string::npos) continue;
-    const bool transient =
-        point.starts_with("/run/user") || point.starts_with("/var/lib") || point.starts_with("/snap");
-    if (kKernelTypes.contains(type) || transient || !seen.insert(point).second) continue;
-    const char* mode = ("," + options + ",").find(",ro,") != std::string::npos ? "ro" : "rw";
-    out.line("check_fs_mount_{} -t \"{}\" -s \"{}\" -f \"{}\"", mode, type, source, point);
+  for (const auto& [source, point, type, read_only] : visible_mounts(machine)) {
+    const bool transient = point.find('\\') != std::string::npos || point.starts_with("/run/user") ||
+                           point.starts_with("/var/lib") || point.starts_with("/snap");
+    if (kKernelTypes.contains(type) || transient) continue;
+    out.line("check_fs_mount_{} -t \"{}\" -s \"{}\" -f \"{}\"", read_only ? "ro" : "rw", type, source, point);
     if (kStorage.contains(type) || point == "/") storage.push_back(point);
   }
   for (const std::string& point : storage) {
@@ -136,13 +147,38 @@ void write_gpus(Writer& out, const Machine& machine) {
 
 }  // namespace
 
-std::string generate_config(const Machine& machine) {
-  Writer out(target_of(machine.host));
+std::vector<GeneratedLine> describe_node(const Machine& machine) {
+  Writer out;
   write_mounts(out, machine);
   write_hardware(out, machine);
   write_network(out, machine);
   write_gpus(out, machine);
-  return std::move(out).text();
+  return std::move(out).lines();
+}
+
+std::string generate_config(const std::vector<GeneratedNode>& nodes) {
+  std::vector<std::string> sections;
+  std::vector<std::pair<GeneratedLine, std::vector<std::string>>> merged;  // with the hosts that have the line
+  for (const GeneratedNode& node : nodes) {
+    for (const GeneratedLine& line : node.lines) {
+      if (std::ranges::find(sections, line.section) == sections.end()) sections.push_back(line.section);
+      const auto known = std::ranges::find(merged, line, &decltype(merged)::value_type::first);
+      if (known == merged.end()) {
+        merged.emplace_back(line, std::vector<std::string>{node.host});
+      } else if (known->second.back() != node.host) {
+        known->second.push_back(node.host);
+      }
+    }
+  }
+  std::string text = fmt::format("# Written by `trireme health gen` from {} live node{}. Lines are TARGET || CHECK.\n",
+                                 nodes.size(), nodes.size() == 1 ? "" : "s");
+  for (const std::string& section : sections) {
+    text += fmt::format("\n# {}\n", section);
+    for (const auto& [line, hosts] : merged) {
+      if (line.section == section) text += fmt::format("{} || {}\n", target_of(hosts, nodes.size()), line.check);
+    }
+  }
+  return text;
 }
 
 }  // namespace trireme::health

@@ -1,12 +1,26 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "cluster/health/machine.h"
 
 namespace trireme::health {
 
-/// A configuration file that this node passes now: its mounts, space, processors, memory, swap, interfaces, InfiniBand
-/// ports and GPUs. Every line is for this host's name with its digits as "*", so that one file suits like nodes.
-std::string generate_config(const Machine& machine);
+struct GeneratedLine {
+  std::string section, check;
+  bool operator==(const GeneratedLine&) const = default;
+};
+
+/// Checks that this node passes now: its mounts, space, processors, memory, swap, interfaces, InfiniBand ports and
+/// GPUs.
+std::vector<GeneratedLine> describe_node(const Machine& machine);
+
+struct GeneratedNode {
+  std::string host;
+  std::vector<GeneratedLine> lines;
+};
+
+/// A configuration file that all these nodes pass: what is common to them is for "*", the rest for the nodes by name.
+std::string generate_config(const std::vector<GeneratedNode>& nodes);
 
 }  // namespace trireme::health

@@ -11,14 +11,16 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/time.h"
+#include "cluster/process_tree.h"
 
 namespace trireme::health {
 namespace {
 
-constexpr const char* kKinds[] = {"pass", "fail", "skipped"};
+constexpr const char* kKinds[] = {"pass", "fail", "skipped", "not checked"};
 
 Outcome run_command(const Step& step, const Plan& plan, const Machine& machine) {
   ProcessRequest request;
@@ -34,14 +36,14 @@ Outcome run_command(const Step& step, const Plan& plan, const Machine& machine) 
 
 Outcome run_step(const Step& step, const Plan& plan, const Machine& machine, bool gpu) {
   if (step.gpu && !gpu) return skipped("no GPU on this node");
-  if (step.kind == StepKind::not_implemented) return failed("{}: not implemented in trireme", step.name);
+  if (step.kind == StepKind::not_implemented) return not_checked("not implemented in trireme");
   if (step.kind == StepKind::command) return run_command(step, plan, machine);
   Outcome outcome = step.check(machine);
   if (outcome.kind == Outcome::Kind::fail) outcome.text = step.name + ": " + outcome.text;
   return outcome;
 }
 
-/// A line {"step": i} before each check and {"kind", "text"} after it.
+/// A line {"step": i, "left": pids that earlier checks left running} before each check and {"kind", "text"} after it.
 void send(int fd, const Json& message) {
   const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   for (size_t sent = 0; sent < line.size();) {
@@ -53,11 +55,12 @@ void send(int fd, const Json& message) {
 
 [[noreturn]] void run_in_child(const Plan& plan, const Machine& machine, bool all, int fd) {
   setpgid(0, 0);
+  become_subreaper();
   const bool gpu = has_gpu(machine);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     if (!step.applies || step.kind == StepKind::variables) continue;
-    send(fd, {{"step", i}});
+    send(fd, {{"step", i}, {"left", descendants_of(getpid())}});
     Outcome outcome;
     try {
       outcome = run_step(step, plan, machine, gpu);
@@ -76,6 +79,30 @@ Outcome::Kind kind_of(const std::string& name, const std::string& where) {
   return static_cast<Outcome::Kind>(found - std::begin(kKinds));
 }
 
+std::vector<const Result*> of_kinds(const std::vector<Result>& results, std::initializer_list<Outcome::Kind> kinds) {
+  std::vector<const Result*> found;
+  for (const Result& result : results) {
+    if (std::ranges::find(kinds, result.outcome.kind) != kinds.end()) found.push_back(&result);
+  }
+  return found;
+}
+
+/// "check_cuda_bw, check_gpu_ecc, ... (not implemented in trireme; no GPU on this node)"
+std::string list(const std::vector<const Result*>& results) {
+  constexpr size_t kMost = 8;
+  std::string names;
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const std::string& check = results[i]->check;
+    if (i < kMost) names += (i == 0 ? "" : ", ") + check.substr(0, check.find(' '));
+    if (std::ranges::find(reasons, results[i]->outcome.text) == reasons.end()) {
+      reasons.push_back(results[i]->outcome.text);
+    }
+  }
+  if (results.size() > kMost) names += ", ...";
+  return fmt::format("{} ({})", names, fmt::join(reasons, "; "));
+}
+
 /// The parent's side of the pipe.
 class Watch {
  public:
@@ -89,6 +116,7 @@ class Watch {
     }
     report_.seconds = seconds_since(start_);
     if (step_ != nullptr) close_open_step();
+    if (report_.timed_out) end_tree(child_, left_);
     kill(-child_, SIGKILL);
     // A child stuck in the kernel cannot be waited for; init inherits it.
     waitpid(child_, nullptr, report_.timed_out ? WNOHANG : 0);
@@ -118,6 +146,7 @@ class Watch {
   void take(const Json& message) {
     if (message.contains("step")) {
       step_ = &plan_.steps[message["step"].get<size_t>()];
+      left_ = message["left"].get<std::set<int>>();
       if (options_.announce) options_.announce(*step_);
       return;
     }
@@ -141,18 +170,26 @@ class Watch {
   pid_t child_;
   Clock::time_point start_ = Clock::now();
   const Step* step_ = nullptr;
+  std::set<int> left_;  ///< running before the present step began
   std::string text_;
   Report report_;
 };
 
 }  // namespace
 
-std::vector<const Result*> Report::failures() const {
-  std::vector<const Result*> failed;
-  for (const Result& result : results) {
-    if (result.outcome.kind == Outcome::Kind::fail) failed.push_back(&result);
-  }
-  return failed;
+std::vector<const Result*> Report::failures() const { return of_kinds(results, {Outcome::Kind::fail}); }
+
+std::vector<const Result*> Report::not_checked() const {
+  return of_kinds(results, {Outcome::Kind::skipped, Outcome::Kind::not_checked});
+}
+
+void require_all_checked(Report& report) {
+  const auto left = report.not_checked();
+  if (left.empty() && report.checked() > 0) return;
+  const std::string text =
+      report.results.empty() ? std::string("no line applies to this host")
+                             : fmt::format("{} of {} not checked: {}", left.size(), report.results.size(), list(left));
+  report.results.push_back({0, "--require-all", failed("--require-all: {}", text)});
 }
 
 double watchdog_seconds(double told, const Plan& plan) {
@@ -202,15 +239,20 @@ std::string one_line_per_node(const Report& report) {
   for (const Result* result : report.failures()) {
     text += fmt::format("{} | ERROR: nhc: Health check failed: {}\n", report.host, result->outcome.text);
   }
-  return text.empty() ? report.host + " | Healthy\n" : text;
+  if (!text.empty()) return text;
+  const auto left = report.not_checked();
+  if (report.results.empty()) return report.host + " | Not checked: no line applies to this host\n";
+  if (report.checked() == 0) return fmt::format("{} | Not checked: {}\n", report.host, list(left));
+  if (left.empty()) return report.host + " | Healthy\n";
+  return fmt::format("{} | Healthy ({} of {} not checked: {})\n", report.host, left.size(), report.results.size(),
+                     list(left));
 }
 
 Json to_json(const Report& report) {
-  Json document{{"host", report.host},
-                {"healthy", report.healthy()},
-                {"timed_out", report.timed_out},
-                {"seconds", report.seconds},
-                {"results", Json::array()}};
+  Json document{{"host", report.host},         {"healthy", report.healthy()},
+                {"checked", report.checked()}, {"not_checked", report.not_checked().size()},
+                {"slurm", report.slurm},       {"timed_out", report.timed_out},
+                {"seconds", report.seconds},   {"results", Json::array()}};
   for (const Result& result : report.results) {
     document["results"].push_back({{"line", result.line},
                                    {"check", result.check},
@@ -225,7 +267,8 @@ Report report_from_json(const Json& document, const std::string& where) {
     Report report{document.at("host").get<std::string>(),
                   {},
                   document.at("timed_out").get<bool>(),
-                  document.at("seconds").get<double>()};
+                  document.at("seconds").get<double>(),
+                  document.value("slurm", "")};
     for (const Json& entry : document.at("results")) {
       report.results.push_back(
           {entry.at("line").get<int>(),

@@ -21,10 +21,16 @@ struct Report {
   std::vector<Result> results;
   bool timed_out = false;  ///< the watchdog ended the run; the last result names the check that hung
   double seconds = 0;
+  std::string slurm;  ///< what was done with the node in Slurm, or why that failed; empty: nobody asked
 
   std::vector<const Result*> failures() const;
-  bool healthy() const { return failures().empty(); }
+  std::vector<const Result*> not_checked() const;  ///< skipped ones included
+  size_t checked() const { return results.size() - not_checked().size(); }
+  bool healthy() const { return failures().empty(); }  ///< nothing wrong was found; checked() may be 0
 };
+
+/// Makes what was not checked, or that nothing was, a failure of its own. Not one to drain a node for: mark it before.
+void require_all_checked(Report& report);
 
 /// The last numeric word: `told` unless below 0, else the file's TIMEOUT, else NHC's 30 s.
 double watchdog_seconds(double told, const Plan& plan);
@@ -40,13 +46,15 @@ struct RunOptions {
 bool has_gpu(const Machine& machine);
 
 /// Checks run in a child process, so that one that hangs in the kernel (a dead NFS server) ends as a failure of this
-/// run and not as a hang: after `seconds` its group gets SIGKILL and is not waited for.
+/// run and not as a hang: after `seconds` it gets SIGKILL with everything that the hung check started, and is not
+/// waited for. What earlier checks left running (a service that a repair started) is spared.
 Report run_plan(const Plan& plan, const Machine& machine, const RunOptions& options);
 
 /// 0 healthy; 142 after a watchdog; else the number of failures (at most 125) with `all`, 1 without.
 int exit_code(const Report& report, bool all);
 
-/// "host | Healthy", or one line "host | ERROR: nhc: Health check failed: ..." per failure.
+/// "host | Healthy", "host | Healthy (2 of 9 not checked: ...)", "host | Not checked: ..." when nothing was, or one
+/// line "host | ERROR: nhc: Health check failed: ..." per failure.
 std::string one_line_per_node(const Report& report);
 
 Json to_json(const Report& report);

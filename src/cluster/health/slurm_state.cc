@@ -53,7 +53,8 @@ SlurmAction decide(bool healthy, std::string_view problem, std::string_view stat
   return {Kind::drain, "", std::move(text)};
 }
 
-std::string mark_in_slurm(const Machine& machine, const std::string& node, bool healthy, std::string_view problem) {
+std::string mark_in_slurm(const Machine& machine, const std::string& node, bool healthy, std::string_view problem,
+                          bool dry_run) {
   const ProcessResult asked = machine.command({"sinfo", "-h", "-n", node, "-o", "%t|%E"});
   require(asked.exit_code == 0, ErrorKind::io, "sinfo {}: {}", describe_end(asked),
           asked.err.substr(0, asked.err.find('\n')));
@@ -64,8 +65,10 @@ std::string mark_in_slurm(const Machine& machine, const std::string& node, bool 
   const std::string_view state = trim_blanks(lines[0].substr(0, bar)), reason = trim_blanks(lines[0].substr(bar + 1));
   const SlurmAction action = decide(healthy, problem, state, reason);
   if (action.kind == SlurmAction::Kind::none) return "left as it is: " + action.why;
+  const bool drains = action.kind == SlurmAction::Kind::drain;
+  if (dry_run) return drains ? "would be drained: " + action.reason : "would be resumed";
   std::vector<std::string> command = {"scontrol", "update", "NodeName=" + node};
-  if (action.kind == SlurmAction::Kind::drain) {
+  if (drains) {
     command.insert(command.end(), {"State=DRAIN", "Reason=" + action.reason});
   } else {
     command.push_back("State=RESUME");
@@ -73,7 +76,21 @@ std::string mark_in_slurm(const Machine& machine, const std::string& node, bool 
   const ProcessResult done = machine.command(command);
   require(done.exit_code == 0, ErrorKind::io, "`{}` {}: {}", shell_join(command), describe_end(done),
           done.err.substr(0, done.err.find('\n')));
-  return action.kind == SlurmAction::Kind::drain ? "drained: " + action.reason : "resumed";
+  return drains ? "drained: " + action.reason : "resumed";
+}
+
+void mark_in_slurm(const Machine& machine, const MarkOptions& options, Report& report) {
+  const auto failures = report.failures();
+  if (failures.empty() && report.checked() == 0) {
+    report.slurm = "left as it is: nothing was checked";
+    return;
+  }
+  try {
+    report.slurm = mark_in_slurm(machine, options.node, failures.empty(),
+                                 failures.empty() ? "" : failures.front()->outcome.text, options.dry_run);
+  } catch (const Error& e) {
+    report.slurm = std::string("not marked: ") + e.what();
+  }
 }
 
 }  // namespace trireme::health

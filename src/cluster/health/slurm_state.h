@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cluster/health/machine.h"
+#include "cluster/health/run.h"
 
 namespace trireme::health {
 
@@ -20,8 +21,18 @@ struct SlurmAction {
 /// is out of service and the reason starts with "NHC:".
 SlurmAction decide(bool healthy, std::string_view problem, std::string_view state, std::string_view reason);
 
-/// Asks sinfo for the node, decides, and calls scontrol. Returns what was done, for the log. Throws Error::io when
-/// sinfo or scontrol fail.
-std::string mark_in_slurm(const Machine& machine, const std::string& node, bool healthy, std::string_view problem);
+/// Asks sinfo for the node, decides, and calls scontrol, or with `dry_run` says what it would do. Returns what was
+/// done, for the log. Throws Error::io when sinfo or scontrol fail.
+std::string mark_in_slurm(const Machine& machine, const std::string& node, bool healthy, std::string_view problem,
+                          bool dry_run);
+
+struct MarkOptions {
+  std::string node;  ///< Slurm's name of it
+  bool dry_run = false;
+};
+
+/// The same for a report, whose `slurm` then tells what was done. A controller that does not answer changes nothing of
+/// how the node is: `slurm` says so, the report stays. A node of which nothing was checked is left as it is.
+void mark_in_slurm(const Machine& machine, const MarkOptions& options, Report& report);
 
 }  // namespace trireme::health

@@ -23,9 +23,12 @@
 #include "base/error.h"
 #include "base/folder_token.h"
 #include "base/time.h"
+#include "cluster/health/generate.h"
 #include "cluster/health/run.h"
 #include "cluster/health/slurm_state.h"
 #include "cluster/launch/node_facts.h"
+#include "cluster/launch/starter_probe.h"
+#include "cluster/process_tree.h"
 
 namespace trireme::launch {
 namespace {
@@ -134,10 +137,9 @@ Json check_health(const Json& request) {
   health::RunOptions options;
   options.all = request.value("all", false);
   options.seconds = watchdog_seconds(request.value("seconds", -1.0), plan);
-  const health::Report report = run_plan(plan, machine, options);
+  health::Report report = run_plan(plan, machine, options);
   if (request.value("drain", false)) {
-    const auto failures = report.failures();
-    mark_in_slurm(machine, machine.host, failures.empty(), failures.empty() ? "" : failures.front()->outcome.text);
+    mark_in_slurm(machine, {machine.host, request.value("dry_run", false)}, report);
   }
   return to_json(report);
 }
@@ -167,6 +169,13 @@ Json take(const Json& request) {
   return Json::object();
 }
 
+Json describe() {
+  const health::Machine machine = health::Machine::local();
+  Json lines = Json::array();
+  for (const auto& [section, check] : health::describe_node(machine)) lines.push_back({section, check});
+  return {{"host", machine.host}, {"lines", lines}};
+}
+
 Json answer(const Json& request, Listener& listener) {
   const std::string what = request.at("do");
   if (what == "facts") {
@@ -185,15 +194,9 @@ Json answer(const Json& request, Listener& listener) {
   if (what == "connect") return connect_all(request.at("targets"));
   if (what == "sweep") return {{"killed", sweep(request.at("id"))}, {"memory_kills", to_json(read_memory_kills())}};
   if (what == "health") return check_health(request);
+  if (what == "starter") return probe_starter(request.at("program"), request.at("daemon"));
+  if (what == "describe") return describe();
   fail(ErrorKind::data, "node-agent: no request \"{}\"", what);
-}
-
-/// Parent's pid; 0 when the process is gone.
-int parent_of(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  const size_t close = text.rfind(')');
-  return close == std::string::npos || close + 4 > text.size() ? 0 : std::atoi(text.c_str() + close + 4);
 }
 
 std::set<int> marked_processes(const std::string& mark, const std::set<int>& spared) {

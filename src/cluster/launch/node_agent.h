@@ -12,7 +12,10 @@
 //   {"do": "sweep", "id": ID}                                 -> {"killed": N, "memory_kills": MemoryKills}: processes
 //                                                                with TRIREME_LAUNCH_ID=ID
 //   {"do": "health", "config": TEXT, "name": N, "all": A, "seconds": S, "repair": R,
-//    "drain": D, "variables": {..}}                          -> health report
+//    "drain": D, "dry_run": Y, "variables": {..}}            -> health report
+//   {"do": "starter", "program": P, "daemon": D}              -> probe_starter()
+//   {"do": "describe"}                                        -> {"host": H, "lines": [[section, check], ..]}, what
+//                                                                `health gen` writes
 
 #include <functional>
 #include <iosfwd>

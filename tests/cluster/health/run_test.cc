@@ -69,20 +69,61 @@ TEST_F(Run, ACrashedCheckIsAFailure) {
   EXPECT_THAT(report.results[0].outcome.text, HasSubstr("crashed"));
 }
 
-TEST_F(Run, KnownChecksWithoutANativeFormFailWhenTheyRun) {
-  const Report report = run("* || check_hw_topology\n");
-  EXPECT_EQ(report.results[0].outcome.text, "check_hw_topology: not implemented in trireme");
+TEST_F(Run, KnownChecksWithoutANativeFormAreNotCheckedAndCounted) {
+  Report report = run("* || check_hw_topology a.xml\n* || check_hw_eth lo\n* || check_hw_topology b.xml\n");
+  EXPECT_TRUE(report.healthy());
+  EXPECT_EQ(report.checked(), 1u);
+  EXPECT_EQ(one_line_per_node(report),
+            "n1 | Healthy (2 of 3 not checked: check_hw_topology, check_hw_topology (not implemented in trireme))\n");
+  require_all_checked(report);
+  EXPECT_EQ(exit_code(report, false), 1);
+  EXPECT_THAT(one_line_per_node(report), HasSubstr("--require-all: 2 of 3 not checked: check_hw_topology"));
+}
+
+TEST_F(Run, AHostToWhichNoLineAppliesIsNotHealthy) {
+  Report report = run("m* || check_hw_eth lo\n");
+  EXPECT_EQ(one_line_per_node(report), "n1 | Not checked: no line applies to this host\n");
+  EXPECT_EQ(one_line_per_node(run("")), "n1 | Not checked: no line applies to this host\n");
+  require_all_checked(report);
+  EXPECT_EQ(one_line_per_node(report),
+            "n1 | ERROR: nhc: Health check failed: --require-all: no line applies to this host\n");
+}
+
+TEST_F(Run, TheWatchdogEndsWhatAHungCheckStarted) {
+  const auto running = [&](const std::string& word) {
+    return !run_process({.arguments = {"pgrep", "-f", "^sleep " + word}, .input = "", .variables = {}, .user = ""})
+                .out.empty();
+  };
+  const Report report =
+      run("* || (setsid sleep 300.125 >/dev/null 2>&1 &)\n"
+          "* || (setsid sleep 300.25 >/dev/null 2>&1 &); sleep 300.5\n",
+          true, 1);
+  EXPECT_TRUE(report.timed_out);
+  EXPECT_FALSE(running("300.25")) << "children that called setsid end, too";
+  EXPECT_FALSE(running("300.5"));
+  EXPECT_TRUE(running("300.125")) << "what an earlier check left running on purpose is spared";
+  run_process({.arguments = {"pkill", "-f", "^sleep 300.125"}, .input = "", .variables = {}, .user = ""});
 }
 
 TEST_F(Run, GpuChecksAreSkippedOnACpuOnlyNodeOnly) {
-  const std::string text = "* || check_gpu_count 8\n* || check_cuda_bw 23\n";
+  const std::string text = "* || check_gpu_ecc\n* || check_cuda_bw 23\n";
   const Report cpu = run(text, true);
   EXPECT_TRUE(cpu.healthy());
   EXPECT_EQ(cpu.results[0].outcome.kind, Outcome::Kind::skipped);
   EXPECT_EQ(cpu.results[0].outcome.text, "no GPU on this node");
   node.file("/sys/bus/pci/devices/0000:3b:00.0/vendor", "0x10de\n");
   node.file("/sys/bus/pci/devices/0000:3b:00.0/class", "0x030200\n");
-  EXPECT_EQ(run(text, true).failures().size(), 2u);
+  const Report gpu = run(text, true);
+  EXPECT_EQ(gpu.failures().size(), 1u);
+  EXPECT_EQ(gpu.results[1].outcome.kind, Outcome::Kind::not_checked);
+}
+
+TEST_F(Run, ANodeWithoutAGpuHasNotTheGpusThatAreExpected) {
+  node.machine.run = [](const ProcessRequest&) { return ProcessResult{127, false, "", "", 0}; };
+  const Report report = run("* || check_gpu_count 8\n");
+  EXPECT_EQ(report.results[0].outcome.kind, Outcome::Kind::fail);
+  EXPECT_EQ(report.results[0].outcome.text, "check_gpu_count: no GPU on this node, expected 8");
+  EXPECT_TRUE(run("* || check_gpu_count 0\n").healthy());
 }
 
 TEST_F(Run, ReportsSurviveJson) {
@@ -116,7 +157,10 @@ TEST_F(Run, BackgroundRunsDoNotPileUp) {
 }
 
 TEST_F(Run, AGeneratedFileIsPassedByItsNode) {
-  node.file("/proc/mounts", "proc /proc proc rw 0 0\n/dev/sda1 / ext4 rw 0 0\n/dev/sdb /mnt/a\\040b ext4 rw 0 0\n");
+  node.file(
+      "/proc/mounts",
+      "proc /proc proc rw 0 0\n/dev/sda1 / ext4 rw 0 0\nshm /dev/shm tmpfs rw 0 0\n/dev/sdb /mnt/a\\040b ext4 rw 0 0\n"
+      "tmpfs /dev/shm tmpfs ro 0 0\n");
   node.file("/proc/cpuinfo",
             "processor : 0\nphysical id : 0\ncore id : 0\nprocessor : 1\nphysical id : 0\ncore id : 0\n");
   node.file("/proc/meminfo", "MemTotal: 1000 kB\nSwapTotal: 0 kB\n");
@@ -126,11 +170,13 @@ TEST_F(Run, AGeneratedFileIsPassedByItsNode) {
   node.file("/sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)\n");
   node.space = Space{1000, 500, 500, 100, 50};
   node.machine.host = "node07";
-  const std::string text = generate_config(node.machine);
-  EXPECT_THAT(text, HasSubstr("node* || check_fs_mount_rw -t \"ext4\" -s \"/dev/sda1\" -f \"/\"\n"));
-  EXPECT_THAT(text, HasSubstr("node* || check_hw_cpuinfo 1 1 2\n"));
-  EXPECT_THAT(text, HasSubstr("node* || check_hw_ib 100 mlx5_0:1\n"));
-  EXPECT_THAT(text, HasSubstr("node* || check_hw_physmem 1000kB 1000kB 3%\n"));
+  const std::string text = generate_config({{"node07", describe_node(node.machine)}});
+  EXPECT_THAT(text, HasSubstr("* || check_fs_mount_rw -t \"ext4\" -s \"/dev/sda1\" -f \"/\"\n"));
+  EXPECT_THAT(text, HasSubstr("* || check_fs_mount_ro -t \"tmpfs\" -s \"tmpfs\" -f \"/dev/shm\"\n"))
+      << "the last mount hides the one below it";
+  EXPECT_THAT(text, HasSubstr("* || check_hw_cpuinfo 1 1 2\n"));
+  EXPECT_THAT(text, HasSubstr("* || check_hw_ib 100 mlx5_0:1\n"));
+  EXPECT_THAT(text, HasSubstr("* || check_hw_physmem 1000kB 1000kB 3%\n"));
   const Plan plan = make_plan(parse_nhc_config(text, "gen"), "gen", "node12", {}, {});
   for (const Step& step : plan.steps) {
     EXPECT_TRUE(step.applies);
@@ -139,6 +185,16 @@ TEST_F(Run, AGeneratedFileIsPassedByItsNode) {
   RunOptions all;
   all.all = true;
   EXPECT_EQ(one_line_per_node(run_plan(plan, node.machine, all)), "node07 | Healthy\n");
+}
+
+TEST(Generate, WhatIsCommonIsForAllAndTheRestForItsNodes) {
+  const std::string text = generate_config({{"n1", {{"A", "x"}, {"A", "y"}, {"B", "z"}}},
+                                            {"n2", {{"A", "x"}, {"A", "w"}, {"B", "z"}}},
+                                            {"n3", {{"A", "x"}, {"A", "w"}, {"B", "z"}}}});
+  EXPECT_THAT(text, HasSubstr("3 live nodes"));
+  EXPECT_THAT(text, HasSubstr("\n# A\n* || x\nn1 || y\n{n[2-3]} || w\n\n# B\n* || z\n"));
+  const Plan plan = make_plan(parse_nhc_config(text, "gen"), "gen", "n3", {}, {});
+  EXPECT_EQ(std::ranges::count(plan.steps, true, &Step::applies), 3);
 }
 
 TEST(SlurmState, DrainsASickNodeWithOurReason) {
@@ -176,19 +232,47 @@ TEST(SlurmState, ResumesOnlyWhatItDrained) {
   EXPECT_EQ(decide(true, "", "idle", "none").kind, SlurmAction::Kind::none);
 }
 
+TEST(SlurmState, AControllerThatDoesNotAnswerChangesNothingOfTheReport) {
+  FakeNode node;
+  Report sick{"n1", {{1, "check_hw_eth a", failed("no a")}}, false, 0, ""};
+  mark_in_slurm(node.machine, {"n1", false}, sick);
+  EXPECT_EQ(sick.slurm, "not marked: sinfo does not exist (code 127): ");
+  EXPECT_EQ(exit_code(sick, false), 1);
+  Report well{"n1", {{1, "check_hw_eth a", passed()}}, false, 0, ""};
+  mark_in_slurm(node.machine, {"n1", false}, well);
+  EXPECT_EQ(exit_code(well, false), 0);
+}
+
+TEST(SlurmState, WhatWasNotCheckedNeitherDrainsNorResumes) {
+  FakeNode node;
+  Report report{"n1", {{1, "check_cuda_bw", not_checked("not implemented in trireme")}}, false, 0, ""};
+  mark_in_slurm(node.machine, {"n1", false}, report);
+  EXPECT_EQ(report.slurm, "left as it is: nothing was checked");
+  EXPECT_TRUE(node.commands.empty());
+}
+
+TEST(SlurmState, ADryRunSaysWhatWouldBeDone) {
+  FakeNode node;
+  node.answer("sinfo -h -n n1 -o '%t|%E'", "idle|none\n");
+  EXPECT_EQ(mark_in_slurm(node.machine, "n1", false, "no ib0", true), "would be drained: NHC: no ib0");
+  node.answer("sinfo -h -n n1 -o '%t|%E'", "drain|NHC: no ib0\n");
+  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, "", true), "would be resumed");
+  EXPECT_EQ(node.commands.size(), 2u);
+}
+
 TEST(SlurmState, CallsScontrolWithTheReason) {
   FakeNode node;
   node.answer("sinfo -h -n n1 -o '%t|%E'", "idle|none\nidle|none\n");
   node.answer("scontrol update NodeName=n1 State=DRAIN 'Reason=NHC: no ib0'", "");
-  EXPECT_EQ(mark_in_slurm(node.machine, "n1", false, "no ib0"), "drained: NHC: no ib0");
+  EXPECT_EQ(mark_in_slurm(node.machine, "n1", false, "no ib0", false), "drained: NHC: no ib0");
   node.answer("sinfo -h -n n1 -o '%t|%E'", "drain|NHC: no ib0\n");
   node.answer("scontrol update NodeName=n1 State=RESUME", "");
-  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, ""), "resumed");
+  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, "", false), "resumed");
   node.answer("sinfo -h -n n1 -o '%t|%E'", "drain|bad fan\n");
-  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, ""),
+  EXPECT_EQ(mark_in_slurm(node.machine, "n1", true, "", false),
             "left as it is: the node is drain for somebody else's reason: bad fan");
   node.answer("sinfo -h -n n1 -o '%t|%E'", "");
-  EXPECT_THROW(mark_in_slurm(node.machine, "n1", true, ""), Error);
+  EXPECT_THROW(mark_in_slurm(node.machine, "n1", true, "", false), Error);
 }
 
 }  // namespace
