@@ -7,8 +7,8 @@
 
 #include "comm/agreement.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/local_ranks.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/support/thread_group.h"
 
 namespace trireme {
 namespace {
@@ -37,19 +37,19 @@ class DataProof : public ::testing::Test {
   /// What all ranks are told, or "".
   std::string told(int windows) const {
     std::string message;
-    ThreadGroup::run(kRanks, [&](Communicator& group) {
-      Scalars scalars(group);
-      DataWindows data(files(group.rank()), 1, kRanks);
+    run_local(kRanks, [&](RankContext& rank) {
+      Scalars scalars(rank.world);
+      DataWindows data(files(rank.rank()), 1, kRanks);
       for (int i = 0; i < windows; ++i) data.hash_next();
       std::string own;
       try {
-        data.compare(scalars, "node" + std::to_string(group.rank()), windows);
+        data.compare(scalars, "node" + std::to_string(rank.rank()), windows);
         data.compare(scalars, "", windows);  // nothing new
       } catch (const CommonError& e) {
         EXPECT_EQ(e.kind(), ErrorKind::mismatch);
         own = e.what();
       }
-      if (group.rank() == 1) message = own;
+      if (rank.rank() == 1) message = own;
     });
     return message;
   }

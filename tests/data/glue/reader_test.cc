@@ -1,4 +1,5 @@
 #include "data/glue/reader.h"
+#include "data/glue/table_file.h"
 
 #include "base/file.h"
 #include "data/glue/published_rows.h"
