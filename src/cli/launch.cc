@@ -5,9 +5,11 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/host_flags.h"
+#include "cli/launch_facts.h"
 #include "cli/launch_file.h"
 #include "cli/launch_job.h"
 #include "cli/launch_rank.h"
@@ -73,6 +75,11 @@ int run_launch(std::vector<std::string> arguments) {
   app.add("--connect-timeout", request.ssh.connect_seconds, "seconds for an ssh connection").show_default();
   app.add("--max-restarts", request.max_restarts, "start again after a lost peer (76) or a death by signal")
       .not_negative();
+  app.add("--wait-for-hosts", request.wait_minutes, "minutes that a restart waits until every host passes preflight")
+      .not_negative()
+      .show_default();
+  app.add("--spares", request.spares, "the last N hosts wait and step in for those that fail").not_negative();
+  app.add("--log-dir", request.log_folder, "also write each rank's lines to a file of this folder");
   app.add_switch("--drop-bad-hosts", request.drop_bad_hosts,
                  "leave out hosts that fail preflight, at the start and before a restart");
   app.add_switch("--drop-failed-host", request.drop_failed_host, "restart without the host of the rank that was lost");
@@ -89,6 +96,15 @@ int run_launch(std::vector<std::string> arguments) {
   require(!request.command.empty() || request.preflight_only, ErrorKind::usage,
           "launch: nothing to start; write `-- train config.yaml` behind the options");
   if (request.command.empty()) request.command = {"--version"};
+  if (!request.any_program) require_command(request.command);
+  for (const std::string& variable : request.variables) {
+    if (!request.any_program && variable.starts_with("OMP_NUM_THREADS=")) {
+      log::warning(
+          "launch: --env OMP_NUM_THREADS has no effect: trireme gives each rank the cores of its share; "
+          "--launch.threads N "
+          "behind the command chooses");
+    }
+  }
   for (const std::string& variable : request.variables) {
     require(variable.find('=') != std::string::npos && variable.front() != '=', ErrorKind::usage,
             "--env {}: expected NAME=VALUE", variable);

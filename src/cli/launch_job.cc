@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
+#include <csignal>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -15,12 +17,15 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/time.h"
 #include "checkpoint/run_status.h"
 #include "cli/host_flags.h"
 #include "cli/launch_facts.h"
+#include "cli/launch_hosts.h"
 #include "cluster/health/run.h"
 #include "cluster/launch/node_agent.h"
 #include "cluster/launch/preflight.h"
+#include "cluster/launch/starter_probe.h"
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
 #include "comm/control.h"
@@ -57,8 +62,11 @@ std::string random_hex() {
 }
 
 constexpr const char* kSecretVariable = "TRIREME_CONTROL_SECRET";
-constexpr double kSecondsAfterLoss = 3, kSecondsAfterEnd = 15;  // for the starter to end
-constexpr double kJoinSeconds = 2;                              // while we wait no output is passed on
+constexpr double kSecondsAfterLoss = 3, kSecondsAfterEnd = 15;         // for the starter to end
+constexpr double kFirstPause = 1, kLongestPause = 60, kLookAgain = 5;  // seconds before a restart
+constexpr double kTakenBackSeconds = 60;                               // for Slurm to end a job that it queues again
+constexpr int kStopped = 75;
+constexpr double kJoinSeconds = 2;  // while we wait no output is passed on
 
 using StatusStamp = std::pair<std::filesystem::file_time_type, uintmax_t>;
 
@@ -66,7 +74,7 @@ class Launch {
  public:
   Launch(LaunchRequest request, HostSet hosts)
       : request_(std::move(request)),
-        hosts_(std::move(hosts.hosts)),
+        pool_(std::move(hosts.hosts), request_.spares, request_.placement),
         job_(describe_job(request_)),
         id_(random_hex()),
         secret_(random_hex() + random_hex()) {
@@ -74,7 +82,6 @@ class Launch {
     log::info("launch: {}; starting through {} ({}), because {}", hosts.source, starter_.path, starter_.version,
               starter_.why);
     for (const Host& host : hosts.skipped) log::info("launch: skipped {}: {}", host.name, host.state);
-    placement_ = place(hosts_, request_.placement);
     request_.ssh.through_srun = starter_.kind == StarterKind::srun;
     network_ = request_.interface;
     if (network_.find('/') == std::string::npos) interface_ = network_;
@@ -88,31 +95,60 @@ class Launch {
       log::info("preflight: nothing was started (--preflight-only)");
       return 0;
     }
+    const StopSignals signals;
+    int cause = 0;  // how the job itself first ended; what mpirun says of a restart that never began says less
     for (int attempt = 0;; ++attempt) {
+      log::info("launch: {} rank(s): {}{}", total_processes(placement()), to_text(placement()),
+                pool_.spares() > 0 ? fmt::format("; {} spare host(s)", pool_.spares()) : "");
       const auto before = status_stamp();
       const JobChannel job = {[&](const std::string& why) { return ask_to_stop(before, why); },
                               [&] { return seconds_to_end(before); }};
-      const AttemptEnd end = run_attempt(prepare(attempt), starter_.kind, placement_, request_.stop_seconds, job);
-      const int code = final_code(end, before);
-      if (code != 0) sweep_hosts();
+      const AttemptEnd end = run_attempt(prepare(attempt), starter_.kind, placement(),
+                                         {request_.stop_seconds, request_.log_folder}, job, signals);
+      const bool began = !job_.has_status || status_stamp() != before;
+      int code = final_code(end, before);
+      if (!began && code != 0 && cause != 0) code = cause;
+      cause = code;
+      if (code != 0 && code != kStopped) sweep_hosts();
       const bool again = !end.stop_requested && may_restart(code) && attempt < request_.max_restarts;
       tell_end(end, code, again ? attempt + 1 : 0);
-      if (!again) return code == 75 && request_.requeue ? requeue() : code;
-      if (request_.drop_failed_host) drop_failed_host(end);
-      if (request_.drop_bad_hosts) preflight();
+      if (!again) return code == kStopped && request_.requeue ? requeue(signals) : code;
+      if (request_.drop_failed_host || pool_.spares() > 0) drop_failed_host(end);
+      if (!ready_again(attempt, signals)) return code;
     }
   }
 
  private:
-  std::vector<std::string> host_names() const {
-    std::vector<std::string> names;
-    for (const Placement& entry : placement_) names.push_back(entry.host);
-    return names;
+  const std::vector<Placement>& placement() const { return pool_.placement(); }
+
+  /// Waits longer from restart to restart, then until every host passes preflight. False: a stop was asked for, or
+  /// the hosts did not come back in time; said.
+  bool ready_again(int attempt, const StopSignals& signals) {
+    double pause = std::min(kLongestPause, kFirstPause * std::pow(2.0, attempt));
+    const Clock::time_point start = Clock::now();
+    for (;; pause = kLookAgain) {
+      if (signals.wait(pause) != 0) {
+        log::info("launch: asked to stop before the restart; nothing runs");
+        return false;
+      }
+      if (request_.skip_preflight) return true;
+      const std::vector<Problem> problems = look();
+      if (problems.empty()) return true;
+      if (leave_out(problems)) continue;
+      if (seconds_since(start) > 60 * request_.wait_minutes) {
+        tell(problems);
+        log::error("launch: the hosts did not come back within {:g} min (--wait-for-hosts)", request_.wait_minutes);
+        return false;
+      }
+      for (const std::string& line : group(problems)) {
+        log::warning("launch: waiting up to {:g} min for it: {}", request_.wait_minutes, line);
+      }
+    }
   }
 
   StartRequest start_request(int attempt) const {
     StartRequest start;
-    start.placement = placement_;
+    start.placement = placement();
     start.command = rank_command(request_, job_);
     // Whatever the configuration says about a first start: a restart goes on.
     if (attempt > 0 && job_.has_status) start.command.insert(start.command.end(), {"--checkpoint.resume", "auto"});
@@ -133,7 +169,7 @@ class Launch {
     start.agent_script = folder_.file("remote-shell");
     start.ipv6 = network_.find(':') != std::string::npos;
     start.network = starter_.kind == StarterKind::hydra || start.ipv6 ? interface_ : network_;
-    start.tcp_only = placement_.size() == 1 || (looked_ && !infiniband_);
+    start.tcp_only = placement().size() == 1 || (looked_ && !infiniband_);
     start.inherit_binding = job_.inherit_binding;
     start.as_root = geteuid() == 0;
     return start;
@@ -160,8 +196,8 @@ class Launch {
 
   int print_plan() const {
     const StartCommand command = start_command(starter_, start_request(0));
-    fmt::print("# {} processes on {} hosts\n", total_processes(placement_), placement_.size());
-    if (!looked_ && placement_.size() > 1) {
+    fmt::print("# {} processes on {} hosts\n", total_processes(placement()), placement().size());
+    if (!looked_ && placement().size() > 1) {
       fmt::print("{}", request_.skip_preflight
                            ? "# With --skip-preflight nobody looks at the hosts: no network that they share is added.\n"
                            : "# A start looks at the hosts first and adds the network that they share; "
@@ -183,38 +219,68 @@ class Launch {
     return 0;
   }
 
+  /// Until every host passes, or none can be left out any more.
   void preflight() {
     for (;;) {
-      NodeSessions sessions(host_names(), own_path(), request_.ssh);
-      PreflightResult result = run_preflight({placement_, std::filesystem::absolute(job_.run_folder), job_.has_status,
-                                              job_.files, request_.interface, request_.port},
-                                             sessions);
-      check_health(sessions, result);
-      for (const std::string& note : result.notes) log::info("preflight: {}", note);
-      if (result.problems.empty()) {
-        network_ = result.network;
-        interface_ = result.interface;
-        infiniband_ = result.infiniband;
-        looked_ = true;
-        memory_kills_ = std::move(result.memory_kills);
-        if (!request_.any_program && offer_sockets(hosts_, result.sockets, request_.placement)) {
-          placement_ = place(hosts_, request_.placement);
-          log::info("preflight: {} ranks, one per socket; --ppn chooses", total_processes(placement_));
-        }
-        if (placement_.size() > 1) {
-          log::info("preflight: {} hosts agree; network {}, {}", placement_.size(), network_,
-                    infiniband_ ? "InfiniBand on every host" : "TCP");
-        } else {
-          log::info("preflight: {} can take the job: {} ranks", placement_[0].host, total_processes(placement_));
-        }
-        return;
-      }
-      for (const Problem& problem : result.problems) log::error("preflight: {}", to_text(problem));
-      if (!request_.drop_bad_hosts || !drop_hosts(result.problems)) {
-        fail(ErrorKind::config, "launch: {} problem(s) on {} hosts; nothing was started", result.problems.size(),
-             placement_.size());
+      const std::vector<Problem> problems = look();
+      if (problems.empty()) return;
+      tell(problems);
+      if (!leave_out(problems)) {
+        fail(ErrorKind::config, "launch: {} problem(s) on {} hosts; nothing was started", problems.size(),
+             placement().size());
       }
     }
+  }
+
+  static void tell(const std::vector<Problem>& problems) {
+    for (const std::string& line : group(problems)) log::error("preflight: {}", line);
+  }
+
+  /// Whether the hosts that have a problem of their own could be left out.
+  bool leave_out(const std::vector<Problem>& problems) {
+    std::vector<std::string> failed;
+    for (const Problem& problem : problems) failed.push_back(problem.host);
+    return (request_.drop_bad_hosts || pool_.spares() > 0) && pool_.leave_out(failed, request_.drop_bad_hosts);
+  }
+
+  /// One look at every host; without problems its network is taken.
+  std::vector<Problem> look() {
+    NodeSessions sessions(pool_.names(), own_path(), request_.ssh);
+    PreflightResult result =
+        run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files,
+                       request_.interface, request_.port},
+                      sessions);
+    check_starter(sessions, result);
+    check_health(sessions, result);
+    for (const std::string& note : result.notes) log::info("preflight: {}", note);
+    if (!result.problems.empty()) return std::move(result.problems);
+    network_ = result.network;
+    interface_ = result.interface;
+    infiniband_ = result.infiniband;
+    looked_ = true;
+    memory_kills_ = std::move(result.memory_kills);
+    if (!request_.any_program && pool_.offer_sockets(result.sockets)) {
+      log::info("preflight: {} ranks, one per socket; --ppn chooses", total_processes(placement()));
+    }
+    if (placement().size() > 1) {
+      log::info("preflight: {} hosts agree; network {}, {}", placement().size(), network_,
+                infiniband_ ? "InfiniBand on every host" : "TCP");
+    } else {
+      log::info("preflight: {} can take the job: {} ranks", placement()[0].host, total_processes(placement()));
+    }
+    return {};
+  }
+
+  /// Whether mpirun can start its daemon on every other host.
+  void check_starter(NodeSessions& sessions, PreflightResult& result) const {
+    const std::string daemon = daemon_of(starter_);
+    if (daemon.empty() || placement().size() < 2) return;
+    const size_t known = sessions.problems().size();
+    const auto answers = sessions.ask_all({{"do", "starter"}, {"program", starter_.path}, {"daemon", daemon}}, 30);
+    const auto fresh = sessions.problems().begin() + static_cast<std::ptrdiff_t>(known);
+    result.problems.insert(result.problems.end(), fresh, sessions.problems().end());
+    const auto found = judge_starters(starter_, sessions.hosts(), answers, probe_starter(starter_.path, daemon));
+    result.problems.insert(result.problems.end(), found.begin(), found.end());
   }
 
   void check_health(NodeSessions& sessions, PreflightResult& result) const {
@@ -231,19 +297,11 @@ class Launch {
       for (const health::Result* failure : report.failures()) {
         result.problems.push_back({sessions.hosts()[i], "health check failed: " + failure->outcome.text, ""});
       }
+      if (!report.not_checked().empty() || report.checked() == 0) {
+        result.notes.push_back(fmt::format("health of {}", health::one_line_per_node(report)));
+        result.notes.back().pop_back();  // its line end
+      }
     }
-  }
-
-  /// Whether hosts with a problem of their own could be left out; places the ranks on the others.
-  bool drop_hosts(const std::vector<Problem>& problems) {
-    const size_t before = hosts_.size();
-    std::erase_if(hosts_, [&](const Host& host) {
-      return std::ranges::any_of(problems, [&](const Problem& problem) { return problem.host == host.name; });
-    });
-    if (hosts_.empty() || hosts_.size() == before) return false;
-    log::warning("launch: going on without {} of {} hosts", before - hosts_.size(), before);
-    placement_ = place(hosts_, request_.placement);
-    return true;
   }
 
   /// Tells an old status.json from one that this attempt wrote.
@@ -320,15 +378,15 @@ class Launch {
       log::warning("launch: the job did not tell which host failed; restarting on the same hosts");
       return;
     }
-    const std::string failed = host_of_rank(placement_, rank);
-    if (hosts_.size() < 2 || std::erase_if(hosts_, [&](const Host& host) { return host.name == failed; }) == 0) return;
-    log::warning("launch: restarting without {}, whose rank {} was lost", failed, rank);
-    placement_ = place(hosts_, request_.placement);
+    const std::string failed = host_of_rank(placement(), rank);
+    if (pool_.leave_out({failed}, request_.drop_failed_host)) {
+      log::warning("launch: restarting without {}, whose rank {} was lost", failed, rank);
+    }
   }
 
   void sweep_hosts() {
-    const size_t asked = placement_.size();
-    NodeSessions sessions(host_names(), own_path(), request_.ssh);
+    const size_t asked = placement().size();
+    NodeSessions sessions(pool_.names(), own_path(), request_.ssh);
     const auto answers = sessions.ask_all({{"do", "sweep"}, {"id", id_}}, 20);
     for (size_t i = 0; i < asked; ++i) {
       if (answers[i].is_null()) continue;
@@ -350,7 +408,7 @@ class Launch {
   }
 
   /// Slurm runs the job again from its start; the run goes on from its snapshot.
-  static int requeue() {
+  static int requeue(const StopSignals& signals) {
     const char* job = environment_variable("SLURM_JOB_ID");
     require(job != nullptr, ErrorKind::config, "--requeue: this is not a Slurm job");
     // Said before: Slurm ends this program, too, when it takes the job back.
@@ -358,18 +416,25 @@ class Launch {
     ProcessRequest request;
     request.arguments = {"scontrol", "requeue", job};
     const ProcessResult result = run_process(request);
-    require(result.exit_code == 0, ErrorKind::io, "scontrol requeue {} {}: {}", job, describe_end(result), result.err);
-    return 75;
+    const bool ended_by_slurm = result.exit_code == 128 + SIGTERM || result.exit_code == 128 + SIGKILL;
+    require(result.exit_code == 0 || ended_by_slurm, ErrorKind::io, "scontrol requeue {} {}: {}", job,
+            describe_end(result), result.err);
+    // A code of ours that reached Slurm before it has taken the job back would be the job's end: it ends us.
+    while (signals.next() != 0) {
+    }
+    signals.wait(kTakenBackSeconds);
+    return kStopped;
   }
 
   void tell_end(const AttemptEnd& end, int code, int next_attempt) const {
     if (code == 0) return;
-    if (code == 75) {
+    if (code == kStopped) {
       log::info("launch: the job stopped as asked (code 75); start it again to go on");
       return;
     }
+    fmt::print(stderr, "{}", end.verdict);
     if (!end.first_error.empty()) log::error("launch: first failure: {}", end.first_error);
-    if (const std::string absent = describe_absent(placement_, end.arrived); !absent.empty())
+    if (const std::string absent = describe_absent(placement(), end.arrived); !absent.empty())
       log::error("launch: {}", absent);
     const std::string where =
         status_ && status_->state != "running"
@@ -384,12 +449,11 @@ class Launch {
   }
 
   LaunchRequest request_;
-  std::vector<Host> hosts_;
+  HostPool pool_;
   JobFacts job_;
   std::string id_;
   std::string secret_;  ///< of the job's control channel
   Starter starter_;
-  std::vector<Placement> placement_;
   std::string network_, interface_;
   bool looked_ = false, infiniband_ = false;
   std::map<std::string, MemoryKills> memory_kills_;  ///< by host, before the attempt; none where nobody looked

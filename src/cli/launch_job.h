@@ -18,8 +18,9 @@ struct LaunchRequest {
   std::vector<std::string> variables;  ///< NAME=VALUE
   std::string interface, health_config;
   std::string default_dtype;  ///< for training whose own files and flags do not say it
-  int port = 0, max_restarts = 0;
-  double stop_seconds = 120;
+  int port = 0, max_restarts = 0, spares = 0;
+  double stop_seconds = 120, wait_minutes = 10;
+  std::string log_folder;
   bool dry_run = false, preflight_only = false, skip_preflight = false, drop_bad_hosts = false,
        drop_failed_host = false, any_program = false, requeue = false;
   std::vector<std::string> command;

@@ -32,6 +32,8 @@ std::string starters_business(const LaunchRequest& request) {
                                                 {"--max-restarts", request.max_restarts > 0},
                                                 {"--drop-bad-hosts", request.drop_bad_hosts},
                                                 {"--drop-failed-host", request.drop_failed_host},
+                                                {"--spares", request.spares > 0},
+                                                {"--log-dir", !request.log_folder.empty()},
                                                 {"--requeue", request.requeue},
                                                 {"--dry-run", request.dry_run},
                                                 {"--preflight-only", request.preflight_only}};

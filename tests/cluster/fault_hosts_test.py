@@ -53,6 +53,42 @@ class Faults(bed.TrainingCase):
         self.assertIn("restarting without h3, whose rank 2 was lost", text)
         self.assert_nothing_is_left(config)
 
+    def crash(self, host, *words, name):
+        """A job of which a host dies after its first snapshot."""
+        config, run = BED.write_training(name, **{**FOREVER, "every": 20})
+        job = self.start(config, *words)
+        self.assertTrue(wait_for(lambda: (run / "step-00000020/manifest.json").exists()))
+        self.addCleanup(BED.script, "boot", BED.folder, host)
+        BED.script("crash", BED.folder, host)
+        return job, run
+
+    def assert_goes_on(self, job, run):
+        self.assertTrue(wait_for(lambda: "RESUMING" in job.output() or not job.running()), job.output())
+        resumed = records(run)[-1]["step"]
+        self.assertTrue(wait_for(lambda: records(run)[-1]["step"] > resumed + 20 or not job.running()), job.output())
+        job.signal(signal.SIGTERM)
+        return self.assert_ends(job, 75)
+
+    def test_a_restart_waits_for_a_host_that_boots(self):
+        job, run = self.crash(3, "--max-restarts", "1", name="reboots")
+        self.assertTrue(wait_for(lambda: "launch: waiting up to 10 min for it: h3: " in job.output() or not job.running()), job.output())
+        BED.script("boot", BED.folder, 3)
+        text = self.assert_goes_on(job, run)
+        self.assertIn("launch: 3 rank(s): h[1-3] 1 each", text)
+        self.assertIn("restart 1 of 1", text)
+
+    def test_a_host_that_stays_away_ends_the_job_with_its_own_code(self):
+        job, run = self.crash(3, "--max-restarts", "5", "--wait-for-hosts", "0", name="stays-away")
+        text = self.assert_ends(job, 76)
+        self.assertIn("launch: the hosts did not come back within 0 min (--wait-for-hosts)", text)
+
+    def test_a_spare_host_steps_in(self):
+        job, run = self.crash(2, "--max-restarts", "1", "--spares", "1", name="spare")
+        text = self.assert_goes_on(job, run)
+        self.assertIn("launch: 2 rank(s): h[1-2] 1 each; 1 spare host(s)", text)
+        self.assertIn("launch: h3 steps in", text)
+        self.assertIn("launch: 2 rank(s): h[1,3] 1 each", text)
+
     def test_a_stream_that_is_reset_gives_no_wrong_sum(self):
         config, run = BED.write_training("reset", **{**FOREVER, "every": 10})
         job = self.start(config, steps=30)

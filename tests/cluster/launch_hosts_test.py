@@ -44,6 +44,14 @@ class Launch(unittest.TestCase):
         self.assertEqual(sorted(result.stdout.splitlines()),
                          [f"h{i + 1}[{i}] h{i + 1} {i}/3 two words bc" for i in range(3)])
         self.assertIn("network 10.77.0.0/24, TCP", result.stderr)
+        self.assertIn("launch: 3 rank(s): h[1-3] 1 each\n", result.stderr)
+
+    def test_each_rank_has_a_file_of_its_own_lines(self):
+        result = launch("-f", "hosts", "--log-dir", "logs", "--program", "--", "sh", "-c", "hostname; echo oops >&2")
+        self.assertEqual(result.returncode, 0, result.both)
+        for rank in range(3):
+            lines = (BED.work / f"logs/rank-{rank:04}.log").read_text().splitlines()
+            self.assertEqual(sorted(lines), [f"h{rank + 1}", "oops"])
 
     def test_intel_spellings_and_filters(self):
         result = launch("-hostfile", "hosts", "-n", "4", "-ppn", "2", "-genv", "A", "b", "--exclude", "h2", "--program",
@@ -110,6 +118,7 @@ class Launch(unittest.TestCase):
         self.assertEqual(code, 75, text)
         self.assertIn("asking all ranks to stop", text)
         self.assertIn("asked", text)
+        self.assertNotIn("non-zero", text, "a stop that went well is no fault of mpirun's")
 
     def test_a_lost_peer_is_restarted_and_an_error_is_not(self):
         result = launch("-f", "hosts", "--max-restarts", "2", "--program", "--", "sh", "-c",
@@ -149,8 +158,26 @@ class Launch(unittest.TestCase):
         # 200 Mbit/s are 0.025 GB/s.
         self.assertRegex(result.stdout, r"# Link: eth0, 0\.0[12]\d GB/s measured with plain messages")
         self.assertIn("# Out of bounds values : 0 OK", result.stdout)
-        self.assertRegex(result.stdout, r"# all_reduce +: 0\.\d\d of 0\.0[23] GB/s at 1048576 bytes, \d+ %: ")
-        self.assertRegex(result.stdout, r"# gradient +: 0\.\d\d of 0\.0[23] GB/s at 1048576 bytes, \d+ %: ")
+        self.assertIn("# Transport: TCP over eth0 between hosts\n", result.stdout)
+        self.assertRegex(result.stdout, r"# all_reduce +: 0\.0\d+ of 0\.0[12]\d+ GB/s at 1048576 bytes, \d+ %: ")
+        self.assertRegex(result.stdout, r"# gradient +: 0\.0\d+ of 0\.0[12]\d+ GB/s on the wire at 1048576 bytes, \d+ %: ")
+
+    def test_the_host_that_sends_slowly_is_found_among_six_pairs(self):
+        for host in (1, 2, 3):
+            BED.script("limit", BED.folder, host, "100mbit" if host == 2 else "500mbit")
+        try:
+            result = launch("-f", "hosts", "--", "bench", "comm", "pairs", "-e", "2M")
+            BED.script("limit", BED.folder, 2, "500mbit")
+            even = launch("-f", "hosts", "--", "bench", "comm", "pairs", "-e", "2M")
+        finally:
+            for host in (1, 2, 3):
+                BED.script("limit", BED.folder, host, "none")
+        self.assertEqual(result.returncode, 1, result.both)
+        slow = [line for line in result.stdout.splitlines() if "slow" in line]
+        self.assertEqual(len(slow), 1, result.both)
+        self.assertRegex(slow[0], r"# h2 sends slowly: 0\.01\d* to 0\.01\d* GB/s, the median of all pairs is 0\.0[3-6]")
+        self.assertEqual(even.returncode, 0, even.both)
+        self.assertIn("# The network is even", even.stdout)
 
     def test_mpirun_itself_may_start_the_ranks(self):
         # A name on an address that is every host's own misleads no one who tells mpirun the network.

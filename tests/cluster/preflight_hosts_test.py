@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """What trireme launch sees of three hosts made of namespaces (hosts.sh) before it starts anything. Arguments: the program, a work
 folder."""
+import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -29,7 +31,7 @@ class Preflight(unittest.TestCase):
 
     def test_missing_hostfile_is_an_error(self):
         result = launch("-f", "nowhere", "--program", "--", "echo", "RAN")
-        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.returncode, 2)
         self.assertIn("hostfile nowhere does not exist; nothing was started", result.both)
 
     def test_duplicate_host_is_named_with_its_line(self):
@@ -108,6 +110,104 @@ class Preflight(unittest.TestCase):
             BED.script("run", BED.folder, 2, "umount", BED.binary)
             other.unlink()
         self.assert_fails_before_start(result, "h2: the trireme binary differs", "copy one build to the same path")
+
+    def with_on(self, host, file, place, words=("--program", "--", "echo", "RAN")):
+        """What launch says while `file` lies over `place` on this host."""
+        BED.script("run", BED.folder, host, "mount", "--bind", file, place)
+        try:
+            return launch("-f", "hosts", *words)
+        finally:
+            BED.script("run", BED.folder, host, "umount", place)
+
+    def make(self, name, text="", mode=0o644):
+        file = BED.work / name
+        file.write_text(text)
+        file.chmod(mode)
+        return file
+
+    def test_a_library_that_is_missing_on_a_host_is_named(self):
+        listed = subprocess.run(["ldd", BED.binary], capture_output=True, text=True, check=True).stdout
+        library = pathlib.Path(re.search(r"libdnnl\S+ => (\S+)", listed)[1]).resolve()
+        result = self.with_on(2, self.make("no-library"), library)
+        self.assert_fails_before_start(result, f"h2: {BED.binary} does not start there: ", "error while loading shared libraries: ", "libdnnl",
+                                       "run scripts/bootstrap there, or install the package of that library")
+
+    def test_a_program_that_may_not_be_executed_is_told_apart(self):
+        copy = BED.work / "not-executable"
+        shutil.copyfile(BED.binary, copy)
+        result = self.with_on(2, copy, BED.binary)
+        self.assert_fails_before_start(result, f"h2: {BED.binary} may not be executed there; chmod +x {BED.binary}")
+
+    def test_another_program_of_that_name_is_told_apart_from_login_noise(self):
+        result = self.with_on(3, "/bin/echo", BED.binary)
+        self.assert_fails_before_start(result, f'h3: its {BED.binary} is another program: it says "node-agent"')
+
+    def test_a_missing_daemon_of_mpirun_is_found_before_mpirun_blames_another_host(self):
+        orted = pathlib.Path(shutil.which("orted")).resolve()
+        result = self.with_on(2, self.make("no-orted"), orted)
+        self.assert_fails_before_start(result, "h2: it has no orted, which /usr/bin/mpirun", "starts there; install the MPI of this host there")
+
+    def test_another_version_of_mpirun_is_found(self):
+        mpirun = pathlib.Path(shutil.which("mpirun")).resolve()
+        other = self.make("other-mpirun", "#!/bin/sh\necho 'mpirun (Open MPI) 3.1.0'\n", 0o755)
+        result = self.with_on(3, other, mpirun)
+        self.assert_fails_before_start(result, ' is "mpirun (Open MPI) 3.1.0", here it is "mpirun', "install the same version on every host")
+
+    def test_data_that_a_host_lacks_is_said_of_that_host(self):
+        config, run = BED.write_training("no-data")
+        (BED.work / "empty").mkdir()
+        result = self.with_on(2, BED.work / "empty", BED.work / "data", ("--", "train", config))
+        self.assert_fails_before_start(result, f"h2: that host cannot read {BED.work}/data/train.bin, 2 other host(s) can: cannot open")
+        self.assertFalse(run.exists())
+
+    def test_equal_problems_of_several_hosts_are_one_line(self):
+        other = BED.work / "other"
+        shutil.copy(BED.binary, other)
+        with open(other, "ab") as file:
+            file.write(b"x")
+        for host in (2, 3):
+            BED.script("run", BED.folder, host, "mount", "--bind", "/bin/echo", BED.binary)
+        try:
+            result = launch("-f", "hosts", "--program", "--", "echo", "RAN")
+        finally:
+            for host in (2, 3):
+                BED.script("run", BED.folder, host, "umount", BED.binary)
+            other.unlink()
+        self.assert_fails_before_start(result, "preflight: h[2-3] (2 hosts): its ", "2 problem(s) on 3 hosts")
+
+    def test_this_host_is_known_by_its_address_and_in_any_case(self):
+        known = BED.folder / "h1.home/.ssh/known_hosts"
+        before = known.read_text()
+        known.write_text("".join(line for line in before.splitlines(True) if not line.startswith("h1,")))
+        try:
+            for name in ("10.77.0.1", "H1"):
+                result = launch("--hosts", f"{name},h2", "--program", "--", "hostname")
+                self.assertEqual(result.returncode, 0, result.both)
+                self.assertEqual(sorted(line.split()[-1] for line in result.stdout.splitlines()), ["h1", "h2"])
+        finally:
+            known.write_text(before)
+
+    def test_hostfiles_take_host_list_expressions_and_the_files_of_schedulers(self):
+        (BED.work / "ranges").write_text("h[1-3] slots=1\n")
+        result = launch("-f", "ranges", "--program", "--", "hostname")
+        self.assertEqual(sorted(result.stdout.split()), ["h1", "h1[0]", "h2", "h2[1]", "h3", "h3[2]"], result.both)
+        (BED.work / "nodes.pbs").write_text("h1\nh2\nh2\n")
+        for words in (["-f", "nodes.pbs"], []):
+            result = BED.run(1, "env", "PBS_NODEFILE=nodes.pbs", BED.binary, "hosts", "--to", "openmpi", *words)
+            self.assertEqual(result.stdout, "h1 slots=1\nh2 slots=2\n", result.both)
+        result = BED.run(1, "env", "LSB_MCPU_HOSTS=h1 2 h3 1", BED.binary, "hosts", "--to", "openmpi")
+        self.assertEqual(result.stdout, "h1 slots=2\nh3 slots=1\n", result.both)
+        result = BED.run(1, "env", "SLURM_NODELIST=h[1-2]", BED.binary, "hosts", "--to", "list")
+        self.assertEqual(result.stdout, "h1\nh2\n", result.both)
+
+    def test_a_misspelt_command_is_refused_before_anything_is_looked_at(self):
+        result = launch("-f", "hosts", "--", "trian", "x.yaml")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn('"trian" is no command of trireme; nearest is "train"', result.both)
+
+    def test_a_number_of_threads_that_has_no_effect_is_said(self):
+        result = launch("-f", "hosts", "--env", "OMP_NUM_THREADS=1", "--preflight-only", "--", "--version")
+        self.assertIn("--env OMP_NUM_THREADS has no effect", result.both)
 
     def test_another_configuration_on_a_host_is_found(self):
         config, run = BED.write_training("same-everywhere")

@@ -47,7 +47,7 @@ SelectType=select/linear
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=3
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,nohold_on_prolog_fail
 $health
 NodeName=$nodes CPUs=2 State=UNKNOWN
 PartitionName=all Nodes=$nodes Default=YES MaxTime=INFINITE State=UP
@@ -68,7 +68,11 @@ up() {
   on 1 srun --mpi=list 2>&1 | grep -q pmix || skip "this Slurm has no PMIx"
   head -c 1024 /dev/urandom >"$folder/munge.key"
   chmod 400 "$folder/munge.key"
-  for host in $(seq "$count"); do start_munge "$host"; done
+  for host in $(seq "$count"); do
+    start_munge "$host"
+    # Where clients look that were not told another place, such as those that come over ssh.
+    [[ ! -d /etc/slurm ]] || on "$host" mount --bind "$folder" /etc/slurm
+  done
   on 1 slurmctld -c </dev/null >/dev/null 2>&1
   for host in $(seq 2 "$count"); do on "$host" slurmd </dev/null >/dev/null 2>&1; done
   for _ in $(seq 600); do

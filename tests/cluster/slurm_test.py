@@ -83,6 +83,30 @@ class Slurm(unittest.TestCase):
         self.assertEqual(steps(run), list(range(1, last + 1)))
         return output(job)
 
+    def test_jobs_that_could_never_train_are_refused(self):
+        config, run = BED.write_training("refused")
+        for words, command, said in (
+                (("--time", "2"), ("train", config), "the job would be queued again and again and train nothing"),
+                (("--nodes", "9"), ("train", config), "the default partition has 2 node(s), so the job would wait for ever"),
+                ((), ("trian", config), '"trian" is no command of trireme; nearest is "train"'),
+                ((), ("train", "absent.yaml"), "absent.yaml")):
+            result = slurm(BED.binary, "slurm", *words, "--submit", "--", *command)
+            self.assertEqual(result.returncode, 2, result.both)
+            self.assertIn(said, result.both)
+        self.assertEqual(slurm("squeue", "-h").stdout, "")
+
+    def test_a_job_that_looks_at_its_nodes_first_does_not_start_on_a_sick_one(self):
+        (BED.work / "only-h2.conf").write_text("* || check_hw_eth eth0\nh3 || check_hw_eth ib0\n")
+        config, run = BED.write_training("looks")
+        result = slurm(BED.binary, "slurm", "--nodes", "2", "--health", "only-h2.conf", "--nodelist", "h[2-3]", "--sbatch=--comment=x",
+                       "--submit", "--", "train", config)
+        self.assertEqual(result.returncode, 0, result.both)
+        job = result.stdout.strip()
+        self.assert_ends(job, "FAILED")
+        self.assertIn("h3: health check failed: check_hw_eth: no network interface ib0", output(job))
+        self.assertEqual(job_state(job)["Comment"], "x")
+        self.assertFalse(run.exists())
+
     def test_a_job_is_warned_queued_again_and_goes_on(self):
         self.stop_and_come_back("sbatch", [])
 
@@ -133,6 +157,51 @@ class Slurm(unittest.TestCase):
     def test_a_prolog_keeps_a_job_from_a_sick_node(self):
         self.assertEqual(self.drained_by("prolog"), f"NHC: check_file_test: {BED.work}/h2.prolog should be a plain file")
         self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
+
+    def test_what_health_drained_through_sinfo_it_takes_back(self):
+        flag = BED.work / "h2.sinfo"
+        (BED.work / "sinfo.conf").write_text(f"h2 || check_file_test -f {flag}\n* || check_hw_eth eth0\n")
+        words = ("health", "--sinfo", "-c", "sinfo.conf", "--drain")
+        (BED.work / "no-periodic-checks").touch()
+        try:
+            self.assertTrue(bed.wait_for(lambda: not bed.processes("h2.well")))
+            dry = slurm(BED.binary, *words, "--dry-run")
+            self.assertEqual(dry.returncode, 1, dry.both)
+            self.assertIn(f"h2 in Slurm: would be drained: NHC: check_file_test: {flag}", dry.both)
+            self.assertEqual(node_state("h2")[0], "idle")
+            sick = slurm(BED.binary, *words)
+            self.assertIn("h2 in Slurm: drained: NHC: ", sick.both)
+            self.assertEqual(node_state("h2")[0], "drain")
+            flag.touch()
+            well = slurm(BED.binary, *words)
+            self.assertEqual(well.returncode, 0, well.both)
+            self.assertIn("h2 in Slurm: resumed", well.both)
+            self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "idle"), node_state("h2"))
+        finally:
+            slurm("scontrol", "update", "NodeName=h2", "State=RESUME")
+            (BED.work / "no-periodic-checks").unlink()
+
+    def test_a_job_whose_prolog_fails_ends_on_healthy_nodes(self):
+        """With nohold_on_prolog_fail, which docs/health.md asks for: without it the job is held for good."""
+        flags = [BED.work / f"h2.{hook}" for hook in ("prolog", "epilog")]  # the epilog, too, finds the node sick
+        (BED.work / "no-periodic-checks").touch()
+        self.assertTrue(bed.wait_for(lambda: not bed.processes("h2.well")))
+        for flag in flags:
+            flag.unlink()
+        try:
+            job = slurm("sbatch", "--parsable", "--nodes=1", "--output=slurm-%j.out", "--wrap=hostname").stdout.strip()
+            self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] in ("drain", "drng")), (node_state("h2"), job_state(job)))
+            # Slurm itself waits two minutes before it starts a job again.
+            self.assertTrue(bed.wait_for(lambda: job_state(job).get("JobState") == "PENDING"), job_state(job))
+            self.assertNotEqual(job_state(job).get("Reason"), "launch_failed_requeued_held")
+            slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
+            self.assert_ends(job, "COMPLETED")
+            self.assertEqual(output(job), "h3", slurm("scontrol", "show", "job", job).stdout)
+        finally:
+            for flag in flags:
+                flag.touch()
+            slurm("scancel", "--user=root")
+            (BED.work / "no-periodic-checks").unlink()
 
     def test_launch_in_a_job_leaves_a_sick_node_out(self):
         (BED.work / "nhc.conf").write_text("* || check_hw_eth eth0\nh3 || check_hw_eth ib0\n")

@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/time.h"
+#include "cluster/hostlist.h"
 #include "cluster/launch/node_agent.h"
 #include "cluster/subprocess.h"
 
@@ -26,6 +27,48 @@ namespace trireme::launch {
 
 std::string to_text(const Problem& problem) {
   return fmt::format("{}: {}{}{}", problem.host, problem.what, problem.fix.empty() ? "" : "; ", problem.fix);
+}
+
+std::vector<std::string> group(const std::vector<Problem>& problems) {
+  std::vector<std::pair<Problem, std::vector<std::string>>> groups;
+  for (const Problem& problem : problems) {
+    const auto same = std::ranges::find_if(
+        groups, [&](const auto& entry) { return entry.first.what == problem.what && entry.first.fix == problem.fix; });
+    if (same == groups.end()) {
+      groups.emplace_back(problem, std::vector<std::string>{problem.host});
+    } else {
+      same->second.push_back(problem.host);
+    }
+  }
+  std::vector<std::string> lines;
+  for (auto& [problem, hosts] : groups) {
+    Problem whole = problem;
+    if (hosts.size() > 1) whole.host = fmt::format("{} ({} hosts)", compress_hostlist(hosts), hosts.size());
+    lines.push_back(to_text(whole));
+  }
+  return lines;
+}
+
+AgentFailure explain_agent_failure(const std::string& executable, int code, const std::string& messages) {
+  std::string said = messages;
+  while (!said.empty() && (said.back() == '\n' || said.back() == '\r')) said.pop_back();
+  const size_t last = said.rfind('\n');
+  const std::string line = said.substr(last == std::string::npos ? 0 : last + 1, 300);
+  const auto says = [&](const char* text) { return messages.find(text) != std::string::npos; };
+  constexpr const char* kSameBuild = "put the same build at the same path on every host";
+  if (says("error while loading shared libraries") || says("version `GLIBC")) {
+    return {fmt::format("{} does not start there: {}", executable, line),
+            "run scripts/bootstrap there, or install the package of that library"};
+  }
+  if (code == 126 && says("Permission denied")) {
+    return {fmt::format("{} may not be executed there", executable),
+            fmt::format("chmod +x {}, or mount its file system without noexec", executable)};
+  }
+  if (code == 126) return {fmt::format("{} does not start there: {}", executable, line), kSameBuild};
+  if (code == 127) return {fmt::format("it has no {}", executable), kSameBuild};
+  return {fmt::format("its {} is no agent of this version: it ended with code {}{}{}", executable, code,
+                      line.empty() ? "" : ": ", line),
+          kSameBuild};
 }
 
 struct NodeSessions::Session {
@@ -69,6 +112,9 @@ struct NodeSessions::Session {
     require(pid >= 0, ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
     if (pid == 0) {
       setpgid(0, 0);
+      sigset_t none;
+      sigemptyset(&none);
+      sigprocmask(SIG_SETMASK, &none, nullptr);
       dup2(to[0], 0);
       dup2(from[1], 1);
       dup2(said[1], 2);
@@ -156,11 +202,34 @@ NodeSessions::NodeSessions(const std::vector<std::string>& hosts, const std::str
   receive(options.connect_seconds + 10, std::vector<bool>(hosts_.size(), true), greetings);
   for (size_t i = 0; i < hosts_.size(); ++i) {
     if (!sessions_[i].open || !greetings[i]) continue;
-    if (*greetings[i] != kAgentGreeting) {
+    if (*greetings[i] != kAgentGreeting && !greets_later(i)) {
+      lose(i, fmt::format("its {} is another program: it says \"{}\"", executable_, greetings[i]->substr(0, 80)),
+           "put the same build at the same path on every host");
+    } else if (*greetings[i] != kAgentGreeting) {
       lose(i, fmt::format("its shell prints \"{}\" at login, which breaks mpirun", greetings[i]->substr(0, 80)),
            "let its shell start files print to terminals only");
     }
   }
+}
+
+/// Whether the agent's greeting comes after other lines.
+bool NodeSessions::greets_later(size_t i) {
+  std::vector<bool> expected(hosts_.size(), false);
+  expected[i] = true;
+  constexpr int kMostLines = 200;
+  for (int line = 0; line < kMostLines && sessions_[i].open; ++line) {
+    std::vector<std::optional<std::string>> lines(hosts_.size());
+    lines[i] = sessions_[i].take_line();
+    if (!lines[i]) {
+      pollfd polled{sessions_[i].out, POLLIN, 0};
+      if (sessions_[i].out < 0 || poll(&polled, 1, 2000) <= 0) return false;
+      read_some(sessions_[i].out, sessions_[i].text);
+      lines[i] = sessions_[i].take_line();
+      if (!lines[i]) return false;
+    }
+    if (*lines[i] == kAgentGreeting) return true;
+  }
+  return false;
 }
 
 NodeSessions::~NodeSessions() {
@@ -207,10 +276,9 @@ void NodeSessions::receive(double seconds, const std::vector<bool>& expected,
       if (code == 255 && !is_this_host(hosts_[owner[p]])) {
         const SshFailure failure = explain_ssh_failure(hosts_[owner[p]], session.messages);
         lose(owner[p], failure.reason, failure.fix);
-      } else if (code == 127 || code == 126) {
-        lose(owner[p], fmt::format("it has no {}", executable_), "put the same build at the same path on every host");
       } else {
-        lose(owner[p], fmt::format("its agent ended with code {}: {}", code, session.messages.substr(0, 200)), "");
+        const AgentFailure failure = explain_agent_failure(executable_, code, session.messages);
+        lose(owner[p], failure.reason, failure.fix);
       }
     }
   }

@@ -15,6 +15,14 @@ struct Problem {
 };
 /// "n2: its host key is unknown; connect once with ..."
 std::string to_text(const Problem& problem);
+/// One line for each different problem, the hosts that have it together: "h[2-5] (4 hosts): ...".
+std::vector<std::string> group(const std::vector<Problem>& problems);
+
+struct AgentFailure {
+  std::string reason, fix;
+};
+/// Why no agent answered: the exit code and what was said on standard error by the shell or the loader.
+AgentFailure explain_agent_failure(const std::string& executable, int code, const std::string& messages);
 
 class NodeSessions {
  public:
@@ -39,6 +47,7 @@ class NodeSessions {
  private:
   struct Session;
   void receive(double seconds, const std::vector<bool>& expected, std::vector<std::optional<std::string>>& lines);
+  bool greets_later(size_t i);
   void lose(size_t i, std::string what, std::string fix);
 
   std::vector<std::string> hosts_;

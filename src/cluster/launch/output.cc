@@ -4,6 +4,9 @@
 
 #include <cctype>
 #include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
 
 #include "comm/start_watch.h"
 
@@ -48,16 +51,45 @@ TaggedLine read_tag(StarterKind kind, std::string_view line) {
   return {-1, line};
 }
 
+RankLogs::RankLogs(std::string folder) : folder_(std::move(folder)) {
+  if (!folder_.empty()) std::filesystem::create_directories(folder_);
+}
+
+void RankLogs::add(int rank, std::string_view text) {
+  if (folder_.empty()) return;
+  std::ofstream& file = files_[rank];
+  if (!file.is_open()) {
+    const std::string path = fmt::format("{}/rank-{:04}.log", folder_, rank);
+    file.open(path, std::ios::app);
+    require(file.is_open(), ErrorKind::io, "cannot write the log {} of a rank", path);
+  }
+  file << text << std::endl;
+}
+
+std::string OutputPrefixer::own_words(std::string_view text) {
+  constexpr size_t kBoxLine = 60;
+  const bool edge = text.size() >= kBoxLine && text.find_first_not_of('-') == std::string_view::npos;
+  if (box_.empty() && !edge) {
+    return text.empty() ? "" : fmt::format("{}: {}\n", kind_ == StarterKind::srun ? "srun" : "mpirun", text);
+  }
+  const bool closes = edge && !box_.empty();
+  if (!text.empty()) box_ += fmt::format("mpirun: {}\n", text);
+  if (!closes) return "";
+  std::string box;
+  std::swap(box, box_);
+  if (box.find("non-zero") == std::string::npos) return box;
+  verdict_ += box;
+  return "";
+}
+
 std::string OutputPrefixer::prefixed(std::string_view line) {
   const TaggedLine tagged = read_tag(kind_, line);
-  if (tagged.rank < 0) {
-    return tagged.text.empty() ? ""
-                               : fmt::format("{}: {}\n", kind_ == StarterKind::srun ? "srun" : "mpirun", tagged.text);
-  }
+  if (tagged.rank < 0) return own_words(tagged.text);
   if (tagged.text == kArrival) {
     arrived_.insert(tagged.rank);
     return "";
   }
+  logs_.add(tagged.rank, tagged.text);
   std::string out = fmt::format("{}[{}] {}\n", host_of_rank(placement_, tagged.rank), tagged.rank, tagged.text);
   if (!first_error_ && tagged.text.find("error: ") != std::string_view::npos) {
     first_error_ = out.substr(0, out.size() - 1);
@@ -80,6 +112,8 @@ std::string OutputPrefixer::take(std::string_view bytes) {
 std::string OutputPrefixer::flush() {
   std::string out = open_.empty() ? "" : prefixed(open_);
   open_.clear();
+  out += box_;
+  box_.clear();
   return out;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 // Output of all ranks, one line at a time, with host and rank in front.
 
+#include <fstream>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,10 +21,24 @@ struct TaggedLine {
 /// (--label, padded).
 TaggedLine read_tag(StarterKind kind, std::string_view line);
 
+/// One file per rank with its lines, as they come; those of an earlier attempt stay.
+class RankLogs {
+ public:
+  /// Empty: writes nothing. Makes the folder.
+  explicit RankLogs(std::string folder);
+  /// Throws Error::io when the file cannot be opened.
+  void add(int rank, std::string_view text);
+
+ private:
+  std::string folder_;
+  std::map<int, std::ofstream> files_;
+};
+
 /// Collects bytes into lines; gives "host[rank] text" lines, the starter's own words as "mpirun: text".
 class OutputPrefixer {
  public:
-  OutputPrefixer(StarterKind kind, const std::vector<Placement>& placement) : kind_(kind), placement_(placement) {}
+  OutputPrefixer(StarterKind kind, const std::vector<Placement>& placement, RankLogs& logs)
+      : kind_(kind), placement_(placement), logs_(logs) {}
   /// Whole lines that the bytes complete, prefixed.
   std::string take(std::string_view bytes);
   /// The rest without a line end, when the stream has closed.
@@ -31,13 +47,18 @@ class OutputPrefixer {
   const std::optional<std::string>& first_error() const { return first_error_; }
   /// Ranks that said that they have come to MPI's start (comm/start_watch.h); those lines are not passed on.
   const std::set<int>& arrived() const { return arrived_; }
+  /// What Open MPI's mpirun says in a box about a rank that ended with another code than 0. Kept back, because a stop
+  /// that went well ends so, too.
+  const std::string& verdict() const { return verdict_; }
 
  private:
   std::string prefixed(std::string_view line);
+  std::string own_words(std::string_view line);
 
   StarterKind kind_;
   const std::vector<Placement>& placement_;
-  std::string open_;
+  RankLogs& logs_;
+  std::string open_, box_, verdict_;
   std::optional<std::string> first_error_;
   std::set<int> arrived_;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -32,9 +33,34 @@ void require_same(const std::vector<Placement>& hosts, const std::vector<std::st
     if (values[i] != common->first) {
       problems.push_back(
           {hosts[i].host,
-           fmt::format("{} differs: {} here, {} on {} host(s)", what, values[i], common->first, common->second), fix});
+           fmt::format("{} differs: {} there, {} on {} other host(s)", what, values[i], common->first, common->second),
+           fix});
     }
   }
+}
+
+/// A file that a host cannot read is said so; of the others the odd ones are named.
+void require_same_file(const std::vector<Placement>& hosts, const std::vector<std::string>& values,
+                       const std::string& file, std::vector<Problem>& problems) {
+  constexpr const char* kFix = "copy it, or put it on a shared file system";
+  const auto is_print = [](const std::string& value) {
+    return !value.empty() && std::isdigit(static_cast<unsigned char>(value[0])) != 0;
+  };
+  std::vector<Placement> readers;
+  std::vector<std::string> prints;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!is_print(values[i])) continue;
+    readers.push_back(hosts[i]);
+    prints.push_back(values[i]);
+  }
+  if (readers.empty()) return;  // nobody has it: the command's own words say more
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (is_print(values[i])) continue;
+    problems.push_back(
+        {hosts[i].host,
+         fmt::format("that host cannot read {}, {} other host(s) can: {}", file, readers.size(), values[i]), kFix});
+  }
+  require_same(readers, prints, file, kFix, problems);
 }
 
 void judge_resources(const Placement& entry, const NodeFacts& facts, PreflightResult& result) {
@@ -177,8 +203,7 @@ void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& 
   for (size_t f = 0; f < request.files.size(); ++f) {
     std::vector<std::string> prints;
     for (const NodeFacts& fact : facts) prints.push_back(fact.files.at(f).second);
-    require_same(request.placement, prints, request.files[f], "copy it, or put it on a shared file system",
-                 result.problems);
+    require_same_file(request.placement, prints, request.files[f], result.problems);
   }
   for (size_t i = 0; i < facts.size(); ++i) judge_resources(request.placement[i], facts[i], result);
   if (std::set<std::string>(features.begin(), features.end()).size() > 1) {
@@ -189,6 +214,12 @@ void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& 
   }
   judge_names(request.placement, facts, result);
   result.infiniband = std::ranges::all_of(facts, [](const NodeFacts& fact) { return fact.infiniband_ports > 0; });
+  for (size_t i = 0; i < facts.size(); ++i) {
+    for (const std::string& port : facts[i].unusable_ports) {
+      result.notes.push_back(fmt::format("{}: InfiniBand {} is up but not used: {}", request.placement[i].host,
+                                         port.substr(0, port.find(": ")), port.substr(port.find(": ") + 2)));
+    }
+  }
   const bool some = std::ranges::any_of(facts, [](const NodeFacts& fact) { return fact.infiniband_ports > 0; });
   if (some && !result.infiniband) {
     for (size_t i = 0; i < facts.size(); ++i) {

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,41 +39,16 @@ void write_all(int fd, std::string_view text) {
   }
 }
 
-/// The signals that ask for a stop, as a file descriptor; the child gets them unblocked.
-class StopSignals {
- public:
-  StopSignals() {
-    sigemptyset(&set_);
-    for (int number : {SIGTERM, SIGINT, SIGUSR1}) sigaddset(&set_, number);
-    sigprocmask(SIG_BLOCK, &set_, &before_);
-    fd_ = signalfd(-1, &set_, SFD_CLOEXEC | SFD_NONBLOCK);
-    signal(SIGPIPE, SIG_IGN);  // a terminal that is closed ends no job
-    signal(SIGHUP, SIG_IGN);
-  }
-  ~StopSignals() {
-    close(fd_);
-    sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-  int fd() const { return fd_; }
-  const sigset_t& before() const { return before_; }
-  /// 0: none.
-  int next() const {
-    signalfd_siginfo info{};
-    return read(fd_, &info, sizeof info) == sizeof info ? static_cast<int>(info.ssi_signo) : 0;
-  }
-
- private:
-  sigset_t set_{}, before_{};
-  int fd_ = -1;
-};
-
 class Attempt {
  public:
-  Attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement, double stop_seconds,
-          const JobChannel& job)
-      : out_(kind, placement), err_(kind, placement), stop_seconds_(stop_seconds), job_(job) {
+  Attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
+          const AttemptLimits& limits, const JobChannel& job, const StopSignals& signals)
+      : signals_(signals),
+        logs_(limits.log_folder),
+        out_(kind, placement, logs_),
+        err_(kind, placement, logs_),
+        stop_seconds_(limits.stop_seconds),
+        job_(job) {
     start(command);
   }
 
@@ -82,6 +56,7 @@ class Attempt {
     while (streams_[0].fd >= 0 || streams_[1].fd >= 0 || !ended_) step();
     write_all(1, out_.flush());
     write_all(2, err_.flush());
+    end_.verdict = out_.verdict() + err_.verdict();
     end_.first_error = err_.first_error().value_or(out_.first_error().value_or(""));
     end_.arrived = out_.arrived();
     end_.arrived.insert(err_.arrived().begin(), err_.arrived().end());
@@ -199,7 +174,8 @@ class Attempt {
     end_.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
-  StopSignals signals_;
+  const StopSignals& signals_;
+  RankLogs logs_;
   OutputPrefixer out_, err_;
   double stop_seconds_;
   const JobChannel& job_;
@@ -214,8 +190,8 @@ class Attempt {
 }  // namespace
 
 AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
-                       double stop_seconds, const JobChannel& job) {
-  return Attempt(command, kind, placement, stop_seconds, job).finish();
+                       const AttemptLimits& limits, const JobChannel& job, const StopSignals& signals) {
+  return Attempt(command, kind, placement, limits, job, signals).finish();
 }
 
 std::string describe_absent(const std::vector<Placement>& placement, const std::set<int>& arrived) {

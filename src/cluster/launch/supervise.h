@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cluster/launch/starter.h"
+#include "cluster/launch/stop_signals.h"
 
 namespace trireme::launch {
 
@@ -15,6 +16,12 @@ struct AttemptEnd {
   bool stop_forced = false;     ///< and the job did not stop in time, or a second signal came
   std::string first_error;      ///< first line of a rank that said "error:"
   std::set<int> arrived;        ///< ranks that came to MPI's start; none: no rank is of trireme, or none uses MPI
+  std::string verdict;          ///< what mpirun said of a code that is not 0, kept back: a stop has one, too
+};
+
+struct AttemptLimits {
+  double stop_seconds = 120;  ///< that a stop may take
+  std::string log_folder;     ///< where each rank's lines go, too: rank-0003.log; empty: nowhere
 };
 
 /// What can be done with a job beside its starter.
@@ -30,9 +37,9 @@ struct JobChannel {
 /// gives false SIGUSR1 to the starter, which every starter passes on to the ranks (Open MPI's mpirun turns TERM into a
 /// kill after 1 s, so TERM is never sent first);
 /// signals within 5 s of the first are the same request. A later TERM or INT, or `stop_seconds` without an end, ends
-/// the starter with TERM, and KILL 5 s later. Throws Error::io.
+/// the starter with TERM, and KILL 5 s later. Throws Error::io, also where a log cannot be written.
 AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
-                       double stop_seconds, const JobChannel& job);
+                       const AttemptLimits& limits, const JobChannel& job, const StopSignals& signals);
 
 /// "2 of 3 ranks came to MPI_Init; rank 2 on h3 did not ..."; empty when all came, or none.
 std::string describe_absent(const std::vector<Placement>& placement, const std::set<int>& arrived);

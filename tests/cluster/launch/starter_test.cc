@@ -150,11 +150,46 @@ TEST(Output, TagsOfEveryStarterBecomeHostAndRank) {
 
 TEST(Output, LinesAreWholeAndTheFirstErrorIsKept) {
   const std::vector<Placement> placement = {{"n1", 1}, {"n2", 2}};
-  OutputPrefixer prefixer(StarterKind::hydra, placement);
+  RankLogs no_logs("");
+  OutputPrefixer prefixer(StarterKind::hydra, placement, no_logs);
   EXPECT_EQ(prefixer.take("[0]on"), "");
   EXPECT_EQ(prefixer.take("e\n[2]error: x\n[1]error: y\nwo"), "n1[0] one\nn2[2] error: x\nn2[1] error: y\n");
   EXPECT_EQ(prefixer.flush(), "mpirun: wo\n");
   EXPECT_EQ(prefixer.first_error(), "n2[2] error: x");
+}
+
+TEST(Output, WhatMpirunSaysOfACodeIsKeptBackAndOtherBoxesAreNot) {
+  const std::vector<Placement> placement = {{"n1", 1}};
+  RankLogs no_logs("");
+  OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
+  const std::string edge(74, '-');
+  EXPECT_EQ(
+      prefixer.take(edge + "\nmpirun detected that one or more processes exited with non-zero status\n" + edge + "\n"),
+      "");
+  EXPECT_THAT(prefixer.verdict(), HasSubstr("mpirun: mpirun detected that one"));
+  const std::string warning = prefixer.take(edge + "\nWARNING: no device\n" + edge + "\nplain\n");
+  EXPECT_EQ(warning, "mpirun: " + edge + "\nmpirun: WARNING: no device\nmpirun: " + edge + "\nmpirun: plain\n");
+  EXPECT_EQ(prefixer.take(edge + "\nopen box\n"), "");
+  EXPECT_EQ(prefixer.flush(), "mpirun: " + edge + "\nmpirun: open box\n");
+}
+
+TEST(Agent, WhyNoneAnsweredIsToldApart) {
+  const auto why = [](int code, const char* said) { return explain_agent_failure("/opt/trireme", code, said).reason; };
+  EXPECT_EQ(
+      why(127, "/opt/trireme: error while loading shared libraries: libx.so.1: cannot open shared object file\n"),
+      "/opt/trireme does not start there: /opt/trireme: error while loading shared libraries: libx.so.1: cannot open "
+      "shared object file");
+  EXPECT_EQ(why(126, "bash: line 1: /opt/trireme: Permission denied\n"), "/opt/trireme may not be executed there");
+  EXPECT_EQ(why(126, "bash: /opt/trireme: cannot execute binary file: Exec format error\n"),
+            "/opt/trireme does not start there: bash: /opt/trireme: cannot execute binary file: Exec format error");
+  EXPECT_EQ(why(127, "bash: /opt/trireme: No such file or directory\n"), "it has no /opt/trireme");
+  EXPECT_EQ(why(2, "unknown command node-agent\n"),
+            "its /opt/trireme is no agent of this version: it ended with code 2: unknown command node-agent");
+}
+
+TEST(Problems, EqualOnesOfSeveralHostsAreOneLine) {
+  EXPECT_THAT(group({{"n1", "x", "f"}, {"n2", "y", ""}, {"n3", "x", "f"}, {"n2", "x", "f"}}),
+              ElementsAre("n1,n3,n2 (3 hosts): x; f", "n2: y"));
 }
 
 TEST(Restart, OnlyLostPeersAndDeathsBySignal) {
@@ -216,8 +251,8 @@ TEST_F(Judge, EveryProblemIsNamedAtOnce) {
   facts[0].cpu_quota = 1.5;
   facts[1].disk_free = 1000;
   const std::string text = problems();
-  EXPECT_THAT(text, HasSubstr("n3: the trireme binary differs: 10 dd here, 10 aa on 2 host(s); copy one build"));
-  EXPECT_THAT(text, HasSubstr("n2: /data/train.bin differs: 5 cc here, 5 bb on 2 host(s); copy it"));
+  EXPECT_THAT(text, HasSubstr("n3: the trireme binary differs: 10 dd there, 10 aa on 2 other host(s); copy one build"));
+  EXPECT_THAT(text, HasSubstr("n2: /data/train.bin differs: 5 cc there, 5 bb on 2 other host(s); copy it"));
   EXPECT_THAT(text, HasSubstr("n1: 2 processes for 1.5 processors (its cgroup's quota); lower --ppn"));
   EXPECT_THAT(text, HasSubstr("n2: 0.00 GiB are free for the run folder"));
 }
