@@ -198,9 +198,12 @@ class Slurm(unittest.TestCase):
             self.assert_ends(job, "COMPLETED")
             self.assertEqual(output(job), "h3", slurm("scontrol", "show", "job", job).stdout)
         finally:
+            slurm("scancel", "--user=root")
+            # A hook that is still under way would drain the node again after this test.
+            bed.wait_for(lambda: not slurm("squeue", "-h").stdout and not bed.processes("h2.epilog") and not bed.processes("h2.prolog"))
             for flag in flags:
                 flag.touch()
-            slurm("scancel", "--user=root")
+            slurm("scontrol", "update", "NodeName=h2", "State=RESUME")
             (BED.work / "no-periodic-checks").unlink()
 
     def test_launch_in_a_job_leaves_a_sick_node_out(self):
