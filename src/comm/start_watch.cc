@@ -21,7 +21,7 @@ namespace trireme {
 namespace {
 
 constexpr double kFirstWord = 30;                     // seconds; the start of a large job takes some
-constexpr auto kLastWords = std::chrono::seconds(1);  // for the rank that speaks
+constexpr auto kLastWords = std::chrono::seconds(1);  // that the rank which speaks stays to be seen
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -158,12 +158,13 @@ void StartWatch::watch() {
   }
   const int code = exit_code(ErrorKind::peer);
   if (!speaks()) {
-    if (ended_within(std::chrono::duration<double>(kLastWords).count())) return;
+    if (ended_within(2 * std::chrono::duration<double>(kLastWords).count())) return;
     std::_Exit(code);
   }
   const std::string slow = *limit_.option ? fmt::format("; if they are only slow, raise {}", limit_.option) : "";
   log::error("{}; give all ranks the same command, on hosts that reach each other{}; leaving with code {}",
              describe(arrivals(), limit_.seconds), slow, code);
+  if (ended_within(std::chrono::duration<double>(kLastWords).count())) return;  // ranks whose time ends later see it
   std::_Exit(code);
 }
 

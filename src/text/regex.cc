@@ -98,7 +98,7 @@ struct MatchLimits {
 };
 
 size_t places_per_call(size_t bytes) {
-  return std::clamp<size_t>((size_t{1} << 27) / std::max<size_t>(bytes, 1), 16, 4096);
+  return std::clamp<size_t>((size_t{1} << 24) / std::max<size_t>(bytes, 1), 16, 4096);
 }
 
 /// Throws unless the pattern is small enough to be compiled for the processor and to match text at all.

@@ -191,12 +191,8 @@ bool Trainer::advance() {
   work_.run.reporter->progress(progress().step, result.loss);
   bool stop = result.stop;
   if (due.evaluation) stop = !evaluate() || stop;
-  const bool written = work_.saver->pending() && result.saved;
-  if (due.snapshot || work_.saver->has_best() || work_.saver->is_put_off()) {
-    save();
-  } else if (written) {
-    publish();
-  }
+  if (result.saved) publish();
+  if (due.snapshot || work_.saver->has_best() || work_.saver->is_put_off()) save();
   return stop;
 }
 

@@ -37,6 +37,8 @@ TEST(CheckSpace, NamesWhatIsNeededAndFoundInWholeBlocks) {
   const std::vector<uint64_t> files = {uint64_t{1} << 60, 1};
   EXPECT_ERROR(check_space(folder.path(), "a checkpoint in X", files), ErrorKind::io,
                "a checkpoint in X needs 1152921504606.8");
+  EXPECT_ERROR(check_space(folder / "absent", "a checkpoint in X", files), ErrorKind::io,
+               "cannot ask for the free space");
   EXPECT_NO_THROW(check_space(folder.path(), "a checkpoint in X", std::vector<uint64_t>{1, 2, 3}));
 }
 

@@ -147,7 +147,9 @@ TEST(SplitWords, TellsFilesFromFlagsAndTheirValues) {
                                 "--bias", "False"}));
   EXPECT_EQ(words.dialect, "nanogpt");
   EXPECT_EQ(split_words({"--dialect=intel-nanogpt"}).dialect, "intel-nanogpt");
-  EXPECT_ERROR(split_words({"-n", "2"}), ErrorKind::usage, "no flag -n; flags are written --key value or --key=value");
+  EXPECT_ERROR(split_words({"-q", "2"}), ErrorKind::usage, "no flag -q; flags are written --key value or --key=value");
+  EXPECT_ERROR(split_words({"-n", "2"}), ErrorKind::config,
+               "-n 2 is not supported; instead: `mpirun -n N trireme train ...`");
   EXPECT_ERROR(split_words({"--dialect"}), ErrorKind::usage, "--dialect needs a name");
 }
 

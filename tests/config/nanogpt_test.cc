@@ -192,7 +192,8 @@ TEST(Nanogpt, RefusesWhatCannotBeHonoured) {
   EXPECT_ERROR(flags({"--wandb_log=True"}), ErrorKind::config, "set wandb_log = False");
   EXPECT_ERROR(flags({"--start=x"}), ErrorKind::config,
                "--start cannot be used here: it belongs to sampling: `trireme sample --model RUN --start TEXT`");
-  EXPECT_ERROR(flags({"--profile=True"}), ErrorKind::config, "use trireme bench step");
+  EXPECT_ERROR(flags({"--profile=True"}), ErrorKind::config,
+               "--profile cannot be used here: it belongs to benchmarks: `trireme bench step`");
   for (const char* key :
        {"batch_size", "gradient_accumulation_steps", "eval_iters", "eval_interval", "lr_decay_iters"}) {
     EXPECT_ERROR(flags({std::string("--") + key + "=0"}), ErrorKind::config,

@@ -1,6 +1,7 @@
 // Files that are made to take all memory or time, or that are no files: each ends in seconds, in bounded memory, with
 // one error that names the file and the limit.
 
+#include <malloc.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -55,20 +56,23 @@ class HostileFiles : public FaultFixture {
 };
 
 TEST_F(HostileFiles, ALineOfHundredsOfMegabytesIsNamedWithTheOptionThatTakesIt) {
-  const std::string line = "{\"text\":\"" + std::string(400'000'000, 'a') + "\"}\n";
+  const auto line = [] { return "{\"text\":\"" + std::string(400'000'000, 'a') + "\"}\n"; };
+  // A child begins with the memory of the test, which must have given the lines back by then.
+  const std::string gz = write("x.jsonl.gz", gzip(line())), zst = write("x.jsonl.zst", zstd(line())),
+                    text = write("x.txt.gz", gzip(std::string(400'000'000, 'a')));
+  malloc_trim(0);
   const std::string tokenizer = make_tokenizer();
   const std::string expected =
       ", line 1: the line is longer than 64 MiB, the most that one document may have; raise it "
       "with --max-document MIB";
-  for (const auto& [name, bytes] : {std::pair("x.jsonl.gz", gzip(line)), {"x.jsonl.zst", zstd(line)}}) {
-    EXPECT_THAT(refusal(1, prepare(write(name, bytes), tokenizer)), HasSubstr(name + expected));
+  for (const std::string& input : {gz, zst}) {
+    EXPECT_THAT(refusal(1, prepare(input, tokenizer)), HasSubstr(input + expected));
     EXPECT_FALSE(fs::exists(path("out/train.bin")));
   }
   EXPECT_THAT(
       refusal(1, {"tokenizer", "train", "--input", path("x.jsonl.gz"), "--vocab-size", "300", "--output", path("t")}),
       HasSubstr("x.jsonl.gz" + expected));
-  EXPECT_THAT(refusal(1, prepare(write("x.txt.gz", gzip(std::string(400'000'000, 'a'))), tokenizer)),
-              HasSubstr("is longer than 64 MiB"));
+  EXPECT_THAT(refusal(1, prepare(text, tokenizer)), HasSubstr("is longer than 64 MiB"));
 }
 
 TEST_F(HostileFiles, ATokenizerWhoseRulesMultiplyOrNeverEndIsNamed) {
@@ -79,7 +83,7 @@ TEST_F(HostileFiles, ATokenizerWhoseRulesMultiplyOrNeverEndIsNamed) {
   EXPECT_THAT(
       refusal(1, prepare(text, make_tokenizer(R"("normalizer":{"type":"Sequence","normalizers":[)" + chain + "]},"))),
       HasSubstr("other.json: its normalizer or decoder makes more than "));
-  for (const char* pattern : {"(a{1000}){1000}", "(a|aa)+$", "a*[cd]"}) {
+  for (const char* pattern : {"(a{1000}){1000}", "(a|aa)+[cd]", "a*b*a*[cd]"}) {
     EXPECT_THAT(refusal(1, prepare(text, make_tokenizer(R"("normalizer":{"type":"Replace","pattern":{"Regex":")" +
                                                         std::string(pattern) + R"("},"content":""},)"))),
                 HasSubstr("pattern"))

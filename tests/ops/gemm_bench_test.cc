@@ -1,4 +1,5 @@
 #include "ops/gemm_bench.h"
+#include "ops/cpu/gemm.h"
 
 #include <gtest/gtest.h>
 

@@ -65,7 +65,8 @@ TEST_F(BenchComm, ShowsTheTrainersReductionBesideTheLibrarysAndItsVerdict) {
   EXPECT_THAT(outcome.output, HasSubstr("of ping-pong"));
   EXPECT_THAT(outcome.output, HasSubstr("\n     2097152  ")) << "its line of the comparison";
   EXPECT_THAT(outcome.output, HasSubstr("# Link: shared memory of "));
-  EXPECT_THAT(outcome.output, testing::ContainsRegex("# gradient +: [0-9.]+ of [0-9.]+ GB/s at 2097152 bytes"));
+  EXPECT_THAT(outcome.output,
+              testing::ContainsRegex("# gradient +: [0-9.]+ of [0-9.]+ GB/s on the wire at 2097152 bytes"));
 }
 
 TEST_F(BenchComm, TooLittleBandwidthIsExitCodeOne) {

@@ -40,7 +40,9 @@ void expect_true(const ForeignOption& option, const std::string& command) {
   } else {
     EXPECT_THAT(outcome.output, HasSubstr("not expected: --no-such-option"));
   }
-  if (option.kind == Kind::no_effect) EXPECT_THAT(outcome.output, HasSubstr(" has no effect here"));
+  if (option.kind == Kind::no_effect) {
+    EXPECT_THAT(outcome.output, HasSubstr(" has no effect here"));
+  }
 }
 
 TEST(ForeignOptionsOfEveryCommand, AreWhatTheTableSays) {

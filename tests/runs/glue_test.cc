@@ -121,7 +121,7 @@ TEST_F(Glue, RefusesOtherRowsOnOneRankNamingFileAndRows) {
               testing::ContainsRegex("error: ranks do not have the same rows: rank 1 on [^ ]+ differs from "
                                      "the other 2; rank 0 has \"data/MRPC/dev.tsv: rows 1 to 1 have "));
   write_rows("host2/data/MRPC/train.tsv", 202, 1);
-  const Outcome fewer = run_apart({"--do-train"});
+  const Outcome fewer = run_apart({"--do-train", "--overwrite_output_dir"});
   EXPECT_EQ(fewer.code, 2) << fewer.output;
   EXPECT_THAT(fewer.output, HasSubstr("rank 0 has \"data/MRPC/train.tsv: 203 rows\", rank 2 has "
                                       "\"data/MRPC/train.tsv: 202 rows\"; copy the files to that host again"));

@@ -78,7 +78,7 @@ TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
   const std::vector<std::string> two = {"launch", "--hosts", "a,b", "--dry-run"};
   const auto dry = [&](std::vector<std::string> more) {
     more.insert(more.begin(), two.begin(), two.end());
-    more.insert(more.end(), {"--", "train", "c.yaml"});
+    more.insert(more.end(), {"--", "train", "--run.dir", "x"});
     return run(trireme_command(more));
   };
   EXPECT_THAT(dry({}).output, HasSubstr("# A start looks at the hosts first"));

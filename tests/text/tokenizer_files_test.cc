@@ -52,7 +52,7 @@ TEST_F(VocabTxt, TheUserDecidesBeforeAll) {
   EXPECT_THAT(said_, HasSubstr("lower case on, as --lower-case says"));
 }
 
-TEST(TokenizerFiles, OneThatIsNotThereIsToldWithWhatIsTakenAndHowToGetIt) {
+TEST(TokenizerNames, OneThatIsNotThereIsToldWithWhatIsTakenAndHowToGetIt) {
   EXPECT_ERROR(
       load_tokenizer("no-such-tokenizer"), ErrorKind::io,
       "no tokenizer no-such-tokenizer: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder that "

@@ -206,7 +206,7 @@ TEST_F(CustomFilesTest, RefusesRowsThatNoTableHas) {
   write_text(folder_ / "c.csv", "a,b\n" + std::string(8 << 20, 'x') + ",1\n");
   EXPECT_ERROR(read_text_table(folder_ / "c.csv"), ErrorKind::data, "c.csv record 2: a field of 8388608 bytes");
   write_text(folder_ / "d.json", "{\"a\":1}\n{\"a\":\"" + std::string(8 << 20, 'x') + "\"}\n");
-  EXPECT_ERROR(read_text_table(folder_ / "d.json"), ErrorKind::data, "d.json row 2: 8388621 bytes, a row has at most");
+  EXPECT_ERROR(read_text_table(folder_ / "d.json"), ErrorKind::data, "d.json row 2: 8388616 bytes, a row has at most");
 }
 
 TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {

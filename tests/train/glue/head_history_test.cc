@@ -36,9 +36,10 @@ TEST(HeadHistory, TheDiagnosticSetIsForHeadsOfMnlisClasses) {
 
 TEST(HeadHistory, ANewHeadHasLearnedNothing) {
   EXPECT_THAT(why({{"finetuning_task", "mnli"}}, "ax", true), testing::HasSubstr("it has no classifier"));
-  EXPECT_THAT(why_untrained(Json::object(), true, GlueTask{.name = "None"}),
-              testing::HasSubstr("it has no classifier"));
-  EXPECT_EQ(why_untrained({{"finetuning_task", "mnli"}}, false, GlueTask{.name = "None"}), "");
+  GlueTask own;
+  own.name = "None";
+  EXPECT_THAT(why_untrained(Json::object(), true, own), testing::HasSubstr("it has no classifier"));
+  EXPECT_EQ(why_untrained({{"finetuning_task", "mnli"}}, false, own), "");
 }
 
 }  // namespace
