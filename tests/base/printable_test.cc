@@ -34,14 +34,16 @@ TEST(Printable, RemovesControlSequencesOfTerminals) {
   EXPECT_EQ(printable("\x1b]no end"), "no end");
 }
 
+std::string repeated(char c, size_t count) { return std::string(count, c); }
+
 TEST(Printable, LeavesTheMiddleOfLongTextOut) {
-  const std::string text = "file.json: " + std::string(9'000'000, 'a') + ": what to do";
+  const std::string text = "file.json: " + repeated('a', 9'000'000) + ": what to do";
   const std::string shown = printable(text);
   EXPECT_LT(shown.size(), kMostErrorBytes + 200);
   EXPECT_TRUE(shown.starts_with("file.json: aaa"));
   EXPECT_TRUE(shown.ends_with(": what to do"));
   EXPECT_NE(shown.find("9000023 bytes in all"), std::string::npos);
-  EXPECT_LT(printable(std::string(9'000'000, '\xFF')).size(), kMostErrorBytes + 200) << "escapes are longer";
+  EXPECT_LT(printable(repeated('\xFF', 9'000'000)).size(), kMostErrorBytes + 200) << "escapes are longer";
 }
 
 TEST(Printable, ChangesNothingTheSecondTime) {

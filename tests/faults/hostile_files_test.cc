@@ -15,6 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
+std::string letters(size_t count) { return std::string(count, 'a'); }
+
 class HostileFiles : public FaultFixture {
  protected:
   /// What the program says to these arguments, which it must refuse with that code, in little memory and soon: the
@@ -56,10 +58,10 @@ class HostileFiles : public FaultFixture {
 };
 
 TEST_F(HostileFiles, ALineOfHundredsOfMegabytesIsNamedWithTheOptionThatTakesIt) {
-  const auto line = [] { return "{\"text\":\"" + std::string(400'000'000, 'a') + "\"}\n"; };
+  const auto line = [] { return "{\"text\":\"" + letters(400'000'000) + "\"}\n"; };
   // A child begins with the memory of the test, which must have given the lines back by then.
   const std::string gz = write("x.jsonl.gz", gzip(line())), zst = write("x.jsonl.zst", zstd(line())),
-                    text = write("x.txt.gz", gzip(std::string(400'000'000, 'a')));
+                    text = write("x.txt.gz", gzip(letters(400'000'000)));
   malloc_trim(0);
   const std::string tokenizer = make_tokenizer();
   const std::string expected =

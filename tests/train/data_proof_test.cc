@@ -65,7 +65,7 @@ TEST_F(DataProof, DescribesSizeSidecarAndEveryByteOfASmallFile) {
                                             ": bytes 0 to 16384 have XXH3 "));
   EXPECT_THAT(before, HasSubstr(path + ": its blocks have XXH3 0123 together\n"));
   EXPECT_EQ(std::ranges::count(before, '\n'), 2 + 64 + 1);
-  for (const size_t at : {0, 16383, 500'000, (1 << 20) - 1}) {
+  for (const size_t at : {size_t{0}, size_t{16383}, size_t{500'000}, (size_t{1} << 20) - 1}) {
     change(0, "train.bin", at);
     EXPECT_NE(describe_file(path, "0123", {}), before) << at;
     write_text(path, std::string(1 << 20, 'a'));
