@@ -94,10 +94,10 @@ TEST_F(Run, TheWatchdogEndsWhatAHungCheckStarted) {
     return !run_process({.arguments = {"pgrep", "-f", "^sleep " + word}, .input = "", .variables = {}, .user = ""})
                 .out.empty();
   };
-  const Report report =
-      run("* || (setsid sleep 300.125 >/dev/null 2>&1 &)\n"
-          "* || (setsid sleep 300.25 >/dev/null 2>&1 &); sleep 300.5\n",
-          true, 1);
+  const Report report = run(
+      "* || (setsid sleep 300.125 >/dev/null 2>&1 &); until pgrep -f '^sleep 300.125' >/dev/null; do sleep 0.01; done\n"
+      "* || (setsid sleep 300.25 >/dev/null 2>&1 &); sleep 300.5\n",
+      true, 1);
   EXPECT_TRUE(report.timed_out);
   EXPECT_FALSE(running("300.25")) << "children that called setsid end, too";
   EXPECT_FALSE(running("300.5"));

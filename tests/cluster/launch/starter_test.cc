@@ -189,7 +189,7 @@ TEST(Agent, WhyNoneAnsweredIsToldApart) {
 
 TEST(Problems, EqualOnesOfSeveralHostsAreOneLine) {
   EXPECT_THAT(group({{"n1", "x", "f"}, {"n2", "y", ""}, {"n3", "x", "f"}, {"n2", "x", "f"}}),
-              ElementsAre("n1,n3,n2 (3 hosts): x; f", "n2: y"));
+              ElementsAre("n[1,3,2] (3 hosts): x; f", "n2: y"));
 }
 
 TEST(Restart, OnlyLostPeersAndDeathsBySignal) {
