@@ -66,12 +66,6 @@ Process::Process(const Launcher& launcher, const StartLimit& limit) : launcher_(
   if (size() > 1) log::set_identity(rank(), size(), host_);
 }
 
-std::unique_ptr<Communicator> Process::reporting_group() {
-  auto group = world_->split(0, rank());
-  group->report_to(&progress_);
-  return group;
-}
-
 void Process::start_mpi(const StartLimit& limit) {
   name_this_rank(launcher_);
   const std::string small = arrange_shared_memory(std::max(launcher_.size, 1));

@@ -41,8 +41,6 @@ class Process {
   Communicator& world() { return *world_; }
   /// Of the thread that made this object. world() reports to it; other groups when told to.
   Progress& progress() { return progress_; }
-  /// All ranks as a group of their own, which reports where the world does. Collective.
-  std::unique_ptr<Communicator> reporting_group();
 
   /// body(), whose return value all ranks agree on. In a job of several an exception ends the whole job: it is logged
   /// and every process leaves with its exit code. A CommonError (comm/agreement.h) is logged once.
