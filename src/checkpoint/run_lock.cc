@@ -72,7 +72,7 @@ bool later_attempt(const LockOwner& mine, const LockOwner& last) {
 
 enum class Held { free, taken, unknown };
 
-Held try_lock(int fd, const std::string& path) {
+Held lock_at_once(int fd, const std::string& path) {
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -137,7 +137,7 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
   require(!error, ErrorKind::io, "cannot create run folder {}: {}", run_dir, error.message());
   int fd = open_lock(path_);
   try {
-    const Held held = try_lock(fd, path_);
+    const Held held = lock_at_once(fd, path_);
     const auto last = read_owner(fd, path_);
     if (!may_take(held, owner, last)) {
       require(take_over, ErrorKind::locked,
@@ -153,7 +153,7 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
       close(std::exchange(fd, -1));
       write_text(path_, "");
       fd = open_lock(path_);
-      require(try_lock(fd, path_) != Held::taken, ErrorKind::locked,
+      require(lock_at_once(fd, path_) != Held::taken, ErrorKind::locked,
               "run folder {} was taken by another process just now", run_dir);
     }
     write_owner(fd, owner, path_);

@@ -123,7 +123,7 @@ void append_log(const HealthOptions& options, const Report& report) {
 
 /// Runs the checks, marks the node in Slurm where asked, and gives the report.
 Report look(const HealthOptions& options, const Plan& plan, const Machine& machine, bool background) {
-  RunOptions run;
+  health::RunOptions run;
   run.all = options.all || is_set(plan, "NHC_CHECK_ALL");
   run.seconds = watchdog_seconds(options.seconds, plan);
   if (options.verbose && !background) {
