@@ -13,10 +13,12 @@
 #include "cli/threads.h"
 #include "cli/version.h"
 #include "comm/launcher.h"
+#include "comm/process.h"
 #include "generate/bench_generate.h"
 #include "ops/backend.h"
 #include "ops/bench.h"
 #include "train/bench_step.h"
+#include "train/cores.h"
 
 namespace trireme {
 namespace {
@@ -33,10 +35,23 @@ void print_peer(const PeerStep& peer, const StepBenchResult& ours) {
              static_cast<double>(ours.peak_rss) / static_cast<double>(peer.peak_rss));
 }
 
-void print_step(const StepBenchOptions& o, const Backend& backend, const StepBenchResult& r) {
+double tokens_per_second(const StepBenchOptions& o, const RanksTime& time) {
+  return static_cast<double>(o.batch * o.sequence * time.ranks) / time.seconds;
+}
+
+void print_ranks(const StepBenchOptions& o, const StepBenchResult& r) {
+  fmt::print("ranks  tokens/s  s per step  speed-up  efficiency  waiting  GFLOP/s of the model\n");
+  for (const RanksTime& n : r.ranks)
+    fmt::print("{:>5} {:>9.1f} {:>11.3f} {:>8.2f}x {:>10.0f}% {:>7.1f}% {:>9.1f}\n", n.ranks, tokens_per_second(o, n),
+               n.seconds, n.speed_up, 1e2 * n.speed_up / n.ranks, 1e2 * n.waiting,
+               1e-9 * r.model_flops * n.ranks / n.seconds);
+}
+
+void print_step(const StepBenchOptions& o, const Backend& backend, int threads, const StepBenchResult& r) {
   fmt::print("{} (commit {})\n", backend.hardware, commit_text());
-  fmt::print("{} {}, batch {} x {}, {} threads, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
-             o.threads, backend.kernels);
+  fmt::print("{} {}, batch {} x {}{}, {} threads{}, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
+             r.ranks.empty() ? "" : " per rank", threads, r.ranks.empty() ? "" : " per rank", backend.kernels);
+  if (!r.ranks.empty()) return print_ranks(o, r);
   fmt::print("step               {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", r.times.median, o.steps,
              r.times.fastest, r.times.slowest);
   fmt::print("tokens             {:.1f} per second\n", r.tokens_per_second);
@@ -63,30 +78,45 @@ Json to_json(const PeerStep& peer) {
           {"peak_rss_bytes", peer.peak_rss}};
 }
 
-Json to_json(const StepBenchOptions& o, const Backend& backend, const StepBenchResult& r) {
-  Json json{{"preset", o.preset},
-            {"dtype", name_of(o.dtype)},
-            {"recompute", o.recompute},
-            {"batch", o.batch},
-            {"seq", o.sequence},
-            {"steps", o.steps},
-            {"threads", o.threads},
-            {"tokens_per_s", r.tokens_per_second},
-            {"ms_per_step", 1e3 * r.times.median},
-            {"ms_fastest", 1e3 * r.times.fastest},
-            {"ms_slowest", 1e3 * r.times.slowest},
-            {"model_flops_per_s", r.model_flops / r.times.median},
-            {"ceiling_flops_per_s", r.ceiling_flops_per_second},
-            {"share", r.share},
-            {"peak_rss_bytes", r.peak_rss},
-            {"cpu", backend.hardware},
-            {"kernels", backend.kernels},
+Json to_json(const StepBenchOptions& o, const Backend& backend, int threads, const StepBenchResult& r) {
+  Json json{{"preset", o.preset},     {"dtype", name_of(o.dtype)}, {"recompute", o.recompute},
+            {"batch", o.batch},       {"seq", o.sequence},         {"steps", o.steps},
+            {"threads", threads},     {"cpu", backend.hardware},   {"kernels", backend.kernels},
             {"commit", commit_text()}};
+  for (const RanksTime& n : r.ranks)
+    json["ranks"][std::to_string(n.ranks)] = {{"tokens_per_s", tokens_per_second(o, n)},
+                                              {"ms_per_step", 1e3 * n.seconds},
+                                              {"speed_up", n.speed_up},
+                                              {"waiting", n.waiting},
+                                              {"model_flops_per_s", r.model_flops * n.ranks / n.seconds}};
+  if (!r.ranks.empty()) return json;
+  json["tokens_per_s"] = r.tokens_per_second;
+  json["ms_per_step"] = 1e3 * r.times.median;
+  json["ms_fastest"] = 1e3 * r.times.fastest;
+  json["ms_slowest"] = 1e3 * r.times.slowest;
+  json["model_flops_per_s"] = r.model_flops / r.times.median;
+  json["ceiling_flops_per_s"] = r.ceiling_flops_per_second;
+  json["share"] = r.share;
+  json["peak_rss_bytes"] = r.peak_rss;
   if (!r.peers.empty()) {
     json["peer"] = {{"ratio", r.peer_ratio()}, {"rss_ratio", r.peer_rss_ratio()}};
     for (const PeerStep& peer : r.peers) json["peer"][peer.mode] = to_json(peer);
   }
   return json;
+}
+
+int measure_step(Process& process, const StepBenchOptions& options, int64_t threads, const std::string& json) {
+  Scalars scalars(process.world());
+  Config config;
+  config.launch.threads = threads;
+  const CorePlan cores = take_cores(config, process, scalars);
+  Backend backend = make_backend();
+  const RankContext rank = rank_context(process, cores.threads, [] { return false; });
+  const StepBenchResult result = bench_step(options, backend, rank, cores.progress_cpus);
+  if (rank.rank() != 0) return 0;
+  print_step(options, backend, cores.threads, result);
+  if (!json.empty()) write_text(json, to_json(options, backend, cores.threads, result).dump(1) + "\n");
+  return 0;
 }
 
 int bench_step_command(std::vector<std::string> arguments) {
@@ -95,13 +125,18 @@ int bench_step_command(std::vector<std::string> arguments) {
   int64_t threads = 0;
   Flags app("trireme bench step",
             "Measures a whole training step: forward, backward, clip and AdamW, beside the rate of its own GEMMs.");
+  app.set_footer(
+      "Under `mpirun -n N` or `trireme launch` it compares 1, 2, 4, ... and N ranks, each with --batch sequences per "
+      "step: the speed-up table.");
   app.add("--preset", options.preset, "named sizes, as --model.preset takes them (docs/models.md)").show_default();
-  app.add("--batch", options.batch, "sequences per step").in_range(1, 1 << 20).show_default();
+  app.add("--batch", options.batch, "sequences per step and rank").in_range(1, 1 << 20).show_default();
   app.add("--seq", options.sequence, "tokens per sequence").in_range(1, 1 << 20).show_default();
   app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
-  app.add("--warmup", options.warmup, "steps before them").not_negative().show_default();
-  app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
+  app.add("--warmup", options.warmup, "steps before them, on one rank").not_negative().show_default();
+  app.add("--threads", threads, "compute threads per rank (0: its share of the physical cores)")
+      .in_range(0, 1024)
+      .show_default();
   app.add_switch("--recompute", options.recompute, "keep only block inputs for backward: less memory, more time");
   app.add("--data", options.tokens, "token file to train on (default: random tokens)");
   std::string peer;
@@ -114,12 +149,8 @@ int bench_step_command(std::vector<std::string> arguments) {
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.pytorch = peer == "pytorch";
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
-  options.threads = compute_threads(threads);
-  Backend backend = make_backend();
-  const StepBenchResult result = bench_step(options, backend);
-  print_step(options, backend, result);
-  if (!json.empty()) write_text(json, to_json(options, backend, result).dump(1) + "\n");
-  return 0;
+  Process process;
+  return process.run([&] { return measure_step(process, options, threads, json); });
 }
 
 int bench_ops_command(std::vector<std::string> arguments) {
@@ -193,7 +224,7 @@ struct Bench {
 };
 
 constexpr Bench kBenches[] = {
-    {{"step", "a whole training step of a model preset", bench_step_command}, true},
+    {{"step", "a whole training step of a model preset", bench_step_command}, false},
     {{"glue", "fine-tuning steps on real rows", bench_glue_command}, false},
     {{"ops", "every operator of a layer", bench_ops_command}, true},
     {{"generate", "tokens of one sequence against the memory bandwidth", bench_generate_command}, true},
@@ -208,7 +239,7 @@ bool is_refused_rank(const Bench& bench) {
   if (launcher.size == 0 && launcher.rank <= 0) return false;  // a starter that does not tell; rank 1 of it refuses
   require(launcher.rank > 0 && launcher.size > 0, ErrorKind::mismatch,
           "{} processes started by {} ({}) would each measure alone and disturb each other: `bench {}` measures one "
-          "process; start it without {}, or measure ranks together with `bench comm` or `bench glue`",
+          "process; start it without {}, or measure ranks together with `bench step`, `bench comm` or `bench glue`",
           launcher.size > 0 ? std::to_string(launcher.size) : "several", launcher.name, launcher.variable,
           bench.command.name, launcher.name);
   return true;

@@ -9,6 +9,7 @@
 #include "base/json_text.h"
 #include "cli/flags.h"
 #include "cli/version.h"
+#include "comm/process.h"
 #include "ops/backend.h"
 #include "train/cores.h"
 #include "train/glue/bench.h"
@@ -22,6 +23,10 @@ struct Request {
   std::string json;
 };
 
+double rows_per_second(const GlueBenchOptions& options, const RanksTime& time) {
+  return static_cast<double>(options.batch * time.ranks) / time.seconds;
+}
+
 Json to_json(const Request& request, const Backend& backend, int threads, const GlueBenchResult& r) {
   const GlueBenchOptions& o = request.options;
   Json json{{"model", o.model},
@@ -33,8 +38,8 @@ Json to_json(const Request& request, const Backend& backend, int threads, const 
             {"tokens_per_sample", r.tokens_per_row},
             {"cpu", backend.hardware},
             {"commit", commit_text()}};
-  for (const GlueRanks& n : r.ranks)
-    json["ranks"][std::to_string(n.ranks)] = {{"samples_per_s", n.rows_per_second},
+  for (const RanksTime& n : r.ranks)
+    json["ranks"][std::to_string(n.ranks)] = {{"samples_per_s", rows_per_second(o, n)},
                                               {"ms_per_step", 1e3 * n.seconds},
                                               {"speed_up", n.speed_up},
                                               {"waiting", n.waiting}};
@@ -62,10 +67,10 @@ void print_alone(const GlueBenchResult& r) {
                p.rows_per_second, p.ratio);
 }
 
-void print_ranks(const GlueBenchResult& r) {
+void print_ranks(const GlueBenchOptions& o, const GlueBenchResult& r) {
   fmt::print("ranks   rows/s   s per step   speed-up   efficiency   waiting\n");
-  for (const GlueRanks& n : r.ranks)
-    fmt::print("{:>5} {:>8.2f} {:>12.3f} {:>9.2f}x {:>11.0f}% {:>8.1f}%\n", n.ranks, n.rows_per_second, n.seconds,
+  for (const RanksTime& n : r.ranks)
+    fmt::print("{:>5} {:>8.2f} {:>12.3f} {:>9.2f}x {:>11.0f}% {:>8.1f}%\n", n.ranks, rows_per_second(o, n), n.seconds,
                n.speed_up, 1e2 * n.speed_up / n.ranks, 1e2 * n.waiting);
 }
 
@@ -76,12 +81,13 @@ int measure(Process& process, const Request& request) {
   config.launch.threads = request.threads;
   const CorePlan cores = take_cores(config, process, scalars);
   const Backend backend = make_backend();
-  const GlueBenchResult r = bench_glue(o, *backend.ops, process, cores);
+  const RankContext rank = rank_context(process, cores.threads, [] { return false; });
+  const GlueBenchResult r = bench_glue(o, *backend.ops, rank, cores.progress_cpus);
   if (process.rank() != 0) return 0;
   fmt::print("{} (commit {})\n{}, batch {} per rank, {:.1f} tokens per row, {}, {} threads per rank\n\n",
              backend.hardware, commit_text(), o.task, o.batch, r.tokens_per_row, o.pad ? "padded" : "packed",
              cores.threads);
-  r.ranks.empty() ? print_alone(r) : print_ranks(r);
+  r.ranks.empty() ? print_alone(r) : print_ranks(o, r);
   if (!request.json.empty()) write_text(request.json, dump_json(to_json(request, backend, cores.threads, r), 1) + "\n");
   return 0;
 }

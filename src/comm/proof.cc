@@ -44,6 +44,10 @@ std::string names_of(const std::vector<int>& ranks, const std::vector<std::strin
   return fmt::format("{}{}", fmt::join(names, ", "), rest);
 }
 
+std::string names_of(const std::vector<int>& ranks, Scalars& scalars, std::string_view host) {
+  return names_of(ranks, scalars.gather(host));
+}
+
 std::string who_differs(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
   if (ranks.size() == hosts.size()) return fmt::format("no majority agrees among {}", names_of(ranks, hosts));
   return fmt::format("{} {} from the other {}", names_of(ranks, hosts), ranks.size() == 1 ? "differs" : "differ",

@@ -12,6 +12,8 @@ namespace trireme {
 
 /// "rank 2 on node3, rank 5 on node6 and 3 more".
 std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
+/// Collective: the same of ranks whose hosts are not known yet. host: this rank's.
+std::string names_of(const std::vector<int>& ranks, Scalars& scalars, std::string_view host);
 /// Ranks as Scalars::differing() gives them: "rank 2 on node3 differs from the other 7", or that no majority agrees.
 std::string who_differs(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 

@@ -93,6 +93,8 @@ std::vector<uint64_t> Scalars::gather(uint64_t value) {
   return {all.begin(), all.end()};
 }
 
+std::vector<double> Scalars::gather(std::span<const double> values) { return all_values(group_, values); }
+
 std::vector<int> Scalars::differing(uint64_t value) {
   const std::vector<uint64_t> all = gather(value);
   std::map<uint64_t, size_t> holders;

@@ -36,6 +36,8 @@ class Scalars {
   /// One entry per rank, lengths may differ.
   std::vector<std::string> gather(std::string_view text);
   std::vector<uint64_t> gather(uint64_t value);
+  /// Every rank's values behind each other; all pass as many.
+  std::vector<double> gather(std::span<const double> values);
   /// Ranks whose value is not the one that most ranks hold, ascending; empty: all agree. When no value is held by more
   /// than half, nobody can say who is right: all ranks are returned.
   std::vector<int> differing(uint64_t value);

@@ -28,6 +28,7 @@ class Stage {
   /// one's output. For tests and tools.
   ConstView block_output(int64_t index) const { return part_.activation(0, index); }
 
+  StagePart& part() { return part_; }
   const Spec& spec() const { return spec_; }
   Context& context() { return workspace_.context(); }
 

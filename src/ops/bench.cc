@@ -249,7 +249,9 @@ class Bench {
     const bool split = o_.dtype == DType::bf16;
     const View weights = t.shared(o_.dtype, flat), remainder = split ? t.shared(DType::i16, flat) : View();
     const AdamW options{1e-4f};
-    measure("squared_norm", grad, 1, 4 * n, true, [&](size_t) { ops_.squared_norm(context_, grad); });
+    std::vector<double> norms(static_cast<size_t>((o_.parameters + kNormChunk - 1) / kNormChunk));
+    const View values{std::span(norms), {static_cast<int64_t>(norms.size())}};
+    measure("squared_norms", grad, 1, 4 * n, true, [&](size_t) { ops_.squared_norms(context_, grad, values); });
     measure("add", grad, 1, 12 * n, true, [&](size_t) { ops_.add(context_, grad, m); });
     measure("zero", grad, 1, 4 * n, true, [&](size_t) { ops_.zero(context_, v); });
     measure("adamw", grad, 1, 28 * n, true,

@@ -498,11 +498,12 @@ void Ops::zero(Context& context, View x) {
   do_zero(context, x);
 }
 
-double Ops::squared_norm(Context& context, ConstView x) {
-  const Checker check("squared_norm");
+void Ops::squared_norms(Context& context, ConstView x, View values) {
+  const Checker check("squared_norms");
   check.statistic("x", x, takes(DType::f64) ? DType::f64 : DType::f32);
-  const OpTimer timer(recorder_, "squared_norm", {x});
-  return do_squared_norm(context, x);
+  check.is("values", values, DType::f64, {(x.count() + kNormChunk - 1) / kNormChunk});
+  const OpTimer timer(recorder_, "squared_norms", {x});
+  do_squared_norms(context, x, values);
 }
 
 void Ops::adamw(Context& context, const AdamW& options, ConstView grad, View m, View v, View weights, View remainder) {

@@ -32,6 +32,9 @@ struct Context {
   Arena* scratch = nullptr;  ///< a stack: an operator returns it as it found it. Size: Ops::scratch_bytes().
 };
 
+/// Elements whose squares are summed apart: one value of a gradient's norm.
+constexpr int64_t kNormChunk = 65536;
+
 enum class Activation : uint8_t { gelu_tanh, gelu_erf, relu, tanh };
 
 /// How a weight gradient reaches its accumulator.
@@ -192,9 +195,10 @@ class Ops {
   void cast(Context&, ConstView x, View y);
   /// x = 0.
   void zero(Context&, View x);
-  /// sum of squares in f64: chunks of 65,536 elements in order; in a chunk element i is added to partial i mod 16,
-  /// partials are added in order. No fused multiply-add: the same bits on every instruction set and thread count. x: S.
-  double squared_norm(Context&, ConstView x);
+  /// values[i] = sum of squares in f64 of chunk i, kNormChunk elements of x (the last one fewer): element j of a chunk
+  /// is added to partial j mod 16, partials are added in order. No fused multiply-add: the same bits on every
+  /// instruction set and thread count. x: [n] S; values: [ceil(n / kNormChunk)] f64.
+  void squared_norms(Context&, ConstView x, View values);
   /// g = gradient_scale * grad; m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= lr wd p; p -= lr (m / c1) /
   /// (sqrt(v / c2) + eps). grad, m, v: [n] S. weights: [n] f32 (f64 in reference) with remainder empty; or bf16 with
   /// remainder [n] i16, which together are the f32 master exactly (bf16 = (bits + 0x8000) >> 16, remainder = bits -
@@ -241,7 +245,7 @@ class Ops {
   virtual void do_add(Context&, ConstView x, View y) = 0;
   virtual void do_cast(Context&, ConstView x, View y) = 0;
   virtual void do_zero(Context&, View x) = 0;
-  virtual double do_squared_norm(Context&, ConstView x) = 0;
+  virtual void do_squared_norms(Context&, ConstView x, View values) = 0;
   virtual void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) = 0;
 
   OpRecorder* recorder_ = nullptr;

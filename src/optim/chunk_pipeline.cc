@@ -13,11 +13,17 @@ constexpr int64_t kBlock = 2048;  // elements summed at a time: 8 KiB of f32 sta
 // Sent and not yet there, per peer: what hides one message's round trip behind others.
 constexpr int64_t kBytesOnTheirWay = 4 << 20;
 constexpr int64_t kFewestSlots = 4, kMostSlots = 128;
+// Of all slots together. Up to five ranks with chunks of 1 MiB stay below it.
+constexpr size_t kMostBufferBytes = 64 << 20;
+constexpr int64_t kChunkMultiple = 32;  // elements: rows of buffers begin on a 64-byte line even as bf16
 
-int64_t slot_count(int64_t chunk_bytes, int peers) {
-  return std::clamp(kBytesOnTheirWay / std::max<int64_t>(1, chunk_bytes) / std::max(1, peers), kFewestSlots,
-                    kMostSlots);
+int64_t slot_count(int64_t longest, DType wire, int ranks) {
+  const int64_t chunk_bytes = std::max<int64_t>(1, longest * static_cast<int64_t>(size_of(wire)));
+  return std::clamp(kBytesOnTheirWay / chunk_bytes / std::max(1, ranks - 1), kFewestSlots, kMostSlots);
 }
+
+/// Buffers of a slot, in chunks: Slot::own and reduced, and one or two for each rank beside the outgoing ones.
+int64_t chunks_per_slot(int ranks, SumsAt sums) { return 2 + (sums == SumsAt::everyone ? 3 : 2) * int64_t{ranks}; }
 
 constexpr int kContribution = 1, kSum = 2;  // tags
 
@@ -49,27 +55,44 @@ bool all_done(std::vector<Handle>& handles) {
 
 }  // namespace
 
-ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, DType wire, int64_t longest)
+ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, DType wire, SumsAt sums, int64_t longest)
     : array_(array),
       group_(group),
-      slots_(static_cast<size_t>(slot_count(longest * static_cast<int64_t>(size_of(wire)), group.size() - 1))),
+      sums_(sums),
+      buffers_(bytes_for(group.size(), wire, sums, longest)),
+      slots_(static_cast<size_t>(slot_count(longest, wire, group.size()))),
       most_summing_(std::max<size_t>(kFewestSlots, slots_.size() / 2)) {
-  Arena measure;
-  take_buffers(measure, wire, longest);
-  buffers_ = Arena(measure.peak());
-  take_buffers(buffers_, wire, longest);
+  const auto ranks = static_cast<size_t>(group.size());
+  for (Slot& slot : slots_) {
+    take_buffers(slot, buffers_, group.size(), wire, sums, longest);
+    for (auto* handles : slot.all_handles()) handles->resize(ranks);
+    slot.awaited.resize(ranks);
+  }
 }
 
-void ChunkPipeline::take_buffers(Arena& arena, DType wire, int64_t longest) {
-  const Shape row{longest}, rows{group_.size(), longest};
-  const auto peers = static_cast<size_t>(group_.size());
-  for (Slot& slot : slots_) {
-    slot.own = arena.take(wire, row);
-    slot.reduced = arena.take(wire, row);
-    for (View* view : {&slot.outgoing, &slot.contributions, &slot.gathered}) *view = arena.take(wire, rows);
-    for (auto* handles : slot.all_handles()) handles->resize(peers);
-    slot.awaited.resize(peers);
+size_t ChunkPipeline::bytes_for(int ranks, DType wire, SumsAt sums, int64_t longest) {
+  Arena measure;
+  for (int64_t i = 0; i < slot_count(longest, wire, ranks); ++i) {
+    Slot slot;
+    take_buffers(slot, measure, ranks, wire, sums, longest);
   }
+  return measure.peak();
+}
+
+int64_t ChunkPipeline::chunk_limit(int ranks, DType wire, SumsAt sums, size_t bytes) {
+  const auto width = static_cast<int64_t>(size_of(wire));
+  const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(bytes) / width);
+  const int64_t bound = static_cast<int64_t>(kMostBufferBytes) / (kFewestSlots * chunks_per_slot(ranks, sums) * width);
+  return std::min(wanted, std::max(kChunkMultiple, bound / kChunkMultiple * kChunkMultiple));
+}
+
+void ChunkPipeline::take_buffers(Slot& slot, Arena& arena, int ranks, DType wire, SumsAt sums, int64_t longest) {
+  const Shape row{longest}, rows{ranks, longest};
+  slot.own = arena.take(wire, row);
+  slot.reduced = arena.take(wire, row);
+  slot.outgoing = arena.take(wire, rows);
+  slot.contributions = arena.take(wire, rows);
+  if (sums == SumsAt::everyone) slot.gathered = arena.take(wire, rows);
 }
 
 /// In an order that spreads the load: everyone begins with the next rank.
@@ -84,7 +107,7 @@ void ChunkPipeline::send(Handle& handle, View x, int peer, int tag) {
   bytes_sent_ += x.bytes();
 }
 
-void ChunkPipeline::start(const ExchangeChunk& chunk) {
+void ChunkPipeline::start(const StripeChunk& chunk) {
   assert(!full());
   Slot& slot = slots_[started_++ % slots_.size()];
   slot.chunk = chunk;
@@ -94,9 +117,9 @@ void ChunkPipeline::start(const ExchangeChunk& chunk) {
     const auto p = static_cast<size_t>(peer);
     const int64_t n = chunk.length(peer);
     if (own > 0) slot.arrivals[p] = group_.receive(part(slot.contributions, peer, own), peer, kContribution);
+    slot.awaited[p] = n > 0 && sums_ == SumsAt::everyone;
     // Posted before anyone can send it, so that it never waits in a buffer of MPI's.
-    if (n > 0) slot.sum_arrivals[p] = group_.receive(part(slot.gathered, peer, n), peer, kSum);
-    slot.awaited[p] = n > 0;
+    if (slot.awaited[p]) slot.sum_arrivals[p] = group_.receive(part(slot.gathered, peer, n), peer, kSum);
   });
   for_peers([&](int peer) {
     const int64_t n = chunk.length(peer);
@@ -123,7 +146,7 @@ bool ChunkPipeline::advance() {
   return moved;
 }
 
-/// Every contribution is here: adds them in rank order and sends the sum to everyone.
+/// Every contribution is here: adds them in rank order and, where everyone is to have the sum, sends it.
 void ChunkPipeline::sum(Slot& slot) {
   slot.phase = Slot::Phase::gathering;
   ++summed_;
@@ -143,6 +166,7 @@ void ChunkPipeline::sum(Slot& slot) {
     to_wire(block, reduced.rows_slice(first, length), length);
   }
   from_wire(reduced, own, n);
+  if (sums_ == SumsAt::owners) return;
   for_peers([&](int peer) { send(slot.sum_sends[static_cast<size_t>(peer)], reduced, peer, kSum); });
 }
 

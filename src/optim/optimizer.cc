@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "optim/gradient_norm.h"
 
 namespace trireme {
 namespace {
@@ -12,12 +13,22 @@ namespace {
 /// The embedding's gradient comes last, and few of its rows are touched.
 SparseRows embedding_rows(const ParameterTable& table) {
   const Parameter& matrix = table.find("embedding.token.weight");
-  return {table.tied() ? table.flat_count() : matrix.offset, matrix.shape[0], matrix.shape[1]};
+  return {table.tied() ? table.flat_count() : matrix.offset, matrix.shape[0], matrix.shape[1], matrix.offset};
 }
 
-ExchangeOptions exchange_options(const ParameterTable& table, const OptimizerOptions& options) {
-  return {options.wire, options.bucket_bytes, options.progress_cpus, embedding_rows(table),
-          options.one_host ? kHostChunkBytes : kNetworkChunkBytes};
+ReducerOptions reducer_options(const ParameterTable& table, const OptimizerOptions& options) {
+  return {.wire = options.wire,
+          .sums = SumsAt::everyone,
+          .cpus = options.progress_cpus,
+          .rows = embedding_rows(table),
+          .chunk_bytes = options.one_host ? kHostChunkBytes : kNetworkChunkBytes};
+}
+
+/// Pieces of about one chunk; whole values of the norm.
+Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
+  const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(options.wire)); };
+  return {norm_borders(table), ranks, elements(options.bucket_bytes),
+          elements(options.one_host ? kHostChunkBytes : kNetworkChunkBytes)};
 }
 
 std::span<float> f32_gradients(const TrainingState& state, const Communicator& group) {
@@ -40,11 +51,24 @@ float correction(float beta, int64_t t) {
 }  // namespace
 
 struct Optimizer::Implementation {
+  Implementation(const ParameterTable& t, TrainingState& s, Ops& o, Communicator& group, const OptimizerOptions& given)
+      : table(t),
+        state(s),
+        ops(o),
+        options(given),
+        rank(group.rank()),
+        ownership(ownership_of(t, given, group.size())),
+        norm(t, ownership),
+        reducer(f32_gradients(s, group), group, ownership, reducer_options(t, given)) {}
+
   const ParameterTable& table;
   TrainingState& state;
   Ops& ops;
   OptimizerOptions options;
-  Exchange exchange;
+  int rank;
+  Ownership ownership;
+  GradientNorm norm;
+  Reducer reducer;
 
   /// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, behind all others.
   void add_tied_sum(Context& context) {
@@ -53,55 +77,52 @@ struct Optimizer::Implementation {
     ops.add(context, slice(state.gradients(), table.flat_count(), matrix.count()),
             slice(state.gradients(), matrix.offset, matrix.count()));
   }
-
-  double squared_norm(Context& context) {
-    double sum = 0;
-    for (const Parameter& parameter : table.all()) {
-      sum += ops.squared_norm(context, view_of(state.gradients(), parameter));
-    }
-    return sum;
-  }
 };
+
+size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
+  return Reducer::buffer_bytes(ownership_of(table, options, ranks), reducer_options(table, options));
+}
 
 Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
                      const OptimizerOptions& options)
-    : implementation_(new Implementation{
-          table, state, ops, options,
-          Exchange(f32_gradients(state, data_group), data_group, exchange_options(table, options))}) {}
+    : implementation_(std::make_unique<Implementation>(table, state, ops, data_group, options)) {}
 
 Optimizer::~Optimizer() = default;
 
-void Optimizer::begin_exchange() { implementation_->exchange.begin(); }
+void Optimizer::begin_exchange() { implementation_->reducer.begin(); }
 
-void Optimizer::ready(ParameterRange range) { implementation_->exchange.ready(range.end); }
+void Optimizer::ready(ParameterRange range) { implementation_->reducer.ready(range.end); }
 
-double Optimizer::finish_exchange(Context& context) {
-  implementation_->exchange.finish();
-  implementation_->add_tied_sum(context);
-  return implementation_->squared_norm(context);
+std::span<const double> Optimizer::finish_exchange(Context& context) {
+  Implementation& own = *implementation_;
+  own.reducer.finish();
+  own.add_tied_sum(context);
+  return own.norm.values_of(own.rank, own.state.gradients(), own.ops, context);
 }
+
+double Optimizer::squared_norm(std::span<const double> values) const { return implementation_->norm.squared(values); }
 
 void Optimizer::update(Context& context, double learning_rate, int64_t t, double norm) {
   assert(t >= 1);
-  auto& [table, state, ops, options, exchange] = *implementation_;
-  AdamW adamw = options.adamw;
+  const Implementation& own = *implementation_;
+  AdamW adamw = own.options.adamw;
   adamw.learning_rate = static_cast<float>(learning_rate);
   adamw.correction1 = correction(adamw.beta1, t);
   adamw.correction2 = correction(adamw.beta2, t);
   // The rule of torch.nn.utils.clip_grad_norm_, its 1e-6 included.
-  const double factor = options.clip > 0 ? std::min(1.0, options.clip / (norm + 1e-6)) : 1.0;
+  const double factor = own.options.clip > 0 ? std::min(1.0, own.options.clip / (norm + 1e-6)) : 1.0;
   adamw.gradient_scale = static_cast<float>(factor);
-  for (const Parameter& parameter : table.all()) {
-    AdamW own = adamw;
-    if (!parameter.decays && !options.decay_all) own.weight_decay = 0;
+  for (const Parameter& parameter : own.table.all()) {
+    AdamW of_parameter = adamw;
+    if (!parameter.decays && !own.options.decay_all) of_parameter.weight_decay = 0;
     const auto flat = [&](View array) {
       return array.empty() ? View() : slice(array, parameter.offset, parameter.count());
     };
-    ops.adamw(context, own, flat(state.gradients()), flat(state.moment1()), flat(state.moment2()),
-              flat(state.weights()), flat(state.remainder()));
+    own.ops.adamw(context, of_parameter, flat(own.state.gradients()), flat(own.state.moment1()),
+                  flat(own.state.moment2()), flat(own.state.weights()), flat(own.state.remainder()));
   }
 }
 
-const ExchangeTimes& Optimizer::last_exchange() const { return implementation_->exchange.times(); }
+const ExchangeTimes& Optimizer::last_exchange() const { return implementation_->reducer.times(); }
 
 }  // namespace trireme

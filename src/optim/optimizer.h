@@ -1,5 +1,6 @@
 #pragma once
-// Owns buckets, exchange between data ranks, clipping and the AdamW update (docs/design.md, decision 7).
+// Owns the exchange of gradients between data ranks, their norm, clipping and the AdamW update (docs/design.md,
+// decision 7).
 //
 // Gradients become ready layer by layer in backward. On the last micro-batch the exchange of a bucket starts as soon as
 // all of its range is ready, on a progress thread, in chunks of at most 1 MiB. Every contribution, the owner's own
@@ -7,12 +8,13 @@
 // same bits on every rank, whatever the backend. A group of one exchanges nothing and rounds nothing.
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "model/parameter_table.h"
 #include "ops/ops.h"
-#include "optim/exchange.h"
+#include "optim/reducer.h"
 #include "optim/training_state.h"
 
 namespace trireme {
@@ -27,6 +29,9 @@ struct OptimizerOptions {
   std::vector<int> progress_cpus;    ///< the exchange thread runs on these; empty: where its creator does
 };
 
+/// Memory that an optimizer over so many data ranks takes for its exchange.
+size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks);
+
 class Optimizer final : public GradientSink {
  public:
   /// Borrows everything; `data_group` is used by this object's progress thread alone.
@@ -38,10 +43,13 @@ class Optimizer final : public GradientSink {
   void begin_exchange();
   /// Ranges come in ascending order and cover [0, gradient_count).
   void ready(ParameterRange range) override;
-  /// Waits for every bucket, adds the tied matrix' second sum, and returns the squared norm of the complete gradient
-  /// (f64, per parameter in table order, fixed chunks). Throws Error::comm, Error::peer.
-  double finish_exchange(Context& context);
-  /// AdamW over all parameters; t = updates applied, this one included, from 1. norm = sqrt(finish_exchange()).
+  /// Waits for the sums and adds the tied matrix' second one. Gives this rank's values of the squared norm of the
+  /// complete gradient: of the chunks that it owns, in table order, as many on every rank (the last ones may be
+  /// unused). Valid until the next step. Throws Error::comm, Error::peer.
+  std::span<const double> finish_exchange(Context& context);
+  /// The squared norm (f64, per parameter in table order) from the values of all data ranks, in rank order.
+  double squared_norm(std::span<const double> values) const;
+  /// AdamW over all parameters; t = updates applied, this one included, from 1. norm = sqrt(squared_norm()).
   void update(Context& context, double learning_rate, int64_t t, double norm);
 
   const ExchangeTimes& last_exchange() const;

@@ -68,4 +68,16 @@ void unpack(float* x, int64_t rows, int64_t width, std::span<const uint64_t> map
   }
 }
 
+Places::Places(std::span<const uint64_t> map, int64_t width) : map_(map), width_(width), before_{0} {
+  for (const uint64_t word : map) before_.push_back(before_.back() + std::popcount(word));
+}
+
+int64_t Places::of(int64_t element) const {
+  const int64_t row = element / width_;
+  const auto word = static_cast<size_t>(row / 64);
+  if (word == map_.size()) return before_.back() * width_;
+  const int64_t packed = before_[word] + std::popcount(map_[word] & ((uint64_t{1} << (row % 64)) - 1));
+  return packed * width_ + (is_marked(map_, row) ? element % width_ : 0);
+}
+
 }  // namespace trireme::touched_rows

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace trireme::touched_rows {
 
@@ -16,5 +17,19 @@ void mark(const float* x, int64_t rows, int64_t width, std::span<uint64_t> map);
 int64_t pack(float* x, int64_t rows, int64_t width, std::span<const uint64_t> map);
 /// Moves packed rows back to their places; all other rows become zero.
 void unpack(float* x, int64_t rows, int64_t width, std::span<const uint64_t> map);
+
+/// Where elements of [rows, width] lie once the marked rows are packed.
+class Places {
+ public:
+  /// Borrows the map.
+  Places(std::span<const uint64_t> map, int64_t width);
+  /// Of `element`, or, where its row is not marked, of the next one that is; ascending with it.
+  int64_t of(int64_t element) const;
+
+ private:
+  std::span<const uint64_t> map_;
+  int64_t width_;
+  std::vector<int64_t> before_;  ///< marked rows before each word, and of all
+};
 
 }  // namespace trireme::touched_rows

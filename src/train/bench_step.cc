@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -12,6 +13,7 @@
 #include "base/peer_process.h"
 #include "base/rng.h"
 #include "base/time.h"
+#include "comm/agreement.h"
 #include "data/token_dataset.h"
 #include "model/presets.h"
 #include "train/machine.h"
@@ -43,55 +45,72 @@ std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& 
   return tokens;
 }
 
-/// A model in training, by the step that training runs; every call of step() is one.
-class TrainingStep {
- public:
-  TrainingStep(const StepBenchOptions& options, const Spec& spec, Ops& ops)
-      : options_(options),
-        world_(make_single()),
-        rank_{.world = *world_, .host = {}, .log_name = {}, .threads = options.threads},
-        table_(spec),
-        state_(table_, options.dtype, true),
-        session_(
-            {.spec = spec,
-             .dtype = options.dtype,
-             .shape = {.rows = options.batch * options.sequence, .accumulates = false, .recompute = options.recompute},
-             .mesh = {.data = 1},
-             .optimizer = OptimizerOptions{}},
-            table_, state_, ops, rank_),
-        tokens_(bench_tokens(options, spec)),
-        windows_(tokens_, 1),
-        batches_(windows_, {.global = options.batch, .sequence = options.sequence, .ranks = 1}),
-        step_(session_, batches_, 1) {
-    initialize(state_, table_, 1);
+/// A model in training and its data: what steps over any ranks share.
+struct Trained {
+  Trained(const StepBenchOptions& o, const Spec& s, Ops& operators, std::vector<int> cpus)
+      : options(o),
+        spec(s),
+        ops(operators),
+        table(s),
+        state(table, o.dtype, true),
+        tokens(bench_tokens(o, s)),
+        windows(tokens, 1) {
+    optimizer.progress_cpus = std::move(cpus);
+    initialize(state, table, 1);
   }
 
-  /// Seconds of the step.
-  double step() {
+  const StepBenchOptions& options;
+  const Spec& spec;
+  Ops& ops;
+  ParameterTable table;
+  TrainingState state;
+  std::vector<uint16_t> tokens;
+  WindowSource windows;
+  OptimizerOptions optimizer;
+};
+
+/// Steps over the given ranks, by the step that training runs; every call of run() is one.
+class TrainingStep {
+ public:
+  TrainingStep(Trained& trained, const RankContext& rank)
+      : global_(trained.options.batch * rank.size()),
+        session_({.spec = trained.spec,
+                  .dtype = trained.options.dtype,
+                  .shape = {.rows = trained.options.batch * trained.options.sequence,
+                            .accumulates = false,
+                            .recompute = trained.options.recompute},
+                  .mesh = {.data = rank.size()},
+                  .optimizer = optimizer(trained, rank)},
+                 trained.table, trained.state, trained.ops, rank),
+        batches_(trained.windows,
+                 {.global = global_, .sequence = trained.options.sequence, .ranks = rank.size(), .rank = rank.rank()}),
+        step_(session_, batches_, 1) {}
+
+  StepTime run() {
     const auto start = Clock::now();
     loss_ = step_
                 .run({.step = steps_,
-                      .consumed = static_cast<uint64_t>(steps_ * options_.batch),
+                      .consumed = static_cast<uint64_t>(steps_ * global_),
                       .update = steps_ + 1,
                       .learning_rate = 1e-4,
                       .most_loss = std::numeric_limits<double>::infinity()})
                 .loss;
     ++steps_;
     const double seconds = seconds_since(start);
-    log::info("step {:>3}  loss {:.4f}  {:.3f} s", steps_, loss_, seconds);
-    return seconds;
+    if (session_.rank().rank() == 0) log::info("step {:>3}  loss {:.4f}  {:.3f} s", steps_, loss_, seconds);
+    return {seconds, session_.optimizer().last_exchange().exposed_seconds};
   }
   double loss() const { return loss_; }
 
  private:
-  const StepBenchOptions& options_;
-  std::unique_ptr<Communicator> world_;
-  RankContext rank_;
-  ParameterTable table_;
-  TrainingState state_;
+  static OptimizerOptions optimizer(const Trained& trained, const RankContext& rank) {
+    OptimizerOptions options = trained.optimizer;
+    options.one_host = rank.one_host();
+    return options;
+  }
+
+  int64_t global_;
   Session session_;
-  std::vector<uint16_t> tokens_;
-  WindowSource windows_;
   SampleBatches batches_;
   TrainStep step_;
   int64_t steps_ = 0;
@@ -108,7 +127,7 @@ uint64_t pytorch_bytes(const StepBenchOptions& options, const Spec& spec) {
 }
 
 PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, const std::string& mode,
-                         bool multiplies_bf16, TrainingStep& ours, std::vector<double>& our_seconds) {
+                         bool multiplies_bf16, int threads, TrainingStep& ours, std::vector<double>& our_seconds) {
   PeerStep peer;
   peer.mode = mode;
   const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
@@ -132,7 +151,7 @@ PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, cons
                                    "--dtype",
                                    std::string(name_of(options.dtype)),
                                    "--threads",
-                                   std::to_string(options.threads)};
+                                   std::to_string(threads)};
   if (mode == "compiled") command.push_back("--compile");
   PeerProcess process(command);
   std::vector<double> theirs, own;
@@ -142,7 +161,7 @@ PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, cons
     peer.peak_rss = result.peak_rss;
     peer.loss = result.loss;
     log::info("PyTorch   loss {:.4f}  {:.3f} s", result.loss, result.seconds);
-    own.push_back(ours.step());
+    own.push_back(ours.run().seconds);
   }
   peer.times = summary(theirs);
   peer.our_seconds = median(own);
@@ -171,29 +190,44 @@ double StepBenchResult::peer_rss_ratio() const {
   return rss > 0 ? static_cast<double>(peak_rss) / rss : 0;
 }
 
-StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend) {
-  const Spec spec = preset(options.preset).spec;
-  require(options.sequence <= spec.context, ErrorKind::usage, "--seq {} is longer than the {} positions of {}",
-          options.sequence, spec.context, options.preset);
+StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, const RankContext& rank,
+                           const std::vector<int>& progress_cpus) {
+  Spec spec;
+  Scalars scalars(rank.world);
+  together(scalars, [&] {
+    spec = preset(options.preset).spec;
+    require(options.sequence <= spec.context, ErrorKind::usage, "--seq {} is longer than the {} positions of {}",
+            options.sequence, spec.context, options.preset);
+    require(!options.pytorch || rank.size() == 1, ErrorKind::usage, "--peer is measured on one rank, not on {}",
+            rank.size());
+  });
+  const double tokens = static_cast<double>(options.batch * options.sequence);
   StepBenchResult result;
+  result.model_flops = train_flops_per_token(spec, options.sequence) * tokens;
+  if (rank.size() > 1) {
+    Trained trained(options, spec, *backend.ops, progress_cpus);
+    result.ranks = measure_ranks(rank, options.steps, [&](const RankContext& group) -> MeasuredStep {
+      return [step = std::make_shared<TrainingStep>(trained, group)] { return step->run(); };
+    });
+    return result;
+  }
   std::vector<double> seconds;
   {
-    TrainingStep ours(options, spec, *backend.ops);
-    for (int64_t i = 0; i < options.warmup; ++i) ours.step();
+    Trained trained(options, spec, *backend.ops, progress_cpus);
+    TrainingStep ours(trained, rank);
+    for (int64_t i = 0; i < options.warmup; ++i) ours.run();
     if (options.pytorch) {
       for (const char* mode : {"eager", "compiled"})
-        result.peers.push_back(measure_pytorch(options, spec, mode, backend.multiplies_bf16, ours, seconds));
+        result.peers.push_back(
+            measure_pytorch(options, spec, mode, backend.multiplies_bf16, rank.threads, ours, seconds));
     }
-    while (seconds.size() < static_cast<size_t>(options.steps)) seconds.push_back(ours.step());
+    while (seconds.size() < static_cast<size_t>(options.steps)) seconds.push_back(ours.run().seconds);
     result.loss = ours.loss();
     result.peak_rss = peak_rss();
   }
   result.times = summary(seconds);
-  const double tokens = static_cast<double>(options.batch * options.sequence);
   result.tokens_per_second = tokens / result.times.median;
-  result.model_flops = train_flops_per_token(spec, options.sequence) * tokens;
-  result.ceiling_flops_per_second =
-      step_ceiling(spec, options.dtype, options.batch * options.sequence, options.threads);
+  result.ceiling_flops_per_second = step_ceiling(spec, options.dtype, options.batch * options.sequence, rank.threads);
   result.share = result.model_flops / result.times.median / result.ceiling_flops_per_second;
   return result;
 }

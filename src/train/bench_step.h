@@ -1,22 +1,24 @@
 #pragma once
-// Measures whole training steps of a preset on this process: forward, backward, clip and AdamW, beside the rate of the
-// step's own GEMMs and, where asked for, the same step in PyTorch.
+// Measures whole training steps of a preset: forward, backward, exchange, clip and AdamW, by the step that training
+// runs; on one rank beside the rate of the step's own GEMMs and, where asked for, the same step in PyTorch; on several,
+// how the speed grows with their number.
 
 #include <string>
 #include <vector>
 
+#include "comm/rank_context.h"
 #include "model/spec.h"
 #include "ops/backend.h"
 #include "tensor/dtype.h"
+#include "train/bench_ranks.h"
 
 namespace trireme {
 
 struct StepBenchOptions {
   std::string preset = "gpt2-124m";
-  int64_t batch = 4, sequence = 1024;
+  int64_t batch = 4, sequence = 1024;  ///< batch: sequences per rank
   DType dtype = DType::f32;
-  int64_t steps = 5, warmup = 1;
-  int threads = 1;
+  int64_t steps = 5, warmup = 1;  ///< warmup: on one rank; several warm up with one step of each number of ranks
   bool recompute = false;
   std::string tokens;  ///< token file; empty: random ids
   bool pytorch = false;
@@ -40,6 +42,7 @@ struct PeerStep {
 };
 
 struct StepBenchResult {
+  std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one. What follows is of one:
   StepTimes times;
   double tokens_per_second = 0;
   double model_flops = 0;  ///< of one step: train_flops_per_token x tokens
@@ -54,6 +57,8 @@ struct StepBenchResult {
   double peer_rss_ratio() const;
 };
 
-StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend);
+/// Collective. progress_cpus: where the exchange thread runs. Rank 0's result is the one to show. Throws Error::usage.
+StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, const RankContext& rank,
+                           const std::vector<int>& progress_cpus);
 
 }  // namespace trireme

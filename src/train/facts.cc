@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "model/stage.h"
 #include "train/machine.h"
+#include "train/optim_options.h"
 
 namespace trireme {
 namespace {
@@ -22,6 +23,9 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
   if (plan.trains) memory.state += (static_cast<size_t>(table.gradient_count()) + 2 * parameters) * sizeof(float);
   memory.activations = stage.activations;
   memory.scratch = stage.scratch;
+  const MeshShape& mesh = plan.mesh;
+  if (plan.trains)
+    memory.exchange = exchange_bytes(table, optimizer_options(plan.config(), rank, {}), static_cast<int>(mesh.data));
   memory.snapshot = plan.trains ? 3 * parameters * sizeof(float) / static_cast<size_t>(rank.size()) : 0;
   return memory;
 }
@@ -29,12 +33,12 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
 void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankContext& rank) {
   const uint64_t available = available_memory(rank.local_size);
   require(memory.total() <= available, ErrorKind::config,
-          "this run needs {} per rank ({} {}, activations {}, scratch {}, snapshot {}), "
+          "this run needs {} per rank ({} {}, activations {}, scratch {}, exchange {}, snapshot {}), "
           "but each of the {} ranks on {} can have {}; lower "
           "batch.micro ({} rows now), batch.sequence or the model, or use fewer ranks per host",
           gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
-          gigabytes(memory.scratch), gigabytes(memory.snapshot), rank.local_size, rank.host, gigabytes(available),
-          plan.micro_sequences);
+          gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot), rank.local_size, rank.host,
+          gigabytes(available), plan.micro_sequences);
 }
 
 RunFacts run_facts(const Setup& setup, const ParameterTable& table, const MemoryPlan& memory, const RankContext& rank,
@@ -60,9 +64,10 @@ RunFacts run_facts(const Setup& setup, const ParameterTable& table, const Memory
   add("precision", std::string(name_of(setup.dtype)));
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size, rank.world.backend()));
   add("cpu", fmt::format("{}, kernels {}, {} threads per rank", backend.hardware, backend.kernels, rank.threads));
-  add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, snapshot {}",
+  add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
                             gigabytes(memory.total()), name_of_state(setup), gigabytes(memory.state),
-                            gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.snapshot)));
+                            gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.exchange),
+                            gigabytes(memory.snapshot)));
   add("mfu",
       fmt::format("the share of {:.1f} GFLOP/s ({}, all ranks together) that the model's arithmetic reaches: {:.1f} "
                   "MFLOP per token (6 x matmul parameters + 6 x layers x width x sequence)",

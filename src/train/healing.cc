@@ -1,43 +1,37 @@
 #include "train/healing.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
-#include <cstring>
 
 #include "base/log.h"
+#include "comm/progress.h"
 #include "comm/proof.h"
 
 namespace trireme {
 namespace {
 
-constexpr size_t kPiece = size_t{16} << 20;  // bytes that travel at once
+constexpr int64_t kPiece = int64_t{4} << 20;  // elements that travel at once
 
-void copy_from(int source, View array, Scalars& scalars) {
-  auto* bytes = static_cast<char*>(array.data());
-  for (size_t at = 0; at < array.bytes(); at += kPiece) {
-    const size_t size = std::min(kPiece, array.bytes() - at);
-    const std::string piece =
-        scalars.broadcast(scalars.rank() == source ? std::string_view(bytes + at, size) : std::string_view(), source);
-    std::memcpy(bytes + at, piece.data(), size);
+void copy_from(int source, View flat, Communicator& replicas) {
+  for (int64_t at = 0; at < flat.count(); at += kPiece) {
+    const View piece = flat.rows_slice(at, std::min(kPiece, flat.count() - at));
+    const Waiting waiting(replicas.progress(), "a good rank's parameters", piece.bytes());
+    replicas.broadcast(piece, source).wait("a good rank's parameters");
   }
 }
 
 void warn(const std::vector<int>& ranks, int source, Scalars& scalars, std::string_view host, int64_t step) {
-  const std::vector<std::string> hosts = scalars.gather(host);
-  std::vector<std::string> names;
-  for (const int rank : ranks) names.push_back(fmt::format("rank {} on {}", rank, hosts[static_cast<size_t>(rank)]));
+  const std::string names = names_of(ranks, scalars, host);
   log::write_once(
       log::Level::warning,
       fmt::format("{} held other parameters than the other {} ranks after step {}, as after a bit that "
                   "flipped in memory; weights and moments were copied from rank {}; check that host's memory",
-                  fmt::join(names, ", "), hosts.size() - ranks.size(), step, source));
+                  names, scalars.size() - static_cast<int>(ranks.size()), step, source));
 }
 
 }  // namespace
 
-void check_parameters(Scalars& scalars, std::string_view host, TrainingState& state, const ParameterTable& table,
-                      int64_t step, bool heal) {
+void check_parameters(Communicator& replicas, Scalars& scalars, std::string_view host, TrainingState& state,
+                      const ParameterTable& table, int64_t step, bool heal) {
   if (scalars.size() == 1) return;
   const std::vector<int> ranks = scalars.differing(parameter_hash(state, table));
   if (ranks.empty()) return;
@@ -45,7 +39,7 @@ void check_parameters(Scalars& scalars, std::string_view host, TrainingState& st
     int source = 0;
     while (std::ranges::find(ranks, source) != ranks.end()) ++source;
     for (const View array : {state.weights(), state.remainder(), state.moment1(), state.moment2()})
-      copy_from(source, array, scalars);
+      copy_from(source, array, replicas);
     warn(ranks, source, scalars, host, step);
   }
   prove_same_parameters(scalars, host, parameter_hash(state, table), step);

@@ -8,10 +8,11 @@
 
 namespace trireme {
 
-/// Collective. Compares the ranks' parameters after `step` steps. Where a minority differs from all others and `heal`
-/// holds, it takes weights and moments of a good rank, is named in a warning and compared again. Throws CommonError
-/// (mismatch) naming the ranks when they differ otherwise.
-void check_parameters(Scalars& scalars, std::string_view host, TrainingState& state, const ParameterTable& table,
-                      int64_t step, bool heal);
+/// Collective over `replicas`, ranks that hold the same weights, of which `scalars` speaks. Compares their parameters
+/// after `step` steps. Where a minority differs from all others and `heal` holds, it takes weights and moments of a
+/// good rank, is named in a warning and compared again. Throws CommonError (mismatch) naming the ranks when they differ
+/// otherwise.
+void check_parameters(Communicator& replicas, Scalars& scalars, std::string_view host, TrainingState& state,
+                      const ParameterTable& table, int64_t step, bool heal);
 
 }  // namespace trireme

@@ -2,6 +2,9 @@
 // One optimizer step: micro-batches, exchange, verdict, update. Every rank hears the same verdict, so every rank takes
 // the same decision.
 
+#include <span>
+
+#include "model/pipeline_order.h"
 #include "train/session.h"
 #include "train/step_batches.h"
 
@@ -38,12 +41,15 @@ class TrainStep {
 
  private:
   double count(uint64_t consumed);
-  double run_micro_batch(int64_t index, const StepStart& start, float scale);
-  StepResult agree(double loss, double squared_norm, double counted, const StepStart& start);
+  double run_micro_batches(const StepStart& start, float scale);
+  void forward(const PipelineAction& action, const StepStart& start);
+  double backward(const PipelineAction& action, float scale);
+  StepResult agree(double loss, std::span<const double> norms, double counted, const StepStart& start);
 
   Session& session_;
   StepBatches& batches_;
   uint64_t seed_;
+  bool has_rows_ = false;  ///< the micro-batch between its forward and its backward
 };
 
 /// Collective. Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the

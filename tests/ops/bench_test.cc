@@ -56,7 +56,7 @@ TEST_P(OpsBench, MeasuresEveryOperatorAgainstItsCeiling) {
                                             "attention_backward",
                                             "softmax_stats",
                                             "cross_entropy_backward",
-                                            "squared_norm",
+                                            "squared_norms",
                                             "add",
                                             "zero",
                                             "adamw"}));

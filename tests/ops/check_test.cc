@@ -189,7 +189,11 @@ TEST_F(Checks, Parameters) {
   Tensor x = f32({8}), y = f32({9}), half(DType::bf16, {8}), remainder(DType::i16, {9});
   expect_shape_error("add: y is f32 [9], expected as many elements as x (f32 [8])",
                      [&] { ops.add(context, x.view(), y.view()); });
-  expect_shape_error("squared_norm: x is bf16 [8], expected type f32", [&] { ops.squared_norm(context, half.view()); });
+  Tensor values(DType::f64, {2});
+  expect_shape_error("squared_norms: x is bf16 [8], expected type f32",
+                     [&] { ops.squared_norms(context, half.view(), values.view()); });
+  expect_shape_error("squared_norms: values is f64 [2], expected f64 [1]",
+                     [&] { ops.squared_norms(context, x.view(), values.view()); });
   expect_shape_error("zero: x is empty", [&] { ops.zero(context, {}); });
   expect_shape_error("cast: y is f32 [9], expected as many elements as x (bf16 [8])",
                      [&] { ops.cast(context, half.view(), y.view()); });

@@ -1,4 +1,4 @@
-// Exchange and Optimizer on ranks that are threads: the sums and the weights of one process that adds all
+// Reducer and Optimizer on ranks that are threads: the sums and the weights of one process that adds all
 // contributions.
 
 #include <gtest/gtest.h>
@@ -8,8 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "optim/exchange.h"
+#include "comm/scalars.h"
 #include "optim/optimizer.h"
+#include "optim/reducer.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
 
@@ -53,8 +54,11 @@ std::vector<LocalOptions> connections() {
           {.delay = random_delays(11, std::chrono::microseconds(300)), .rendezvous = true, .progress_in_test = true}};
 }
 
-TEST(ExchangeOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
+TEST(ReducerOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
   constexpr size_t kCount = 5'003;
+  std::vector<int64_t> borders;
+  for (size_t at = 0; at < kCount; at += 50) borders.push_back(static_cast<int64_t>(at));
+  borders.push_back(kCount);
   for (const int size : {1, 2, 3, 4}) {
     for (const DType wire : {DType::bf16, DType::f32}) {
       for (const LocalOptions& connection : connections()) {
@@ -63,7 +67,8 @@ TEST(ExchangeOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
             [&](RankContext& rank) {
               const auto group = rank.reporting_group();
               std::vector<float> gradients(kCount);
-              Exchange exchange(gradients, *group, {wire, 4'000, {}, {}, 700});
+              const Ownership ownership(borders, size, 2'000, 300);
+              Reducer exchange(gradients, *group, ownership, {.wire = wire, .chunk_bytes = 700});
               for (unsigned step = 0; step < 2; ++step) {
                 std::ranges::copy(gradients_of(rank.rank(), kCount, step), gradients.begin());
                 exchange.begin();
@@ -82,7 +87,8 @@ TEST(ExchangeOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
 
 /// Weights after `steps` updates with the gradients that give() writes.
 template <class Give>
-std::vector<float> train(const ParameterTable& table, Communicator& group, int steps, Give give) {
+std::vector<float> train(const ParameterTable& table, Communicator& group, Communicator& verdicts, int steps,
+                         Give give) {
   TrainingState state(table, DType::f32, true);
   initialize(state, table, 3);
   const auto ops = make_cpu_ops();
@@ -95,7 +101,8 @@ std::vector<float> train(const ParameterTable& table, Communicator& group, int s
     give(state.gradients().values<float>(), static_cast<unsigned>(step));
     optimizer.begin_exchange();
     for (const ParameterRange& range : table.ready_ranges()) optimizer.ready(range);
-    optimizer.update(context, 1e-2, step + 1, std::sqrt(optimizer.finish_exchange(context)));
+    const auto values = Scalars(verdicts).gather(optimizer.finish_exchange(context));
+    optimizer.update(context, 1e-2, step + 1, std::sqrt(optimizer.squared_norm(values)));
   }
   const auto weights = state.weights().values<float>();
   return {weights.begin(), weights.end()};
@@ -105,12 +112,12 @@ TEST(OptimizerOnLocalRanks, UpdatesToTheWeightsOfOneProcessThatAddsAllGradients)
   const ParameterTable table(tiny_spec());
   const auto alone = make_single();
   for (const int size : {1, 2, 3, 4}) {
-    const auto expected = train(table, *alone, 3, [&](std::span<float> gradients, unsigned step) {
+    const auto expected = train(table, *alone, *alone, 3, [&](std::span<float> gradients, unsigned step) {
       std::ranges::copy(expected_sum(gradients.size(), DType::f32, size, step), gradients.begin());
     });
     run_local(size, [&](RankContext& rank) {
       const auto group = rank.reporting_group();
-      const auto weights = train(table, *group, 3, [&](std::span<float> gradients, unsigned step) {
+      const auto weights = train(table, *group, rank.world, 3, [&](std::span<float> gradients, unsigned step) {
         std::ranges::copy(gradients_of(rank.rank(), gradients.size(), step), gradients.begin());
       });
       EXPECT_TRUE(same_bits(weights, expected)) << "rank " << rank.rank() << " of " << size;

@@ -27,7 +27,9 @@ std::vector<float> micro_gradients(int64_t n, int64_t step, int micro) {
 class Trainer {
  public:
   Trainer(Communicator& group, DType weights, DType wire, size_t bucket_bytes)
-      : state_(table_, weights, true), optimizer_(table_, state_, *ops_, group, options(wire, bucket_bytes)) {
+      : verdicts_(group.split(0, group.rank())),
+        state_(table_, weights, true),
+        optimizer_(table_, state_, *ops_, group, options(wire, bucket_bytes)) {
     initialize(state_, table_, 5);
   }
 
@@ -47,7 +49,8 @@ class Trainer {
         begin = end;
       }
     }
-    const double norm = std::sqrt(optimizer_.finish_exchange(context_));
+    const auto values = Scalars(*verdicts_).gather(optimizer_.finish_exchange(context_));
+    const double norm = std::sqrt(optimizer_.squared_norm(values));
     optimizer_.update(context_, 1e-3, t, norm);
     return norm;
   }
@@ -64,6 +67,7 @@ class Trainer {
     return options;
   }
 
+  std::unique_ptr<Communicator> verdicts_;  ///< the other one is the optimizer's thread's
   ParameterTable table_{tiny_spec()};
   TrainingState state_;
   std::unique_ptr<Ops> ops_ = make_cpu_ops();

@@ -90,9 +90,29 @@ TEST(Bench, OpsMeasuresTheOperatorsOfALayer) {
   for (const char* text : {"attention", "norm", "linear"}) EXPECT_THAT(outcome.output, HasSubstr(text));
 }
 
+TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const TemporaryFolder folder;
+  const std::string file = folder / "step.json";
+  const Outcome outcome = run(mpirun_command(3, {"bench", "step", "--preset", "gpt2-124m", "--seq", "16", "--batch",
+                                                 "2", "--steps", "2", "--threads", "1", "--json", file}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("ranks  tokens/s  s per step  speed-up  efficiency  waiting"));
+  const Json ranks = read_json(file)["ranks"];
+  ASSERT_EQ(ranks.size(), 3u) << "1, 2 and all 3";
+  EXPECT_EQ(ranks["1"]["speed_up"], 1.0);
+  for (const int n : {1, 2, 3}) {
+    const Json& of = ranks[std::to_string(n)];
+    EXPECT_NEAR(of["tokens_per_s"].get<double>() * of["ms_per_step"].get<double>() / 1e3, 32 * n, 1e-9);
+  }
+  const Outcome refused = run(mpirun_command(2, {"bench", "step", "--peer", "pytorch"}));
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("--peer is measured on one rank, not on 2"));
+}
+
 TEST(Bench, RanksThatWouldEachMeasureAloneAreRefusedOnce) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
-  for (const std::string what : {"step", "ops", "generate", "tokenize"}) {
+  for (const std::string what : {"ops", "generate", "tokenize"}) {
     const Outcome outcome = run(mpirun_command(2, {"bench", what}));
     EXPECT_EQ(outcome.code, 2) << outcome.output;
     EXPECT_THAT(outcome.output,

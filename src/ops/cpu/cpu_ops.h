@@ -55,7 +55,7 @@ class CpuOps final : public Ops {
   void do_add(Context&, ConstView x, View y) override;
   void do_cast(Context&, ConstView x, View y) override;
   void do_zero(Context&, View x) override;
-  double do_squared_norm(Context&, ConstView x) override;
+  void do_squared_norms(Context&, ConstView x, View values) override;
   void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) override;
 
   View widen(Context&, ConstView bf16);

@@ -1,6 +1,6 @@
 // Operators on flat arrays: add, cast, zero, squared norm.
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -41,7 +41,7 @@ void cast_range(ConstView x, View y, Range range) {
 
 constexpr size_t kPartials = 16;
 
-/// One chunk of squared_norm(): 16 partial sums in vectors of whatever length.
+/// One chunk of squared_norms(): 16 partial sums in vectors of whatever length.
 template <size_t... k>
 HWY_INLINE double chunk_squares(const float* x, int64_t n, std::index_sequence<k...>) {
   const hn::ScalableTag<double> d;
@@ -105,25 +105,15 @@ void CpuOps::do_zero(Context& context, View x) {
   });
 }
 
-double CpuOps::do_squared_norm(Context& context, ConstView x) {
-  constexpr int64_t kChunk = 65536;
-  constexpr int64_t kBlock = 4096;  // chunks whose sums are kept at a time: 32 KiB of stack, 268 M elements
-  std::array<double, kBlock> sums;
-  const int64_t chunks = (x.count() + kChunk - 1) / kChunk;
-  double total = 0;
-  for (int64_t first = 0; first < chunks; first += kBlock) {
-    const int64_t n = std::min(kBlock, chunks - first);
-    for_each_part(context.threads, [&](int part) {
-      const Range share = share_of(n, part, context.threads);
-      for (int64_t i = share.begin; i < share.end; ++i) {
-        const int64_t at = (first + i) * kChunk;
-        sums[static_cast<size_t>(i)] =
-            HWY_DYNAMIC_DISPATCH(chunk_squared_norm)(x.as<float>() + at, std::min(kChunk, x.count() - at));
-      }
-    });
-    for (int64_t i = 0; i < n; ++i) total += sums[static_cast<size_t>(i)];
-  }
-  return total;
+void CpuOps::do_squared_norms(Context& context, ConstView x, View values) {
+  for_each_part(context.threads, [&](int part) {
+    const Range share = share_of(values.count(), part, context.threads);
+    for (int64_t i = share.begin; i < share.end; ++i) {
+      const int64_t at = i * kNormChunk;
+      values.as<double>()[i] =
+          HWY_DYNAMIC_DISPATCH(chunk_squared_norm)(x.as<float>() + at, std::min(kNormChunk, x.count() - at));
+    }
+  });
 }
 
 }  // namespace trireme

@@ -16,17 +16,15 @@ void ReferenceOps::do_cast(Context&, ConstView x, View y) {
 
 void ReferenceOps::do_zero(Context&, View x) { std::memset(x.data(), 0, x.bytes()); }
 
-double ReferenceOps::do_squared_norm(Context&, ConstView x) {
-  constexpr int64_t kChunk = 65536, kPartials = 16;
-  double total = 0;
-  for (int64_t first = 0; first < x.count(); first += kChunk) {
+void ReferenceOps::do_squared_norms(Context&, ConstView x, View values) {
+  constexpr int64_t kPartials = 16;
+  for (int64_t chunk = 0; chunk < values.count(); ++chunk) {
     double partials[kPartials] = {}, sum = 0;
-    for (int64_t i = first; i < std::min(first + kChunk, x.count()); ++i)
+    for (int64_t i = chunk * kNormChunk; i < std::min((chunk + 1) * kNormChunk, x.count()); ++i)
       partials[i % kPartials] += x.as<double>()[i] * x.as<double>()[i];
     for (double partial : partials) sum += partial;
-    total += sum;
+    values.as<double>()[chunk] = sum;
   }
-  return total;
 }
 
 void ReferenceOps::do_adamw(Context&, const AdamW& o, ConstView grad, View m, View v, View weights, View) {

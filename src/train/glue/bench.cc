@@ -1,7 +1,8 @@
 #include "train/glue/bench.h"
 
 #include <algorithm>
-#include <cmath>
+#include <limits>
+#include <memory>
 #include <numeric>
 
 #include "base/error.h"
@@ -10,9 +11,8 @@
 #include "base/peer_process.h"
 #include "base/time.h"
 #include "comm/agreement.h"
-#include "model/stage.h"
-#include "optim/optimizer.h"
 #include "train/glue/data.h"
+#include "train/step.h"
 #include "train/step_ceiling.h"
 
 namespace trireme {
@@ -27,135 +27,117 @@ GlueOptions glue_options(const GlueBenchOptions& o) {
   return options;
 }
 
-/// A model in training on the rows in the file's order; each step takes the next batches.
+/// The rows in the file's order, `batch` of them to each rank in a step; once too few are left, from the beginning.
+class FileOrder final : public StepBatches {
+ public:
+  FileOrder(const EncodedRows& rows, const RowLayout& layout, int64_t batch, const RankContext& rank)
+      : rows_(rows), packer_(layout), which_(static_cast<size_t>(batch)), rank_(rank.rank()), ranks_(rank.size()) {}
+
+  int64_t micro_batches() const override { return 1; }
+  double counted(uint64_t) override { return static_cast<double>(which_.size()); }
+  std::optional<double> counted_by_all(uint64_t) const override { return static_cast<double>(all()); }
+  const Batch& fill(uint64_t consumed, int64_t) override {
+    const size_t steps = static_cast<size_t>(rows_.rows()) / all();
+    const size_t own = consumed / all() % steps * all() + which_.size() * static_cast<size_t>(rank_);
+    std::iota(which_.begin(), which_.end(), static_cast<uint32_t>(own));
+    return packer_.pack(rows_, which_, own);
+  }
+  /// Rows of the last batch.
+  const std::vector<uint32_t>& last() const { return which_; }
+
+ private:
+  size_t all() const { return which_.size() * static_cast<size_t>(ranks_); }
+
+  const EncodedRows& rows_;
+  RowPacker packer_;
+  std::vector<uint32_t> which_;
+  int rank_, ranks_;
+};
+
+/// A model with random weights and the rows that it is tuned on; what steps over any ranks share.
+struct Tuned {
+  Tuned(const GlueBenchOptions& o, const PretrainedModel& m, const EncodedRows& r, Ops& operators,
+        std::vector<int> cpus)
+      : options(o), model(m), rows(r), ops(operators), table(m.spec), state(table, DType::f32, true) {
+    optimizer.progress_cpus = std::move(cpus);
+    initialize(state, table, 1);
+  }
+
+  const GlueBenchOptions& options;
+  const PretrainedModel& model;
+  const EncodedRows& rows;
+  Ops& ops;
+  ParameterTable table;
+  TrainingState state;
+  OptimizerOptions optimizer;
+};
+
+/// Steps over the given ranks, by the step that `trireme glue` runs.
 class TuningStep {
  public:
-  TuningStep(const GlueBenchOptions& options, const PretrainedModel& model, const EncodedRows& rows, Ops& ops,
-             int threads)
-      : options_(options),
-        rows_(rows),
-        packer_(
-            {.length = options.pad ? options.max_length : 0, .padding = model.padding, .classes = model.spec.classes}),
-        table_(model.spec),
-        state_(table_, DType::f32, true),
-        ops_(ops),
-        stage_(model.spec, {&table_, state_.weights(), state_.gradients()}, DType::f32,
-               {.rows = options.batch * (options.pad ? options.max_length : rows.longest), .accumulates = false}, ops_,
-               threads) {
-    initialize(state_, table_, 1);
-  }
-
-  std::unique_ptr<Optimizer> optimizer(Communicator& group, const OptimizerOptions& options) {
-    return std::make_unique<Optimizer>(table_, state_, ops_, group, options);
-  }
-
-  /// Model FLOPs of the last step, of its tokens without padding.
-  double flops() const { return flops_; }
+  TuningStep(Tuned& tuned, const RankContext& rank)
+      : tuned_(tuned),
+        session_({.spec = tuned.model.spec,
+                  .dtype = DType::f32,
+                  .shape = {.rows = tuned.options.batch * longest(tuned), .accumulates = false},
+                  .mesh = {.data = rank.size()},
+                  .optimizer = optimizer(tuned, rank)},
+                 tuned.table, tuned.state, tuned.ops, rank),
+        batches_(tuned.rows,
+                 {.length = tuned.options.pad ? tuned.options.max_length : 0,
+                  .padding = tuned.model.padding,
+                  .classes = tuned.model.spec.classes},
+                 tuned.options.batch, rank),
+        step_(session_, batches_, 1),
+        rows_(tuned.options.batch * rank.size()) {}
 
   /// Back to the first batch.
-  void restart() { first_ = 0; }
+  void restart() { consumed_ = 0; }
 
-  /// One of `ranks` ranks' part of a step; seconds.
-  double step(Optimizer& optimizer, int rank, int ranks) {
-    const auto batch = static_cast<size_t>(options_.batch), all = batch * static_cast<size_t>(ranks);
-    if (first_ + all > static_cast<size_t>(rows_.rows())) first_ = 0;
-    const size_t own = first_ + batch * static_cast<size_t>(rank);
-    std::vector<uint32_t> which(batch);
-    std::iota(which.begin(), which.end(), static_cast<uint32_t>(own));
+  StepTime run() {
     const auto start = Clock::now();
-    const Batch& rows = packer_.pack(rows_, which, own);
-    optimizer.begin_exchange();
-    const Stage::Step numbers{.seed = 1, .step = static_cast<uint64_t>(updates_), .dropout = true};
-    stage_.loss_and_backward(rows, numbers, 1.0f / static_cast<float>(all), Write::overwrite, &optimizer);
-    const double norm = std::sqrt(optimizer.finish_exchange(stage_.context()));
-    optimizer.update(stage_.context(), 2e-5, ++updates_, norm);
-    first_ += all;
-    const double seconds = seconds_since(start);
-    flops_ = 0;
-    for (const uint32_t row : which) {
-      const auto length = static_cast<int64_t>(rows_.offsets[row + 1] - rows_.offsets[row]);
-      flops_ += train_flops_per_token(stage_.spec(), length) * static_cast<double>(length);
+    step_.run({.step = updates_,
+               .consumed = static_cast<uint64_t>(consumed_),
+               .update = updates_ + 1,
+               .learning_rate = 2e-5,
+               .most_loss = std::numeric_limits<double>::infinity()});
+    ++updates_;
+    consumed_ += rows_;
+    return {seconds_since(start), session_.optimizer().last_exchange().exposed_seconds};
+  }
+
+  /// Model FLOPs of this rank's last step, of its tokens without padding.
+  double flops() const {
+    double flops = 0;
+    for (const uint32_t row : batches_.last()) {
+      const auto length = static_cast<int64_t>(tuned_.rows.offsets[row + 1] - tuned_.rows.offsets[row]);
+      flops += train_flops_per_token(tuned_.model.spec, length) * static_cast<double>(length);
     }
-    return seconds;
+    return flops;
   }
 
  private:
-  const GlueBenchOptions& options_;
-  const EncodedRows& rows_;
-  RowPacker packer_;
-  ParameterTable table_;
-  TrainingState state_;
-  Ops& ops_;
-  Stage stage_;
-  size_t first_ = 0;
-  int64_t updates_ = 0;
-  double flops_ = 0;
+  static int64_t longest(const Tuned& tuned) {
+    return tuned.options.pad ? tuned.options.max_length : tuned.rows.longest;
+  }
+  static OptimizerOptions optimizer(const Tuned& tuned, const RankContext& rank) {
+    OptimizerOptions options = tuned.optimizer;
+    options.one_host = rank.one_host();
+    return options;
+  }
+
+  Tuned& tuned_;
+  Session session_;
+  FileOrder batches_;
+  TrainStep step_;
+  int64_t rows_, consumed_ = 0, updates_ = 0;
 };
-
-/// The first ranks of the job as a job of their own, over the same model.
-struct RankGroup {
-  int ranks;
-  std::unique_ptr<Communicator> decisions, exchange;  ///< one issuing thread each
-  std::unique_ptr<Optimizer> optimizer;
-  std::vector<double> seconds, waiting;  ///< of the slowest rank; of rank 0
-};
-
-RankGroup make_group(TuningStep& ours, Process& process, const CorePlan& cores, int ranks) {
-  const int color = process.rank() < ranks ? 0 : 1;
-  RankGroup group{
-      ranks, process.world().split(color, process.rank()), process.world().split(color, process.rank()), nullptr, {},
-      {}};
-  OptimizerOptions options;
-  options.one_host = process.local_size() == process.size();
-  options.progress_cpus = cores.progress_cpus;
-  if (color == 0) group.optimizer = ours.optimizer(*group.exchange, options);
-  return group;
-}
-
-/// Seconds of a step on rank 0, the others' included.
-void run_group(RankGroup& group, TuningStep& ours, Process& process) {
-  if (process.rank() < group.ranks) {
-    Scalars scalars(*group.decisions);
-    scalars.barrier();
-    const double own = ours.step(*group.optimizer, process.rank(), group.ranks);
-    group.waiting.push_back(group.optimizer->last_exchange().exposed_seconds);
-    group.seconds.push_back(scalars.max(own));
-  }
-  Scalars(process.world()).barrier();
-}
-
-/// 1, 2, 4, ... and all ranks: a step of each in turn, after one of each to warm up.
-std::vector<GlueRanks> measure_ranks(const GlueBenchOptions& o, TuningStep& ours, Process& process,
-                                     const CorePlan& cores) {
-  std::vector<RankGroup> groups;
-  for (int ranks = 1; ranks < process.size(); ranks *= 2) groups.push_back(make_group(ours, process, cores, ranks));
-  groups.push_back(make_group(ours, process, cores, process.size()));
-  for (int64_t round = 0; round <= o.steps; ++round) {
-    for (RankGroup& group : groups) {
-      run_group(group, ours, process);
-      if (round > 0) continue;
-      group.seconds.clear();
-      group.waiting.clear();
-    }
-  }
-  std::vector<GlueRanks> out;
-  if (process.rank() != 0) return out;
-  for (const RankGroup& group : groups) {
-    std::vector<double> speed_ups;
-    for (size_t i = 0; i < group.seconds.size(); ++i)
-      speed_ups.push_back(group.ranks * groups[0].seconds[i] / group.seconds[i]);
-    const double seconds = median(group.seconds);
-    out.push_back({group.ranks, seconds, static_cast<double>(o.batch * group.ranks) / seconds, median(speed_ups),
-                   median(group.waiting) / seconds});
-  }
-  return out;
-}
 
 /// Of steps on one rank.
 struct OwnSteps {
   std::vector<double> seconds, flops_per_second;
-  double run(TuningStep& ours, Optimizer& optimizer) {
-    seconds.push_back(ours.step(optimizer, 0, 1));
+  double run(TuningStep& ours) {
+    seconds.push_back(ours.run().seconds);
     flops_per_second.push_back(ours.flops() / seconds.back());
     return seconds.back();
   }
@@ -163,33 +145,33 @@ struct OwnSteps {
 
 /// Both start with the first batch; one warm-up step each, then in turn.
 GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int threads, TuningStep& ours,
-                      Optimizer& optimizer, OwnSteps& own) {
+                      OwnSteps& own) {
   log::info("starting PyTorch, {} padding", padding);
   PeerProcess process({o.python, o.peer_script, "--model", o.model, "--data-dir", o.data_dir, "--batch",
                        std::to_string(o.batch), "--max-length", std::to_string(o.max_length), "--padding", padding,
                        "--threads", std::to_string(threads)});
   ours.restart();
-  ours.step(optimizer, 0, 1);
+  ours.run();
   std::vector<double> ratios, theirs;
   for (int64_t i = 0; i < o.steps; ++i) {
     theirs.push_back(process.measure().seconds);
-    const double seconds = own.run(ours, optimizer);
+    const double seconds = own.run(ours);
     ratios.push_back(theirs.back() / seconds);
     log::info("PyTorch {:.3f} s, ours {:.3f} s", theirs.back(), seconds);
   }
   return {padding, static_cast<double>(o.batch) / median(theirs), median(ratios)};
 }
 
-void measure_alone(const GlueBenchOptions& o, TuningStep& ours, const CorePlan& cores, GlueBenchResult& result) {
-  const auto single = make_single();
-  const auto optimizer = ours.optimizer(*single, {});
+void measure_alone(Tuned& tuned, const RankContext& rank, GlueBenchResult& result) {
+  const GlueBenchOptions& o = tuned.options;
+  TuningStep ours(tuned, rank);
   OwnSteps own;
   if (o.pytorch) {
     for (const char* padding : {"dynamic", "full"})
-      result.peers.push_back(measure_peer(o, padding, cores.threads, ours, *optimizer, own));
+      result.peers.push_back(measure_peer(o, padding, rank.threads, ours, own));
   } else {
-    ours.step(*optimizer, 0, 1);
-    while (static_cast<int64_t>(own.seconds.size()) < o.steps) own.run(ours, *optimizer);
+    ours.run();
+    while (static_cast<int64_t>(own.seconds.size()) < o.steps) own.run(ours);
   }
   result.median = median(own.seconds);
   result.fastest = *std::ranges::min_element(own.seconds);
@@ -200,32 +182,35 @@ void measure_alone(const GlueBenchOptions& o, TuningStep& ours, const CorePlan& 
 
 }  // namespace
 
-GlueBenchResult bench_glue(const GlueBenchOptions& o, Ops& ops, Process& process, const CorePlan& cores) {
-  Scalars scalars(process.world());
+GlueBenchResult bench_glue(const GlueBenchOptions& o, Ops& ops, const RankContext& rank,
+                           const std::vector<int>& progress_cpus) {
+  Scalars scalars(rank.world);
   PretrainedModel model;
   EncodedRows rows;
   together(scalars, [&] {
     const GlueOptions options = glue_options(o);
     const GlueData data = read_data(options);
-    require(!o.pytorch || (data.task.name == "mrpc" && process.size() == 1), ErrorKind::usage,
+    require(!o.pytorch || (data.task.name == "mrpc" && rank.size() == 1), ErrorKind::usage,
             "--peer is measured on one rank, on --task mrpc");
     model = open_pretrained(options, data.task);
     require(o.max_length <= model.spec.context, ErrorKind::usage,
             "--max-seq-length {} is more than the {} positions of {}", o.max_length, model.spec.context, o.model);
     rows = encode_sets(data.train, data.task, model, o.max_length).at(0).rows;
-    require(rows.rows() >= o.batch * process.size(), ErrorKind::usage,
-            "--batch {} on {} ranks is more than the {} rows of {}", o.batch, process.size(), rows.rows(),
+    require(rows.rows() >= o.batch * rank.size(), ErrorKind::usage,
+            "--batch {} on {} ranks is more than the {} rows of {}", o.batch, rank.size(), rows.rows(),
             data.train[0].path);
   });
-  TuningStep ours(o, model, rows, ops, cores.threads);
+  Tuned tuned(o, model, rows, ops, progress_cpus);
   GlueBenchResult result;
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
-  if (process.size() == 1) {
-    measure_alone(o, ours, cores, result);
+  if (rank.size() == 1) {
+    measure_alone(tuned, rank, result);
     const auto tokens = static_cast<int64_t>(result.tokens_per_row * static_cast<double>(o.batch));
-    result.ceiling_flops_per_second = step_ceiling(model.spec, DType::f32, tokens, cores.threads);
+    result.ceiling_flops_per_second = step_ceiling(model.spec, DType::f32, tokens, rank.threads);
   } else {
-    result.ranks = measure_ranks(o, ours, process, cores);
+    result.ranks = measure_ranks(rank, o.steps, [&](const RankContext& group) -> MeasuredStep {
+      return [step = std::make_shared<TuningStep>(tuned, group)] { return step->run(); };
+    });
   }
   return result;
 }

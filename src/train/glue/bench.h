@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "base/affinity.h"
-#include "comm/process.h"
+#include "comm/rank_context.h"
 #include "ops/ops.h"
+#include "train/bench_ranks.h"
 
 namespace trireme {
 
@@ -26,25 +26,17 @@ struct GluePeer {
   double ratio = 0;  ///< median over the steps of its seconds / ours: above 1, ours is faster
 };
 
-/// Steps of the job's first ranks, in turn with those of the other numbers of ranks.
-struct GlueRanks {
-  int ranks = 1;
-  double seconds = 0;  ///< of a step, median; its rows are batch x ranks
-  double rows_per_second = 0;
-  double speed_up = 1;  ///< median over the rounds of the rows per second over one rank's of the same round
-  double waiting = 0;   ///< share of the step in which rank 0 stood still for the exchange
-};
-
 struct GlueBenchResult {
   double rows_per_second = 0;  ///< batch / median seconds, on one rank
   double fastest = 0, median = 0, slowest = 0;
   double tokens_per_row = 0;                                        ///< without padding
   double model_flops_per_second = 0, ceiling_flops_per_second = 0;  ///< on one rank; padding does not count
   std::vector<GluePeer> peers;
-  std::vector<GlueRanks> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
+  std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
 };
 
-/// Collective. cores: of this rank. Rank 0's result is the one to show.
-GlueBenchResult bench_glue(const GlueBenchOptions& options, Ops& ops, Process& process, const CorePlan& cores);
+/// Collective. progress_cpus: where the exchange thread runs. Rank 0's result is the one to show.
+GlueBenchResult bench_glue(const GlueBenchOptions& options, Ops& ops, const RankContext& rank,
+                           const std::vector<int>& progress_cpus);
 
 }  // namespace trireme

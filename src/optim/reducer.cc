@@ -1,4 +1,4 @@
-#include "optim/exchange.h"
+#include "optim/reducer.h"
 
 #include <algorithm>
 #include <atomic>
@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/time.h"
 #include "comm/progress.h"
-#include "optim/chunk_pipeline.h"
 #include "optim/touched_rows.h"
 
 namespace trireme {
@@ -23,18 +22,37 @@ constexpr auto kPatienceAtTheEnd = std::chrono::milliseconds(2);  // nobody comp
 constexpr auto kFirstSleep = std::chrono::microseconds(20);
 constexpr auto kLongestSleep = std::chrono::milliseconds(1);
 
+/// What lies before the sparse rows travels as it is.
+std::vector<Stripe> dense_stripes(const Ownership& ownership, const SparseRows& rows) {
+  return rows.count > 0 ? ownership.before(rows.begin) : ownership.stripes();
+}
+
+/// Most elements of a chunk per rank.
+int64_t longest_chunk(const Ownership& ownership, const ReducerOptions& options) {
+  int64_t longest = 0;
+  for (const Stripe& stripe : ownership.stripes()) longest = std::max(longest, stripe.longest());
+  return std::min(longest,
+                  ChunkPipeline::chunk_limit(ownership.ranks(), options.wire, options.sums, options.chunk_bytes));
+}
+
+size_t map_bytes(const SparseRows& rows) {
+  return static_cast<size_t>(touched_rows::map_words(rows.count)) * sizeof(uint64_t);
+}
+
 }  // namespace
 
 /// The thread and everything that it touches.
-class Exchange::Worker {
+class Reducer::Worker {
  public:
-  Worker(std::span<float> gradients, Communicator& group, ExchangeOptions options)
+  Worker(std::span<float> gradients, Communicator& group, const Ownership& ownership, ReducerOptions options)
       : gradients_(gradients),
         group_(group),
+        ownership_(ownership),
         options_(std::move(options)),
-        chunks_(plan({0, options_.rows.count > 0 ? options_.rows.begin : size()})),
-        row_chunks_(plan({options_.rows.begin, options_.rows.begin + options_.rows.count * options_.rows.width})),
-        pipeline_(gradients, group, options_.wire, longest_chunk()),
+        limit_(longest_chunk(ownership, options_)),
+        dense_(dense_stripes(ownership, options_.rows)),
+        chunks_(chunks_of(dense_, limit_)),
+        pipeline_(gradients, group, options_.wire, options_.sums, limit_),
         own_map_(static_cast<size_t>(touched_rows::map_words(options_.rows.count))),
         peer_maps_(own_map_.size() * static_cast<size_t>(group.size())),
         thread_([this] { run(); }) {}
@@ -89,7 +107,6 @@ class Exchange::Worker {
   }
 
   const ExchangeTimes& times() const { return times_; }
-  size_t buffer_bytes() const { return pipeline_.buffer_bytes(); }
 
  private:
   /// How long nothing has moved, and how long to sleep before looking again.
@@ -99,21 +116,6 @@ class Exchange::Worker {
   };
 
   int64_t size() const { return static_cast<int64_t>(gradients_.size()); }
-
-  std::vector<ExchangeChunk> plan(ParameterRange range) const {
-    const auto width = static_cast<int64_t>(size_of(options_.wire));
-    const int64_t bucket = std::max<int64_t>(1, static_cast<int64_t>(options_.bucket_bytes) / width);
-    return plan_exchange(range, bucket, std::max<int64_t>(1, static_cast<int64_t>(options_.chunk_bytes) / width),
-                         group_.size());
-  }
-
-  int64_t longest_chunk() const {
-    int64_t longest = 0;
-    for (const auto* chunks : {&chunks_, &row_chunks_}) {
-      for (const ExchangeChunk& chunk : *chunks) longest = std::max(longest, chunk.limit);
-    }
-    return longest;
-  }
 
   void run() {
     try {
@@ -129,7 +131,7 @@ class Exchange::Worker {
 
   /// False when the thread shall end.
   bool wait_for_step() {
-    const int64_t first_end = chunks_.empty() ? size() : chunks_.front().bucket_end;
+    const int64_t first_end = chunks_.empty() ? size() : chunks_.front().stripe->ready_end;
     std::unique_lock lock(mutex_);
     wake_.wait(lock, [&] { return stop_ || (busy_ && ready_end_ >= first_end); });
     return !stop_;
@@ -147,12 +149,12 @@ class Exchange::Worker {
     done_.notify_all();
   }
 
-  void run_chunks(const std::vector<ExchangeChunk>& chunks) {
+  void run_chunks(const std::vector<StripeChunk>& chunks) {
     size_t next = 0;
     Quiet quiet;
     while (next < chunks.size() || !pipeline_.empty()) {
       bool moved = false;
-      for (; next < chunks.size() && !pipeline_.full() && chunks[next].bucket_end <= ready_end_; ++next) {
+      for (; next < chunks.size() && !pipeline_.full() && chunks[next].stripe->ready_end <= ready_end_; ++next) {
         pipeline_.start(chunks[next]);
         moved = true;
       }
@@ -162,23 +164,24 @@ class Exchange::Worker {
         if (group_.progress()) group_.progress()->chunks_done(pipeline_.chunks_done() - done);
         quiet = {};
       } else if (pipeline_.empty()) {
-        wait_until_ready(chunks[next].bucket_end);
+        wait_until_ready(chunks[next].stripe->ready_end);
       } else {
         rest(quiet);
       }
     }
   }
 
-  /// The rows that any rank has touched, brought together, as one array.
+  /// The rows that any rank has touched, brought together. Where the sums stay with their owners, other elements of
+  /// them are undefined.
   void run_rows() {
-    const auto& [begin, rows, width] = options_.rows;
+    const SparseRows& rows = options_.rows;
     wait_until_ready(size());
-    float* first = gradients_.data() + begin;
-    agree_on_rows(first, rows, width);
-    const int64_t packed = touched_rows::pack(first, rows, width, own_map_);
-    row_chunks_ = plan({begin, begin + packed * width});
-    run_chunks(row_chunks_);
-    touched_rows::unpack(first, rows, width, own_map_);
+    float* first = gradients_.data() + rows.begin;
+    agree_on_rows(first, rows.count, rows.width);
+    touched_rows::pack(first, rows.count, rows.width, own_map_);
+    packed_ = ownership_.packed(rows, own_map_);
+    run_chunks(chunks_of(packed_, limit_));
+    touched_rows::unpack(first, rows.count, rows.width, own_map_);
   }
 
   /// own_map_ = rows that any rank has touched.
@@ -216,8 +219,11 @@ class Exchange::Worker {
 
   std::span<float> gradients_;
   Communicator& group_;
-  ExchangeOptions options_;
-  std::vector<ExchangeChunk> chunks_, row_chunks_;
+  const Ownership& ownership_;
+  ReducerOptions options_;
+  int64_t limit_;
+  std::vector<Stripe> dense_, packed_;  // packed_: of the step's touched rows
+  std::vector<StripeChunk> chunks_;
   ChunkPipeline pipeline_;
   std::vector<uint64_t> own_map_, peer_maps_;
   ExchangeTimes times_;
@@ -231,33 +237,38 @@ class Exchange::Worker {
   std::thread thread_;  // last: it uses all of the above
 };
 
-Exchange::Exchange(std::span<float> gradients, Communicator& group, ExchangeOptions options) {
+Reducer::Reducer(std::span<float> gradients, Communicator& group, const Ownership& ownership, ReducerOptions options) {
   require(options.wire == DType::bf16 || options.wire == DType::f32, ErrorKind::config,
           "gradients cannot travel as {}; set comm.wire to bf16 or f32", name_of(options.wire));
   if (group.size() > 1 && !gradients.empty()) {
-    worker_ = std::make_unique<Worker>(gradients, group, std::move(options));
+    worker_ = std::make_unique<Worker>(gradients, group, ownership, std::move(options));
   }
 }
 
-Exchange::~Exchange() {
+Reducer::~Reducer() {
   // After a failure MPI may still write into buffers that it was given: they stay until the process ends.
   if (worker_ && !worker_->stop()) static_cast<void>(worker_.release());
 }
 
-void Exchange::begin() {
+void Reducer::begin() {
   if (worker_) worker_->begin();
 }
 
-void Exchange::ready(int64_t end) {
+void Reducer::ready(int64_t end) {
   if (worker_) worker_->ready(end);
 }
 
-void Exchange::finish() {
+void Reducer::finish() {
   if (worker_) worker_->finish();
 }
 
-const ExchangeTimes& Exchange::times() const { return worker_ ? worker_->times() : none_; }
+const ExchangeTimes& Reducer::times() const { return worker_ ? worker_->times() : none_; }
 
-size_t Exchange::buffer_bytes() const { return worker_ ? worker_->buffer_bytes() : 0; }
+size_t Reducer::buffer_bytes(const Ownership& ownership, const ReducerOptions& options) {
+  const int ranks = ownership.ranks();
+  if (ranks == 1) return 0;
+  return ChunkPipeline::bytes_for(ranks, options.wire, options.sums, longest_chunk(ownership, options)) +
+         (static_cast<size_t>(ranks) + 1) * map_bytes(options.rows);
+}
 
 }  // namespace trireme

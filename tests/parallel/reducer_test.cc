@@ -1,4 +1,4 @@
-#include "optim/exchange.h"
+#include "optim/reducer.h"
 
 #include <gtest/gtest.h>
 
@@ -57,7 +57,16 @@ struct Case {
   size_t bucket_bytes;
 };
 
-class ExchangeOverRanks : public testing::TestWithParam<Case> {
+/// As the optimizer divides: norm values of 64 elements here.
+Ownership ownership_of(size_t count, int ranks, DType wire, size_t bucket_bytes, size_t chunk_bytes = kHostChunkBytes) {
+  std::vector<int64_t> borders;
+  for (size_t at = 0; at < count; at += 64) borders.push_back(static_cast<int64_t>(at));
+  borders.push_back(static_cast<int64_t>(count));
+  return {borders, ranks, static_cast<int64_t>(bucket_bytes / size_of(wire)),
+          static_cast<int64_t>(chunk_bytes / size_of(wire))};
+}
+
+class ReducerOverRanks : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     if (test_process().size() == 1) GTEST_SKIP() << "needs several ranks";
@@ -71,13 +80,14 @@ class ExchangeOverRanks : public testing::TestWithParam<Case> {
   std::unique_ptr<Communicator> group_;
 };
 
-TEST_P(ExchangeOverRanks, GivesTheOrderedSumBitForBitStepAfterStep) {
+TEST_P(ReducerOverRanks, GivesTheOrderedSumBitForBitStepAfterStep) {
   const auto [count, wire, bucket_bytes] = GetParam();
   for (const size_t chunk_bytes : {kHostChunkBytes, kNetworkChunkBytes, size_t{100}}) {
     if (chunk_bytes == 100 && count > 100'000) continue;
     std::vector<float> gradients(count);
     const auto own_group = group().split(0, rank());
-    Exchange exchange(gradients, *own_group, {wire, bucket_bytes, {}, {}, chunk_bytes});
+    const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes, chunk_bytes);
+    Reducer exchange(gradients, *own_group, ownership, {.wire = wire, .chunk_bytes = chunk_bytes});
     for (uint32_t step = 0; step < 3; ++step) {
       std::ranges::copy(gradients_of(rank(), count, step), gradients.begin());
       exchange.begin();
@@ -92,20 +102,21 @@ TEST_P(ExchangeOverRanks, GivesTheOrderedSumBitForBitStepAfterStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ExchangeOverRanks,
+INSTANTIATE_TEST_SUITE_P(Sizes, ReducerOverRanks,
                          testing::Values(Case{1, DType::bf16, 64}, Case{31, DType::f32, 1'000'000},
                                          Case{1000, DType::bf16, 128}, Case{1000, DType::f32, 1000},
                                          Case{50'001, DType::bf16, 10'000}, Case{50'001, DType::f32, 33'333},
                                          Case{3'000'000, DType::bf16, 25'000'000},
                                          Case{3'000'000, DType::f32, 5'000'000}));
 
-class ExchangeBehaviour : public ExchangeOverRanks {};
-INSTANTIATE_TEST_SUITE_P(Default, ExchangeBehaviour, testing::Values(Case{200'000, DType::bf16, 50'000}));
+class ReducerBehaviour : public ReducerOverRanks {};
+INSTANTIATE_TEST_SUITE_P(Default, ReducerBehaviour, testing::Values(Case{200'000, DType::bf16, 50'000}));
 
-TEST_P(ExchangeBehaviour, ASlowRankIsWaitedForAndChangesNothingButTime) {
+TEST_P(ReducerBehaviour, ASlowRankIsWaitedForAndChangesNothingButTime) {
   const auto [count, wire, bucket_bytes] = GetParam();
   auto gradients = gradients_of(rank(), count);
-  Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {}});
+  const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes);
+  Reducer exchange(gradients, group(), ownership, {.wire = wire});
   const auto now = [] {
     return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
   };  // of the host
@@ -137,7 +148,7 @@ std::vector<float> with_sparse_rows(int rank, int64_t dense, int64_t rows, int64
   return values;
 }
 
-TEST_P(ExchangeBehaviour, UntouchedRowsStayAtHomeAndTheSumKeepsItsBits) {
+TEST_P(ReducerBehaviour, UntouchedRowsStayAtHomeAndTheSumKeepsItsBits) {
   const DType wire = GetParam().wire;
   const int64_t dense = 1000, rows = 301, width = 48;
   for (const double touched : {0.0, 0.1, 1.0}) {
@@ -150,7 +161,9 @@ TEST_P(ExchangeBehaviour, UntouchedRowsStayAtHomeAndTheSumKeepsItsBits) {
     }
     for (float& v : expected) v = rounded(v, wire);
     const auto own_group = test_process().world().split(0, rank());
-    Exchange exchange(gradients, *own_group, {wire, 5000, {}, {dense, rows, width}});
+    const Ownership ownership = ownership_of(n, size(), wire, 5000);
+    Reducer exchange(gradients, *own_group, ownership,
+                     {.wire = wire, .rows = {.begin = dense, .count = rows, .width = width, .matrix = dense}});
     exchange.begin();
     exchange.ready(dense);
     exchange.finish();
@@ -169,10 +182,44 @@ TEST_P(ExchangeBehaviour, UntouchedRowsStayAtHomeAndTheSumKeepsItsBits) {
   }
 }
 
-TEST_P(ExchangeBehaviour, CountsTheBytesThatItSends) {
+/// Rows of a matrix that has two sums, one of them sparse and behind all others: both have one owner.
+TEST_P(ReducerBehaviour, SumsThatStayWithTheirOwnersAreThoseThatEveryoneWouldHave) {
+  const DType wire = GetParam().wire;
+  const int64_t dense = 20'000, matrix = 1000, rows = 301, width = 48;  // the matrix: dense elements [1000, 15448)
+  const auto mine = with_sparse_rows(rank(), dense, rows, width, 0.2);
+  const Ownership ownership = ownership_of(dense, size(), wire, 5000);
+  const auto sums = [&](SumsAt at) {
+    auto gradients = mine;
+    const auto own_group = test_process().world().split(0, rank());
+    Reducer reducer(gradients, *own_group, ownership,
+                    {.wire = wire, .sums = at, .rows = {dense, rows, width, matrix}, .chunk_bytes = 1000});
+    reducer.begin();
+    reducer.ready(dense / 2);
+    reducer.finish();
+    return gradients;
+  };
+  const auto everywhere = sums(SumsAt::everyone), here = sums(SumsAt::owners);
+  int64_t owned = 0;
+  for (const auto& [begin, end] : ownership.owned_by(rank())) {
+    owned += end - begin;
+    for (int64_t i = begin; i < end; ++i) {
+      const auto at = static_cast<size_t>(i);
+      ASSERT_EQ(std::memcmp(&here[at], &everywhere[at], sizeof(float)), 0) << i;
+      const int64_t row = i - matrix;
+      if (row < 0 || row >= rows * width) continue;
+      const auto second = static_cast<size_t>(dense + row);
+      ASSERT_EQ(std::memcmp(&here[second], &everywhere[second], sizeof(float)), 0) << "second sum of " << i;
+    }
+  }
+  Scalars scalars(test_process().world());
+  EXPECT_EQ(scalars.sum(owned), dense);
+}
+
+TEST_P(ReducerBehaviour, CountsTheBytesThatItSends) {
   const auto [count, wire, bucket_bytes] = GetParam();
   auto gradients = gradients_of(rank(), count);
-  Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {}});
+  const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes);
+  Reducer exchange(gradients, group(), ownership, {.wire = wire});
   exchange.begin();
   exchange.finish();
   // Each rank sends all but its own slice, and its own slice to everyone else: 2 (N - 1) / N of the array.
@@ -182,25 +229,27 @@ TEST_P(ExchangeBehaviour, CountsTheBytesThatItSends) {
   EXPECT_GT(exchange.times().total_seconds, 0);
 }
 
-TEST_P(ExchangeBehaviour, ReadyWithoutBeginStartsNothing) {
+TEST_P(ReducerBehaviour, ReadyWithoutBeginStartsNothing) {
   const auto [count, wire, bucket_bytes] = GetParam();
   auto gradients = gradients_of(rank(), count);
   const auto before = gradients;
   {
-    Exchange exchange(gradients, group(), {wire, bucket_bytes, {}, {}});
+    const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes);
+    Reducer exchange(gradients, group(), ownership, {.wire = wire});
     exchange.ready(static_cast<int64_t>(count));
     test_process().world().barrier().wait("test");
   }
   EXPECT_EQ(gradients, before);
 }
 
-TEST_P(ExchangeBehaviour, DroppedInTheMiddleOfAStepItEndsItsThread) {
+TEST_P(ReducerBehaviour, DroppedInTheMiddleOfAStepItEndsItsThread) {
   const auto [count, wire, bucket_bytes] = GetParam();
   auto gradients = gradients_of(rank(), count);
   // Never freed: what was sent and never received would reach the next communicator that MPICH gives the same id.
   static const auto own_group = test_process().world().split(0, rank());
   {
-    Exchange exchange(gradients, *own_group, {wire, bucket_bytes, {}, {}});
+    const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes);
+    Reducer exchange(gradients, *own_group, ownership, {.wire = wire});
     exchange.begin();
     if (rank() == 0) exchange.ready(static_cast<int64_t>(count) / 2);  // the others never answer
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -208,11 +257,25 @@ TEST_P(ExchangeBehaviour, DroppedInTheMiddleOfAStepItEndsItsThread) {
   test_process().world().barrier().wait("test");
 }
 
-TEST(ExchangeAlone, RoundsNothing) {
+TEST(ReducerMemory, StaysBelowABoundHoweverManyRanksThereAre) {
+  std::vector<int64_t> borders(3001);  // 200 M parameters in values of the norm
+  for (size_t i = 0; i < borders.size(); ++i) borders[i] = static_cast<int64_t>(i) << 16;
+  for (const int ranks : {2, 5, 8, 64, 512}) {
+    const Ownership ownership(borders, ranks, 12'500'000, 524'288);
+    const size_t bytes = Reducer::buffer_bytes(ownership, {.wire = DType::bf16});
+    EXPECT_LE(bytes, 65u << 20) << ranks;
+    EXPECT_GE(bytes, 8u << 20) << ranks;
+    EXPECT_LT(Reducer::buffer_bytes(ownership, {.wire = DType::bf16, .sums = SumsAt::owners}), bytes) << ranks;
+  }
+  EXPECT_EQ(Reducer::buffer_bytes(Ownership(std::vector<int64_t>{0, 1000}, 1, 100, 100), {}), 0u);
+}
+
+TEST(ReducerAlone, RoundsNothing) {
   const auto group = make_single();
   auto gradients = gradients_of(0, 1000);
   const auto before = gradients;
-  Exchange exchange(gradients, *group, {DType::bf16, 100, {}, {}});
+  const Ownership ownership = ownership_of(1000, 1, DType::bf16, 100);
+  Reducer exchange(gradients, *group, ownership, {.wire = DType::bf16});
   exchange.begin();
   exchange.ready(1000);
   exchange.finish();
@@ -220,11 +283,11 @@ TEST(ExchangeAlone, RoundsNothing) {
   EXPECT_EQ(exchange.times().wire_bytes, 0u);
 }
 
-TEST(ExchangeAlone, RefusesAWireTypeWithoutArithmetic) {
+TEST(ReducerAlone, RefusesAWireTypeWithoutArithmetic) {
   const auto group = make_single();
   std::vector<float> gradients(8);
   try {
-    Exchange exchange(gradients, *group, {DType::f16, 100, {}, {}});
+    const Reducer exchange(gradients, *group, ownership_of(8, 1, DType::f16, 100), {.wire = DType::f16});
     FAIL() << "expected an error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::config);

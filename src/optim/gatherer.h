@@ -1,0 +1,24 @@
+#pragma once
+// Gives everyone what each rank owns of a flat array: weights whose owners updated them, in the array's own type.
+
+#include "comm/communicator.h"
+#include "optim/ownership.h"
+
+namespace trireme {
+
+class Gatherer {
+ public:
+  /// Borrows both; the calling thread of gather() is the group's issuing thread.
+  Gatherer(Communicator& group, const Ownership& ownership);
+  /// Collective. Every rank's owned elements of `flat`, an array of any type over what the ownership divides, reach all
+  /// ranks; nothing is copied on the way. Throws Error::comm, Error::peer.
+  void gather(View flat);
+  uint64_t bytes_sent() const { return bytes_sent_; }  ///< since construction
+
+ private:
+  Communicator& group_;
+  const Ownership& ownership_;
+  uint64_t bytes_sent_ = 0;
+};
+
+}  // namespace trireme

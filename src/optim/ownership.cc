@@ -1,0 +1,98 @@
+#include "optim/ownership.h"
+
+#include <algorithm>
+
+#include "ops/ops.h"
+#include "optim/touched_rows.h"
+
+namespace trireme {
+namespace {
+
+/// Each piece as `change` gives it; stripes of which nothing is left go.
+template <class Change>
+std::vector<Stripe> changed(const std::vector<Stripe>& stripes, Change change) {
+  std::vector<Stripe> out;
+  for (Stripe stripe : stripes) {
+    for (ParameterRange& piece : stripe.pieces) piece = change(piece);
+    if (stripe.longest() > 0) out.push_back(std::move(stripe));
+  }
+  return out;
+}
+
+}  // namespace
+
+int64_t Stripe::longest() const {
+  int64_t longest = 0;
+  for (const ParameterRange& piece : pieces) longest = std::max(longest, piece.end - piece.begin);
+  return longest;
+}
+
+int64_t StripeChunk::begin(int owner) const {
+  const ParameterRange& piece = stripe->pieces[static_cast<size_t>(owner)];
+  return std::min(piece.begin + first, piece.end);
+}
+
+int64_t StripeChunk::length(int owner) const {
+  return std::min(stripe->pieces[static_cast<size_t>(owner)].end - begin(owner), limit);
+}
+
+std::vector<StripeChunk> chunks_of(const std::vector<Stripe>& stripes, int64_t limit) {
+  std::vector<StripeChunk> chunks;
+  for (const Stripe& stripe : stripes) {
+    const int64_t longest = stripe.longest();
+    for (int64_t first = 0; first < longest; first += limit) chunks.push_back({&stripe, first, limit});
+  }
+  return chunks;
+}
+
+std::vector<int64_t> norm_borders(const ParameterTable& table) {
+  std::vector<int64_t> borders;
+  for (const Parameter& parameter : table.all()) {
+    for (int64_t at = 0; at < parameter.count(); at += kNormChunk) borders.push_back(parameter.offset + at);
+  }
+  borders.push_back(table.flat_count());
+  return borders;
+}
+
+Ownership::Ownership(std::span<const int64_t> borders, int ranks, int64_t bucket, int64_t piece) : ranks_(ranks) {
+  int owner = 0;  // of the next piece: goes on over buckets, so that small ones do not all fall to the first rank
+  for (size_t at = 0; at + 1 < borders.size();) {
+    size_t bucket_end = at + 1;
+    while (bucket_end + 1 < borders.size() && borders[bucket_end] - borders[at] < bucket) ++bucket_end;
+    while (at < bucket_end) {
+      Stripe stripe{std::vector<ParameterRange>(static_cast<size_t>(ranks)), borders[bucket_end]};
+      const int64_t share = std::min(piece, (borders[bucket_end] - borders[at] + ranks - 1) / ranks);
+      for (int r = 0; r < ranks && at < bucket_end; ++r, owner = (owner + 1) % ranks) {
+        const int64_t begin = borders[at++];
+        while (at < bucket_end && borders[at + 1] - begin <= share) ++at;
+        stripe.pieces[static_cast<size_t>(owner)] = {begin, borders[at]};
+      }
+      stripes_.push_back(std::move(stripe));
+    }
+  }
+}
+
+std::vector<ParameterRange> Ownership::owned_by(int rank) const {
+  std::vector<ParameterRange> ranges;
+  for (const Stripe& stripe : stripes_) {
+    const ParameterRange& piece = stripe.pieces[static_cast<size_t>(rank)];
+    if (!piece.empty()) ranges.push_back(piece);
+  }
+  return ranges;
+}
+
+std::vector<Stripe> Ownership::before(int64_t end) const {
+  return changed(stripes_, [&](ParameterRange piece) {
+    return ParameterRange{std::min(piece.begin, end), std::min(piece.end, end)};
+  });
+}
+
+std::vector<Stripe> Ownership::packed(const SparseRows& rows, std::span<const uint64_t> touched) const {
+  const touched_rows::Places places(touched, rows.width);
+  const auto place = [&](int64_t element) {
+    return rows.begin + places.of(std::clamp<int64_t>(element - rows.matrix, 0, rows.count * rows.width));
+  };
+  return changed(stripes_, [&](ParameterRange piece) { return ParameterRange{place(piece.begin), place(piece.end)}; });
+}
+
+}  // namespace trireme

@@ -1,0 +1,67 @@
+#pragma once
+// Which rank of a group owns which elements of a flat array, and which elements travel together: pure arithmetic, the
+// same on every rank. Gradients are summed at their owners (optim/reducer.h), who hold whole values of the gradient
+// norm and whose elements everyone gets (optim/gatherer.h).
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/parameter_table.h"
+
+namespace trireme {
+
+/// Pieces that lie side by side, one per rank: piece r belongs to rank r and may be empty.
+struct Stripe {
+  std::vector<ParameterRange> pieces;
+  int64_t ready_end = 0;  ///< it starts once elements [0, ready_end) are ready: the end of its bucket
+  int64_t longest() const;
+};
+
+/// One chunk: elements [first, first + limit) of every piece of a stripe, which it borrows.
+struct StripeChunk {
+  const Stripe* stripe = nullptr;
+  int64_t first = 0, limit = 0;
+
+  int64_t begin(int owner) const;
+  int64_t length(int owner) const;
+};
+
+/// Chunks in the order in which they start. Borrows the stripes.
+std::vector<StripeChunk> chunks_of(const std::vector<Stripe>& stripes, int64_t limit);
+
+/// First elements of what one value of the squared norm covers (Ops::squared_norms), ascending; last: the end of all.
+std::vector<int64_t> norm_borders(const ParameterTable& table);
+
+/// The array's last part as [count, width], of which most rows are zero on every rank: an embedding's gradient. Only
+/// rows that some rank has touched travel, which leaves the bits of the sum as they are.
+struct SparseRows {
+  int64_t begin = 0;  ///< its first element
+  int64_t count = 0;  ///< 0: there is no such part
+  int64_t width = 0;
+  int64_t matrix = 0;  ///< the owner of element matrix + i owns element begin + i
+};
+
+class Ownership {
+ public:
+  Ownership() = default;
+  /// Pieces consist of whole parts between `borders` (ascending, from 0). Buckets: the least number of elements that
+  /// start together. A piece has about `piece` elements, fewer where the ranks would not get equal shares.
+  Ownership(std::span<const int64_t> borders, int ranks, int64_t bucket, int64_t piece);
+
+  int ranks() const { return ranks_; }
+  const std::vector<Stripe>& stripes() const { return stripes_; }
+  /// A rank's elements, ascending.
+  std::vector<ParameterRange> owned_by(int rank) const;
+  /// Stripes of what lies before element `end`.
+  std::vector<Stripe> before(int64_t end) const;
+  /// Stripes of the rows that `touched` marks (optim/touched_rows.h), packed at rows.begin: their elements' owners keep
+  /// them.
+  std::vector<Stripe> packed(const SparseRows& rows, std::span<const uint64_t> touched) const;
+
+ private:
+  int ranks_ = 1;
+  std::vector<Stripe> stripes_;
+};
+
+}  // namespace trireme

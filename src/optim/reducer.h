@@ -1,0 +1,70 @@
+#pragma once
+// Sums gradients over data-parallel ranks on a thread of its own, beside backward (docs/design.md, decision 7).
+//
+// The flat array is cut into stripes of one piece per rank (optim/ownership.h), these into chunks of at most
+// chunk_bytes. Per chunk every rank rounds its contribution to the wire type and sends each owner its part; the owner,
+// whose own contribution is rounded too, adds in f32 in rank order and rounds the sum. There it stays (sharded state),
+// or it goes to everyone as soon as it is made (every rank updates all weights). So owners or all ranks hold the same
+// bits, and they depend neither on buckets nor on timing. Wire f32 rounds nothing: N ranks then give the bits of one
+// rank that adds the same N arrays. A group of one exchanges nothing and so rounds nothing, whatever the wire type.
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "optim/chunk_pipeline.h"
+#include "optim/ownership.h"
+
+namespace trireme {
+
+/// What the exchange of gradients of one step cost.
+struct ExchangeTimes {
+  double exposed_seconds = 0;  ///< the step waited this long for communication after backward had ended
+  double total_seconds = 0;    ///< from the first bucket's start to the last one's end
+  uint64_t wire_bytes = 0;     ///< sent by this rank
+};
+
+/// Most bytes of a chunk. Between hosts a message must fit MPI's eager limit for TCP (64 KiB with its header): a larger
+/// one first asks for leave, behind all data that is queued on a slow link. 56 KiB moved 16 MiB of gradients over 200
+/// Mbit/s at 0.94 of plain two-way traffic, 1 MiB at 0.76. Inside a host a larger chunk costs less.
+constexpr size_t kNetworkChunkBytes = 56 << 10, kHostChunkBytes = 1 << 20;
+
+struct ReducerOptions {
+  DType wire = DType::bf16;  ///< bf16 or f32
+  SumsAt sums = SumsAt::everyone;
+  std::vector<int> cpus = {};  ///< the thread runs on these; empty: where its creator does
+  SparseRows rows = {};        ///< behind it only zeros
+  size_t chunk_bytes = kHostChunkBytes;
+};
+
+class Reducer {
+ public:
+  /// Borrows everything but the options; the communicator from now on belongs to the thread. ownership: of the array
+  /// but for options.rows where they lie behind it. Buffers are planned here, none is made in a step. Throws
+  /// Error::config for another wire type.
+  Reducer(std::span<float> gradients, Communicator& group, const Ownership& ownership, ReducerOptions options);
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// A new step; nothing is ready yet.
+  void begin();
+  /// Elements [0, end) will not change any more; a stripe starts once its bucket is ready.
+  void ready(int64_t end);
+  /// The rest is ready; returns once this rank has its sums: those that it owns (Ownership::owned_by), or all. Throws
+  /// what failed on the thread (Error::comm); after that the job must end, because operations may be left half-way.
+  void finish();
+
+  const ExchangeTimes& times() const;
+
+  /// Memory for chunks on their way and the maps of touched rows in a group of so many ranks; 0 for one.
+  static size_t buffer_bytes(const Ownership& ownership, const ReducerOptions& options);
+
+ private:
+  class Worker;
+  std::unique_ptr<Worker> worker_;  ///< none in a group of one
+  ExchangeTimes none_;
+};
+
+}  // namespace trireme
