@@ -5,6 +5,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "bench/generate.h"
+#include "bench/ops.h"
+#include "bench/step.h"
 #include "cli/bench_comm.h"
 #include "cli/bench_glue.h"
 #include "cli/bench_tokenize.h"
@@ -14,10 +17,7 @@
 #include "cli/version.h"
 #include "comm/launcher.h"
 #include "comm/process.h"
-#include "generate/bench_generate.h"
 #include "ops/backend.h"
-#include "ops/bench.h"
-#include "train/bench_step.h"
 #include "train/cores.h"
 
 namespace trireme {

@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "bench/comm/run.h"
 #include "cli/flags.h"
 #include "cli/version.h"
-#include "cluster/bench/run.h"
 
 namespace trireme {
 namespace {

@@ -7,12 +7,12 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "bench/glue.h"
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"
 #include "ops/backend.h"
 #include "train/cores.h"
-#include "train/glue/bench.h"
 
 namespace trireme {
 namespace {

@@ -15,13 +15,13 @@
 #include "base/json_text.h"
 #include "base/peer_process.h"
 #include "base/time.h"
+#include "bench/tokenize.h"
 #include "cli/flags.h"
 #include "cli/stop_signals.h"
 #include "cli/version.h"
 #include "data/byte_source.h"
 #include "data/progress_bar.h"
 #include "data/training_text.h"
-#include "text/bench_tokenize.h"
 #include "text/bpe_trainer.h"
 
 namespace trireme {

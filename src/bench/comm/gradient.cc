@@ -1,0 +1,117 @@
+#include "bench/comm/gradient.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/median.h"
+#include "base/time.h"
+#include "bench/comm/pattern.h"
+#include "bench/comm/traffic.h"
+
+namespace trireme::comm_bench {
+namespace {
+
+constexpr int64_t kPingPongBytes = 1 << 20;
+constexpr int kPingPongRounds = 21;
+
+void reduce(Exchange& exchange, int64_t count) {
+  exchange.begin();
+  exchange.ready(count);
+  exchange.finish();
+}
+
+/// The slowest rank's seconds, which is what a step waits for.
+double timed(Job& job, const std::function<void()>& action) {
+  job.meet();
+  const Clock::time_point start = Clock::now();
+  action();
+  return job.scalars.max(seconds_since(start));
+}
+
+}  // namespace
+
+Row measure_gradient(Job& job, Communicator& group, const Options& options, const GradientOptions& gradient,
+                     int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count));
+  Exchange exchange(values, group,
+                    {.wire = gradient.wire,
+                     .bucket_bytes = gradient.bucket_bytes,
+                     .cpus = {},
+                     .rows = {},
+                     .chunk_bytes = gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes});
+  const auto run = [&] { reduce(exchange, count); };
+  int64_t wrong = 0;
+  for (int check = 0; check < options.checks; ++check) {
+    const Pattern pattern(ReduceOp::sum, job.ranks(), static_cast<uint64_t>(check));
+    pattern.fill(Element::f32, values.data(), 0, count, job.rank());
+    run();
+    wrong += pattern.count_wrong(Element::f32, values.data(), 0, count, -1);
+  }
+  std::ranges::fill(values, 0.0F);
+  const Subject subject{"gradient", Collective::all_reduce, true};
+  Row row;
+  row.bytes = count * static_cast<int64_t>(sizeof(float));
+  row.count = count;
+  row.type = fmt::format("f32/{}", name_of(gradient.wire));
+  row.op = name_of(ReduceOp::sum);
+  row.in_place = timing_of(subject, row.bytes, job.ranks(), time_calls(job, options, run));
+  if (options.checks > 0) row.in_place->wrong = static_cast<double>(job.scalars.sum(wrong));
+  return row;
+}
+
+GradientComparison compare_gradient(Job& job, Communicator& group, const Options& options,
+                                    const GradientOptions& gradient, int64_t count) {
+  std::vector<float> values(static_cast<size_t>(count)), reduced(static_cast<size_t>(count));
+  // A rank sends less than twice the array: its contributions to the others, and its sum to each of them.
+  std::vector<uint8_t> outgoing(2 * static_cast<size_t>(count + 32 * job.ranks()) * size_of(gradient.wire)),
+      incoming(outgoing.size());
+  Exchange exchange(values, group,
+                    {.wire = gradient.wire,
+                     .bucket_bytes = gradient.bucket_bytes,
+                     .cpus = {},
+                     .rows = {},
+                     .chunk_bytes = gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes});
+  CollectiveCall call;
+  call.count = count;
+  GradientComparison result;
+  result.bytes = count * static_cast<int64_t>(sizeof(float));
+  std::vector<double> library_seconds, own_seconds, two_way_seconds, speeds;
+  for (int round = -options.warmup; round < options.iterations; ++round) {
+    const double theirs = timed(job, [&] { job.library.run(call, values.data(), reduced.data()); });
+    const double ours = timed(job, [&] { reduce(exchange, count); });
+    // Slices differ by a few elements between ranks.
+    result.wire_bytes = static_cast<uint64_t>(job.scalars.max(static_cast<int64_t>(exchange.times().wire_bytes)));
+    const double plain = timed(
+        job, [&] { two_way(job.group, outgoing.data(), incoming.data(), static_cast<int64_t>(result.wire_bytes)); });
+    if (round < 0) continue;
+    library_seconds.push_back(theirs);
+    own_seconds.push_back(ours);
+    two_way_seconds.push_back(plain);
+    speeds.push_back(theirs / ours);
+  }
+  result.all_reduce_seconds = median(library_seconds);
+  result.gradient_seconds = median(own_seconds);
+  result.two_way_seconds = median(two_way_seconds);
+  result.speed = median(speeds);
+  result.ping_pong_rate = ping_pong_rate(job, kPingPongBytes, kPingPongRounds);
+  return result;
+}
+
+std::string to_text(const std::vector<GradientComparison>& comparisons, const GradientOptions& gradient) {
+  std::string text = fmt::format(
+      "# The trainer's gradient reduction ({} on the wire, buckets of {} bytes) against MPI_Allreduce of as many f32\n"
+      "# elements and against plain two-way traffic of its wire bytes, in turns; medians.\n"
+      "#{:>11}  {:>13}  {:>11}  {:>6}  {:>11}  {:>11}  {:>12}  {:>13}  {:>14}\n",
+      name_of(gradient.wire), gradient.bucket_bytes, "size (B)", "allreduce us", "gradient us", "ratio", "wire bytes",
+      "wire GB/s", "two-way GB/s", "of two-way", "of ping-pong");
+  for (const GradientComparison& c : comparisons) {
+    text += fmt::format(
+        "{:>12}  {:>13.1f}  {:>11.1f}  {:>6.2f}  {:>11}  {:>11.3f}  {:>12.3f}  {:>11.1f} %  {:>12.1f} %\n", c.bytes,
+        1e6 * c.all_reduce_seconds, 1e6 * c.gradient_seconds, c.speed, c.wire_bytes, c.wire_rate() / 1e9,
+        c.two_way_rate() / 1e9, 100 * c.wire_rate() / c.two_way_rate(), 100 * c.wire_rate() / c.ping_pong_rate);
+  }
+  return text;
+}
+
+}  // namespace trireme::comm_bench

@@ -1,0 +1,42 @@
+#pragma once
+// The trainer's own gradient reduction (optim/exchange.h) as a measured thing, and side by side with what the library
+// and the network give, call by call in turn so that other load on the machine meets all of them.
+
+#include <string>
+#include <vector>
+
+#include "bench/comm/measure.h"
+#include "optim/exchange.h"
+
+namespace trireme::comm_bench {
+
+struct GradientOptions {
+  DType wire = DType::bf16;
+  size_t bucket_bytes = ExchangeOptions().bucket_bytes;
+  bool one_host = true;  ///< all ranks are on this host
+};
+
+/// In place only: gradients have no other place. `group` belongs to this call until it returns.
+Row measure_gradient(Job& job, Communicator& group, const Options& options, const GradientOptions& gradient,
+                     int64_t count);
+
+/// Medians over options.iterations rounds, each of them one of every kind.
+struct GradientComparison {
+  int64_t bytes = 0;              ///< of the f32 gradients
+  double all_reduce_seconds = 0;  ///< MPI_Allreduce of as many f32 elements
+  double gradient_seconds = 0;
+  double speed = 0;            ///< median of all_reduce / gradient of the same round: above 1 the trainer is faster
+  uint64_t wire_bytes = 0;     ///< sent by a rank for one reduction
+  double two_way_seconds = 0;  ///< for as many bytes to the next rank while as many come from the one before
+  double ping_pong_rate = 0;   ///< bytes per second of 1 MiB messages between rank 0 and the last rank
+
+  double wire_rate() const { return static_cast<double>(wire_bytes) / gradient_seconds; }
+  double two_way_rate() const { return static_cast<double>(wire_bytes) / two_way_seconds; }
+};
+
+GradientComparison compare_gradient(Job& job, Communicator& group, const Options& options,
+                                    const GradientOptions& gradient, int64_t count);
+
+std::string to_text(const std::vector<GradientComparison>& comparisons, const GradientOptions& gradient);
+
+}  // namespace trireme::comm_bench

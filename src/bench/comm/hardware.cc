@@ -1,0 +1,196 @@
+#include "bench/comm/hardware.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/time.h"
+#include "cluster/launch/node_facts.h"
+
+namespace trireme::comm_bench {
+namespace {
+
+constexpr double kGood = 0.8, kFair = 0.5;
+constexpr int64_t kMeaningful = 1 << 20;  // below it a call's latency is measured
+constexpr int64_t kProbeBytes = 1 << 20, kTrafficBytes = 16 << 20;
+constexpr int kProbeRounds = 11;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// What MPI was told to use between hosts; empty: nothing.
+std::string told_interface() {
+  for (const char* name : {"OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES", "FI_TCP_IFACE", "MPICH_NETWORK_IFACE"}) {
+    const std::string value = variable(name);
+    if (!value.empty() && value != "all") return value.substr(0, value.find(','));
+  }
+  return "";
+}
+
+bool told_tcp() {
+  return variable("OMPI_MCA_btl").find("tcp") != std::string::npos || variable("OMPI_MCA_pml") == "ob1" ||
+         variable("UCX_TLS").find("tcp") != std::string::npos || variable("FI_PROVIDER") == "tcp";
+}
+
+double bytes_per_second(int64_t megabit) { return static_cast<double>(megabit) * 1e6 / 8; }
+
+/// Two-way traffic between neighbours: the slowest rank's rate.
+double two_way_rate(Job& job) {
+  std::vector<uint8_t> outgoing(kTrafficBytes, 1), incoming(kTrafficBytes);
+  std::vector<double> seconds;
+  for (int round = -1; round < 3; ++round) {
+    job.meet();
+    const Clock::time_point start = Clock::now();
+    two_way(job.group, outgoing.data(), incoming.data(), kTrafficBytes);
+    const double slowest = job.scalars.max(seconds_since(start));
+    if (round >= 0) seconds.push_back(slowest);
+  }
+  std::ranges::sort(seconds);
+  return static_cast<double>(kTrafficBytes) / seconds[seconds.size() / 2];
+}
+
+}  // namespace
+
+HostLinks links_of_this_host(const std::string& host) {
+  HostLinks links{host, {}};
+  for (const auto& port : launch::active_infiniband_ports()) {
+    if (port.unusable.empty()) links.ports.push_back({port.name, "", port.megabit});
+  }
+  for (const auto& found : launch::list_interfaces()) {
+    links.ports.push_back({found.name, found.network, found.megabit});
+  }
+  return links;
+}
+
+Json to_json(const HostLinks& links) {
+  Json ports = Json::array();
+  for (const HostLinks::Port& port : links.ports) ports.push_back({port.name, port.network, port.megabit});
+  return {{"host", links.host}, {"ports", ports}};
+}
+
+HostLinks host_links_from_json(const Json& document) {
+  HostLinks links{document.at("host"), {}};
+  for (const Json& port : document.at("ports")) links.ports.push_back({port.at(0), port.at(1), port.at(2)});
+  return links;
+}
+
+Link common_link(const std::vector<HostLinks>& hosts, const std::string& wanted, bool tcp_only) {
+  using Port = HostLinks::Port;
+  const auto is_infiniband = [](const Port& port) { return port.network.empty(); };
+  /// The slowest of the ports that match, one per host; none when a host has none.
+  const auto common = [&](const auto& matches) {
+    std::optional<Port> slowest;
+    for (const HostLinks& host : hosts) {
+      const auto found = std::ranges::find_if(host.ports, matches);
+      if (found == host.ports.end()) return std::optional<Port>();
+      if (!slowest || found->megabit < slowest->megabit) slowest = *found;
+    }
+    return slowest;
+  };
+  if (!tcp_only) {
+    if (const auto port = common(is_infiniband))
+      return {"InfiniBand " + port->name, Link::Kind::infiniband, bytes_per_second(port->megabit)};
+  }
+  if (!wanted.empty()) {
+    const auto port =
+        common([&](const Port& p) { return !is_infiniband(p) && (p.name == wanted || p.network == wanted); });
+    if (port) return {port->name, Link::Kind::tcp, bytes_per_second(port->megabit)};
+  }
+  for (const Port& first : hosts.front().ports) {
+    if (is_infiniband(first)) continue;
+    if (const auto port = common([&](const Port& p) { return p.network == first.network; })) {
+      return {port->name, Link::Kind::tcp, bytes_per_second(port->megabit)};
+    }
+  }
+  return {"a network that was not recognized", Link::Kind::unknown, 0};
+}
+
+Link find_link(Job& job, const std::string& host) {
+  std::vector<HostLinks> hosts;
+  for (const std::string& line : job.scalars.gather(dump_json(to_json(links_of_this_host(host))))) {
+    HostLinks links = host_links_from_json(parse_json(line, "the links of a rank"));
+    const bool known = std::ranges::any_of(hosts, [&](const HostLinks& entry) { return entry.host == links.host; });
+    if (!known) hosts.push_back(std::move(links));
+  }
+  if (hosts.size() == 1) {
+    return {"shared memory of " + host, Link::Kind::shared_memory, 0, ping_pong_rate(job, kProbeBytes, kProbeRounds)};
+  }
+  Link link = common_link(hosts, told_interface(), told_tcp());
+  link.measured_rate = two_way_rate(job);
+  return link;
+}
+
+std::string transport(const Link& link, int per_host) {
+  const std::string inside = per_host > 1 ? "shared memory inside a host, " : "";
+  switch (link.kind) {
+    case Link::Kind::shared_memory:
+      return "shared memory";
+    case Link::Kind::tcp:
+      return inside + "TCP over " + link.name + " between hosts";
+    case Link::Kind::infiniband:
+      return inside + link.name + " (the library's UCX or OFI) between hosts";
+    default:
+      return inside + link.name + " between hosts";
+  }
+}
+
+std::string verdict(const Link& link, const std::vector<Row>& rows, const VerdictFacts& facts) {
+  const auto largest = std::ranges::max_element(rows, {}, &Row::bytes);
+  if (largest == rows.end() || link.expected() <= 0) return "nothing to judge";
+  double best = 0;
+  for (const auto* timing : {&largest->out_of_place, &largest->in_place}) {
+    if (*timing) best = std::max(best, (*timing)->bus_bandwidth);
+  }
+  best *= facts.wire_share;
+  const std::string wire = facts.wire_share == 1 ? "" : " on the wire";
+  if (largest->bytes < kMeaningful) {
+    return fmt::format("{:.3g} GB/s{} at {} bytes, too few to judge the link by (from {} on)", best, wire,
+                       largest->bytes, kMeaningful);
+  }
+  const double share = best * 1e9 / link.expected();
+  const char* word = share >= kGood ? "as expected" : share >= kFair ? "below what the link gives" : "poor";
+  std::string text = fmt::format("{:.3g} of {:.3g} GB/s{} at {} bytes, {:.0f} %: {}", best, link.expected() / 1e9, wire,
+                                 largest->bytes, 100 * share, word);
+  if (share >= kGood || link.measured_rate <= 0) return text;
+  if (best * 1e9 >= kGood * link.measured_rate) {
+    return text + fmt::format(
+                      "; it is the link: plain messages reach {:.3g} GB/s, too; `bench comm pairs` finds the slow host",
+                      link.measured_rate / 1e9);
+  }
+  text += fmt::format("; it is not the link, which carries {:.3g} GB/s of plain messages, but the library's algorithm",
+                      link.measured_rate / 1e9);
+  if (facts.open_mpi && facts.collective == "all_reduce") {
+    text +=
+        ": try `launch --env OMPI_MCA_coll_tuned_use_dynamic_rules=1 --env OMPI_MCA_coll_tuned_allreduce_algorithm=4`";
+  }
+  return text;
+}
+
+void prove_connected(Job& job, const std::string& host) {
+  require(job.ranks() > 1, ErrorKind::mismatch,
+          "one process has nobody to exchange data with, so there is nothing to measure: start it with `trireme launch "
+          "... -- bench comm`, mpirun or srun with at least 2 ranks (if you did, its processes are not connected: use "
+          "the starter of the MPI that `trireme --version` names)");
+  const std::vector<std::string> processes = job.scalars.gather(fmt::format("{} pid {}", host, getpid()));
+  require(std::set<std::string>(processes.begin(), processes.end()).size() == processes.size(), ErrorKind::mismatch,
+          "the ranks are not {} different processes; is every rank started once?", processes.size());
+  // A token by message to every rank: what collectives may route past a broken pair, this does not.
+  for (int distance = 1; distance < job.ranks(); ++distance) {
+    const int to = (job.rank() + distance) % job.ranks(), from = (job.rank() + job.ranks() - distance) % job.ranks();
+    const int64_t token = exchange_token(job, to, from);
+    require(token == from, ErrorKind::comm, "rank {} got the token {} from rank {}", job.rank(), token, from);
+  }
+}
+
+}  // namespace trireme::comm_bench

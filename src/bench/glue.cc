@@ -1,0 +1,218 @@
+#include "bench/glue.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/median.h"
+#include "base/peer_process.h"
+#include "base/time.h"
+#include "bench/step_ceiling.h"
+#include "comm/agreement.h"
+#include "train/glue/data.h"
+#include "train/step.h"
+
+namespace trireme {
+namespace {
+
+GlueOptions glue_options(const GlueBenchOptions& o) {
+  GlueOptions options;
+  options.model = o.model;
+  options.data_dir = o.data_dir;
+  options.task = glue_task(o.task).name;
+  options.train = true;
+  return options;
+}
+
+/// The rows in the file's order, `batch` of them to each rank in a step; once too few are left, from the beginning.
+class FileOrder final : public StepBatches {
+ public:
+  FileOrder(const EncodedRows& rows, const RowLayout& layout, int64_t batch, const RankContext& rank)
+      : rows_(rows), packer_(layout), which_(static_cast<size_t>(batch)), rank_(rank.rank()), ranks_(rank.size()) {}
+
+  int64_t micro_batches() const override { return 1; }
+  double counted(uint64_t) override { return static_cast<double>(which_.size()); }
+  std::optional<double> counted_by_all(uint64_t) const override { return static_cast<double>(all()); }
+  const Batch& fill(uint64_t consumed, int64_t) override {
+    const size_t steps = static_cast<size_t>(rows_.rows()) / all();
+    const size_t own = consumed / all() % steps * all() + which_.size() * static_cast<size_t>(rank_);
+    std::iota(which_.begin(), which_.end(), static_cast<uint32_t>(own));
+    return packer_.pack(rows_, which_, own);
+  }
+  /// Rows of the last batch.
+  const std::vector<uint32_t>& last() const { return which_; }
+
+ private:
+  size_t all() const { return which_.size() * static_cast<size_t>(ranks_); }
+
+  const EncodedRows& rows_;
+  RowPacker packer_;
+  std::vector<uint32_t> which_;
+  int rank_, ranks_;
+};
+
+/// A model with random weights and the rows that it is tuned on; what steps over any ranks share.
+struct Tuned {
+  Tuned(const GlueBenchOptions& o, const PretrainedModel& m, const EncodedRows& r, Ops& operators,
+        std::vector<int> cpus)
+      : options(o), model(m), rows(r), ops(operators), table(m.spec), state(table, DType::f32, true) {
+    optimizer.progress_cpus = std::move(cpus);
+    initialize(state, table, 1);
+  }
+
+  const GlueBenchOptions& options;
+  const PretrainedModel& model;
+  const EncodedRows& rows;
+  Ops& ops;
+  ParameterTable table;
+  TrainingState state;
+  OptimizerOptions optimizer;
+};
+
+/// Steps over the given ranks, by the step that `trireme glue` runs.
+class TuningStep {
+ public:
+  TuningStep(Tuned& tuned, const RankContext& rank)
+      : tuned_(tuned),
+        session_({.spec = tuned.model.spec,
+                  .dtype = DType::f32,
+                  .shape = {.rows = tuned.options.batch * longest(tuned), .accumulates = false},
+                  .mesh = {.data = rank.size()},
+                  .optimizer = optimizer(tuned, rank)},
+                 tuned.table, tuned.state, tuned.ops, rank),
+        batches_(tuned.rows,
+                 {.length = tuned.options.pad ? tuned.options.max_length : 0,
+                  .padding = tuned.model.padding,
+                  .classes = tuned.model.spec.classes},
+                 tuned.options.batch, rank),
+        step_(session_, batches_, 1),
+        rows_(tuned.options.batch * rank.size()) {}
+
+  /// Back to the first batch.
+  void restart() { consumed_ = 0; }
+
+  StepTime run() {
+    const auto start = Clock::now();
+    step_.run({.step = updates_,
+               .consumed = static_cast<uint64_t>(consumed_),
+               .update = updates_ + 1,
+               .learning_rate = 2e-5,
+               .most_loss = std::numeric_limits<double>::infinity()});
+    ++updates_;
+    consumed_ += rows_;
+    return {seconds_since(start), session_.optimizer().last_exchange().exposed_seconds};
+  }
+
+  /// Model FLOPs of this rank's last step, of its tokens without padding.
+  double flops() const {
+    double flops = 0;
+    for (const uint32_t row : batches_.last()) {
+      const auto length = static_cast<int64_t>(tuned_.rows.offsets[row + 1] - tuned_.rows.offsets[row]);
+      flops += train_flops_per_token(tuned_.model.spec, length) * static_cast<double>(length);
+    }
+    return flops;
+  }
+
+ private:
+  static int64_t longest(const Tuned& tuned) {
+    return tuned.options.pad ? tuned.options.max_length : tuned.rows.longest;
+  }
+  static OptimizerOptions optimizer(const Tuned& tuned, const RankContext& rank) {
+    OptimizerOptions options = tuned.optimizer;
+    options.one_host = rank.one_host();
+    return options;
+  }
+
+  Tuned& tuned_;
+  Session session_;
+  FileOrder batches_;
+  TrainStep step_;
+  int64_t rows_, consumed_ = 0, updates_ = 0;
+};
+
+/// Of steps on one rank.
+struct OwnSteps {
+  std::vector<double> seconds, flops_per_second;
+  double run(TuningStep& ours) {
+    seconds.push_back(ours.run().seconds);
+    flops_per_second.push_back(ours.flops() / seconds.back());
+    return seconds.back();
+  }
+};
+
+/// Both start with the first batch; one warm-up step each, then in turn.
+GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int threads, TuningStep& ours,
+                      OwnSteps& own) {
+  log::info("starting PyTorch, {} padding", padding);
+  PeerProcess process({o.python, o.peer_script, "--model", o.model, "--data-dir", o.data_dir, "--batch",
+                       std::to_string(o.batch), "--max-length", std::to_string(o.max_length), "--padding", padding,
+                       "--threads", std::to_string(threads)});
+  ours.restart();
+  ours.run();
+  std::vector<double> ratios, theirs;
+  for (int64_t i = 0; i < o.steps; ++i) {
+    theirs.push_back(process.measure().seconds);
+    const double seconds = own.run(ours);
+    ratios.push_back(theirs.back() / seconds);
+    log::info("PyTorch {:.3f} s, ours {:.3f} s", theirs.back(), seconds);
+  }
+  return {padding, static_cast<double>(o.batch) / median(theirs), median(ratios)};
+}
+
+void measure_alone(Tuned& tuned, const RankContext& rank, GlueBenchResult& result) {
+  const GlueBenchOptions& o = tuned.options;
+  TuningStep ours(tuned, rank);
+  OwnSteps own;
+  if (o.pytorch) {
+    for (const char* padding : {"dynamic", "full"})
+      result.peers.push_back(measure_peer(o, padding, rank.threads, ours, own));
+  } else {
+    ours.run();
+    while (static_cast<int64_t>(own.seconds.size()) < o.steps) own.run(ours);
+  }
+  result.median = median(own.seconds);
+  result.fastest = *std::ranges::min_element(own.seconds);
+  result.slowest = *std::ranges::max_element(own.seconds);
+  result.rows_per_second = static_cast<double>(o.batch) / result.median;
+  result.model_flops_per_second = median(own.flops_per_second);
+}
+
+}  // namespace
+
+GlueBenchResult bench_glue(const GlueBenchOptions& o, Ops& ops, const RankContext& rank,
+                           const std::vector<int>& progress_cpus) {
+  Scalars scalars(rank.world);
+  PretrainedModel model;
+  EncodedRows rows;
+  together(scalars, [&] {
+    const GlueOptions options = glue_options(o);
+    const GlueData data = read_data(options);
+    require(!o.pytorch || (data.task.name == "mrpc" && rank.size() == 1), ErrorKind::usage,
+            "--peer is measured on one rank, on --task mrpc");
+    model = open_pretrained(options, data.task);
+    require(o.max_length <= model.spec.context, ErrorKind::usage,
+            "--max-seq-length {} is more than the {} positions of {}", o.max_length, model.spec.context, o.model);
+    rows = encode_sets(data.train, data.task, model, o.max_length).at(0).rows;
+    require(rows.rows() >= o.batch * rank.size(), ErrorKind::usage,
+            "--batch {} on {} ranks is more than the {} rows of {}", o.batch, rank.size(), rows.rows(),
+            data.train[0].path);
+  });
+  Tuned tuned(o, model, rows, ops, progress_cpus);
+  GlueBenchResult result;
+  result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
+  if (rank.size() == 1) {
+    measure_alone(tuned, rank, result);
+    const auto tokens = static_cast<int64_t>(result.tokens_per_row * static_cast<double>(o.batch));
+    result.ceiling_flops_per_second = step_ceiling(model.spec, DType::f32, tokens, rank.threads);
+  } else {
+    result.ranks = measure_ranks(rank, o.steps, [&](const RankContext& group) -> MeasuredStep {
+      return [step = std::make_shared<TuningStep>(tuned, group)] { return step->run(); };
+    });
+  }
+  return result;
+}
+
+}  // namespace trireme

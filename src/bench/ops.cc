@@ -1,0 +1,286 @@
+#include "bench/ops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "base/rng.h"
+#include "base/time.h"
+
+namespace trireme {
+namespace {
+
+/// Values in (-1, 1), or ids below `bound`: a block of random ones, repeated.
+void fill(View v, int64_t bound) {
+  constexpr int64_t kBlock = 1 << 16;
+  RandomStream random(1);
+  for (int64_t i = 0; i < std::min(kBlock, v.count()); ++i) {
+    const double x = 2 * random.uniform() - 1;
+    const double id = std::floor(std::abs(x) * static_cast<double>(bound));
+    switch (v.dtype()) {
+      case DType::f32:
+        v.as<float>()[i] = static_cast<float>(x);
+        break;
+      case DType::bf16:
+        v.as<bf16_t>()[i] = to_bf16(static_cast<float>(x));
+        break;
+      case DType::i32:
+        v.as<int32_t>()[i] = static_cast<int32_t>(id);
+        break;
+      case DType::i64:
+        v.as<int64_t>()[i] = static_cast<int64_t>(id);
+        break;
+      default:
+        return;  // remainders of split weights: the arena's zeros do
+    }
+  }
+  auto* bytes = static_cast<std::byte*>(v.data());
+  const size_t block = static_cast<size_t>(kBlock) * size_of(v.dtype());
+  for (size_t at = block; at < v.bytes(); at += block) std::memcpy(bytes + at, bytes, std::min(block, v.bytes() - at));
+}
+
+/// The tensors of one call, as many sets of them as it takes to fill the rotation.
+class Tensors {
+ public:
+  Tensors(Arena& arena, double rotation, double bytes_per_set)
+      : arena_(arena), scope_(arena), sets_(static_cast<size_t>(std::clamp(rotation / bytes_per_set, 1.0, 64.0))) {}
+  /// One tensor per set.
+  std::vector<View> take(DType dtype, Shape shape, int64_t bound = 1) {
+    std::vector<View> views;
+    for (size_t i = 0; i < sets_; ++i) fill(views.emplace_back(arena_.take(dtype, shape)), bound);
+    return views;
+  }
+  /// One tensor for all sets: weights and ids, which every call reads.
+  View shared(DType dtype, Shape shape, int64_t bound = 1) {
+    const View view = arena_.take(dtype, shape);
+    fill(view, bound);
+    return view;
+  }
+  size_t sets() const { return sets_; }
+
+ private:
+  Arena& arena_;
+  ArenaScope scope_;
+  size_t sets_;
+};
+
+class Bench {
+ public:
+  Bench(Ops& ops, const OpsBenchOptions& options)
+      : ops_(ops),
+        o_(options),
+        rows_(o_.sequences * o_.length),
+        memory_(memory_bytes()),
+        offsets_(static_cast<size_t>(o_.sequences + 1)) {
+    for (size_t i = 0; i < offsets_.size(); ++i)
+      offsets_[i] = static_cast<int32_t>(static_cast<int64_t>(i) * o_.length);
+    shape_.heads = static_cast<int>(o_.heads);
+    shape_.head_dim = static_cast<int>(o_.width / o_.heads);
+    shape_.scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
+    shape_.offsets = ConstView(offsets_.data(), DType::i32, {o_.sequences + 1});
+    const int64_t widest = std::max(4 * o_.width, o_.columns);
+    scratch_ = Arena(ops_.scratch_bytes({.dtype = o_.dtype,
+                                         .rows = rows_,
+                                         .width = widest,
+                                         .weight_count = 4 * o_.width * o_.width,
+                                         .attention = shape_,
+                                         .threads = o_.threads}));
+    context_ = {o_.threads, &scratch_};
+  }
+
+  OpsBenchTable run() {
+    copy();
+    linear();
+    norm();
+    elementwise();
+    embedding();
+    attention();
+    loss();
+    parameters();
+    for (OpsBenchRow& row : table_.rows)
+      row.share = row.rate / (row.counts_bytes ? table_.copy_bytes_per_s : table_.gemm_flops_per_s);
+    return table_;
+  }
+
+ private:
+  /// The rotation or one set of the largest operator, and what calls share: the flat arrays, tables, weights and the
+  /// gradient of qkv.
+  size_t memory_bytes() const {
+    const double set = std::max(5 * activations(), static_cast<double>(o_.loss_rows * o_.columns)) * size();
+    const double shared = static_cast<double>(o_.parameters + o_.columns * o_.width + 4 * o_.width * o_.width);
+    return static_cast<size_t>(std::max(o_.rotation, set) + 16 * shared + 3 * activations() * size() + 1e6);
+  }
+  double size() const { return static_cast<double>(size_of(o_.dtype)); }
+  double activations() const { return static_cast<double>(rows_ * o_.width); }
+
+  /// Median time of call(set), sets in turn, after one call of each that is not counted.
+  const OpsBenchRow& measure(std::string op, ConstView sized_by, size_t sets, double amount, bool counts_bytes,
+                             const std::function<void(size_t)>& call) {
+    for (size_t i = 0; i < sets; ++i) call(i);
+    std::vector<double> times;
+    const auto start = Clock::now();
+    while (times.size() < 3 || seconds_since(start) < o_.seconds) {
+      const auto begin = Clock::now();
+      call(times.size() % sets);
+      times.push_back(seconds_since(begin));
+    }
+    std::sort(times.begin(), times.end());
+    const double median = times[times.size() / 2];
+    table_.rows.push_back(
+        {std::move(op), sized_by.shape().to_string(), median, times.front(), counts_bytes, amount / median, 0});
+    return table_.rows.back();
+  }
+
+  void copy() {
+    Tensors t(memory_, o_.rotation, 2 * activations() * size());
+    const auto x = t.take(o_.dtype, {rows_, o_.width}), y = t.take(o_.dtype, {rows_, o_.width});
+    const auto& row = measure("copy", x[0], t.sets(), 2 * activations() * size(), true,
+                              [&](size_t i) { ops_.cast(context_, x[i], y[i]); });
+    table_.copy_bytes_per_s = row.rate;
+  }
+
+  void linear() {
+    const int64_t in = o_.width, out = 4 * o_.width;
+    Tensors t(memory_, o_.rotation, 5 * activations() * size());
+    const auto x = t.take(o_.dtype, {rows_, in}), y = t.take(o_.dtype, {rows_, out});
+    const View w = t.shared(o_.dtype, {out, in}), b = t.shared(o_.dtype, {out}), dw = t.shared(DType::f32, {out, in});
+    const View db = t.shared(DType::f32, {out});
+    const double flops = 2 * static_cast<double>(rows_ * in * out);
+    const auto product = [&](const char* name, const std::function<void(size_t)>& call) {
+      const double rate = measure(name, y[0], t.sets(), flops, false, call).rate;
+      table_.gemm_flops_per_s = std::max(table_.gemm_flops_per_s, rate);
+    };
+    product("linear", [&](size_t i) { ops_.linear(context_, x[i], w, b, y[i]); });
+    product("linear_backward_input", [&](size_t i) { ops_.linear_backward_input(context_, y[i], w, x[i]); });
+    product("linear_backward_weight",
+            [&](size_t i) { ops_.linear_backward_weight(context_, y[i], x[i], dw, Write::overwrite); });
+    measure("bias_backward", y[0], t.sets(), 4 * activations() * size(), true,
+            [&](size_t i) { ops_.bias_backward(context_, y[i], db, Write::overwrite); });
+  }
+
+  void norm() {
+    Tensors t(memory_, o_.rotation, 3 * activations() * size());
+    const auto x = t.take(o_.dtype, {rows_, o_.width}), y = t.take(o_.dtype, {rows_, o_.width});
+    const auto dx = t.take(o_.dtype, {rows_, o_.width});
+    const View w = t.shared(o_.dtype, {o_.width}), b = t.shared(o_.dtype, {o_.width});
+    const View dw = t.shared(DType::f32, {o_.width}), db = t.shared(DType::f32, {o_.width});
+    const View mean = t.shared(DType::f32, {rows_}), rstd = t.shared(DType::f32, {rows_});
+    measure("layer_norm", x[0], t.sets(), 2 * activations() * size(), true,
+            [&](size_t i) { ops_.layer_norm(context_, x[i], w, b, 1e-5f, y[i], mean, rstd); });
+    measure("layer_norm_backward", x[0], t.sets(), 4 * activations() * size(), true, [&](size_t i) {
+      ops_.layer_norm_backward(context_, y[i], x[i], w, mean, rstd, dx[i], dw, db, Write::overwrite);
+    });
+  }
+
+  void elementwise() {
+    Tensors t(memory_, o_.rotation, 3 * activations() * size());
+    const auto x = t.take(o_.dtype, {rows_, o_.width}), y = t.take(o_.dtype, {rows_, o_.width});
+    const auto z = t.take(o_.dtype, {rows_, o_.width});
+    const double bytes = activations() * size();
+    for (const auto& [f, name] : {std::pair{Activation::gelu_tanh, "gelu_tanh"},
+                                  {Activation::gelu_erf, "gelu_erf"},
+                                  {Activation::relu, "relu"},
+                                  {Activation::tanh, "tanh"}}) {
+      measure(name, x[0], t.sets(), 2 * bytes, true,
+              [&, f = f](size_t i) { ops_.activation(context_, x[i], f, y[i]); });
+      measure(fmt::format("{}_backward", name), x[0], t.sets(), 3 * bytes, true,
+              [&, f = f](size_t i) { ops_.activation_backward(context_, x[i], y[i], f, z[i]); });
+    }
+    const View sample = t.shared(DType::i64, {rows_}, 1 << 20), position = t.shared(DType::i32, {rows_}, o_.length);
+    const Dropout dropout{0.1f, 1, sample, position};
+    measure("residual_add", x[0], t.sets(), 3 * bytes, true,
+            [&](size_t i) { ops_.dropout_add(context_, x[i], y[i], Dropout(), z[i]); });
+    measure("dropout_add", x[0], t.sets(), 3 * bytes, true,
+            [&](size_t i) { ops_.dropout_add(context_, x[i], y[i], dropout, z[i]); });
+    measure("dropout_backward", x[0], t.sets(), 2 * bytes, true,
+            [&](size_t i) { ops_.dropout_backward(context_, x[i], dropout, y[i]); });
+  }
+
+  void embedding() {
+    Tensors t(memory_, o_.rotation, activations() * size());
+    const auto y = t.take(o_.dtype, {rows_, o_.width});
+    const View table = t.shared(o_.dtype, {o_.columns, o_.width}), places = t.shared(o_.dtype, {o_.length, o_.width});
+    const View tokens = t.shared(DType::i32, {rows_}, o_.vocabulary),
+               positions = t.shared(DType::i32, {rows_}, o_.length);
+    const View dtable = t.shared(DType::f32, {o_.columns, o_.width});
+    measure("embedding", y[0], t.sets(), 3 * activations() * size(), true,
+            [&](size_t i) { ops_.embedding(context_, tokens, positions, table, places, y[i]); });
+    measure("embedding_backward", y[0], t.sets(), activations() * size() + static_cast<double>(dtable.bytes()), true,
+            [&](size_t i) { ops_.embedding_backward(context_, tokens, y[i], dtable, Write::overwrite); });
+    measure("embedding_backward_add", y[0], t.sets(), activations() * (size() + 2 * sizeof(float)), true,
+            [&](size_t i) { ops_.embedding_backward(context_, tokens, y[i], dtable, Write::add); });
+  }
+
+  void attention() {
+    Tensors t(memory_, o_.rotation, 5 * activations() * size());
+    const Shape qkv_shape{rows_, o_.heads, 3, shape_.head_dim}, out_shape{rows_, o_.heads, shape_.head_dim};
+    const auto qkv = t.take(o_.dtype, qkv_shape), out = t.take(o_.dtype, out_shape);
+    const View lse = t.shared(DType::f32, {o_.heads, rows_}), dqkv = t.shared(o_.dtype, qkv_shape);
+    // Causal: half of the two products of length x length; backward makes five.
+    const double flops = 2 * activations() * static_cast<double>(o_.length);
+    measure("attention", qkv[0], t.sets(), flops, false,
+            [&](size_t i) { ops_.attention(context_, qkv[i], shape_, Dropout(), out[i], lse); });
+    measure("attention_backward", qkv[0], t.sets(), 2.5 * flops, false,
+            [&](size_t i) { ops_.attention_backward(context_, out[i], qkv[i], out[i], lse, shape_, Dropout(), dqkv); });
+  }
+
+  void loss() {
+    const double bytes = static_cast<double>(o_.loss_rows * o_.columns) * size();
+    Tensors t(memory_, o_.rotation, bytes);
+    const auto logits = t.take(o_.dtype, {o_.loss_rows, o_.columns});
+    const View targets = t.shared(DType::i32, {o_.loss_rows}, o_.vocabulary);
+    const View max = t.shared(DType::f32, {o_.loss_rows}), sum = t.shared(DType::f32, {o_.loss_rows});
+    const View target = t.shared(DType::f32, {o_.loss_rows});
+    measure("softmax_stats", logits[0], t.sets(), bytes, true,
+            [&](size_t i) { ops_.softmax_stats(context_, logits[i], targets, 0, o_.vocabulary, max, sum, target); });
+    measure("cross_entropy_backward", logits[0], t.sets(), 2 * bytes, true, [&](size_t i) {
+      ops_.cross_entropy_backward(context_, logits[i], targets, 0, o_.vocabulary, max, sum, 1e-3f);
+    });
+  }
+
+  void parameters() {
+    const auto n = static_cast<double>(o_.parameters);
+    const Shape flat{o_.parameters};
+    Tensors t(memory_, o_.rotation, 16 * n);
+    const View grad = t.shared(DType::f32, flat), m = t.shared(DType::f32, flat), v = t.shared(DType::f32, flat);
+    const bool split = o_.dtype == DType::bf16;
+    const View weights = t.shared(o_.dtype, flat), remainder = split ? t.shared(DType::i16, flat) : View();
+    const AdamW options{1e-4f};
+    std::vector<double> norms(static_cast<size_t>((o_.parameters + kNormChunk - 1) / kNormChunk));
+    const View values{std::span(norms), {static_cast<int64_t>(norms.size())}};
+    measure("squared_norms", grad, 1, 4 * n, true, [&](size_t) { ops_.squared_norms(context_, grad, values); });
+    measure("add", grad, 1, 12 * n, true, [&](size_t) { ops_.add(context_, grad, m); });
+    measure("zero", grad, 1, 4 * n, true, [&](size_t) { ops_.zero(context_, v); });
+    measure("adamw", grad, 1, 28 * n, true,
+            [&](size_t) { ops_.adamw(context_, options, grad, m, v, weights, remainder); });
+  }
+
+  Ops& ops_;
+  OpsBenchOptions o_;
+  int64_t rows_;
+  Arena memory_, scratch_;
+  std::vector<int32_t> offsets_;
+  AttentionShape shape_;
+  Context context_;
+  OpsBenchTable table_;
+};
+
+}  // namespace
+
+OpsBenchTable bench_ops(Ops& ops, const OpsBenchOptions& options) { return Bench(ops, options).run(); }
+
+std::string to_text(const OpsBenchTable& table) {
+  std::string text = fmt::format("copy {:.1f} GB/s, linear {:.1f} GFLOP/s\n{:<24} {:>20} {:>10} {:>10} {:>16} {:>6}\n",
+                                 table.copy_bytes_per_s / 1e9, table.gemm_flops_per_s / 1e9, "operator", "shape",
+                                 "median ms", "fastest", "rate", "share");
+  for (const OpsBenchRow& row : table.rows)
+    text +=
+        fmt::format("{:<24} {:>20} {:>10.3f} {:>10.3f} {:>8.1f} {:<7} {:>6.2f}\n", row.op, row.shape, row.seconds * 1e3,
+                    row.fastest * 1e3, row.rate / 1e9, row.counts_bytes ? "GB/s" : "GFLOP/s", row.share);
+  return text;
+}
+
+}  // namespace trireme

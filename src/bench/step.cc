@@ -1,0 +1,235 @@
+#include "bench/step.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/median.h"
+#include "base/peer_process.h"
+#include "base/rng.h"
+#include "base/time.h"
+#include "bench/step_ceiling.h"
+#include "comm/agreement.h"
+#include "data/token_dataset.h"
+#include "model/presets.h"
+#include "train/machine.h"
+#include "train/step.h"
+
+namespace trireme {
+namespace {
+
+size_t peak_rss() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<size_t>(usage.ru_maxrss) * 1024;
+}
+
+StepTimes summary(const std::vector<double>& seconds) {
+  return {median(seconds), *std::ranges::min_element(seconds), *std::ranges::max_element(seconds)};
+}
+
+std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& spec) {
+  if (!options.tokens.empty()) {
+    const TokenDataset file(options.tokens, static_cast<uint64_t>(spec.vocabulary), false);
+    const auto all = file.tokens();
+    return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(all.size(), 1 << 24))};
+  }
+  std::vector<uint16_t> tokens(static_cast<size_t>(options.batch * options.sequence) + 4096);
+  RandomStream random(1);
+  for (uint16_t& id : tokens) id = static_cast<uint16_t>(random.below(static_cast<uint64_t>(spec.vocabulary)));
+  return tokens;
+}
+
+/// A model in training and its data: what steps over any ranks share.
+struct Trained {
+  Trained(const StepBenchOptions& o, const Spec& s, Ops& operators, std::vector<int> cpus)
+      : options(o),
+        spec(s),
+        ops(operators),
+        table(s),
+        state(table, o.dtype, true),
+        tokens(bench_tokens(o, s)),
+        windows(tokens, 1) {
+    optimizer.progress_cpus = std::move(cpus);
+    initialize(state, table, 1);
+  }
+
+  const StepBenchOptions& options;
+  const Spec& spec;
+  Ops& ops;
+  ParameterTable table;
+  TrainingState state;
+  std::vector<uint16_t> tokens;
+  WindowSource windows;
+  OptimizerOptions optimizer;
+};
+
+/// Steps over the given ranks, by the step that training runs; every call of run() is one.
+class TrainingStep {
+ public:
+  TrainingStep(Trained& trained, const RankContext& rank)
+      : global_(trained.options.batch * rank.size()),
+        session_({.spec = trained.spec,
+                  .dtype = trained.options.dtype,
+                  .shape = {.rows = trained.options.batch * trained.options.sequence,
+                            .accumulates = false,
+                            .recompute = trained.options.recompute},
+                  .mesh = {.data = rank.size()},
+                  .optimizer = optimizer(trained, rank)},
+                 trained.table, trained.state, trained.ops, rank),
+        batches_(trained.windows,
+                 {.global = global_, .sequence = trained.options.sequence, .ranks = rank.size(), .rank = rank.rank()}),
+        step_(session_, batches_, 1) {}
+
+  StepTime run() {
+    const auto start = Clock::now();
+    loss_ = step_
+                .run({.step = steps_,
+                      .consumed = static_cast<uint64_t>(steps_ * global_),
+                      .update = steps_ + 1,
+                      .learning_rate = 1e-4,
+                      .most_loss = std::numeric_limits<double>::infinity()})
+                .loss;
+    ++steps_;
+    const double seconds = seconds_since(start);
+    if (session_.rank().rank() == 0) log::info("step {:>3}  loss {:.4f}  {:.3f} s", steps_, loss_, seconds);
+    return {seconds, session_.optimizer().last_exchange().exposed_seconds};
+  }
+  double loss() const { return loss_; }
+
+ private:
+  static OptimizerOptions optimizer(const Trained& trained, const RankContext& rank) {
+    OptimizerOptions options = trained.optimizer;
+    options.one_host = rank.one_host();
+    return options;
+  }
+
+  int64_t global_;
+  Session session_;
+  SampleBatches batches_;
+  TrainStep step_;
+  int64_t steps_ = 0;
+  double loss_ = 0;
+};
+
+/// What PyTorch takes: weights, gradients and moments, three copies of the logits, and about 20 rows of a layer's width
+/// that it keeps per token and layer. Eager GPT-2 124M at 4 x 1024 was seen to take 7.8 GB, this says 7.5.
+uint64_t pytorch_bytes(const StepBenchOptions& options, const Spec& spec) {
+  const auto rows = static_cast<uint64_t>(options.batch * options.sequence);
+  return 16 * static_cast<uint64_t>(ParameterTable(spec).flat_count()) +
+         rows *
+             (12 * static_cast<uint64_t>(spec.vocabulary_rows) + 80 * static_cast<uint64_t>(spec.layers * spec.width));
+}
+
+PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, const std::string& mode,
+                         bool multiplies_bf16, int threads, TrainingStep& ours, std::vector<double>& our_seconds) {
+  PeerStep peer;
+  peer.mode = mode;
+  const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
+  if (options.dtype == DType::bf16 && !multiplies_bf16) {
+    peer.skipped = "this CPU has no bf16 instructions: its step takes many minutes";
+  } else if (needed > available) {
+    peer.skipped = fmt::format("it needs about {:.1f} GB beside ours, {:.1f} GB are free",
+                               static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9);
+  }
+  if (!peer.skipped.empty()) return peer;
+  log::info("starting PyTorch, {}{}", mode, mode == "compiled" ? ": compiling takes a minute or two" : "");
+  std::vector<std::string> command{options.python,
+                                   options.peer_script,
+                                   "--serve",
+                                   "--preset",
+                                   options.preset,
+                                   "--batch",
+                                   std::to_string(options.batch),
+                                   "--seq",
+                                   std::to_string(options.sequence),
+                                   "--dtype",
+                                   std::string(name_of(options.dtype)),
+                                   "--threads",
+                                   std::to_string(threads)};
+  if (mode == "compiled") command.push_back("--compile");
+  PeerProcess process(command);
+  std::vector<double> theirs, own;
+  for (int64_t i = 0; i < options.steps; ++i) {
+    const PeerProcess::Result result = process.measure();
+    theirs.push_back(result.seconds);
+    peer.peak_rss = result.peak_rss;
+    peer.loss = result.loss;
+    log::info("PyTorch   loss {:.4f}  {:.3f} s", result.loss, result.seconds);
+    own.push_back(ours.run().seconds);
+  }
+  peer.times = summary(theirs);
+  peer.our_seconds = median(own);
+  our_seconds.insert(our_seconds.end(), own.begin(), own.end());
+  return peer;
+}
+
+/// The best of a figure over the peers that were measured.
+template <class Figure>
+double least(const std::vector<PeerStep>& peers, Figure figure) {
+  double best = 0;
+  for (const PeerStep& peer : peers) {
+    if (peer.skipped.empty() && (best == 0 || figure(peer) < best)) best = figure(peer);
+  }
+  return best;
+}
+
+}  // namespace
+
+double StepBenchResult::peer_ratio() const {
+  return least(peers, [](const PeerStep& peer) { return peer.ratio(); });
+}
+
+double StepBenchResult::peer_rss_ratio() const {
+  const double rss = least(peers, [](const PeerStep& peer) { return static_cast<double>(peer.peak_rss); });
+  return rss > 0 ? static_cast<double>(peak_rss) / rss : 0;
+}
+
+StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, const RankContext& rank,
+                           const std::vector<int>& progress_cpus) {
+  Spec spec;
+  Scalars scalars(rank.world);
+  together(scalars, [&] {
+    spec = preset(options.preset).spec;
+    require(options.sequence <= spec.context, ErrorKind::usage, "--seq {} is longer than the {} positions of {}",
+            options.sequence, spec.context, options.preset);
+    require(!options.pytorch || rank.size() == 1, ErrorKind::usage, "--peer is measured on one rank, not on {}",
+            rank.size());
+  });
+  const double tokens = static_cast<double>(options.batch * options.sequence);
+  StepBenchResult result;
+  result.model_flops = train_flops_per_token(spec, options.sequence) * tokens;
+  if (rank.size() > 1) {
+    Trained trained(options, spec, *backend.ops, progress_cpus);
+    result.ranks = measure_ranks(rank, options.steps, [&](const RankContext& group) -> MeasuredStep {
+      return [step = std::make_shared<TrainingStep>(trained, group)] { return step->run(); };
+    });
+    return result;
+  }
+  std::vector<double> seconds;
+  {
+    Trained trained(options, spec, *backend.ops, progress_cpus);
+    TrainingStep ours(trained, rank);
+    for (int64_t i = 0; i < options.warmup; ++i) ours.run();
+    if (options.pytorch) {
+      for (const char* mode : {"eager", "compiled"})
+        result.peers.push_back(
+            measure_pytorch(options, spec, mode, backend.multiplies_bf16, rank.threads, ours, seconds));
+    }
+    while (seconds.size() < static_cast<size_t>(options.steps)) seconds.push_back(ours.run().seconds);
+    result.loss = ours.loss();
+    result.peak_rss = peak_rss();
+  }
+  result.times = summary(seconds);
+  result.tokens_per_second = tokens / result.times.median;
+  result.ceiling_flops_per_second = step_ceiling(spec, options.dtype, options.batch * options.sequence, rank.threads);
+  result.share = result.model_flops / result.times.median / result.ceiling_flops_per_second;
+  return result;
+}
+
+}  // namespace trireme

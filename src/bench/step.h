@@ -1,0 +1,64 @@
+#pragma once
+// Measures whole training steps of a preset: forward, backward, exchange, clip and AdamW, by the step that training
+// runs; on one rank beside the rate of the step's own GEMMs and, where asked for, the same step in PyTorch; on several,
+// how the speed grows with their number.
+
+#include <string>
+#include <vector>
+
+#include "bench/ranks.h"
+#include "comm/rank_context.h"
+#include "model/spec.h"
+#include "ops/backend.h"
+#include "tensor/dtype.h"
+
+namespace trireme {
+
+struct StepBenchOptions {
+  std::string preset = "gpt2-124m";
+  int64_t batch = 4, sequence = 1024;  ///< batch: sequences per rank
+  DType dtype = DType::f32;
+  int64_t steps = 5, warmup = 1;  ///< warmup: on one rank; several warm up with one step of each number of ranks
+  bool recompute = false;
+  std::string tokens;  ///< token file; empty: random ids
+  bool pytorch = false;
+  std::string python = ".venv/bin/python", peer_script = "bench/peers/pytorch_step.py";
+};
+
+/// Seconds of several steps.
+struct StepTimes {
+  double median = 0, fastest = 0, slowest = 0;
+};
+
+/// Another program's step, measured in turn with ours.
+struct PeerStep {
+  std::string mode;     ///< eager or compiled
+  std::string skipped;  ///< why it was not measured; the rest is then empty
+  StepTimes times;
+  double our_seconds = 0;  ///< median of our steps between its own
+  size_t peak_rss = 0;
+  double loss = 0;
+  double ratio() const { return times.median / our_seconds; }  ///< above 1: we are faster
+};
+
+struct StepBenchResult {
+  std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one. What follows is of one:
+  StepTimes times;
+  double tokens_per_second = 0;
+  double model_flops = 0;  ///< of one step: train_flops_per_token x tokens
+  double ceiling_flops_per_second = 0;
+  double share = 0;     ///< model FLOP rate / ceiling
+  double loss = 0;      ///< of the last step
+  size_t peak_rss = 0;  ///< bytes, before the ceiling was measured
+  std::vector<PeerStep> peers;
+
+  /// Against the best of the peers that were measured: tokens per second and peak memory. 0 without any.
+  double peer_ratio() const;
+  double peer_rss_ratio() const;
+};
+
+/// Collective. progress_cpus: where the exchange thread runs. Rank 0's result is the one to show. Throws Error::usage.
+StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, const RankContext& rank,
+                           const std::vector<int>& progress_cpus);
+
+}  // namespace trireme

@@ -1,0 +1,68 @@
+#include "bench/ops.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/ops/op_test.h"
+
+namespace trireme::test {
+namespace {
+
+class OpsBench : public CpuOp {};
+INSTANTIATE_TEST_SUITE_P(Cpu, OpsBench, testing::Values(Case{DType::f32, 1}, Case{DType::bf16, 2}), case_name);
+
+TEST_P(OpsBench, MeasuresEveryOperatorAgainstItsCeiling) {
+  OpsBenchOptions tiny;
+  tiny.sequences = 2;
+  tiny.length = 16;
+  tiny.width = 32;
+  tiny.heads = 2;
+  tiny.vocabulary = 50;
+  tiny.columns = 64;
+  tiny.loss_rows = 8;
+  tiny.parameters = 1000;
+  tiny.rotation = 2e4;
+  tiny.seconds = 0;
+  tiny.dtype = GetParam().dtype;
+  tiny.threads = GetParam().threads;
+  const OpsBenchTable table = bench_ops(*cpu->ops, tiny);
+  std::vector<std::string> names;
+  double best_product = 0;
+  for (const OpsBenchRow& row : table.rows) {
+    SCOPED_TRACE(row.op);
+    names.push_back(row.op);
+    EXPECT_GT(row.fastest, 0);
+    EXPECT_LE(row.fastest, row.seconds);
+    EXPECT_GT(row.rate, 0);
+    EXPECT_DOUBLE_EQ(row.share, row.rate / (row.counts_bytes ? table.copy_bytes_per_s : table.gemm_flops_per_s));
+    if (row.op.starts_with("linear")) best_product = std::max(best_product, row.share);
+  }
+  EXPECT_EQ(table.rows.front().share, 1);  // the copy is its own ceiling, and so is the fastest product
+  EXPECT_EQ(best_product, 1);
+  EXPECT_THAT(names, testing::IsSupersetOf({"linear",
+                                            "linear_backward_input",
+                                            "linear_backward_weight",
+                                            "bias_backward",
+                                            "layer_norm",
+                                            "layer_norm_backward",
+                                            "gelu_tanh",
+                                            "gelu_erf_backward",
+                                            "relu",
+                                            "residual_add",
+                                            "dropout_add",
+                                            "dropout_backward",
+                                            "embedding",
+                                            "embedding_backward",
+                                            "attention",
+                                            "attention_backward",
+                                            "softmax_stats",
+                                            "cross_entropy_backward",
+                                            "squared_norms",
+                                            "add",
+                                            "zero",
+                                            "adamw"}));
+  EXPECT_THAT(to_text(table), testing::HasSubstr("GFLOP/s\noperator"));
+  EXPECT_EQ(std::ranges::count(to_text(table), '\n'), static_cast<int64_t>(names.size()) + 2);
+}
+
+}  // namespace
+}  // namespace trireme::test
