@@ -7,10 +7,10 @@
 #include "optim/schedule.h"
 #include "optim/training_state.h"
 #include "report/reporter.h"
+#include "train/guard/skips.h"
 #include "train/meter.h"
 #include "train/run_claim.h"
 #include "train/run_plan.h"
-#include "train/skips.h"
 
 namespace trireme {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "comm/process.h"
-#include "train/peer_watch.h"
+#include "train/guard/peer_watch.h"
 #include "train/run_claim.h"
 
 namespace trireme {

@@ -5,9 +5,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "report/metrics.h"
+#include "train/guard/weights_watch.h"
 #include "train/run.h"
 #include "train/session.h"
-#include "train/weights_watch.h"
 
 namespace trireme {
 

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "comm/agreement.h"
 #include "model/presets.h"
-#include "train/data_proof.h"
 #include "train/data_setup.h"
+#include "train/guard/data_proof.h"
 #include "train/resume.h"
 #include "train/stop.h"
 

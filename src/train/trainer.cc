@@ -8,8 +8,8 @@
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/run_folder.h"
 #include "comm/agreement.h"
-#include "train/healing.h"
-#include "train/spikes.h"
+#include "train/guard/healing.h"
+#include "train/guard/spikes.h"
 
 namespace trireme {
 namespace {

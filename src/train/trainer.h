@@ -4,11 +4,11 @@
 #include <functional>
 
 #include "ops/backend.h"
-#include "train/data_guard.h"
-#include "train/data_proof.h"
+#include "train/guard/data_guard.h"
+#include "train/guard/data_proof.h"
+#include "train/guard/straggler.h"
 #include "train/peak.h"
 #include "train/profile.h"
-#include "train/straggler.h"
 #include "train/task.h"
 
 namespace trireme {

@@ -1,4 +1,4 @@
-#include "train/data_guard.h"
+#include "train/guard/data_guard.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "train/data_proof.h"
+#include "train/guard/data_proof.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "train/spikes.h"
+#include "train/guard/spikes.h"
 
 #include <algorithm>
 #include <cmath>

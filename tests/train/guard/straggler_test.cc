@@ -1,4 +1,4 @@
-#include "train/straggler.h"
+#include "train/guard/straggler.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/healing.h"
+#include "train/guard/healing.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "train/peer_watch.h"
+#include "train/guard/peer_watch.h"
 
 #include <cstdlib>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "train/skips.h"
+#include "train/guard/skips.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "train/weights_watch.h"
+#include "train/guard/weights_watch.h"
 
 #include <cmath>
 
