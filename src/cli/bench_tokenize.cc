@@ -19,9 +19,9 @@
 #include "cli/flags.h"
 #include "cli/stop_signals.h"
 #include "cli/version.h"
-#include "data/byte_source.h"
-#include "data/progress_bar.h"
-#include "data/training_text.h"
+#include "data/prepare/byte_source.h"
+#include "data/prepare/progress_bar.h"
+#include "data/prepare/training_text.h"
 #include "text/bpe_trainer.h"
 
 namespace trireme {

@@ -15,11 +15,11 @@
 #include "cli/flags.h"
 #include "cli/tokenizer_flags.h"
 #include "data/document_parts.h"
-#include "data/end_of_text.h"
 #include "data/indexed_dataset.h"
-#include "data/indexed_merge.h"
 #include "data/inspection.h"
 #include "data/neox_index.h"
+#include "data/prepare/end_of_text.h"
+#include "data/prepare/indexed_merge.h"
 
 namespace trireme {
 namespace {

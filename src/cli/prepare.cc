@@ -1,4 +1,4 @@
-#include "data/prepare.h"
+#include "data/prepare/prepare.h"
 
 #include <fmt/ranges.h>
 
@@ -11,8 +11,8 @@
 #include "cli/flags.h"
 #include "cli/stop_signals.h"
 #include "cli/tokenizer_flags.h"
-#include "data/prepare_megatron.h"
-#include "data/progress_bar.h"
+#include "data/prepare/prepare_megatron.h"
+#include "data/prepare/progress_bar.h"
 
 namespace trireme {
 namespace {

@@ -16,7 +16,7 @@
 #include "cli/flags.h"
 #include "cli/stop_signals.h"
 #include "cli/tokenizer_flags.h"
-#include "data/training_text.h"
+#include "data/prepare/training_text.h"
 #include "text/bpe_trainer.h"
 #include "text/line_codec.h"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "data/prepare_megatron.h"
+#include "data/prepare/prepare_megatron.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "text/tokenizer_writer.h"

@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "base/error.h"
-#include "data/compressed_source.h"
-#include "data/json_lines.h"
-#include "data/tar_reader.h"
+#include "data/prepare/compressed_source.h"
+#include "data/prepare/json_lines.h"
+#include "data/prepare/tar_reader.h"
 
 namespace {
 

@@ -1,0 +1,80 @@
+#pragma once
+// Input files as a row of chunks of half a megabyte: what one worker takes at a time, so that it stays in the core's
+// own cache. A chunk is whole lines of jsonl, or a part of one text document that ends where the tokenizer may be cut.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/prepare/input_parts.h"
+
+namespace trireme {
+
+/// Longest document, unless the user says otherwise (--max-document): memory grows by about 20 bytes for each of its.
+inline constexpr uint64_t kMostDocumentBytes = uint64_t{64} << 20;
+
+/// What --max-document may raise it to.
+inline constexpr int64_t kMostDocumentMebibytes = 1 << 16;
+
+struct DocumentChunk {
+  std::string bytes;  ///< the chunk, with kPadding unused bytes behind it
+  size_t size = 0;
+  InputKind kind = InputKind::text;         ///< text or json_lines
+  bool ends_document = false;               ///< text: the file ends here
+  uint64_t first_line = 1;                  ///< jsonl: number of the first line in its file
+  uint64_t first_byte = 0;                  ///< decompressed bytes of its file before it
+  std::shared_ptr<const std::string> name;  ///< of the file, for messages
+  uint64_t file = 0;                        ///< index of the file that it is of
+  InputPlace after;                         ///< where the next chunk begins
+  uint64_t progress = 0;                    ///< bytes of all files consumed up to and including this chunk
+
+  static constexpr size_t kPadding = 64;  // what the JSON parser may read beyond its input
+  std::string_view text() const { return {bytes.data(), size}; }
+};
+
+class DocumentChunks {
+ public:
+  /// First place at or after an offset where text may be cut; text.size() for none. See Tokenizer::cut().
+  using Cut = std::function<size_t(std::string_view, size_t)>;
+
+  struct Options {
+    uint64_t border = 0;  ///< > 0: a text file is two documents, its first `border` characters and the rest
+    std::vector<std::string> columns{"text"};  ///< of parquet files
+    InputPlace from = {};                      ///< a chunk's `after`: go on there
+    size_t target_bytes = size_t{1} << 19;
+    uint64_t most_bytes = kMostDocumentBytes;  ///< of a line, and of text that cannot be cut
+  };
+
+  /// `files` must outlive the reader.
+  DocumentChunks(const std::vector<InputFile>& files, Cut cut, Options options);
+  DocumentChunks(const std::vector<InputFile>& files, Cut cut) : DocumentChunks(files, std::move(cut), Options()) {}
+
+  /// Fills the next chunk; an empty file is one empty chunk. False at the end. Throws Error::io, Error::data; a line,
+  /// or a text without a place to cut, that is longer than Options::most_bytes is named with that limit.
+  bool next(DocumentChunk& chunk);
+
+ private:
+  void open_part();
+  bool fill(DocumentChunk& chunk, size_t to);
+  bool next_text(DocumentChunk& chunk);
+  bool next_lines(DocumentChunk& chunk);
+  void begin_chunk(DocumentChunk& chunk);
+  void keep_rest(DocumentChunk& chunk, size_t end);
+  size_t larger(const DocumentChunk& chunk, size_t bytes) const;
+  bool ends_at_border(DocumentChunk& chunk, size_t end, bool whole);
+
+  Cut cut_;
+  Options options_;
+  InputParts parts_;
+  bool open_ = false, resumed_ = false;
+  std::string rest_;         // read, but not given away yet
+  bool at_end_ = false;      // the source has no more
+  uint64_t line_ = 1;        // of rest_
+  uint64_t given_ = 0;       // bytes of the part in earlier chunks
+  uint64_t characters_ = 0;  // of them, up to the border
+};
+
+}  // namespace trireme

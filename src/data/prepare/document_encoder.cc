@@ -1,0 +1,208 @@
+#include "data/prepare/document_encoder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/time.h"
+#include "data/prepare/json_lines.h"
+#include "data/prepare/ordered_pipeline.h"
+#include "data/prepare/progress_bar.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kReportedFaults = 10;
+constexpr size_t kKeptBuffer = size_t{8} << 20;  // a chunk that grew beyond it gives its memory back
+
+// Saving costs a flush to disk: the first one comes soon, later ones so seldom that they take about a twentieth.
+constexpr double kFirstSaveSeconds = 1, kLeastSaveSeconds = 5, kSaveShare = 20;
+
+struct Fault {
+  uint64_t line;
+  std::string reason;
+};
+
+/// Documents of one key, in the width of its sink.
+class KeyIds {
+ public:
+  void clear() {
+    narrow_.clear();
+    wide_.clear();
+    ends.clear();
+  }
+  void append(std::span<const TokenId> ids, uint64_t width) {
+    if (width == sizeof(uint16_t))
+      narrow_.insert(narrow_.end(), ids.begin(), ids.end());
+    else
+      wide_.insert(wide_.end(), ids.begin(), ids.end());
+  }
+  size_t size() const { return narrow_.size() + wide_.size(); }  // one of them is empty
+  /// The first so many ids.
+  std::span<const std::byte> first(size_t ids) const {
+    return wide_.empty() ? std::as_bytes(std::span(narrow_).first(ids)) : std::as_bytes(std::span(wide_).first(ids));
+  }
+  void give_back_memory() {
+    if (narrow_.capacity() * sizeof(uint16_t) > kKeptBuffer) narrow_ = {};
+    if (wide_.capacity() * sizeof(TokenId) > kKeptBuffer) wide_ = {};
+  }
+
+  std::vector<size_t> ends;  // of documents, in ids
+
+ private:
+  std::vector<uint16_t> narrow_;
+  std::vector<TokenId> wide_;
+};
+
+/// One chunk on its way through the pipeline.
+struct Item {
+  DocumentChunk chunk;
+  std::vector<KeyIds> keys;
+  std::vector<Fault> faults;
+  uint64_t text_bytes = 0;
+  bool empty_file = false;
+
+  void clear(size_t key_count) {
+    keys.resize(key_count);
+    for (KeyIds& key : keys) key.clear();
+    faults.clear();
+    text_bytes = 0;
+    empty_file = false;
+  }
+  void give_back_memory() {
+    if (chunk.bytes.size() > kKeptBuffer) chunk.bytes = std::string();
+    for (KeyIds& key : keys) key.give_back_memory();
+  }
+};
+
+/// What one thread that encodes uses again and again.
+struct Worker {
+  explicit Worker(const std::vector<std::string>& json_keys) : parser(json_keys) {}
+  JsonLines parser;
+  std::vector<TokenId> ids;
+};
+
+void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& options, Worker& worker) {
+  const auto append = [&](KeyIds& key, std::string_view text, bool ends) {
+    worker.ids.clear();
+    tokenizer.encode_plain(text, worker.ids);
+    if (ends && options.end_of_text) worker.ids.push_back(*options.end_of_text);
+    key.append(worker.ids, options.width);
+    if (ends) key.ends.push_back(key.size());
+    item.text_bytes += text.size();
+    if (worker.ids.capacity() * sizeof(TokenId) > kKeptBuffer) worker.ids = {};
+  };
+  item.clear(options.json_keys.size());
+  item.empty_file = item.chunk.size == 0;
+  if (item.empty_file) return;
+  if (item.chunk.kind == InputKind::json_lines) {
+    const auto document = [&](size_t key, std::string_view text) { append(item.keys[key], text, true); };
+    const auto fault = [&](uint64_t line, std::string reason) { item.faults.push_back({line, std::move(reason)}); };
+    worker.parser.parse(item.chunk, {document, fault});
+    return;
+  }
+  require(item.keys.size() == 1, ErrorKind::usage,
+          "{} is text and has no fields; several --json-keys need jsonl or parquet files", *item.chunk.name);
+  append(item.keys[0], item.chunk.text(), item.chunk.ends_document);
+}
+
+/// The take stage: faults to the log, ids to the sinks, now and then a save.
+class Taker {
+ public:
+  Taker(const DocumentEncoding& options, std::span<DocumentSink* const> sinks, size_t files, uint64_t total_bytes)
+      : options_(options), sinks_(sinks), files_(files), state_(options.from), progress_(options.task, total_bytes) {}
+
+  void take(Item& item) {
+    check_stop(options_.stop);
+    if (enough()) return;
+    report_faults(item);
+    for (size_t i = 0; i < sinks_.size(); ++i) give(item.keys[i], *sinks_[i]);
+    state_.counts.documents += std::min(documents_left(), item.keys[0].ends.size());
+    state_.counts.text_bytes += item.text_bytes;
+    state_.place = item.chunk.after;
+    item.give_back_memory();
+    progress_.update(item.chunk.progress, state_.counts.documents,
+                     [&] { return fmt::format("file {} of {}: {}", item.chunk.file + 1, files_, *item.chunk.name); });
+    save_now_and_then();
+  }
+
+  bool enough() const { return options_.most_documents > 0 && state_.counts.documents >= options_.most_documents; }
+  const EncodingState& state() const { return state_; }
+
+ private:
+  size_t documents_left() const {
+    return options_.most_documents == 0 ? SIZE_MAX : options_.most_documents - state_.counts.documents;
+  }
+
+  void report_faults(const Item& item) {
+    for (const Fault& fault : item.faults) {
+      const std::string what = fmt::format("{}, line {}: {}", *item.chunk.name, fault.line, fault.reason);
+      require(!options_.strict, ErrorKind::data, "{}; without --strict such lines are skipped and counted", what);
+      if (state_.counts.skipped_lines++ < kReportedFaults) log::warning("skipped {}", what);
+    }
+    if (!item.empty_file) return;
+    ++state_.counts.empty_files;
+    log::warning("skipped {}: it is empty", *item.chunk.name);
+  }
+
+  void give(const KeyIds& key, DocumentSink& sink) {
+    const bool all = key.ends.size() < documents_left();  // also what has no end yet
+    const auto ends = std::span(key.ends).first(std::min(documents_left(), key.ends.size()));
+    sink.append(key.first(all ? key.size() : ends.back()), ends);
+  }
+
+  void save_now_and_then() {
+    if (!options_.save || seconds_since(saved_) < pause_) return;
+    const auto start = Clock::now();
+    options_.save(state_);
+    saved_ = Clock::now();
+    pause_ = std::max(kLeastSaveSeconds, kSaveShare * seconds_since(start));
+  }
+
+  const DocumentEncoding& options_;
+  std::span<DocumentSink* const> sinks_;
+  size_t files_;
+  EncodingState state_;
+  ProgressBar progress_;
+  Clock::time_point saved_ = Clock::now();
+  double pause_ = kFirstSaveSeconds;
+};
+
+}  // namespace
+
+void check_stop(const std::atomic<bool>* stop) {
+  if (stop && stop->load()) fail(ErrorKind::stopped, "stopped before the end");
+}
+
+EncodingState encode_documents(const std::vector<InputFile>& files, const Tokenizer& tokenizer,
+                               const DocumentEncoding& options, std::span<DocumentSink* const> sinks) {
+  uint64_t total = 0;
+  for (const InputFile& file : files) total += file.bytes;
+  std::vector<Worker> workers;
+  for (int i = 0; i < options.threads; ++i) workers.emplace_back(options.json_keys);
+  DocumentChunks chunks(files, [&](std::string_view text, size_t near) { return tokenizer.cut(text, near); },
+                        {.border = options.border,
+                         .columns = options.json_keys,
+                         .from = options.from.place,
+                         .most_bytes = options.most_bytes});
+  Taker taker(options, sinks, files.size(), total);
+  std::atomic<bool> enough{taker.enough()};
+  OrderedPipeline<Item>::run(options.threads, {[&](Item& item) { return !enough.load() && chunks.next(item.chunk); },
+                                               [&](Item& item, int worker) {
+                                                 encode(item, tokenizer, options, workers[static_cast<size_t>(worker)]);
+                                               },
+                                               [&](Item& item) {
+                                                 taker.take(item);
+                                                 enough = taker.enough();
+                                               }});
+  const EncodingState& state = taker.state();
+  if (state.counts.skipped_lines > kReportedFaults)
+    log::warning("skipped {} malformed lines in all; the first {} are named above", state.counts.skipped_lines,
+                 kReportedFaults);
+  require(state.counts.documents > 0, ErrorKind::data,
+          "the input has no documents ({} malformed lines, {} empty files)", state.counts.skipped_lines,
+          state.counts.empty_files);
+  return state;
+}
+
+}  // namespace trireme

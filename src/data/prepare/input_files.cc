@@ -1,0 +1,121 @@
+#include "data/prepare/input_files.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "base/error.h"
+#include "data/prepare/byte_source.h"
+#include "data/prepare/compressed_source.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What the user says about names that do not tell.
+using Forced = std::optional<InputKind>;
+
+void add_file(const std::string& path, Forced forced, std::vector<InputFile>& files) {
+  const std::optional<InputKind> kind = forced ? forced : kind_of(path);
+  require(kind.has_value(), ErrorKind::usage,
+          "{}: the name does not tell the format; .txt, .jsonl and .parquet are read, .tar of .txt and .jsonl, all but "
+          ".parquet also with .gz or .zst behind; or say --input-format txt or jsonl",
+          path);
+  files.push_back({path, *kind, fs::is_regular_file(path) ? fs::file_size(path) : 0});
+}
+
+/// A form that data sets are published in and that is not read here.
+bool is_packed(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  return ending == ".zip" || ending == ".xz" || ending == ".bz2" || ending == ".7z";
+}
+
+void add_folder(const std::string& folder, Forced forced, std::vector<InputFile>& files) {
+  std::vector<std::string> paths;
+  std::string packed;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file() && (forced || kind_of(entry.path().string()))) paths.push_back(entry.path().string());
+    if (is_packed(entry.path())) packed = entry.path().string();
+  }
+  if (paths.empty() && !packed.empty())
+    fail(ErrorKind::io,
+         "folder {} has no .txt, .jsonl, .tar or .parquet files; unpack {} first, and where the names of its files do "
+         "not tell the format, give them with --input FILE --input-format txt or jsonl",
+         folder, packed);
+  require(!paths.empty(), ErrorKind::io, "folder {} has no .txt, .jsonl, .tar or .parquet files", folder);
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths) add_file(path, forced, files);
+}
+
+std::vector<std::string> matches(const std::string& pattern) {
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  globfree(&found);
+  return paths;
+}
+
+void add_path(const std::string& path, Forced forced, std::vector<InputFile>& files) {
+  if (path == kStandardInput) return files.push_back({path, forced.value_or(InputKind::json_lines), 0});
+  if (fs::is_directory(path)) return add_folder(path, forced, files);
+  if (fs::exists(path)) return add_file(path, forced, files);
+  const std::vector<std::string> found = matches(path);
+  require(!found.empty(), ErrorKind::io, "input {} does not exist", path);
+  for (const std::string& match : found) add_path(match, forced, files);
+}
+
+std::string trimmed(const std::string& name) {
+  const size_t first = name.find_first_not_of(' ');
+  return first == std::string::npos ? "" : name.substr(first, name.find_last_not_of(' ') - first + 1);
+}
+
+void add_argument(const std::string& argument, Forced forced, std::vector<InputFile>& files) {
+  if (fs::exists(argument)) return add_path(argument, forced, files);  // a comma may be part of a name
+  size_t at = 0;
+  while (true) {
+    const size_t comma = argument.find(',', at);
+    const std::string name = trimmed(argument.substr(at, comma - at));
+    require(!name.empty(), ErrorKind::usage, "--input has an empty name in \"{}\"; names stand between single commas",
+            argument);
+    add_path(name, forced, files);
+    if (comma == std::string::npos) return;
+    at = comma + 1;
+  }
+}
+
+}  // namespace
+
+std::optional<InputKind> kind_of(const std::string& path) {
+  const std::string name = uncompressed_name(path);
+  if (name.ends_with(".txt") || name.ends_with(".text")) return InputKind::text;
+  if (name.ends_with(".jsonl") || name.ends_with(".ndjson") || name.ends_with(".json")) return InputKind::json_lines;
+  if (name.ends_with(".tar")) return InputKind::archive;
+  if (name.ends_with(".parquet") && compression_of(path) == Compression::none) return InputKind::parquet;
+  return std::nullopt;
+}
+
+std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced) {
+  std::vector<InputFile> files;
+  for (const std::string& argument : arguments) add_argument(argument, forced, files);
+  require(!files.empty(), ErrorKind::usage, "no input files were given");
+  const auto is_standard = [](const InputFile& file) { return file.path == kStandardInput; };
+  require(std::count_if(files.begin(), files.end(), is_standard) <= 1, ErrorKind::usage,
+          "standard input (-) can be given once");
+  return files;
+}
+
+bool is_single_text(const std::vector<InputFile>& files) {
+  return files.size() == 1 && files[0].kind == InputKind::text;
+}
+
+std::optional<InputKind> input_kind_from(const std::string& name) {
+  if (name == "auto") return std::nullopt;
+  if (name == "txt") return InputKind::text;
+  require(name == "jsonl", ErrorKind::usage, "--input-format is {}; auto, txt or jsonl was expected", name);
+  return InputKind::json_lines;
+}
+
+}  // namespace trireme

@@ -1,0 +1,64 @@
+#pragma once
+// The text and jsonl streams of the input files, one after the other: a file is one part, an archive has one for each
+// of its readable files.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/prepare/byte_source.h"
+#include "data/prepare/input_files.h"
+
+namespace trireme {
+
+class TarReader;
+
+/// A place between two bytes of the input. Pure numbers: a later run finds it again in the same files.
+struct InputPlace {
+  uint64_t file = 0;        ///< index in the list of files
+  uint64_t member = 0;      ///< readable files of an archive before this one
+  uint64_t offset = 0;      ///< decompressed bytes of this part before the place
+  uint64_t line = 1;        ///< number of the line that begins there
+  uint64_t characters = 0;  ///< of a text that is divided: those before the place, up to the border
+};
+
+class InputParts {
+ public:
+  /// `files` must outlive the reader; `columns` are read from parquet files. Begins at the part of `from`.
+  InputParts(const std::vector<InputFile>& files, std::vector<std::string> columns, InputPlace from = {});
+  ~InputParts();
+
+  /// Opens the next part; false at the end. Throws Error::io, Error::data.
+  bool next();
+  // Of the part that next() opened:
+  ByteSource& source() { return *source_; }
+  const std::shared_ptr<const std::string>& name() const { return name_; }  ///< path, or ARCHIVE:MEMBER
+  InputKind kind() const { return kind_; }                                  ///< text or json_lines
+  uint64_t file() const { return file_; }
+  uint64_t member() const { return member_; }
+  bool is_archive() const { return archive_ != nullptr; }
+
+  /// Bytes of all files that were read so far.
+  uint64_t consumed() const;
+
+ private:
+  bool next_member();
+  void open_file();
+  void close_file();
+  void set_part(std::string name, InputKind kind);
+
+  const std::vector<InputFile>& files_;
+  std::vector<std::string> columns_;
+  uint64_t file_ = 0, member_ = 0;
+  uint64_t skip_members_ = 0;  // of the first archive
+  uint64_t earlier_ = 0;       // bytes of the files before
+  uint64_t unread_members_ = 0;
+  bool open_ = false;
+  std::shared_ptr<TarReader> archive_;
+  std::unique_ptr<ByteSource> source_;
+  std::shared_ptr<const std::string> name_;
+  InputKind kind_ = InputKind::text;
+};
+
+}  // namespace trireme

@@ -1,0 +1,18 @@
+#pragma once
+// Columns of a Parquet file as lines of JSON, one object per row: what comes after it need not know where they are
+// from.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/prepare/byte_source.h"
+
+namespace trireme {
+
+/// Strings of `columns`; a null is left out of its row. Needs the Arrow C++ library at build time: a build without it
+/// throws Error::usage that says so. Throws Error::io, Error::data (damaged; a column that is not there or holds no
+/// strings).
+std::unique_ptr<ByteSource> open_parquet(const std::string& path, const std::vector<std::string>& columns);
+
+}  // namespace trireme

@@ -1,0 +1,56 @@
+#pragma once
+// Text files to token files: train.bin, val.bin, a sidecar for each, and tokenizer.json.
+//
+// One .txt file is one text: its first 90 % of characters are train.bin, the rest val.bin, and no id separates
+// anything; of SplitRule it takes nothing. Otherwise each .txt file and each line of a .jsonl file is a document,
+// encoded as plain text (special tokens written in it are text) and followed by one end-of-text id; documents are split
+// by SplitRule. Memory: fixed buffers, 32 bytes per document, the longest document (which has a limit). A run that was
+// killed is gone on with by the same call.
+//
+// Input that can be read twice at little cost (see expected_documents()) is counted first, and the ids go straight into
+// the files that they belong to. Other input that is divided or reordered, or has malformed lines, is encoded into
+// OUTPUT/.prepare and copied from there: that takes the disk for the ids twice.
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/prepare/document_chunks.h"
+#include "data/prepare/input_files.h"
+#include "data/prepare/split.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+struct PrepareOptions {
+  std::vector<std::string> inputs;      ///< see list_inputs()
+  std::string tokenizer;                ///< path, or "char": a vocabulary of the characters in the input
+  TokenizerLoadOptions load;            ///< of that path
+  std::string output;                   ///< folder
+  std::optional<InputKind> input_kind;  ///< what every file holds; empty: as its name says
+  std::string json_key = "text";
+  std::string end_of_text;  ///< token between documents; empty: the one that the tokenizer names
+  SplitRule split;
+  double train_fraction = 0.9;               ///< of the characters of a single text; 1: no val.bin
+  uint64_t most_documents = 0;               ///< > 0: the first ones only
+  uint64_t most_bytes = kMostDocumentBytes;  ///< of a document that must be held whole
+  bool strict = false;                       ///< the first malformed line stops
+  int threads = 1;
+  const std::atomic<bool>* stop = nullptr;  ///< set from outside: stop
+};
+
+struct PrepareReport {
+  uint64_t documents = 0, train_documents = 0, val_documents = 0;
+  uint64_t train_tokens = 0, val_tokens = 0;
+  uint64_t input_bytes = 0;  ///< text, decompressed and unpacked
+  uint64_t skipped_lines = 0, empty_files = 0;
+  double load_seconds = 0, seconds = 0;  ///< tokenizer load; everything else
+};
+
+/// Throws Error::usage, Error::io, Error::data, Error::locked, Error::stopped; then none of the results is left in the
+/// folder, and OUTPUT/.prepare only where a later run can go on with it.
+PrepareReport prepare(const PrepareOptions& options);
+
+}  // namespace trireme

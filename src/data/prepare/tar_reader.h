@@ -1,0 +1,39 @@
+#pragma once
+// The regular files of a tar archive, front to back: the old form, ustar, GNU's long names and pax headers.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "data/prepare/byte_source.h"
+
+namespace trireme {
+
+class TarReader {
+ public:
+  /// `from`: the uncompressed archive; `path` names it in errors.
+  TarReader(std::unique_ptr<ByteSource> from, std::string path);
+
+  /// Goes to the next regular file, past what was not read of the last one; false at the end. Throws Error::data (no
+  /// tar archive, damaged, cut off).
+  bool next();
+  /// Of the file that next() went to.
+  const std::string& name() const { return name_; }
+  uint64_t size() const { return size_; }
+  /// Reads on in that file; 0 at its end.
+  size_t read(char* to, size_t size);
+  uint64_t consumed() const { return from_->consumed(); }
+
+ private:
+  bool read_block(char* block);
+  void read_exactly(char* to, size_t size);
+  std::string read_body(uint64_t size);
+  void skip_rest();
+
+  std::unique_ptr<ByteSource> from_;
+  std::string path_, name_;
+  uint64_t size_ = 0, left_ = 0, padding_ = 0;
+  bool first_ = true;
+};
+
+}  // namespace trireme

@@ -1,0 +1,404 @@
+#include "data/prepare/prepare.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/rng.h"
+#include "data/sidecar.h"
+#include "tests/support/archives.h"
+#include "tests/support/temporary_folder.h"
+#include "text/bpe_trainer.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Prepare : public testing::Test {
+ protected:
+  Prepare() {
+    PieceCounter counts;
+    counts.add_text("the cat sat on the mat and the dog sat on the log");
+    BpeTraining training;
+    training.vocabulary_size = 280;
+    write("tokenizer.json", write_tokenizer_json(train_bpe(counts, training)));
+    options_.tokenizer = path("tokenizer.json");
+    options_.output = path("out");
+    options_.threads = 3;
+  }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  void write(const std::string& name, const std::string& text) const { write_text(path(name), text); }
+  std::vector<uint16_t> tokens(const std::string& name) const {
+    const std::string bytes = read_text((fs::path(options_.output) / name).string());
+    std::vector<uint16_t> ids(bytes.size() / 2);
+    for (size_t i = 0; i < ids.size(); ++i)
+      ids[i] = static_cast<uint16_t>(static_cast<uint8_t>(bytes[2 * i]) | static_cast<uint8_t>(bytes[2 * i + 1]) << 8);
+    return ids;
+  }
+  std::string decoded(const std::string& name) const {
+    const std::vector<uint16_t> ids = tokens(name);
+    const std::vector<TokenId> wide(ids.begin(), ids.end());
+    return load_tokenizer((fs::path(options_.output) / "tokenizer.json").string())->decode(wide);
+  }
+  /// Message of the error, after which nothing may be left.
+  std::string error(ErrorKind kind = ErrorKind::data) const {
+    try {
+      prepare(options_);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), kind) << e.what();
+      if (fs::exists(options_.output)) {
+        EXPECT_TRUE(fs::is_empty(options_.output));
+      }
+      return e.what();
+    }
+    ADD_FAILURE() << "no error";
+    return "";
+  }
+
+  TemporaryFolder temporary_;
+  fs::path folder_ = temporary_.path();
+  PrepareOptions options_;
+};
+
+TEST_F(Prepare, DividesOneTextByCharacters) {
+  std::string text;
+  for (int i = 0; i < 10; ++i) text += "caf\u00e9 ";  // 5 characters, 6 bytes each time
+  write("one.txt", text);
+  options_.inputs = {path("one.txt")};
+  const PrepareReport report = prepare(options_);
+  EXPECT_EQ(decoded("train.bin"), text.substr(0, 54));
+  EXPECT_EQ(decoded("val.bin"), text.substr(54));
+  EXPECT_EQ(report.train_tokens, tokens("train.bin").size());
+  EXPECT_EQ(report.input_bytes, text.size());
+}
+
+TEST_F(Prepare, LeavesATextWholeWhereAllOfItIsTraining) {
+  write("one.txt", "the cat sat on the mat");
+  options_.inputs = {path("one.txt")};
+  options_.train_fraction = 1;
+  prepare(options_);
+  EXPECT_EQ(decoded("train.bin"), "the cat sat on the mat");
+  EXPECT_FALSE(fs::exists(path("out/val.bin")));
+  EXPECT_EQ(read_sidecar(path("out/train.bin"))->split, "one text: all of it in train");
+}
+
+TEST_F(Prepare, ADocumentBeyondItsLimitIsNamedWithTheOptionThatRaisesIt) {
+  const std::string words(3 << 20, 'a'), line = "{\"text\":\"" + words + "\"}\n", small = "{\"text\":\"the\"}\n";
+  write("a.jsonl", small + line);
+  write("a.jsonl.gz", gzip(small + line));
+  write("a.jsonl.zst", zstd(small + line));
+  write("a.txt", words);
+  write("a.txt.gz", gzip(words));
+  options_.most_bytes = size_t{2} << 20;
+  for (const char* name : {"a.jsonl", "a.jsonl.gz", "a.jsonl.zst"}) {
+    options_.inputs = {path(name)};
+    EXPECT_THAT(error(), HasSubstr(std::string(name) + ", line 2: the line is longer than 2 MiB, the most that one "
+                                                       "document may have; raise it with --max-document MIB"));
+  }
+  for (const char* name : {"a.txt", "a.txt.gz"}) {
+    options_.inputs = {path(name)};
+    EXPECT_THAT(error(), HasSubstr(std::string(name) + ", byte "));
+  }
+  options_.most_bytes = size_t{4} << 20;
+  options_.inputs = {path("a.jsonl.gz")};
+  EXPECT_EQ(prepare(options_).documents, 2u);
+}
+
+TEST_F(Prepare, ATextThatCanBeCutHasNoLimit) {
+  std::string text;
+  while (text.size() < 3 << 20) text += "the cat sat on the mat\n";
+  write("a.txt", text);
+  options_.inputs = {path("a.txt")};
+  options_.most_bytes = size_t{1} << 20;
+  EXPECT_EQ(prepare(options_).input_bytes, text.size());
+}
+
+TEST_F(Prepare, EndsEachDocumentWithTheEndOfTextId) {
+  write("a.jsonl",
+        "{\"text\": \"the cat\"}\n\n{\"meta\": [1, {}], \"text\": \"\"}\n{\"text\": \"the <|endoftext|> dog\"}");
+  options_.inputs = {path("a.jsonl")};
+  options_.split.val_fraction = 0;
+  const PrepareReport report = prepare(options_);
+  EXPECT_EQ(report.documents, 3u);
+  EXPECT_EQ(decoded("train.bin"), "the cat<|endoftext|><|endoftext|>the <|endoftext|> dog<|endoftext|>");
+  const std::vector<uint16_t> ids = tokens("train.bin");
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 0), 3);  // the one in the text is text
+  EXPECT_FALSE(fs::exists(path("out/val.bin")));
+}
+
+TEST_F(Prepare, SplitsDocumentsByThePermutation) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i) lines += "{\"body\": \"<" + std::to_string(i) + ">\"}\n";
+  write("a.jsonl", lines);
+  options_.inputs = {path("a.jsonl")};
+  options_.json_key = "body";
+  options_.split.val_fraction = 0.1;
+  prepare(options_);
+  EXPECT_EQ(decoded("val.bin"), "<10><|endoftext|><12><|endoftext|>");
+  EXPECT_THAT(decoded("train.bin"), testing::StartsWith("<0><|endoftext|><1><|endoftext|>"));
+  options_.split.order = DocumentOrder::openwebtext;
+  prepare(options_);
+  EXPECT_THAT(decoded("train.bin"), testing::StartsWith("<18><|endoftext|><3><|endoftext|>"));
+}
+
+/// What can be read twice is counted first and divided at once, and again where lines were malformed; what is
+/// compressed is encoded and then divided.
+class DividedPrepare : public Prepare, public testing::WithParamInterface<int> {};
+INSTANTIATE_TEST_SUITE_P(MalformedLines, DividedPrepare, testing::Values(0, 1, 100));
+
+TEST_P(DividedPrepare, IsTheSameWhetherItWasCountedBeforeOrNot) {
+  RandomStream random(3);
+  std::string lines = "\n \t\n";
+  const int malformed = GetParam();
+  for (int i = 0; i < 5000; ++i) {
+    lines += i % 50 == 7 && i / 50 < malformed ? "{\"text\": \"cut\n" : "{\"text\": \"the";
+    for (uint64_t words = random.below(300); words > 0; --words) lines += words % 3 == 0 ? " dog" : " cat";
+    lines += i % 9 == 0 ? "\"}\r\n\r\n" : "\"}\n";
+  }
+  write("a.jsonl", lines);
+  write("b.jsonl.gz", gzip(lines));
+  write("c.txt", "the log");
+  for (const double val_fraction : {0.0005, 0.3, 0.9}) {
+    for (const uint64_t most : {uint64_t{0}, uint64_t{1001}}) {
+      options_.split.val_fraction = val_fraction;
+      options_.most_documents = most;
+      std::vector<std::string> results;
+      for (const char* name : {"a.jsonl", "b.jsonl.gz"}) {
+        options_.inputs = {path(name), path("c.txt")};
+        const PrepareReport report = prepare(options_);
+        EXPECT_EQ(report.skipped_lines > 0, malformed > 0);
+        results.push_back(
+            fmt::format("{} {} {} {}", report.documents, report.val_documents, report.train_tokens, report.val_tokens));
+        for (const char* file : {"out/train.bin", "out/val.bin", "out/train.bin.json", "out/val.bin.json"})
+          results.back() += read_text(path(file));
+      }
+      EXPECT_EQ(results[0], results[1]) << val_fraction << " " << most;
+    }
+  }
+}
+
+TEST_F(Prepare, TakesSeveralTextsAsDocumentsInOrder) {
+  fs::create_directories(folder_ / "texts/deep");
+  write("texts/b.txt", "second");
+  write("texts/a.txt", "first");
+  write("texts/deep/c.txt", "third");
+  write("texts/empty.txt", "");
+  write("texts/readme.md", "not read");
+  options_.inputs = {path("texts")};
+  options_.split.val_fraction = 0;
+  const PrepareReport report = prepare(options_);
+  EXPECT_EQ(decoded("train.bin"), "first<|endoftext|>second<|endoftext|>third<|endoftext|>");
+  EXPECT_EQ(report.empty_files, 1u);
+}
+
+TEST_F(Prepare, NamesEmptyFilesOfLinesToo) {
+  write("zero.jsonl", "");
+  write("zero.jsonl.gz", gzip(""));
+  write("lines.jsonl", "\n\n");
+  options_.inputs = {path("zero.jsonl") + "," + path("lines.jsonl") + "," + path("zero.jsonl.gz")};
+  EXPECT_THAT(error(), HasSubstr("the input has no documents (0 malformed lines, 2 empty files)"));
+  write("a.jsonl", "{\"text\": \"the cat\"}\n");
+  options_.inputs = {path("zero.jsonl"), path("a.jsonl")};
+  options_.split.val_fraction = 0;
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(prepare(options_).empty_files, 1u);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("zero.jsonl: it is empty"));
+  EXPECT_EQ(decoded("train.bin"), "the cat<|endoftext|>");
+}
+
+TEST_F(Prepare, GivesTheSameFilesForAnyNumberOfThreads) {
+  RandomStream random(1);
+  const char* words[] = {"the", " cat", " sat", " on", " mat", "\n", " log"};
+  std::string text, lines;
+  while (text.size() < 3'000'000) text += words[random.below(7)];
+  while (lines.size() < 3'000'000) {
+    lines += "{\"text\": \"";
+    for (uint64_t i = random.below(2000); i > 0; --i) lines += words[random.below(5)];
+    lines += "\"}\n";
+  }
+  write("a.txt", text);
+  write("b.jsonl", lines);
+  options_.inputs = {path("a.txt"), path("b.jsonl")};
+  options_.threads = 1;
+  prepare(options_);
+  const std::string train = read_text(path("out/train.bin")), val = read_text(path("out/val.bin"));
+  const std::string json = read_text(path("out/train.bin.json"));
+  EXPECT_THAT(decoded("train.bin"), testing::StartsWith(text + "<|endoftext|>"));
+  options_.threads = 7;
+  prepare(options_);
+  EXPECT_EQ(read_text(path("out/train.bin")), train);
+  EXPECT_EQ(read_text(path("out/val.bin")), val);
+  EXPECT_EQ(read_text(path("out/train.bin.json")), json);
+}
+
+TEST_F(Prepare, WritesASidecarThatFits) {
+  write("one.txt", "the cat sat on the mat");
+  options_.inputs = {path("one.txt")};
+  prepare(options_);
+  const auto sidecar = read_sidecar(path("out/train.bin"));
+  ASSERT_TRUE(sidecar);
+  EXPECT_EQ(sidecar->tokens, tokens("train.bin").size());
+  EXPECT_EQ(sidecar->documents, 1u);
+  const auto tokenizer = load_tokenizer(path("out/tokenizer.json"));
+  EXPECT_EQ(sidecar->vocabulary, tokenizer->vocabulary_size());
+  EXPECT_EQ(sidecar->tokenizer_hash, hex64(tokenizer->hash()));
+  const std::string bytes = read_text(path("out/train.bin"));
+  ASSERT_EQ(sidecar->block_hashes.size(), 1u);
+  EXPECT_EQ(sidecar->block_hashes[0], xxh3(std::as_bytes(std::span(bytes))));
+}
+
+TEST_F(Prepare, MakesACharacterVocabulary) {
+  write("one.txt", "b\u00e9a b\u00e9a b");
+  options_.inputs = {path("one.txt")};
+  options_.tokenizer = "char";
+  prepare(options_);
+  EXPECT_EQ(tokens("train.bin"), (std::vector<uint16_t>{2, 3, 1, 0, 2, 3, 1, 0}));  // space a b e-acute
+  EXPECT_EQ(tokens("val.bin"), std::vector<uint16_t>{2});
+  EXPECT_EQ(load_tokenizer(path("out/tokenizer.json"))->vocabulary_size(), 4u);
+}
+
+TEST_F(Prepare, NamesTheByteThatIsNoCharacter) {
+  write("one.txt", std::string(1'000'003, 'a') + "\xff" + std::string(1'000'000, 'b') + "\xff");
+  options_.inputs = {path("one.txt")};
+  options_.tokenizer = "char";
+  EXPECT_THAT(error(), HasSubstr("one.txt: the byte at offset 1000003 is no valid UTF-8"));
+}
+
+TEST_F(Prepare, AddsEndOfTextToACharacterVocabularyOfDocuments) {
+  write("a.jsonl", "{\"text\": \"ba\"}\n{\"text\": \"<|endoftext|>\"}\n");
+  options_.inputs = {path("a.jsonl")};
+  options_.tokenizer = "char";
+  options_.split.val_fraction = 0;
+  prepare(options_);
+  EXPECT_EQ(decoded("train.bin"), "ba<|endoftext|><|endoftext|><|endoftext|>");
+  EXPECT_EQ(tokens("train.bin").size(), 2u + 1 + 13 + 1);
+}
+
+TEST_F(Prepare, RefusesEmptyInput) {
+  write("one.txt", "");
+  options_.inputs = {path("one.txt")};
+  EXPECT_THAT(error(), HasSubstr("one.txt with 0 bytes"));
+  write("a.jsonl", "\n\n");
+  options_.inputs = {path("a.jsonl")};
+  EXPECT_THAT(error(), HasSubstr("the input has no documents (0 malformed lines, 0 empty files)"));
+  write("one.txt", "x");
+  options_.inputs = {path("one.txt")};
+  EXPECT_THAT(error(), HasSubstr("one.txt has 1 characters, too few to divide"));
+}
+
+TEST_F(Prepare, SkipsAndCountsMalformedLines) {
+  write("a.jsonl",
+        "{\"text\": \"good\"}\n{\"text\": 5}\n{\"txt\": \"x\"}\n{\"text\": \"cut\n[1]\n{\"text\": \"a\", \"text\": "
+        "\"b\"}\n"
+        "{\"text\": \"\\ud83d\"}\n{\"text\": \"\xff\"}\n{\"text\": \"end\", \"n\": 1e99999}\n{\"text\": \"end\"}");
+  options_.inputs = {path("a.jsonl")};
+  options_.split.val_fraction = 0;
+  testing::internal::CaptureStderr();
+  const PrepareReport report = prepare(options_);
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(report.skipped_lines, 8u);
+  EXPECT_EQ(decoded("train.bin"), "good<|endoftext|>end<|endoftext|>");
+  EXPECT_THAT(log, HasSubstr("a.jsonl, line 2: \"text\" is no string"));
+  EXPECT_THAT(log, HasSubstr("a.jsonl, line 3: \"text\" is missing"));
+  EXPECT_THAT(log, HasSubstr("a.jsonl, line 4: not valid JSON"));
+  EXPECT_THAT(log, HasSubstr("a.jsonl, line 5: the line is no JSON object"));
+  EXPECT_THAT(log, HasSubstr("a.jsonl, line 6: \"text\" stands twice"));
+  EXPECT_THAT(log, HasSubstr("a.jsonl, line 7: not valid JSON"));
+  EXPECT_THAT(log, HasSubstr("a.jsonl, line 8: not valid JSON"));
+  options_.strict = true;
+  options_.output = path("strict");
+  EXPECT_THAT(error(), HasSubstr("a.jsonl, line 2: \"text\" is no string; without --strict such lines are skipped"));
+}
+
+TEST_F(Prepare, RefusesIdsBeyond16Bits) {
+  BpeDescription tokenizer;
+  tokenizer.vocabulary = {{"x", 0}, {"y", 70000}};
+  write("large.json", write_tokenizer_json(tokenizer));
+  write("one.txt", "xy");
+  options_.inputs = {path("one.txt")};
+  options_.tokenizer = path("large.json");
+  EXPECT_THAT(error(), HasSubstr("has ids up to 70000, and train.bin holds 16-bit ids, up to 65535; use a tokenizer of "
+                                 "at most 65536 ids"));
+}
+
+TEST_F(Prepare, AsksForAnEndOfTextToken) {
+  BpeDescription tokenizer;
+  tokenizer.vocabulary = {{"a", 0}, {"b", 1}};
+  write("bare.json", write_tokenizer_json(tokenizer));
+  write("a.jsonl", "{\"text\": \"a\"}\n");
+  options_.inputs = {path("a.jsonl")};
+  options_.tokenizer = path("bare.json");
+  EXPECT_THAT(error(), HasSubstr("has no end-of-text token to write between documents; name one with --end-of-text"));
+  options_.end_of_text = "c";
+  EXPECT_THAT(error(), HasSubstr("has no token \"c\" to write between documents"));
+  options_.end_of_text = "b";
+  options_.split.val_fraction = 0;
+  prepare(options_);
+  EXPECT_EQ(tokens("train.bin"), (std::vector<uint16_t>{0, 1}));
+}
+
+TEST_F(Prepare, LeavesNothingBehindWhenStopped) {
+  write("one.txt", "the cat sat on the mat");
+  options_.inputs = {path("one.txt")};
+  const std::atomic<bool> stop{true};
+  options_.stop = &stop;
+  EXPECT_EQ(error(ErrorKind::stopped), "stopped before the end");  // while characters are counted
+  options_.inputs = {path("one.txt"), path("one.txt")};
+  EXPECT_EQ(error(ErrorKind::stopped), "stopped before the end; nothing of this run is left");
+}
+
+TEST_F(Prepare, KeepsEarlierFilesWhenItFails) {
+  write("one.txt", "the cat sat on the mat");
+  options_.inputs = {path("one.txt")};
+  prepare(options_);
+  const std::string before = read_text(path("out/train.bin"));
+  const std::atomic<bool> stop{true};
+  options_.stop = &stop;
+  EXPECT_THROW(prepare(options_), Error);
+  EXPECT_EQ(read_text(path("out/train.bin")), before);
+}
+
+TEST_F(Prepare, RemovesAValFileThatIsNotItsOwn) {
+  write("a.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"}\n");
+  options_.inputs = {path("a.jsonl")};
+  prepare(options_);
+  EXPECT_TRUE(fs::exists(path("out/val.bin")));
+  options_.split.val_fraction = 0;
+  prepare(options_);
+  EXPECT_FALSE(fs::exists(path("out/val.bin")));
+  EXPECT_FALSE(fs::exists(path("out/val.bin.json")));
+}
+
+TEST_F(Prepare, NamesInputsThatItCannotRead) {
+  options_.inputs = {path("absent.txt")};
+  EXPECT_THAT(error(ErrorKind::io), HasSubstr("absent.txt does not exist"));
+  write("a.doc", "x");
+  options_.inputs = {path("a.doc")};
+  EXPECT_THAT(error(ErrorKind::usage), HasSubstr("a.doc: the name does not tell the format"));
+  fs::create_directories(folder_ / "enwik8");
+  write("enwik8/enwik8.zip", "PK");
+  options_.inputs = {path("enwik8")};
+  EXPECT_THAT(error(ErrorKind::io), HasSubstr("unpack " + path("enwik8/enwik8.zip") + " first, and where"));
+}
+
+TEST_F(Prepare, TakesGlobsAndCommaLists) {
+  write("x1.txt", "one");
+  write("x2.txt", "two");
+  write("y.txt", "three");
+  options_.inputs = {path("x*.txt") + ",, " + path("y.txt")};
+  EXPECT_THAT(error(ErrorKind::usage), HasSubstr("--input has an empty name in \""));
+  options_.inputs = {path("x*.txt") + " , " + path("y.txt")};
+  options_.split.val_fraction = 0;
+  prepare(options_);
+  EXPECT_EQ(decoded("train.bin"), "one<|endoftext|>two<|endoftext|>three<|endoftext|>");
+}
+
+}  // namespace
+}  // namespace trireme
