@@ -33,7 +33,7 @@ JobFacts describe_job(const LaunchRequest& request) {
   if (!request.default_dtype.empty() && !loaded.given("precision.dtype")) {
     job.flags = {"--precision.dtype", request.default_dtype};
   }
-  job.inherit_binding = loaded.config.launch.bind == "inherit";
+  job.inherit_binding = loaded.config.launch.bind == Binding::inherit;
   for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
   for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
   return job;

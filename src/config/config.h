@@ -7,13 +7,17 @@
 #include <string>
 #include <vector>
 
+#include "config/choices.h"
+#include "tensor/dtype.h"
+
 namespace trireme {
 
 struct ModelOptions {
-  std::string preset, init, init_scheme = "preset";
+  std::string preset, init;
+  InitChoice init_scheme = InitChoice::preset;
   int64_t layers = 12, heads = 12, width = 768, inner_width = 0, context = 1024, vocabulary = 0,
           vocabulary_multiple = 64;
-  std::string activation = "gelu-tanh";
+  MlpActivation activation = MlpActivation::gelu_tanh;
   bool tied_head = true, bias = true, recompute = false;
   double dropout = 0, embedding_dropout = -1;
 
@@ -29,7 +33,11 @@ struct ModelOptions {
            "except where a dialect asks)");
     v.choice("init-scheme", init_scheme,
              "spread of a new model's weights: gpt2, bert, opt, neox, or the preset's own (no preset: gpt2)",
-             {"preset", "gpt2", "bert", "opt", "neox"});
+             {{"preset", InitChoice::preset},
+              {"gpt2", InitChoice::gpt2},
+              {"bert", InitChoice::bert},
+              {"opt", InitChoice::opt},
+              {"neox", InitChoice::neox}});
     v.integer("layers", layers, "transformer blocks", 1, 1000);
     v.integer("heads", heads, "attention heads; must divide width", 1, 1024);
     v.integer("width", width, "width of the residual stream", 8, 65536);
@@ -38,7 +46,10 @@ struct ModelOptions {
     v.integer("vocabulary", vocabulary, "token ids (0: from the data's tokenizer)", 0, 4194304);
     v.integer("vocabulary-multiple", vocabulary_multiple,
               "rows of the token matrix are rounded up to a multiple of this in memory", 1, 4096);
-    v.choice("activation", activation, "MLP activation", {"gelu-tanh", "gelu-erf", "relu"});
+    v.choice("activation", activation, "MLP activation",
+             {{"gelu-tanh", MlpActivation::gelu_tanh},
+              {"gelu-erf", MlpActivation::gelu_erf},
+              {"relu", MlpActivation::relu}});
     v.flag("tied-head", tied_head, "the output head shares the token embedding's matrix");
     v.flag("bias", bias, "biases in linears and norms");
     v.flag(
@@ -99,16 +110,17 @@ struct BatchOptions {
 struct OptimOptions {
   double learning_rate = 6e-4, min_learning_rate = 6e-5, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1,
          clip = 1.0;
-  std::string schedule = "cosine";
+  RateCourse schedule = RateCourse::cosine;
   int64_t warmup_steps = 0, decay_steps = 0;
   bool decay_all = false;
-  std::string shard = "none";
+  ShardChoice shard = ShardChoice::none;
 
   template <class V>
   void visit(V& v) {
     v.number("learning-rate", learning_rate, "peak learning rate", 0, 100);
     v.number("min-learning-rate", min_learning_rate, "where the decay ends", 0, 100);
-    v.choice("schedule", schedule, "course of the learning rate after warm-up", {"cosine", "linear", "constant"});
+    v.choice("schedule", schedule, "course of the learning rate after warm-up",
+             {{"cosine", RateCourse::cosine}, {"linear", RateCourse::linear}, {"constant", RateCourse::constant}});
     v.integer("warmup-steps", warmup_steps, "steps of linear warm-up", 0, 1LL << 40);
     v.integer("decay-steps", decay_steps, "step at which the decay reaches min-learning-rate (0: run.steps)", 0,
               1LL << 40);
@@ -118,16 +130,16 @@ struct OptimOptions {
     v.number("weight-decay", weight_decay, "decoupled decay of tensors with two or more dims", 0, 100);
     v.flag("decay-all", decay_all, "weight-decay is for every tensor, biases and norms too, as metaseq and fairseq do");
     v.number("clip", clip, "global gradient norm is clipped to this (0: off)", 0, 1e9);
-    v.choice("shard", shard, "what is sharded over data-parallel ranks", {"none"});
+    v.choice("shard", shard, "what is sharded over data-parallel ranks", {{"none", ShardChoice::none}});
   }
 };
 
 struct PrecisionOptions {
-  std::string dtype = "f32";
+  DType dtype = DType::f32;
   template <class V>
   void visit(V& v) {
     v.choice("dtype", dtype, "weights and activations; bf16 keeps f32 master weights, moments and reductions",
-             {"f32", "bf16"});
+             {{"f32", DType::f32}, {"bf16", DType::bf16}});
   }
 };
 
@@ -142,12 +154,14 @@ struct MeshOptions {
 };
 
 struct CommOptions {
-  std::string wire = "bf16", interface;
+  DType wire = DType::bf16;
+  std::string interface;
   double bucket_mb = 25;
   int64_t cores = 0;
   template <class V>
   void visit(V& v) {
-    v.choice("wire", wire, "type of gradients between ranks; sums are made in f32 either way", {"bf16", "f32"});
+    v.choice("wire", wire, "type of gradients between ranks; sums are made in f32 either way",
+             {{"bf16", DType::bf16}, {"f32", DType::f32}});
     v.number("bucket-mb", bucket_mb, "gradients are exchanged in buckets of this many MB while backward goes on", 0.01,
              4096);
     v.integer("cores", cores,
@@ -162,7 +176,8 @@ struct CommOptions {
 struct CheckpointOptions {
   int64_t every = 1000, keep = 2;
   bool best = true, allow_other_data = false, allow_other_batch = false, allow_other_tokenizer = false;
-  std::string best_link, resume = "auto", on_error = "continue";
+  std::string best_link, resume = "auto";
+  OnError on_error = OnError::go_on;
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between snapshots (0: only at the end or when stopped)", 0, 1LL << 40);
@@ -175,7 +190,7 @@ struct CheckpointOptions {
            "auto: go on from the run folder's newest good snapshot; none: start anew; or a run or step folder");
     v.choice("on-error", on_error,
              "when a snapshot cannot be written while training goes on; the last one of a run must succeed either way",
-             {"continue", "stop"});
+             {{"continue", OnError::go_on}, {"stop", OnError::stop}});
     v.flag("allow-other-data", allow_other_data, "resume although data files or run.seed are not the checkpoint's");
     v.flag("allow-other-batch", allow_other_batch,
            "resume although batch.global or batch.sequence is not the checkpoint's");
@@ -204,13 +219,13 @@ struct LogOptions {
 };
 
 struct LaunchOptions {
-  std::string bind = "auto";
+  Binding bind = Binding::automatic;
   int64_t threads = 0;
   template <class V>
   void visit(V& v) {
     v.choice("bind", bind,
              "auto: Trireme binds ranks to cores by itself; inherit: keep the binding that the launcher set",
-             {"auto", "inherit"});
+             {{"auto", Binding::automatic}, {"inherit", Binding::inherit}});
     v.integer("threads", threads, "compute threads per rank (0: this rank's share of the host's physical cores)", 0,
               1024);
   }
@@ -231,7 +246,8 @@ struct RunOptions {
   std::string dir = "run";
   int64_t steps = 1000, seed = 1337, hash_every = 100, max_skips = 10;
   double hang_timeout = 10, start_timeout = 120, spike_score = 6;
-  std::string on_difference = "heal", on_spike = "warn";
+  OnDifference on_difference = OnDifference::heal;
+  OnSpike on_spike = OnSpike::warn;
   bool overwrite = false, take_over = false;
   template <class V>
   void visit(V& v) {
@@ -242,11 +258,11 @@ struct RunOptions {
               "steps between checks that all ranks hold the same parameters (also after the first step)", 1, 1LL << 40);
     v.choice("on-difference", on_difference,
              "when a minority of ranks holds other parameters than the rest: heal: they take a good rank's; stop",
-             {"heal", "stop"});
+             {{"heal", OnDifference::heal}, {"stop", OnDifference::stop}});
     v.choice("on-spike", on_spike,
              "when a step's loss lies spike-score standard deviations above its running mean: warn; skip: the step "
              "changes nothing; roll-back: the run goes back to its last snapshot and passes over the samples since",
-             {"warn", "skip", "roll-back"});
+             {{"warn", OnSpike::warn}, {"skip", OnSpike::skip}, {"roll-back", OnSpike::roll_back}});
     v.number("spike-score", spike_score, "see on-spike (0: spikes are not looked for)", 0, 1e6);
     v.integer("max-skips", max_skips,
               "steps in a row whose loss or gradients are not finite before training stops and RUN/bad-samples.json "

@@ -63,7 +63,7 @@ void check_model(const LoadedConfig& loaded) {
 
 void check_schedule(const LoadedConfig& loaded) {
   const OptimOptions& optim = loaded.config.optim;
-  if (optim.schedule != "cosine") return;
+  if (optim.schedule != RateCourse::cosine) return;
   require(optim.min_learning_rate <= optim.learning_rate, ErrorKind::config,
           "{} is {}, above {}, which is {}; the cosine falls from the second to the first: set "
           "--optim.min-learning-rate {} or lower",

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 
+#include "config/choices.h"
+
 namespace trireme {
 
 struct Schedule {
-  enum class Course : uint8_t { constant, cosine, linear } course = Course::cosine;
+  RateCourse course = RateCourse::cosine;
   double peak = 6e-4;
   double minimum = 6e-5;         ///< where the decay ends and stays
   int64_t warmup_steps = 0;      ///< W

@@ -19,7 +19,7 @@ std::vector<Cpus> offers_of_host(const Process& process, Scalars& scalars, const
 }  // namespace
 
 CorePlan take_cores(const Config& config, const Process& process, Scalars& scalars) {
-  const bool inherit = config.launch.bind == "inherit";
+  const bool inherit = config.launch.bind == Binding::inherit;
   CoreRequest request;
   request.local_rank = process.local_rank();
   request.offered = offers_of_host(process, scalars, inherit ? inherited_cpus() : offered_cpus());

@@ -4,10 +4,7 @@ namespace trireme {
 
 Schedule schedule_of(const Config& config) {
   const OptimOptions& o = config.optim;
-  using Course = Schedule::Course;
-  return {.course = o.schedule == "constant" ? Course::constant
-                    : o.schedule == "linear" ? Course::linear
-                                             : Course::cosine,
+  return {.course = o.schedule,
           .peak = o.learning_rate,
           .minimum = o.min_learning_rate,
           .warmup_steps = o.warmup_steps,
@@ -23,7 +20,7 @@ OptimizerOptions optimizer_options(const Config& config, const RankContext& rank
   options.adamw.weight_decay = static_cast<float>(o.weight_decay);
   options.decay_all = o.decay_all;
   options.clip = o.clip;
-  options.wire = config.comm.wire == "f32" ? DType::f32 : DType::bf16;
+  options.wire = config.comm.wire;
   options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
   options.one_host = rank.one_host();
   options.progress_cpus = std::move(progress_cpus);

@@ -80,7 +80,7 @@ std::optional<CheckpointEvent> Saver::publish() {
     return CheckpointEvent{.step = begun_, .path = folder, .seconds = seconds_since(start_), .best = saving_best_};
   } catch (const CommonError& e) {
     together(scalars_, [&] { claim_.check(); });  // to who took the folder over what we wrote is a leftover
-    if (insists_ || options.on_error == "stop") throw;
+    if (insists_ || options.on_error == OnError::stop) throw;
     log::write_once(
         log::Level::warning,
         fmt::format("the snapshot of step {} is lost, training goes on (checkpoint.on-error is continue): {}", begun_,

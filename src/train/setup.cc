@@ -16,8 +16,10 @@ namespace {
 
 bool is_set(const LoadedConfig& loaded, const char* option) { return loaded.origins.contains(option); }
 
-Activation activation_of(const std::string& name) {
-  return name == "relu" ? Activation::relu : name == "gelu-erf" ? Activation::gelu_erf : Activation::gelu_tanh;
+Activation activation_of(MlpActivation choice) {
+  return choice == MlpActivation::relu       ? Activation::relu
+         : choice == MlpActivation::gelu_erf ? Activation::gelu_erf
+                                             : Activation::gelu_tanh;
 }
 
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
@@ -28,11 +30,19 @@ void set_dropout(Spec& spec, const ModelOptions& m) {
 }
 
 InitScheme init_scheme_of(const ModelOptions& m) {
-  if (m.init_scheme == "bert") return InitScheme::bert;
-  if (m.init_scheme == "opt") return InitScheme::opt;
-  if (m.init_scheme == "neox") return InitScheme::neox;
-  const bool own = m.init_scheme == "preset" && !m.preset.empty();
-  return own ? preset(m.preset).init : InitScheme::gpt2;
+  switch (m.init_scheme) {
+    case InitChoice::preset:
+      return m.preset.empty() ? InitScheme::gpt2 : preset(m.preset).init;
+    case InitChoice::gpt2:
+      return InitScheme::gpt2;
+    case InitChoice::bert:
+      return InitScheme::bert;
+    case InitChoice::opt:
+      return InitScheme::opt;
+    case InitChoice::neox:
+      return InitScheme::neox;
+  }
+  return InitScheme::gpt2;
 }
 
 Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
@@ -182,7 +192,7 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
   });
   for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   setup.init_scheme = init_scheme_of(config.model);
-  setup.dtype = config.precision.dtype == "bf16" ? DType::bf16 : DType::f32;
+  setup.dtype = config.precision.dtype;
   const std::string resume = find_resume(setup.loaded, scalars), data_tokenizer = setup.tokenizer_json;
   together(scalars, [&] {
     if (!resume.empty()) setup.resume = open_checkpoint(resume);

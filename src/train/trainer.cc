@@ -49,7 +49,7 @@ StepResult Trainer::step(double rate) {
   const auto start = Clock::now();
   const double waited = rank().progress->waited_seconds();
   const double limit = spike_limit(progress().losses, config().run.spike_score);
-  const bool only_warns = config().run.on_spike == "warn";
+  const bool only_warns = config().run.on_spike == OnSpike::warn;
   profile_.begin_step();
   const StepResult result = step_.run({.step = progress().step,
                                        .consumed = progress().samples,
@@ -86,7 +86,7 @@ void Trainer::check_ranks() {
   const bool compared = progress().step == 1 || due(config().run.hash_every);
   if (compared)
     check_parameters(work_.session.mesh().data(), scalars(), rank().host, work_.run.state, work_.run.table,
-                     progress().step, config().run.on_difference == "heal");
+                     progress().step, config().run.on_difference == OnDifference::heal);
   if (compared || done()) data_windows_.compare(scalars(), rank().host, progress().step);
 }
 
@@ -184,7 +184,7 @@ void Trainer::publish() {
 bool Trainer::advance() {
   const double rate = learning_rate(work_.run.schedule, progress().step);
   const StepResult result = step(rate);
-  if (result.skipped && result.finite && config().run.on_spike == "roll-back" && roll_back()) return result.stop;
+  if (result.skipped && result.finite && config().run.on_spike == OnSpike::roll_back && roll_back()) return result.stop;
   check_ranks();
   const Due due = task_.due(progress());
   if (due.report || done()) report(result, rate);

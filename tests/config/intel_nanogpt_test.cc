@@ -77,12 +77,12 @@ TEST_F(IntelNanogpt, IsRecognisedAndTranslated) {
   EXPECT_EQ(config.optim.beta2, 0.95);
   EXPECT_EQ(config.optim.epsilon, 1e-8);
   EXPECT_EQ(config.optim.clip, 1.0);
-  EXPECT_EQ(config.optim.schedule, "cosine");
+  EXPECT_EQ(config.optim.schedule, RateCourse::cosine);
   EXPECT_EQ(config.optim.warmup_steps, 2);
   EXPECT_EQ(config.optim.decay_steps, 10);
   EXPECT_EQ(config.optim.learning_rate, 6e-4);
   EXPECT_EQ(config.optim.min_learning_rate, 6e-5);
-  EXPECT_EQ(config.precision.dtype, "bf16");
+  EXPECT_EQ(config.precision.dtype, DType::bf16);
   EXPECT_EQ(config.run.steps, 10);
   EXPECT_EQ(config.run.dir, "snapshot");
   EXPECT_EQ(config.checkpoint.best_link, "ckpt");
@@ -121,7 +121,7 @@ TEST_F(IntelNanogpt, PassesEveryChangedValueOn) {
   EXPECT_EQ(config.optim.weight_decay, 0.2);
   EXPECT_EQ(config.optim.beta1, 0.8);
   EXPECT_EQ(config.optim.beta2, 0.9);
-  EXPECT_EQ(config.precision.dtype, "f32");
+  EXPECT_EQ(config.precision.dtype, DType::f32);
   EXPECT_EQ(config.evaluation.every, 7);
   EXPECT_EQ(config.checkpoint.every, 7);
   EXPECT_EQ(config.evaluation.batches, 3) << "11 x 6 sequences in batches of 30";
@@ -171,7 +171,7 @@ TEST_F(IntelNanogpt, TakesItsContextAndGpt2sVocabularyForANewModel) {
 
 TEST_F(IntelNanogpt, KeepsTheRateConstantWithoutDecay) {
   const Config config = load({"trainer_config.decay_lr=False"}).config;
-  EXPECT_EQ(config.optim.schedule, "constant");
+  EXPECT_EQ(config.optim.schedule, RateCourse::constant);
   EXPECT_EQ(config.optim.warmup_steps, 0);
   EXPECT_EQ(config.optim.learning_rate, 6e-4);
 }

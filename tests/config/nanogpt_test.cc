@@ -55,7 +55,7 @@ TEST(Nanogpt, HasNanogptsDefaults) {
   EXPECT_EQ(config.model.context, 1024);
   EXPECT_FALSE(config.model.bias);
   EXPECT_EQ(config.model.dropout, 0);
-  EXPECT_EQ(config.model.activation, "gelu-erf");
+  EXPECT_EQ(config.model.activation, MlpActivation::gelu_erf);
   EXPECT_EQ(config.optim.warmup_steps, 2000);
   EXPECT_EQ(config.optim.decay_steps, 600000);
   EXPECT_EQ(config.run.steps, 600000);
@@ -63,7 +63,7 @@ TEST(Nanogpt, HasNanogptsDefaults) {
   EXPECT_EQ(config.evaluation.batches, 5) << "200 x 12 sequences in batches of 480";
   EXPECT_EQ(config.checkpoint.every, 2000);
   EXPECT_EQ(config.checkpoint.resume, "none");
-  EXPECT_EQ(config.precision.dtype, "f32");
+  EXPECT_EQ(config.precision.dtype, DType::f32);
   EXPECT_EQ(config.log.every, 1);
   EXPECT_FALSE(loaded.given("model.layers")) << "a default of the dialect is no wish of the user";
   EXPECT_THAT(loaded.notes, Contains(HasSubstr("device is not given: cpu")));
@@ -111,7 +111,7 @@ TEST(Nanogpt, PassesEveryKeyOn) {
   EXPECT_EQ(config.optim.warmup_steps, 1);
   EXPECT_EQ(config.optim.decay_steps, 10);
   EXPECT_EQ(config.optim.min_learning_rate, 1e-3);
-  EXPECT_EQ(config.precision.dtype, "bf16");
+  EXPECT_EQ(config.precision.dtype, DType::bf16);
 }
 
 TEST(Nanogpt, ReadsConfigurationFilesThenFlags) {
@@ -153,7 +153,7 @@ TEST(Nanogpt, RunsTheCharacterRecipeOnACpu) {
 
 TEST(Nanogpt, KeepsTheRateConstantWithoutDecay) {
   const Config config = flags({"--decay_lr=False", "--learning_rate=3e-5"}).config;
-  EXPECT_EQ(config.optim.schedule, "constant");
+  EXPECT_EQ(config.optim.schedule, RateCourse::constant);
   EXPECT_EQ(config.optim.warmup_steps, 0);
 }
 

@@ -109,7 +109,7 @@ TEST(PublishedRuns, NeoxIsItsLadder) {
     EXPECT_NEAR(config.optim.min_learning_rate, to_zero ? 0 : row.learning_rate / 10, 1e-12);
     EXPECT_EQ(config.run.steps, row.steps);
     EXPECT_EQ(config.optim.warmup_steps, row.steps / 100);
-    EXPECT_EQ(config.optim.schedule, "cosine");
+    EXPECT_EQ(config.optim.schedule, RateCourse::cosine);
   }
 }
 

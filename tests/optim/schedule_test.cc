@@ -5,7 +5,7 @@
 namespace trireme {
 namespace {
 
-constexpr Schedule kGpt2{Schedule::Course::cosine, 6e-4, 6e-5, 2000, 600000};
+constexpr Schedule kGpt2{RateCourse::cosine, 6e-4, 6e-5, 2000, 600000};
 
 TEST(Schedule, WarmsUpLinearlyAndNeverStartsAtZero) {
   EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 0), 6e-4 / 2001);
@@ -23,7 +23,7 @@ TEST(Schedule, FollowsTheCosineFromPeakToMinimum) {
 }
 
 TEST(Schedule, LinearGoesStraightFromPeakToMinimum) {
-  const Schedule schedule{Schedule::Course::linear, 1e-3, 1e-4, 10, 110};
+  const Schedule schedule{RateCourse::linear, 1e-3, 1e-4, 10, 110};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 9), 1e-3 * 10 / 11);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-3);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 35), 7.75e-4);
@@ -33,20 +33,20 @@ TEST(Schedule, LinearGoesStraightFromPeakToMinimum) {
 }
 
 TEST(Schedule, ConstantKeepsThePeakAfterWarmUp) {
-  const Schedule schedule{Schedule::Course::constant, 1e-3, 1e-5, 10, 100};
+  const Schedule schedule{RateCourse::constant, 1e-3, 1e-5, 10, 100};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 4), 1e-3 * 5 / 11);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-3);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1000), 1e-3);
 }
 
 TEST(Schedule, ADecayThatEndsWithTheWarmUpGoesStraightToTheMinimum) {
-  const Schedule schedule{Schedule::Course::cosine, 1e-3, 1e-5, 10, 10};
+  const Schedule schedule{RateCourse::cosine, 1e-3, 1e-5, 10, 10};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 9), 1e-3 * 10 / 11);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-5);
 }
 
 TEST(Schedule, LinearFallsInEqualStepsFromThePeakToTheMinimum) {
-  Schedule schedule{Schedule::Course::linear, 1e-3, 0, 0, 100};
+  Schedule schedule{RateCourse::linear, 1e-3, 0, 0, 100};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 0), 1e-3);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 25), 0.75e-3);
   EXPECT_NEAR(learning_rate(schedule, 99), 1e-5, 1e-15);

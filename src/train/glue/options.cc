@@ -3,6 +3,14 @@
 #include <cmath>
 
 namespace trireme {
+namespace {
+
+/// run_glue's name; glue_flags.cc takes no others.
+RateCourse course_of(const std::string& name) {
+  return name == "linear" ? RateCourse::linear : name == "cosine" ? RateCourse::cosine : RateCourse::constant;
+}
+
+}  // namespace
 
 int64_t warmup_of(const GlueOptions& options, int64_t steps) {
   if (options.schedule == "constant") return 0;
@@ -20,7 +28,7 @@ Config config_of(const GlueOptions& options, int64_t steps, int64_t global) {
   OptimOptions& optim = config.optim;
   optim.learning_rate = options.learning_rate;
   optim.min_learning_rate = 0;
-  optim.schedule = options.schedule == "constant_with_warmup" ? "constant" : options.schedule;
+  optim.schedule = course_of(options.schedule);
   optim.warmup_steps = warmup_of(options, steps);
   optim.decay_steps = steps;
   optim.beta1 = options.beta1;
@@ -28,7 +36,7 @@ Config config_of(const GlueOptions& options, int64_t steps, int64_t global) {
   optim.epsilon = options.epsilon;
   optim.weight_decay = options.weight_decay;
   optim.clip = options.clip;
-  config.precision.dtype = options.bf16 ? "bf16" : "f32";
+  config.precision.dtype = options.bf16 ? DType::bf16 : DType::f32;
   config.checkpoint.every = options.saving == "steps" ? options.save_steps : 0;
   config.checkpoint.keep = options.save_total_limit;
   config.checkpoint.best = false;

@@ -1,0 +1,21 @@
+#pragma once
+// What options with a fixed set of values may be. config/config.h binds each value to its name, once.
+
+#include <cstdint>
+
+namespace trireme {
+
+enum class InitChoice : uint8_t { preset, gpt2, bert, opt, neox };
+enum class MlpActivation : uint8_t { gelu_tanh, gelu_erf, relu };
+/// The learning rate's course after warm-up.
+enum class RateCourse : uint8_t { constant, cosine, linear };
+enum class ShardChoice : uint8_t { none };
+/// When a snapshot cannot be written.
+enum class OnError : uint8_t { go_on, stop };
+/// When a minority of ranks holds other parameters.
+enum class OnDifference : uint8_t { heal, stop };
+/// When a step's loss is far above those before it.
+enum class OnSpike : uint8_t { warn, skip, roll_back };
+enum class Binding : uint8_t { automatic, inherit };
+
+}  // namespace trireme
