@@ -29,11 +29,20 @@ uint64_t window_start(uint64_t seed, Stream stream, uint64_t index, uint64_t tok
   return RandomStream(mix_key(seed, static_cast<uint32_t>(stream)), index).below(tokens - sequence);
 }
 
-BatchSlice batch_slice(uint64_t consumed, int64_t global_batch, int ranks, int rank, int64_t micro_batches,
-                       int64_t micro_index) {
-  assert(ranks > 0 && rank >= 0 && rank < ranks && micro_index >= 0 && micro_index < micro_batches);
-  const Part of_rank = part_of(global_batch, ranks, rank);
-  const Part of_micro = part_of(of_rank.count, micro_batches, micro_index);
+int64_t BatchShape::largest_micro() const {
+  int64_t largest = 0;
+  for (int r = 0; r < ranks; ++r) {
+    for (int64_t m = 0; m < micro_batches; ++m)
+      largest = std::max(largest, part_of(part_of(global, ranks, r).count, micro_batches, m).count);
+  }
+  return largest;
+}
+
+BatchSlice batch_slice(uint64_t consumed, const BatchShape& shape, int64_t micro_index) {
+  assert(shape.ranks > 0 && shape.rank >= 0 && shape.rank < shape.ranks);
+  assert(micro_index >= 0 && micro_index < shape.micro_batches);
+  const Part of_rank = part_of(shape.global, shape.ranks, shape.rank);
+  const Part of_micro = part_of(of_rank.count, shape.micro_batches, micro_index);
   return {consumed + static_cast<uint64_t>(of_rank.first + of_micro.first), of_micro.count};
 }
 

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "optim/gradient_norm.h"
 
 namespace trireme {
 namespace {
@@ -50,79 +49,61 @@ float correction(float beta, int64_t t) {
 
 }  // namespace
 
-struct Optimizer::Implementation {
-  Implementation(const ParameterTable& t, TrainingState& s, Ops& o, Communicator& group, const OptimizerOptions& given)
-      : table(t),
-        state(s),
-        ops(o),
-        options(given),
-        rank(group.rank()),
-        ownership(ownership_of(t, given, group.size())),
-        norm(t, ownership),
-        reducer(f32_gradients(s, group), group, ownership, reducer_options(t, given)) {}
-
-  const ParameterTable& table;
-  TrainingState& state;
-  Ops& ops;
-  OptimizerOptions options;
-  int rank;
-  Ownership ownership;
-  GradientNorm norm;
-  Reducer reducer;
-
-  /// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, behind all others.
-  void add_tied_sum(Context& context) {
-    if (!table.tied()) return;
-    const Parameter& matrix = table.find("embedding.token.weight");
-    ops.add(context, slice(state.gradients(), table.flat_count(), matrix.count()),
-            slice(state.gradients(), matrix.offset, matrix.count()));
-  }
-};
-
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
   return Reducer::buffer_bytes(ownership_of(table, options, ranks), reducer_options(table, options));
 }
 
 Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
                      const OptimizerOptions& options)
-    : implementation_(std::make_unique<Implementation>(table, state, ops, data_group, options)) {}
+    : table_(table),
+      state_(state),
+      ops_(ops),
+      options_(options),
+      rank_(data_group.rank()),
+      ownership_(ownership_of(table, options, data_group.size())),
+      norm_(table, ownership_),
+      reducer_(f32_gradients(state, data_group), data_group, ownership_, reducer_options(table, options)) {}
 
-Optimizer::~Optimizer() = default;
+void Optimizer::begin_exchange() { reducer_.begin(); }
 
-void Optimizer::begin_exchange() { implementation_->reducer.begin(); }
+void Optimizer::ready(ParameterRange range) { reducer_.ready(range.end); }
 
-void Optimizer::ready(ParameterRange range) { implementation_->reducer.ready(range.end); }
-
-std::span<const double> Optimizer::finish_exchange(Context& context) {
-  Implementation& own = *implementation_;
-  own.reducer.finish();
-  own.add_tied_sum(context);
-  return own.norm.values_of(own.rank, own.state.gradients(), own.ops, context);
+/// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, behind all others.
+void Optimizer::add_tied_sum(Context& context) {
+  if (!table_.tied()) return;
+  const Parameter& matrix = table_.find("embedding.token.weight");
+  ops_.add(context, slice(state_.gradients(), table_.flat_count(), matrix.count()),
+           slice(state_.gradients(), matrix.offset, matrix.count()));
 }
 
-double Optimizer::squared_norm(std::span<const double> values) const { return implementation_->norm.squared(values); }
+std::span<const double> Optimizer::finish_exchange(Context& context) {
+  reducer_.finish();
+  add_tied_sum(context);
+  return norm_.values_of(rank_, state_.gradients(), ops_, context);
+}
+
+double Optimizer::squared_norm(std::span<const double> values) const { return norm_.squared(values); }
 
 void Optimizer::update(Context& context, double learning_rate, int64_t t, double norm) {
   assert(t >= 1);
-  const Implementation& own = *implementation_;
-  AdamW adamw = own.options.adamw;
+  AdamW adamw = options_.adamw;
   adamw.learning_rate = static_cast<float>(learning_rate);
   adamw.correction1 = correction(adamw.beta1, t);
   adamw.correction2 = correction(adamw.beta2, t);
   // The rule of torch.nn.utils.clip_grad_norm_, its 1e-6 included.
-  const double factor = own.options.clip > 0 ? std::min(1.0, own.options.clip / (norm + 1e-6)) : 1.0;
+  const double factor = options_.clip > 0 ? std::min(1.0, options_.clip / (norm + 1e-6)) : 1.0;
   adamw.gradient_scale = static_cast<float>(factor);
-  for (const Parameter& parameter : own.table.all()) {
-    AdamW of_parameter = adamw;
-    if (!parameter.decays && !own.options.decay_all) of_parameter.weight_decay = 0;
+  for (const Parameter& parameter : table_.all()) {
+    AdamW own = adamw;
+    if (!parameter.decays && !options_.decay_all) own.weight_decay = 0;
     const auto flat = [&](View array) {
       return array.empty() ? View() : slice(array, parameter.offset, parameter.count());
     };
-    own.ops.adamw(context, of_parameter, flat(own.state.gradients()), flat(own.state.moment1()),
-                  flat(own.state.moment2()), flat(own.state.weights()), flat(own.state.remainder()));
+    ops_.adamw(context, own, flat(state_.gradients()), flat(state_.moment1()), flat(state_.moment2()),
+               flat(state_.weights()), flat(state_.remainder()));
   }
 }
 
-const ExchangeTimes& Optimizer::last_exchange() const { return implementation_->reducer.times(); }
+const ExchangeTimes& Optimizer::last_exchange() const { return reducer_.times(); }
 
 }  // namespace trireme

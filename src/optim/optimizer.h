@@ -7,13 +7,13 @@
 // included, is rounded to the wire type, added in f32 in rank order, and the sum rounded to the wire type again: the
 // same bits on every rank, whatever the backend. A group of one exchanges nothing and rounds nothing.
 
-#include <memory>
 #include <span>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "model/parameter_table.h"
 #include "ops/ops.h"
+#include "optim/gradient_norm.h"
 #include "optim/reducer.h"
 #include "optim/training_state.h"
 
@@ -37,7 +37,6 @@ class Optimizer final : public GradientSink {
   /// Borrows everything; `data_group` is used by this object's progress thread alone.
   Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
             const OptimizerOptions& options);
-  ~Optimizer() override;
 
   /// Before the backward of the step's last micro-batch: from here on ready() starts exchanges.
   void begin_exchange();
@@ -55,8 +54,16 @@ class Optimizer final : public GradientSink {
   const ExchangeTimes& last_exchange() const;
 
  private:
-  struct Implementation;
-  std::unique_ptr<Implementation> implementation_;
+  void add_tied_sum(Context& context);
+
+  const ParameterTable& table_;
+  TrainingState& state_;
+  Ops& ops_;
+  OptimizerOptions options_;
+  int rank_;
+  Ownership ownership_;
+  GradientNorm norm_;
+  Reducer reducer_;  ///< last: its thread uses the others
 };
 
 }  // namespace trireme

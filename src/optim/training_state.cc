@@ -72,9 +72,7 @@ void check_size(const char* call, const Parameter& parameter, size_t found) {
 TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments) {
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64, ErrorKind::config,
           "weights cannot be {}; use f32 or bf16", name_of(dtype));
-  Arena measure;
-  (void)Arrays(measure, table, dtype, moments);
-  arena_ = Arena(measure.peak());
+  arena_ = Arena(bytes_for(table, dtype, moments));
   const Arrays arrays(arena_, table, dtype, moments);
   weights_ = arrays.weights;
   remainder_ = arrays.remainder;
@@ -84,6 +82,12 @@ TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool mome
   if (moments && table.tied()) {  // the embedding's own sum of the tied matrix: a row for each token of the step
     Arena::set_sparse(gradients_.rows_slice(table.flat_count(), table.gradient_count() - table.flat_count()));
   }
+}
+
+size_t TrainingState::bytes_for(const ParameterTable& table, DType dtype, bool moments) {
+  Arena measure;
+  (void)Arrays(measure, table, dtype, moments);
+  return measure.peak();
 }
 
 size_t TrainingState::bytes() const { return arena_.peak(); }

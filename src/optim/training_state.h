@@ -21,6 +21,8 @@ class TrainingState {
   View moment1() const { return moment1_; }      ///< [flat_count] f32 (f64)
   View moment2() const { return moment2_; }
   size_t bytes() const;
+  /// What a state takes, without allocating it.
+  static size_t bytes_for(const ParameterTable& table, DType dtype, bool moments);
 
   /// f32 master values of one parameter, padding rows left out: [stored_shape].
   void read_master(const Parameter& parameter, std::span<float> out) const;

@@ -15,18 +15,14 @@ const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, 
 }  // namespace
 
 MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const RankContext& rank) {
-  const auto parameters = static_cast<size_t>(table.flat_count());
-  const size_t weight_bytes = parameters * (size_of(plan.dtype) + (plan.dtype == DType::bf16 ? sizeof(int16_t) : 0));
   const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, rank.threads);
   MemoryPlan memory;
-  memory.state = weight_bytes;
-  if (plan.trains) memory.state += (static_cast<size_t>(table.gradient_count()) + 2 * parameters) * sizeof(float);
+  memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains);
   memory.activations = stage.activations;
   memory.scratch = stage.scratch;
-  const MeshShape& mesh = plan.mesh;
-  if (plan.trains)
-    memory.exchange = exchange_bytes(table, optimizer_options(plan.config(), rank, {}), static_cast<int>(mesh.data));
-  memory.snapshot = plan.trains ? 3 * parameters * sizeof(float) / static_cast<size_t>(rank.size()) : 0;
+  if (!plan.trains) return memory;
+  memory.exchange = exchange_bytes(table, optimizer_options(plan.config(), rank, {}), static_cast<int>(plan.mesh.data));
+  memory.snapshot = 3 * static_cast<size_t>(table.flat_count()) * sizeof(float) / static_cast<size_t>(rank.size());
   return memory;
 }
 

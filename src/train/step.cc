@@ -98,7 +98,7 @@ std::optional<double> evaluate(Session& session, const SampleSource& data, const
   for (int64_t b = 0; b < batches; ++b) {
     const auto first = static_cast<uint64_t>(b * shape.global);
     for (int64_t m = 0; m < shape.micro_batches; ++m) {
-      const BatchSlice slice = batch_slice(first, shape.global, shape.ranks, shape.rank, shape.micro_batches, m);
+      const BatchSlice slice = batch_slice(first, shape, m);
       if (slice.count == 0) continue;
       const Batch& batch = batcher.fill(data, Stream::evaluation, slice);
       loss += session.stage().loss(batch);

@@ -2,18 +2,7 @@
 
 #include <algorithm>
 
-#include "data/sampler.h"
-
 namespace trireme {
-
-int64_t BatchShape::largest_micro() const {
-  int64_t largest = 0;
-  for (int r = 0; r < ranks; ++r) {
-    for (int64_t m = 0; m < micro_batches; ++m)
-      largest = std::max(largest, batch_slice(0, global, ranks, r, micro_batches, m).count);
-  }
-  return largest;
-}
 
 double counted_rows(const Batch& batch) {
   const auto* targets = batch.targets.as<int32_t>();
@@ -23,9 +12,7 @@ double counted_rows(const Batch& batch) {
 SampleBatches::SampleBatches(const SampleSource& data, const BatchShape& shape)
     : data_(data), shape_(shape), batcher_(shape.largest_micro(), shape.sequence) {}
 
-BatchSlice SampleBatches::slice(uint64_t consumed, int64_t index) const {
-  return batch_slice(consumed, shape_.global, shape_.ranks, shape_.rank, shape_.micro_batches, index);
-}
+BatchSlice SampleBatches::slice(uint64_t consumed, int64_t index) const { return batch_slice(consumed, shape_, index); }
 
 double SampleBatches::counted(uint64_t consumed) {
   double tokens = 0;

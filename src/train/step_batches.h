@@ -1,23 +1,14 @@
 #pragma once
-// The micro-batches of optimizer steps: how a global batch is cut, and where its samples come from.
+// The micro-batches of optimizer steps, and where their samples come from.
 
 #include <optional>
 
 #include "data/sample_source.h"
+#include "data/sampler.h"
 #include "model/pass.h"
 #include "train/batcher.h"
 
 namespace trireme {
-
-/// How a global batch is cut, the same on every rank.
-struct BatchShape {
-  int64_t global = 0;         ///< sequences per step over all ranks
-  int64_t micro_batches = 1;  ///< per rank
-  int64_t sequence = 0;       ///< tokens per sequence
-  int ranks = 1, rank = 0;    ///< of the data axis
-  /// Sequences of this rank's largest micro-batch: what memory is planned for.
-  int64_t largest_micro() const;
-};
 
 /// This rank's micro-batches of the step that begins at sample `consumed`.
 class StepBatches {

@@ -48,6 +48,10 @@ TEST(WindowStart, RefusesATextShorterThanOneSample) {
   EXPECT_ERROR(window_start(1, Stream::training, 0, 0, 64), ErrorKind::data, "shorter --batch.sequence");
 }
 
+BatchSlice slice_of(uint64_t consumed, int64_t global, int ranks, int rank, int64_t micros, int64_t micro) {
+  return batch_slice(consumed, {.global = global, .micro_batches = micros, .ranks = ranks, .rank = rank}, micro);
+}
+
 TEST(BatchSlice, CoversTheStepOnceInOrderForEveryWorldSize) {
   for (const int64_t global : {1, 7, 12, 64, 100}) {
     for (int ranks = 1; ranks <= 9; ++ranks) {
@@ -55,7 +59,7 @@ TEST(BatchSlice, CoversTheStepOnceInOrderForEveryWorldSize) {
         uint64_t next = 1000;
         for (int rank = 0; rank < ranks; ++rank) {
           for (int64_t micro = 0; micro < micros; ++micro) {
-            const BatchSlice slice = batch_slice(1000, global, ranks, rank, micros, micro);
+            const BatchSlice slice = slice_of(1000, global, ranks, rank, micros, micro);
             ASSERT_EQ(slice.first, next) << global << " " << ranks << " " << rank << " " << micro;
             next += static_cast<uint64_t>(slice.count);
           }
@@ -67,11 +71,11 @@ TEST(BatchSlice, CoversTheStepOnceInOrderForEveryWorldSize) {
 }
 
 TEST(BatchSlice, GivesTheEarlierOnesMoreWhenUneven) {
-  EXPECT_EQ(batch_slice(0, 8, 3, 0, 1, 0).count, 3);
-  EXPECT_EQ(batch_slice(0, 8, 3, 1, 1, 0).count, 3);
-  EXPECT_EQ(batch_slice(0, 8, 3, 2, 1, 0).count, 2);
-  EXPECT_EQ(batch_slice(0, 5, 1, 0, 2, 0).count, 3);
-  EXPECT_EQ(batch_slice(0, 5, 1, 0, 2, 1).count, 2);
+  EXPECT_EQ(slice_of(0, 8, 3, 0, 1, 0).count, 3);
+  EXPECT_EQ(slice_of(0, 8, 3, 1, 1, 0).count, 3);
+  EXPECT_EQ(slice_of(0, 8, 3, 2, 1, 0).count, 2);
+  EXPECT_EQ(slice_of(0, 5, 1, 0, 2, 0).count, 3);
+  EXPECT_EQ(slice_of(0, 5, 1, 0, 2, 1).count, 2);
 }
 
 TEST(GatherWindows, WritesTokensAndTheirSuccessors) {
@@ -98,7 +102,7 @@ TEST(GatherWindows, GivesTheSameSamplesHoweverTheStepIsCut) {
   std::vector<int32_t> joined;
   for (int rank = 0; rank < 3; ++rank) {
     for (int64_t micro = 0; micro < 2; ++micro) {
-      const BatchSlice slice = batch_slice(50, kGlobal, 3, rank, 2, micro);
+      const BatchSlice slice = slice_of(50, kGlobal, 3, rank, 2, micro);
       std::vector<int32_t> tokens(static_cast<size_t>(slice.count * kSequence)), targets(tokens.size());
       gather_windows(data, 3, Stream::training, slice, kSequence, tokens, targets);
       joined.insert(joined.end(), tokens.begin(), tokens.end());

@@ -13,7 +13,7 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
                                            const RowLayout& layout, const BatchLimit& limit) {
   Scalars& scalars = session.scalars();
   Stage& stage = session.stage();
-  const BatchSlice part = batch_slice(0, rows.rows(), scalars.size(), scalars.rank(), 1, 0);
+  const BatchSlice part = batch_slice(0, {.global = rows.rows(), .ranks = scalars.size(), .rank = scalars.rank()}, 0);
   const int64_t classes = layout.classes;
   std::vector<uint32_t> order(static_cast<size_t>(part.count));
   std::iota(order.begin(), order.end(), static_cast<uint32_t>(part.first));

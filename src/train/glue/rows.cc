@@ -100,12 +100,13 @@ void RowBatches::cut(uint64_t consumed) {
     epoch_ = step.epoch;
   }
   consumed_ = consumed;
-  const BatchSlice own = batch_slice(0, step.count, ranks_, rank_, 1, 0);
+  BatchShape shape{.global = step.count, .ranks = ranks_, .rank = rank_};
+  const BatchSlice own = batch_slice(0, shape, 0);
   cuts_.assign(1, own.first);
   if (limit_.tokens == 0) {
-    const int64_t parts = micro_batches_for(plan_.global, ranks_, limit_.rows);
-    for (int64_t m = 0; m < parts; ++m)
-      cuts_.push_back(cuts_.back() + static_cast<uint64_t>(batch_slice(0, step.count, ranks_, rank_, parts, m).count));
+    shape.micro_batches = micro_batches_for(plan_.global, ranks_, limit_.rows);
+    for (int64_t m = 0; m < shape.micro_batches; ++m)
+      cuts_.push_back(cuts_.back() + static_cast<uint64_t>(batch_slice(0, shape, m).count));
     return;
   }
   const auto rows =
