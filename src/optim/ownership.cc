@@ -54,6 +54,13 @@ std::vector<int64_t> norm_borders(const ParameterTable& table) {
   return borders;
 }
 
+std::vector<int64_t> norm_borders(int64_t count) {
+  std::vector<int64_t> borders;
+  for (int64_t at = 0; at < count; at += kNormChunk) borders.push_back(at);
+  borders.push_back(count);
+  return borders;
+}
+
 Ownership::Ownership(std::span<const int64_t> borders, int ranks, int64_t bucket, int64_t piece) : ranks_(ranks) {
   int owner = 0;  // of the next piece: goes on over buckets, so that small ones do not all fall to the first rank
   for (size_t at = 0; at + 1 < borders.size();) {

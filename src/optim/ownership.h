@@ -32,6 +32,8 @@ std::vector<StripeChunk> chunks_of(const std::vector<Stripe>& stripes, int64_t l
 
 /// First elements of what one value of the squared norm covers (Ops::squared_norms), ascending; last: the end of all.
 std::vector<int64_t> norm_borders(const ParameterTable& table);
+/// The same of one array of so many elements.
+std::vector<int64_t> norm_borders(int64_t count);
 
 /// The array's last part as [count, width], of which most rows are zero on every rank: an embedding's gradient. Only
 /// rows that some rank has touched travel, which leaves the bits of the sum as they are.

@@ -45,7 +45,7 @@ TEST(Schema, SetsOnlyTheFieldThatIsMeant) {
     if (auto* b = std::get_if<bool>(&value)) *b = !*b;
     if (auto* i = std::get_if<int64_t>(&value)) *i += 1;
     if (auto* d = std::get_if<double>(&value)) *d += 0.5;
-    if (auto* s = std::get_if<std::string>(&value)) *s += "x";
+    if (auto* s = std::get_if<std::string>(&value)) *s = changed.choices.empty() ? *s + "x" : changed.choices.back();
     set(config, changed, value);
     for (const Option& o : schema().options()) {
       EXPECT_EQ(get(config, o), o.index == changed.index ? value : o.default_value) << changed.name << " " << o.name;

@@ -15,10 +15,18 @@ namespace {
 constexpr int64_t kPingPongBytes = 1 << 20;
 constexpr int kPingPongRounds = 21;
 
-void reduce(Exchange& exchange, int64_t count) {
+void reduce(Reducer& exchange, int64_t count) {
   exchange.begin();
   exchange.ready(count);
   exchange.finish();
+}
+
+size_t chunk_bytes(const GradientOptions& gradient) { return gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes; }
+
+/// As the optimizer divides the gradients of a model of one parameter.
+Ownership ownership_of(int64_t count, int ranks, const GradientOptions& gradient) {
+  const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(gradient.wire)); };
+  return {norm_borders(count), ranks, elements(gradient.bucket_bytes), elements(chunk_bytes(gradient))};
 }
 
 /// The slowest rank's seconds, which is what a step waits for.
@@ -34,12 +42,8 @@ double timed(Job& job, const std::function<void()>& action) {
 Row measure_gradient(Job& job, Communicator& group, const Options& options, const GradientOptions& gradient,
                      int64_t count) {
   std::vector<float> values(static_cast<size_t>(count));
-  Exchange exchange(values, group,
-                    {.wire = gradient.wire,
-                     .bucket_bytes = gradient.bucket_bytes,
-                     .cpus = {},
-                     .rows = {},
-                     .chunk_bytes = gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes});
+  const Ownership ownership = ownership_of(count, job.ranks(), gradient);
+  Reducer exchange(values, group, ownership, {.wire = gradient.wire, .chunk_bytes = chunk_bytes(gradient)});
   const auto run = [&] { reduce(exchange, count); };
   int64_t wrong = 0;
   for (int check = 0; check < options.checks; ++check) {
@@ -66,12 +70,8 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
   // A rank sends less than twice the array: its contributions to the others, and its sum to each of them.
   std::vector<uint8_t> outgoing(2 * static_cast<size_t>(count + 32 * job.ranks()) * size_of(gradient.wire)),
       incoming(outgoing.size());
-  Exchange exchange(values, group,
-                    {.wire = gradient.wire,
-                     .bucket_bytes = gradient.bucket_bytes,
-                     .cpus = {},
-                     .rows = {},
-                     .chunk_bytes = gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes});
+  const Ownership ownership = ownership_of(count, job.ranks(), gradient);
+  Reducer exchange(values, group, ownership, {.wire = gradient.wire, .chunk_bytes = chunk_bytes(gradient)});
   CollectiveCall call;
   call.count = count;
   GradientComparison result;

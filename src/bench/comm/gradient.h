@@ -1,18 +1,18 @@
 #pragma once
-// The trainer's own gradient reduction (optim/exchange.h) as a measured thing, and side by side with what the library
+// The trainer's own gradient reduction (optim/reducer.h) as a measured thing, and side by side with what the library
 // and the network give, call by call in turn so that other load on the machine meets all of them.
 
 #include <string>
 #include <vector>
 
 #include "bench/comm/measure.h"
-#include "optim/exchange.h"
+#include "optim/optimizer.h"
 
 namespace trireme::comm_bench {
 
 struct GradientOptions {
   DType wire = DType::bf16;
-  size_t bucket_bytes = ExchangeOptions().bucket_bytes;
+  size_t bucket_bytes = OptimizerOptions().bucket_bytes;
   bool one_host = true;  ///< all ranks are on this host
 };
 
