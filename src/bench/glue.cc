@@ -96,14 +96,14 @@ class TuningStep {
 
   StepTime run() {
     const auto start = Clock::now();
-    step_.run({.step = updates_,
-               .consumed = static_cast<uint64_t>(consumed_),
-               .update = updates_ + 1,
-               .learning_rate = 2e-5,
-               .most_loss = std::numeric_limits<double>::infinity()});
+    const StepResult result = step_.run({.step = updates_,
+                                         .consumed = static_cast<uint64_t>(consumed_),
+                                         .update = updates_ + 1,
+                                         .learning_rate = 2e-5,
+                                         .most_loss = std::numeric_limits<double>::infinity()});
     ++updates_;
     consumed_ += rows_;
-    return {seconds_since(start), session_.optimizer().last_exchange().exposed_seconds};
+    return {seconds_since(start), session_.optimizer().last_exchange().exposed_seconds, result.loss};
   }
 
   /// Model FLOPs of this rank's last step, of its tokens without padding.

@@ -29,6 +29,7 @@ class RankGroup {
   int ranks() const { return ranks_; }
   const std::vector<double>& seconds() const { return seconds_; }
   const std::vector<double>& waiting() const { return waiting_; }
+  double loss() const { return loss_; }
 
   void run(bool counts) {
     if (!context_) return;
@@ -36,6 +37,7 @@ class RankGroup {
     scalars.barrier();
     const StepTime own = step_();
     const double slowest = scalars.max(own.seconds);
+    loss_ = own.loss;
     if (!counts) return;
     seconds_.push_back(slowest);
     waiting_.push_back(own.waiting);
@@ -47,6 +49,7 @@ class RankGroup {
   std::unique_ptr<RankContext> context_;  ///< none: this rank is not one of them
   MeasuredStep step_;                     ///< last: it uses the others
   std::vector<double> seconds_, waiting_;
+  double loss_ = 0;
 };
 
 }  // namespace
@@ -70,7 +73,7 @@ std::vector<RanksTime> measure_ranks(const RankContext& job, int64_t rounds,
     std::vector<double> speed_ups;
     for (size_t i = 0; i < alone.size(); ++i) speed_ups.push_back(group->ranks() * alone[i] / group->seconds()[i]);
     const double seconds = median(group->seconds());
-    out.push_back({group->ranks(), seconds, median(speed_ups), median(group->waiting()) / seconds});
+    out.push_back({group->ranks(), seconds, median(speed_ups), median(group->waiting()) / seconds, group->loss()});
   }
   return out;
 }

@@ -12,6 +12,7 @@ namespace trireme {
 struct StepTime {
   double seconds = 0;
   double waiting = 0;  ///< of it, for the exchange of gradients
+  double loss = 0;
 };
 using MeasuredStep = std::function<StepTime()>;
 
@@ -21,6 +22,7 @@ struct RanksTime {
   double seconds = 0;   ///< of a step, median, of the slowest rank
   double speed_up = 1;  ///< median over the rounds of the work per second over one rank's of the same round
   double waiting = 0;   ///< share of the step in which rank 0 stood still for the exchange
+  double loss = 0;      ///< of the last step
 };
 
 /// Collective over `job`. 1, 2, 4, ... and all ranks: one step of each in turn, `rounds` times after one to warm up.

@@ -18,6 +18,7 @@
 #include "data/token_dataset.h"
 #include "model/presets.h"
 #include "train/machine.h"
+#include "train/peak.h"
 #include "train/step.h"
 
 namespace trireme {
@@ -98,7 +99,7 @@ class TrainingStep {
     ++steps_;
     const double seconds = seconds_since(start);
     if (session_.rank().rank() == 0) log::info("step {:>3}  loss {:.4f}  {:.3f} s", steps_, loss_, seconds);
-    return {seconds, session_.optimizer().last_exchange().exposed_seconds};
+    return {seconds, session_.optimizer().last_exchange().exposed_seconds, loss_};
   }
   double loss() const { return loss_; }
 
@@ -204,6 +205,9 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   const double tokens = static_cast<double>(options.batch * options.sequence);
   StepBenchResult result;
   result.model_flops = train_flops_per_token(spec, options.sequence) * tokens;
+  const PeakRate peak(options.peak_flops, *backend.ops, rank.threads, options.dtype, scalars);
+  result.peak_flops = peak.total() / rank.size();
+  result.peak_is_measured = peak.is_measured();
   if (rank.size() > 1) {
     Trained trained(options, spec, *backend.ops, progress_cpus);
     result.ranks = measure_ranks(rank, options.steps, [&](const RankContext& group) -> MeasuredStep {

@@ -20,7 +20,8 @@ struct StepBenchOptions {
   DType dtype = DType::f32;
   int64_t steps = 5, warmup = 1;  ///< warmup: on one rank; several warm up with one step of each number of ranks
   bool recompute = false;
-  std::string tokens;  ///< token file; empty: random ids
+  std::string tokens;     ///< token file; empty: random ids
+  double peak_flops = 0;  ///< of one rank, for the MFU; 0: measured (train/peak.h)
   bool pytorch = false;
   std::string python = ".venv/bin/python", peer_script = "bench/peers/pytorch_step.py";
 };
@@ -42,6 +43,8 @@ struct PeerStep {
 };
 
 struct StepBenchResult {
+  double peak_flops = 0;  ///< of one rank: what the MFU is a share of
+  bool peak_is_measured = true;
   std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one. What follows is of one:
   StepTimes times;
   double tokens_per_second = 0;

@@ -1,6 +1,8 @@
 // `trireme bench step` and `trireme bench ops`.
 
 #include <gmock/gmock.h>
+#include <filesystem>
+#include <set>
 
 #include <nlohmann/json.hpp>
 
@@ -97,7 +99,9 @@ TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
   const Outcome outcome = run(mpirun_command(3, {"bench", "step", "--preset", "gpt2-124m", "--seq", "16", "--batch",
                                                  "2", "--steps", "2", "--threads", "1", "--json", file}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("ranks  tokens/s  s per step  speed-up  efficiency  waiting"));
+  EXPECT_THAT(
+      outcome.output,
+      HasSubstr("ranks   words/s  s per step  speed-up  efficiency  waiting  TFLOP/s per rank    MFU      loss"));
   const Json ranks = read_json(file)["ranks"];
   ASSERT_EQ(ranks.size(), 3u) << "1, 2 and all 3";
   EXPECT_EQ(ranks["1"]["speed_up"], 1.0);
@@ -110,9 +114,50 @@ TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
   EXPECT_THAT(refused.output, HasSubstr("--peer is measured on one rank, not on 2"));
 }
 
+TEST(BenchStep, SpeaksMetaseqsAndNanoGptsWords) {
+  const Outcome outcome = run(trireme_command({"bench", "step", "--preset", "opt-8m", "--seq", "32", "--batch", "1",
+                                               "--steps", "2", "--synthetic", "--threads", "1", "--peak-tflops", "2"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, ContainsRegex("words              [0-9.]+ per second"));
+  EXPECT_THAT(outcome.output, ContainsRegex("model FLOPs / s of a rank over 2.0000 TFLOP/s \\(--peak-tflops\\)"));
+  EXPECT_THAT(outcome.output, ContainsRegex("time per iteration [0-9.]+ ms, MFU [0-9.]+%"));
+  EXPECT_THAT(outcome.output, ContainsRegex("last loss          [0-9.]+"));
+  const Outcome refused = run(trireme_command({"bench", "step", "--synthetic", "--data", "x.bin"}));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("--synthetic means random tokens, and --data x.bin names others"));
+}
+
+TEST(BenchNode, WritesWhatAPlannerNeeds) {
+  const TemporaryFolder folder;
+  const std::string file = folder / "node.json";
+  const Outcome outcome = run(trireme_command(
+      {"bench", "node", "--rows", "16", "--threads", "1", "--disk", folder.path(), "--disk-mb", "8", "-J", file}));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const Json node = read_json(file);
+  for (const char* key : {"copy_bytes_per_s", "triad_bytes_per_s", "disk_write_bytes_per_s", "disk_read_bytes_per_s",
+                          "memory_bytes", "cores", "sockets"})
+    EXPECT_GT(node.at(key).get<double>(), 0) << key;
+  EXPECT_FALSE(node.at("instruction_set").get<std::string>().empty());
+  std::set<std::string> kinds, types;
+  for (const Json& gemm : node.at("gemms")) {
+    kinds.insert(gemm.at("kind"));
+    types.insert(gemm.at("dtype"));
+    EXPECT_NEAR(gemm.at("flops_per_s").get<double>() * gemm.at("seconds").get<double>(),
+                2.0 * 16 * gemm.at("in").get<double>() * gemm.at("out").get<double>(), 1);
+  }
+  EXPECT_EQ(kinds.size(), 3u);
+  EXPECT_EQ(types.count("f32"), 1u);
+  EXPECT_EQ(types.count("bf16") == 1, node.at("multiplies_bf16").get<bool>());
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    EXPECT_EQ(entry.path().filename(), "node.json") << "the disk test left a file";
+  const Outcome refused = run(trireme_command({"bench", "node", "--disk", folder / "absent"}));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("absent: No such file or directory"));
+}
+
 TEST(Bench, RanksThatWouldEachMeasureAloneAreRefusedOnce) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
-  for (const std::string what : {"ops", "generate", "tokenize"}) {
+  for (const std::string what : {"ops", "node", "generate", "tokenize"}) {
     const Outcome outcome = run(mpirun_command(2, {"bench", what}));
     EXPECT_EQ(outcome.code, 2) << outcome.output;
     EXPECT_THAT(outcome.output,
