@@ -1,7 +1,6 @@
 #include "bench/glue.h"
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -11,9 +10,9 @@
 #include "base/peer_process.h"
 #include "base/time.h"
 #include "bench/step_ceiling.h"
+#include "bench/training.h"
 #include "comm/agreement.h"
 #include "train/glue/data.h"
-#include "train/step.h"
 
 namespace trireme {
 namespace {
@@ -54,124 +53,77 @@ class FileOrder final : public StepBatches {
   int rank_, ranks_;
 };
 
-/// A model with random weights and the rows that it is tuned on; what steps over any ranks share.
-struct Tuned {
-  Tuned(const GlueBenchOptions& o, const PretrainedModel& m, const EncodedRows& r, Ops& operators,
-        std::vector<int> cpus)
-      : options(o), model(m), rows(r), ops(operators), table(m.spec), state(table, DType::f32, true) {
-    optimizer.progress_cpus = std::move(cpus);
-    initialize(state, table, 1);
-  }
-
+/// Fine-tuning that is measured.
+struct Tuning {
   const GlueBenchOptions& options;
-  const PretrainedModel& model;
+  const PretrainedModel& pretrained;
   const EncodedRows& rows;
-  Ops& ops;
-  ParameterTable table;
-  TrainingState state;
-  OptimizerOptions optimizer;
-};
+  MeasuredModel model;
 
-/// Steps over the given ranks, by the step that `trireme glue` runs.
-class TuningStep {
- public:
-  TuningStep(Tuned& tuned, const RankContext& rank)
-      : tuned_(tuned),
-        session_({.spec = tuned.model.spec,
-                  .dtype = DType::f32,
-                  .shape = {.rows = tuned.options.batch * longest(tuned), .accumulates = false},
-                  .mesh = {.data = rank.size()},
-                  .optimizer = optimizer(tuned, rank)},
-                 tuned.table, tuned.state, tuned.ops, rank),
-        batches_(tuned.rows,
-                 {.length = tuned.options.pad ? tuned.options.max_length : 0,
-                  .padding = tuned.model.padding,
-                  .classes = tuned.model.spec.classes},
-                 tuned.options.batch, rank),
-        step_(session_, batches_, 1),
-        rows_(tuned.options.batch * rank.size()) {}
-
-  /// Back to the first batch.
-  void restart() { consumed_ = 0; }
-
-  StepTime run() {
-    const auto start = Clock::now();
-    const StepResult result = step_.run({.step = updates_,
-                                         .consumed = static_cast<uint64_t>(consumed_),
-                                         .update = updates_ + 1,
-                                         .learning_rate = 2e-5,
-                                         .most_loss = std::numeric_limits<double>::infinity()});
-    ++updates_;
-    consumed_ += rows_;
-    return {seconds_since(start), session_.optimizer().last_exchange().exposed_seconds, result.loss};
+  /// Steps over the given ranks; `order`, which lives as long as they, tells the rows of the last one.
+  MeasuredTraining over(const RankContext& rank, FileOrder*& order) {
+    auto batches = std::make_unique<FileOrder>(rows,
+                                               RowLayout{.length = options.pad ? options.max_length : 0,
+                                                         .padding = pretrained.padding,
+                                                         .classes = pretrained.spec.classes},
+                                               options.batch, rank);
+    order = batches.get();
+    const int64_t longest = options.pad ? options.max_length : rows.longest;
+    return {model, rank, {.rows = options.batch * longest}, options.batch * rank.size(), 2e-5, std::move(batches)};
   }
 
-  /// Model FLOPs of this rank's last step, of its tokens without padding.
-  double flops() const {
+  /// Model FLOPs of these rows' tokens without padding.
+  double flops(const std::vector<uint32_t>& which) const {
     double flops = 0;
-    for (const uint32_t row : batches_.last()) {
-      const auto length = static_cast<int64_t>(tuned_.rows.offsets[row + 1] - tuned_.rows.offsets[row]);
-      flops += train_flops_per_token(tuned_.model.spec, length) * static_cast<double>(length);
+    for (const uint32_t row : which) {
+      const auto length = static_cast<int64_t>(rows.offsets[row + 1] - rows.offsets[row]);
+      flops += train_flops_per_token(pretrained.spec, length) * static_cast<double>(length);
     }
     return flops;
   }
-
- private:
-  static int64_t longest(const Tuned& tuned) {
-    return tuned.options.pad ? tuned.options.max_length : tuned.rows.longest;
-  }
-  static OptimizerOptions optimizer(const Tuned& tuned, const RankContext& rank) {
-    OptimizerOptions options = tuned.optimizer;
-    options.one_host = rank.one_host();
-    return options;
-  }
-
-  Tuned& tuned_;
-  Session session_;
-  FileOrder batches_;
-  TrainStep step_;
-  int64_t rows_, consumed_ = 0, updates_ = 0;
 };
 
-/// Of steps on one rank.
+/// Steps on one rank.
 struct OwnSteps {
-  std::vector<double> seconds, flops_per_second;
-  double run(TuningStep& ours) {
-    seconds.push_back(ours.run().seconds);
-    flops_per_second.push_back(ours.flops() / seconds.back());
+  OwnSteps(Tuning& t, const RankContext& rank) : tuning(t), training(t.over(rank, order)) {}
+  double run() {
+    seconds.push_back(training.run().seconds);
+    flops_per_second.push_back(tuning.flops(order->last()) / seconds.back());
     return seconds.back();
   }
+
+  Tuning& tuning;
+  FileOrder* order = nullptr;
+  MeasuredTraining training;
+  std::vector<double> seconds, flops_per_second;
 };
 
 /// Both start with the first batch; one warm-up step each, then in turn.
-GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int threads, TuningStep& ours,
-                      OwnSteps& own) {
+GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int threads, OwnSteps& own) {
   log::info("starting PyTorch, {} padding", padding);
   PeerProcess process({o.python, o.peer_script, "--model", o.model, "--data-dir", o.data_dir, "--batch",
                        std::to_string(o.batch), "--max-length", std::to_string(o.max_length), "--padding", padding,
                        "--threads", std::to_string(threads)});
-  ours.restart();
-  ours.run();
+  own.training.restart();
+  own.training.run();
   std::vector<double> ratios, theirs;
   for (int64_t i = 0; i < o.steps; ++i) {
     theirs.push_back(process.measure().seconds);
-    const double seconds = own.run(ours);
+    const double seconds = own.run();
     ratios.push_back(theirs.back() / seconds);
     log::info("PyTorch {:.3f} s, ours {:.3f} s", theirs.back(), seconds);
   }
   return {padding, static_cast<double>(o.batch) / median(theirs), median(ratios)};
 }
 
-void measure_alone(Tuned& tuned, const RankContext& rank, GlueBenchResult& result) {
-  const GlueBenchOptions& o = tuned.options;
-  TuningStep ours(tuned, rank);
-  OwnSteps own;
+void measure_alone(Tuning& tuning, const RankContext& rank, GlueBenchResult& result) {
+  const GlueBenchOptions& o = tuning.options;
+  OwnSteps own(tuning, rank);
   if (o.pytorch) {
-    for (const char* padding : {"dynamic", "full"})
-      result.peers.push_back(measure_peer(o, padding, rank.threads, ours, own));
+    for (const char* padding : {"dynamic", "full"}) result.peers.push_back(measure_peer(o, padding, rank.threads, own));
   } else {
-    ours.run();
-    while (static_cast<int64_t>(own.seconds.size()) < o.steps) own.run(ours);
+    own.training.run();
+    while (static_cast<int64_t>(own.seconds.size()) < o.steps) own.run();
   }
   result.median = median(own.seconds);
   result.fastest = *std::ranges::min_element(own.seconds);
@@ -200,16 +152,16 @@ GlueBenchResult bench_glue(const GlueBenchOptions& o, Ops& ops, const RankContex
             "--batch {} on {} ranks is more than the {} rows of {}", o.batch, rank.size(), rows.rows(),
             data.train[0].path);
   });
-  Tuned tuned(o, model, rows, ops, progress_cpus);
+  Tuning tuning{o, model, rows, {model.spec, DType::f32, ops, progress_cpus}};
   GlueBenchResult result;
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
   if (rank.size() == 1) {
-    measure_alone(tuned, rank, result);
+    measure_alone(tuning, rank, result);
     const auto tokens = static_cast<int64_t>(result.tokens_per_row * static_cast<double>(o.batch));
     result.ceiling_flops_per_second = step_ceiling(model.spec, DType::f32, tokens, rank.threads);
   } else {
     result.ranks = measure_ranks(rank, o.steps, [&](const RankContext& group) -> MeasuredStep {
-      return [step = std::make_shared<TuningStep>(tuned, group)] { return step->run(); };
+      return [steps = std::make_shared<OwnSteps>(tuning, group)] { return steps->training.run(); };
     });
   }
   return result;

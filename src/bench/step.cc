@@ -4,7 +4,6 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 
 #include "base/error.h"
@@ -12,14 +11,13 @@
 #include "base/median.h"
 #include "base/peer_process.h"
 #include "base/rng.h"
-#include "base/time.h"
 #include "bench/step_ceiling.h"
+#include "bench/training.h"
 #include "comm/agreement.h"
 #include "data/token_dataset.h"
 #include "model/presets.h"
 #include "train/machine.h"
 #include "train/peak.h"
-#include "train/step.h"
 
 namespace trireme {
 namespace {
@@ -46,74 +44,28 @@ std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& 
   return tokens;
 }
 
-/// A model in training and its data: what steps over any ranks share.
-struct Trained {
-  Trained(const StepBenchOptions& o, const Spec& s, Ops& operators, std::vector<int> cpus)
-      : options(o),
-        spec(s),
-        ops(operators),
-        table(s),
-        state(table, o.dtype, true),
-        tokens(bench_tokens(o, s)),
-        windows(tokens, 1) {
-    optimizer.progress_cpus = std::move(cpus);
-    initialize(state, table, 1);
-  }
-
-  const StepBenchOptions& options;
-  const Spec& spec;
-  Ops& ops;
-  ParameterTable table;
-  TrainingState state;
-  std::vector<uint16_t> tokens;
-  WindowSource windows;
-  OptimizerOptions optimizer;
-};
-
-/// Steps over the given ranks, by the step that training runs; every call of run() is one.
+/// Steps on windows of the tokens; logged by the first rank.
 class TrainingStep {
  public:
-  TrainingStep(Trained& trained, const RankContext& rank)
-      : global_(trained.options.batch * rank.size()),
-        session_({.spec = trained.spec,
-                  .dtype = trained.options.dtype,
-                  .shape = {.rows = trained.options.batch * trained.options.sequence,
-                            .accumulates = false,
-                            .recompute = trained.options.recompute},
-                  .mesh = {.data = rank.size()},
-                  .optimizer = optimizer(trained, rank)},
-                 trained.table, trained.state, trained.ops, rank),
-        batches_(trained.windows,
-                 {.global = global_, .sequence = trained.options.sequence, .ranks = rank.size(), .rank = rank.rank()}),
-        step_(session_, batches_, 1) {}
+  TrainingStep(const StepBenchOptions& o, MeasuredModel& model, const WindowSource& windows, const RankContext& rank)
+      : training_(model, rank, {.rows = o.batch * o.sequence, .recompute = o.recompute}, o.batch * rank.size(), 1e-4,
+                  std::make_unique<SampleBatches>(windows, BatchShape{.global = o.batch * rank.size(),
+                                                                      .sequence = o.sequence,
+                                                                      .ranks = rank.size(),
+                                                                      .rank = rank.rank()})),
+        logs_(rank.rank() == 0) {}
 
   StepTime run() {
-    const auto start = Clock::now();
-    loss_ = step_
-                .run({.step = steps_,
-                      .consumed = static_cast<uint64_t>(steps_ * global_),
-                      .update = steps_ + 1,
-                      .learning_rate = 1e-4,
-                      .most_loss = std::numeric_limits<double>::infinity()})
-                .loss;
-    ++steps_;
-    const double seconds = seconds_since(start);
-    if (session_.rank().rank() == 0) log::info("step {:>3}  loss {:.4f}  {:.3f} s", steps_, loss_, seconds);
-    return {seconds, session_.optimizer().last_exchange().exposed_seconds, loss_};
+    const StepTime time = training_.run();
+    loss_ = time.loss;
+    if (logs_) log::info("step {:>3}  loss {:.4f}  {:.3f} s", ++steps_, loss_, time.seconds);
+    return time;
   }
   double loss() const { return loss_; }
 
  private:
-  static OptimizerOptions optimizer(const Trained& trained, const RankContext& rank) {
-    OptimizerOptions options = trained.optimizer;
-    options.one_host = rank.one_host();
-    return options;
-  }
-
-  int64_t global_;
-  Session session_;
-  SampleBatches batches_;
-  TrainStep step_;
+  MeasuredTraining training_;
+  bool logs_;
   int64_t steps_ = 0;
   double loss_ = 0;
 };
@@ -208,17 +160,19 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   const PeakRate peak(options.peak_flops, *backend.ops, rank.threads, options.dtype, scalars);
   result.peak_flops = peak.total() / rank.size();
   result.peak_is_measured = peak.is_measured();
+  const std::vector<uint16_t> ids = bench_tokens(options, spec);
+  const WindowSource windows(ids, 1);
   if (rank.size() > 1) {
-    Trained trained(options, spec, *backend.ops, progress_cpus);
+    MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
     result.ranks = measure_ranks(rank, options.steps, [&](const RankContext& group) -> MeasuredStep {
-      return [step = std::make_shared<TrainingStep>(trained, group)] { return step->run(); };
+      return [step = std::make_shared<TrainingStep>(options, model, windows, group)] { return step->run(); };
     });
     return result;
   }
   std::vector<double> seconds;
   {
-    Trained trained(options, spec, *backend.ops, progress_cpus);
-    TrainingStep ours(trained, rank);
+    MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
+    TrainingStep ours(options, model, windows, rank);
     for (int64_t i = 0; i < options.warmup; ++i) ours.run();
     if (options.pytorch) {
       for (const char* mode : {"eager", "compiled"})
