@@ -59,7 +59,7 @@ void print_step(const StepBenchOptions& o, const Backend& backend, int threads, 
   if (!r.ranks.empty()) return print_ranks(o, r);
   fmt::print("step               {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", r.times.median, o.steps,
              r.times.fastest, r.times.slowest);
-  fmt::print("words              {:.1f} per second (tokens)\n", r.tokens_per_second);
+  fmt::print("tokens             {:.1f} words per second\n", r.tokens_per_second);
   print_peak(o, r);
   fmt::print("time per iteration {:.4f} ms, MFU {:.2f}%\n", 1e3 * r.times.median,
              1e2 * r.model_flops / r.times.median / r.peak_flops);

@@ -118,7 +118,7 @@ TEST(BenchStep, SpeaksMetaseqsAndNanoGptsWords) {
   const Outcome outcome = run(trireme_command({"bench", "step", "--preset", "opt-8m", "--seq", "32", "--batch", "1",
                                                "--steps", "2", "--synthetic", "--threads", "1", "--peak-tflops", "2"}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, ContainsRegex("words              [0-9.]+ per second"));
+  EXPECT_THAT(outcome.output, ContainsRegex("tokens             [0-9.]+ words per second"));
   EXPECT_THAT(outcome.output, ContainsRegex("model FLOPs / s of a rank over 2.0000 TFLOP/s \\(--peak-tflops\\)"));
   EXPECT_THAT(outcome.output, ContainsRegex("time per iteration [0-9.]+ ms, MFU [0-9.]+%"));
   EXPECT_THAT(outcome.output, ContainsRegex("last loss          [0-9.]+"));
@@ -130,8 +130,8 @@ TEST(BenchStep, SpeaksMetaseqsAndNanoGptsWords) {
 TEST(BenchNode, WritesWhatAPlannerNeeds) {
   const TemporaryFolder folder;
   const std::string file = folder / "node.json";
-  const Outcome outcome = run(trireme_command(
-      {"bench", "node", "--rows", "16", "--threads", "1", "--disk", folder.path(), "--disk-mb", "8", "-J", file}));
+  const Outcome outcome = run(trireme_command({"bench", "node", "--rows", "16", "--width", "64", "--threads", "1",
+                                               "--disk", folder.path(), "--disk-mb", "8", "-J", file}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   const Json node = read_json(file);
   for (const char* key : {"copy_bytes_per_s", "triad_bytes_per_s", "disk_write_bytes_per_s", "disk_read_bytes_per_s",
