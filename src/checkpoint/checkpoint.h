@@ -50,6 +50,7 @@ struct CheckpointFacts {
   std::string config_json;     ///< resolved configuration, a JSON object (empty: none)
   std::string tokenizer_json;  ///< empty: none known
   std::vector<DataFileFact> data_files;
+  std::string parameter_hash = {};  ///< hex64 of parameter_hash() (optim/training_state.h); empty: not known
 };
 
 /// Saves in the background from a snapshot arena; every rank writes 1/N of the slices. Weights f32 or bf16; moments are

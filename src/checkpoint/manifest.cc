@@ -222,6 +222,7 @@ std::string write_manifest(const Manifest& manifest) {
   for (const DataFileFact& file : facts.data_files) {
     json["data_files"].push_back({{"path", file.path}, {"bytes", file.bytes}, {"hash", file.hash}});
   }
+  if (!facts.parameter_hash.empty()) json["parameter_hash"] = facts.parameter_hash;
   json["moments"] = manifest.moments;
   json.update(tensors_to_json(manifest));
   std::string text = dump_json(json, 1) + "\n";
@@ -249,6 +250,9 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
     manifest.facts.data_files.push_back({json_field<std::string>(file, "path", where),
                                          json_field<uint64_t>(file, "bytes", where),
                                          json_field<std::string>(file, "hash", where)});
+  }
+  if (json.contains("parameter_hash")) {  // checkpoints of the first releases have none
+    manifest.facts.parameter_hash = hex64(read_hash(json, "parameter_hash", where));
   }
   manifest.moments = json_field<bool>(json, "moments", where);
   read_tensors(json, manifest, where);

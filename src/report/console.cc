@@ -58,8 +58,9 @@ std::string evaluation_line(const EvaluationMetrics& m) {
 }
 
 std::string checkpoint_line(const CheckpointEvent& event) {
-  return fmt::format("snapshot of step {} is in {} ({:.1f} s{})", event.step, event.path, event.seconds,
-                     event.best ? ", best so far" : "");
+  return fmt::format("snapshot of step {} is in {} ({:.1f} s{}{})", event.step, event.path, event.seconds,
+                     event.best ? ", best so far" : "",
+                     event.parameters.empty() ? "" : ", parameters " + event.parameters);
 }
 
 std::string progress_line(int64_t step, int64_t steps, double loss, double seconds_left) {

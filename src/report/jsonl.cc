@@ -64,6 +64,7 @@ class JsonlSink : public Sink {
     record["path"] = event.path;
     record["seconds"] = event.seconds;
     record["best"] = event.best;
+    if (!event.parameters.empty()) record["parameters"] = event.parameters;
     end(record);
   }
   void sample(const SampleText& sample) override {

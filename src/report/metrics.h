@@ -40,8 +40,9 @@ struct EvaluationMetrics {
 struct CheckpointEvent {
   int64_t step = 0;
   std::string path;
-  double seconds = 0;  ///< from its begin to its publication
-  bool best = false;   ///< RUN/best names it now
+  double seconds = 0;           ///< from its begin to its publication
+  bool best = false;            ///< RUN/best names it now
+  std::string parameters = {};  ///< hash of the weights, the same for the same weights on any number of ranks
 };
 
 /// Text that the model wrote.

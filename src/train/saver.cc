@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
@@ -21,6 +22,8 @@ namespace fs = std::filesystem;
 
 Saver::Saver(const Run& run, Session& session)
     : plan_(run.plan),
+      table_(run.table),
+      state_(run.state),
       claim_(*run.claim),
       scalars_(session.mesh().world()),
       writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), session.rank().progress,
@@ -62,7 +65,10 @@ void Saver::put_off(int64_t step) {
 void Saver::begin(const RunProgress& progress) {
   together(scalars_, [&] { claim_.check(); });
   start_ = Clock::now();
-  writer_.begin(facts_of(progress));
+  CheckpointFacts facts = facts_of(progress);
+  if (scalars_.rank() == 0) parameters_ = hex64(parameter_hash(state_, table_));
+  facts.parameter_hash = parameters_;
+  writer_.begin(facts);
   put_off_ = false;
   saving_best_ = best_;
   best_ = false;
@@ -77,7 +83,11 @@ std::optional<CheckpointEvent> Saver::publish() {
     const std::string folder = writer_.publish(unpruned_ ? 0 : options.keep, saving_best_).value();
     published_ = begun_;
     if (saving_best_) link_best(folder);
-    return CheckpointEvent{.step = begun_, .path = folder, .seconds = seconds_since(start_), .best = saving_best_};
+    return CheckpointEvent{.step = begun_,
+                           .path = folder,
+                           .seconds = seconds_since(start_),
+                           .best = saving_best_,
+                           .parameters = parameters_};
   } catch (const CommonError& e) {
     together(scalars_, [&] { claim_.check(); });  // to who took the folder over what we wrote is a leftover
     if (insists_ || options.on_error == OnError::stop) throw;

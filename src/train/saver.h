@@ -63,10 +63,13 @@ class Saver {
   void link_best(const std::string& folder) const;
 
   const RunPlan& plan_;
+  const ParameterTable& table_;
+  const TrainingState& state_;
   const RunClaim& claim_;
   Scalars scalars_;
   CheckpointWriter writer_;
   Clock::time_point start_;
+  std::string parameters_;    ///< hash of the weights of the newest save; rank 0
   bool best_ = false;         ///< no snapshot has the best weights yet
   bool saving_best_ = false;  ///< the one under way does
   bool insists_ = false;

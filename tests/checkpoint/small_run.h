@@ -59,6 +59,7 @@ inline CheckpointFacts facts_of(const Spec& spec, int64_t step) {
   facts.config_json = R"({"run":{"steps":10},"batch":{"global":32}})";
   facts.tokenizer_json = R"({"model":{"type":"BPE"}})";
   facts.data_files = {{"train.bin", 123, "00000000000000ff"}};
+  facts.parameter_hash = "00000000000000aa";
   return facts;
 }
 

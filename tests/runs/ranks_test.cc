@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <regex>
+
 #include "tests/runs/training_fixture.h"
 
 namespace trireme {
@@ -34,6 +36,27 @@ TEST_F(Ranks, HoldTheBitsOfOneRankThatAccumulatesTheSameMicroBatches) {
     EXPECT_EQ(weights(one), weights(several)) << ranks << " ranks";
     EXPECT_EQ(losses(one).size(), 20u);
   }
+}
+
+TEST_F(Ranks, NameTheirWeightsByTheHashOfOneRankAtEachSnapshotAndInTheCheckpoint) {
+  std::map<int, std::string> hashes;
+  for (const int ranks : {1, 3}) {
+    const std::string name = std::to_string(ranks);
+    const Outcome outcome = run_ranks(ranks, name, {"--batch.micro", "4", "--checkpoint.every", "10"});
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(
+        outcome.output, found,
+        std::regex("snapshot of step 20 is in .*step-00000020 \\(.* s.*, parameters ([0-9a-f]{16})\\)")))
+        << outcome.output;
+    hashes[ranks] = found[1];
+    EXPECT_THAT(outcome.output, ::testing::ContainsRegex("snapshot of step 10 .*, parameters [0-9a-f]"));
+    EXPECT_THAT(run(trireme_command({"checkpoint", "show", path(name)})).output,
+                HasSubstr("parameters  hash " + hashes[ranks] + "\n"));
+    const std::string before = run(trireme_command({"checkpoint", "show", path(name) + "/step-00000010"})).output;
+    EXPECT_THAT(before, ::testing::ContainsRegex("parameters  hash [0-9a-f]+\n"));
+    EXPECT_THAT(before, ::testing::Not(HasSubstr(hashes[ranks]))) << "other weights, another hash";
+  }
+  EXPECT_EQ(hashes[1], hashes[3]);
 }
 
 TEST_F(Ranks, GiveTheLossOfOneRankAtTheSameGlobalBatch) {
