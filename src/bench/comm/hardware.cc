@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/time.h"
@@ -62,15 +63,23 @@ double two_way_rate(Job& job) {
 
 }  // namespace
 
-HostLinks links_of_this_host(const std::string& host) {
+HostLinks links_of_this_host(const std::string& host, const std::string& root) {
   HostLinks links{host, {}};
-  for (const auto& port : launch::active_infiniband_ports()) {
+  for (const auto& port : launch::active_infiniband_ports(root)) {
     if (port.unusable.empty()) links.ports.push_back({port.name, "", port.megabit});
   }
   for (const auto& found : launch::list_interfaces()) {
     links.ports.push_back({found.name, found.network, found.megabit});
   }
   return links;
+}
+
+std::string carrier_of(const std::string& maps) {
+  for (const auto& [library, name] :
+       {std::pair("/libucp.", "UCX"), {"/libfabric.", "OFI"}, {"/mca_btl_openib.", "openib"}}) {
+    if (maps.find(library) != std::string::npos) return name;
+  }
+  return "";
 }
 
 Json to_json(const HostLinks& links) {
@@ -99,8 +108,9 @@ Link common_link(const std::vector<HostLinks>& hosts, const std::string& wanted,
     return slowest;
   };
   if (!tcp_only) {
-    if (const auto port = common(is_infiniband))
-      return {"InfiniBand " + port->name, Link::Kind::infiniband, bytes_per_second(port->megabit)};
+    auto port = common([&](const Port& p) { return is_infiniband(p) && p.name == wanted; });
+    if (!port) port = common(is_infiniband);
+    if (port) return {"InfiniBand " + port->name, Link::Kind::infiniband, bytes_per_second(port->megabit)};
   }
   if (!wanted.empty()) {
     const auto port =
@@ -126,22 +136,24 @@ Link find_link(Job& job, const std::string& host) {
   if (hosts.size() == 1) {
     return {"shared memory of " + host, Link::Kind::shared_memory, 0, ping_pong_rate(job, kProbeBytes, kProbeRounds)};
   }
-  Link link = common_link(hosts, told_interface(), told_tcp());
+  const std::string carrier = carrier_of(read_text("/proc/self/maps"));
+  Link link = common_link(hosts, told_interface(), told_tcp() || carrier.empty());
+  link.carrier = carrier;
   link.measured_rate = two_way_rate(job);
   return link;
 }
 
 std::string transport(const Link& link, int per_host) {
   const std::string inside = per_host > 1 ? "shared memory inside a host, " : "";
+  const std::string through = link.carrier.empty() ? "" : " through " + link.carrier;
   switch (link.kind) {
     case Link::Kind::shared_memory:
       return "shared memory";
     case Link::Kind::tcp:
-      return inside + "TCP over " + link.name + " between hosts";
+      return inside + "TCP over " + link.name + through + " between hosts";
     case Link::Kind::infiniband:
-      return inside + link.name + " (the library's UCX or OFI) between hosts";
     default:
-      return inside + link.name + " between hosts";
+      return inside + link.name + through + " between hosts";
   }
 }
 

@@ -16,6 +16,7 @@ struct Link {
   enum class Kind { shared_memory, tcp, infiniband, unknown } kind = Kind::unknown;
   double rate = 0;           ///< bytes per second each way, as the driver tells it; 0: it does not
   double measured_rate = 0;  ///< of plain messages: ping-pong on one host, windowed two-way traffic between hosts
+  std::string carrier = {};  ///< what the MPI library sends through (carrier_of()), of a link between hosts
   /// What a collective's bus bandwidth is held against.
   double expected() const { return rate > 0 ? rate : measured_rate; }
 };
@@ -29,19 +30,23 @@ struct HostLinks {
   };
   std::vector<Port> ports;
 };
-HostLinks links_of_this_host(const std::string& host);
+HostLinks links_of_this_host(const std::string& host, const std::string& root = "");
+/// What the MPI library of a process sends through, by the libraries that it has loaded (/proc/PID/maps, once MPI has
+/// started; Open MPI unloads what it did not choose): "UCX", "OFI", "openib"; empty: sockets of its own.
+std::string carrier_of(const std::string& maps);
 Json to_json(const HostLinks& links);
 HostLinks host_links_from_json(const Json& document);
 
-/// The link that MPI uses between these hosts: InfiniBand when every host has an active port and MPI was not told TCP;
-/// else the interface that `wanted` names ("eth0", "10.0.0.0/24"), else the first network that all are on. The slowest
-/// host's rate counts.
+/// The link that MPI uses between these hosts: InfiniBand when every host has an active port (the one that `wanted`
+/// names, "mlx5_1:1", where all have that) and MPI does not use TCP alone; else the interface that `wanted` names
+/// ("eth0", "10.0.0.0/24"), else the first network that all are on. The slowest host's rate counts.
 Link common_link(const std::vector<HostLinks>& hosts, const std::string& wanted, bool tcp_only);
 
 /// Collective: gathers, decides and measures.
 Link find_link(Job& job, const std::string& host);
 
-/// How bytes travel: "shared memory inside a host, TCP over eth0 between hosts". `per_host`: most ranks of one host.
+/// How bytes travel: "shared memory inside a host, InfiniBand mlx5_0:1 through UCX between hosts". `per_host`: most
+/// ranks of one host.
 std::string transport(const Link& link, int per_host);
 
 struct VerdictFacts {

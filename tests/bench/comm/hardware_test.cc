@@ -1,5 +1,6 @@
 #include "bench/comm/hardware.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <unistd.h>
@@ -48,6 +49,15 @@ TEST(CommonLink, InfinibandCountsOnlyWhereEveryHostHasIt) {
   EXPECT_EQ(common_link({host("a", {eth}), host("b", {})}, "", false).rate, 0);
 }
 
+TEST(CommonLink, IsThePortThatMpiWasTold) {
+  const std::vector<HostLinks::Port> ports = {
+      {"mlx5_0:1", "", 100000}, {"mlx5_1:1", "", 200000}, {"eth0", "10.0.0.0/24", 1000}};
+  const std::vector<HostLinks> hosts = {host("a", ports), host("b", ports)};
+  EXPECT_EQ(common_link(hosts, "mlx5_1:1", false).name, "InfiniBand mlx5_1:1");
+  EXPECT_DOUBLE_EQ(common_link(hosts, "mlx5_1:1", false).rate, 25e9);
+  EXPECT_EQ(common_link(hosts, "", false).name, "InfiniBand mlx5_0:1");
+}
+
 TEST(CommonLink, TravelsBetweenRanksAsText) {
   const HostLinks links = host("a", {{"mlx5_0:1", "", 200000}, {"eth0", "10.0.0.0/24", 1000}});
   EXPECT_EQ(to_json(host_links_from_json(to_json(links))), to_json(links));
@@ -93,8 +103,19 @@ TEST(Verdict, CountsTheBytesThatTravel) {
 TEST(Transport, NamesWhatCarriesTheBytesInsideAndBetweenHosts) {
   EXPECT_EQ(transport({"shared memory of h1", Link::Kind::shared_memory, 0, 1}, 4), "shared memory");
   EXPECT_EQ(transport({"eth0", Link::Kind::tcp, 0, 1}, 1), "TCP over eth0 between hosts");
-  EXPECT_EQ(transport({"InfiniBand mlx5_0:1", Link::Kind::infiniband, 0, 1}, 2),
-            "shared memory inside a host, InfiniBand mlx5_0:1 (the library's UCX or OFI) between hosts");
+  EXPECT_EQ(transport({"InfiniBand mlx5_0:1", Link::Kind::infiniband, 0, 1, "UCX"}, 2),
+            "shared memory inside a host, InfiniBand mlx5_0:1 through UCX between hosts");
+  EXPECT_EQ(transport({"eth0", Link::Kind::tcp, 0, 1, "OFI"}, 1), "TCP over eth0 through OFI between hosts");
+}
+
+TEST(Transport, KnowsWhatTheLibrarySendsThroughByWhatIsLoaded) {
+  const auto line = [](const char* library) {
+    return fmt::format("7f00-7f01 r-xp 00000000 fe:00 123   /usr/lib/x86_64-linux-gnu/{}\n", library);
+  };
+  EXPECT_EQ(carrier_of(line("openmpi3/mca_pml_ob1.so") + line("openmpi3/mca_btl_tcp.so")), "");
+  EXPECT_EQ(carrier_of(line("libc.so.6") + line("libucp.so.0.0.0")), "UCX");
+  EXPECT_EQ(carrier_of(line("openmpi3/mca_pml_cm.so") + line("libfabric.so.1.20.0")), "OFI");
+  EXPECT_EQ(carrier_of(line("openmpi3/mca_btl_openib.so")), "openib");
 }
 
 TEST(Pairs, EveryTwoHostsMeetOnceAndNobodyTwiceInARound) {
@@ -151,6 +172,24 @@ TEST_F(InfinibandTree, APortThatCanBeUsedIs) {
   EXPECT_EQ(port().name, "mlx5_0:1");
   EXPECT_EQ(port().megabit, 200000);
   EXPECT_EQ(port().unusable, "");
+}
+
+TEST_F(InfinibandTree, IsTheLinkBetweenHostsOnlyWhileItCanBeUsed) {
+  const auto said = [&] {
+    HostLinks links = links_of_this_host("h1", root_);
+    std::erase_if(links.ports,
+                  [](const HostLinks::Port& p) { return !p.network.empty(); });  // of the machine that tests
+    links.ports.push_back({"eth0", "10.0.0.0/24", 1000});
+    HostLinks other = links;
+    other.host = "h2";
+    return transport(common_link({links, other}, "", false), 1);
+  };
+  EXPECT_EQ(said(), "InfiniBand mlx5_0:1 between hosts");
+  file("/sys/class/infiniband/mlx5_0/ports/1/lid", "0x0\n");
+  EXPECT_EQ(said(), "TCP over eth0 between hosts");
+  file("/sys/class/infiniband/mlx5_0/ports/1/lid", "0x1a\n");
+  file("/sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN\n");
+  EXPECT_EQ(said(), "TCP over eth0 between hosts");
 }
 
 TEST_F(InfinibandTree, APortWithoutAnAddressIsNot) {
