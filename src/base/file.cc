@@ -44,9 +44,9 @@ MappedFile::~MappedFile() {
   if (data_) munmap(const_cast<std::byte*>(data_), size_);
 }
 
-AtomicFile::AtomicFile(std::string path)
+AtomicFile::AtomicFile(std::string path, unsigned mode)
     : path_(std::move(path)), temporary_(fmt::format("{}.tmp-{}", path_, getpid())) {
-  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
   require(fd_ >= 0, ErrorKind::io, "cannot create {}: {}", temporary_, std::strerror(errno));
 }
 
@@ -110,8 +110,8 @@ std::string read_text(const std::string& path, size_t max_bytes) {
   return text;
 }
 
-void write_text(const std::string& path, std::string_view text) {
-  AtomicFile file(path);
+void write_text(const std::string& path, std::string_view text, unsigned mode) {
+  AtomicFile file(path, mode);
   file.write(text);
   file.commit();
 }

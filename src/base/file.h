@@ -28,11 +28,11 @@ class MappedFile {
 };
 
 /// A file that appears under its name only at commit(): written as NAME.tmp-<pid> in the same folder, fsync, rename,
-/// fsync of the folder. Dropped without commit(), the temporary file is removed. Throws Error::io naming path, bytes
-/// and the system's reason.
+/// fsync of the folder. Dropped without commit(), the temporary file is removed. mode: who may read it. Throws
+/// Error::io naming path, bytes and the system's reason.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(std::string path, unsigned mode = 0644);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
@@ -50,7 +50,7 @@ class AtomicFile {
 /// Whole file as text, at most max_bytes. Throws Error::io.
 std::string read_text(const std::string& path, size_t max_bytes = size_t{1} << 32);
 /// AtomicFile in one call.
-void write_text(const std::string& path, std::string_view text);
+void write_text(const std::string& path, std::string_view text, unsigned mode = 0644);
 /// fsync of a folder, so that a rename in it survives a power cut.
 void sync_folder(const std::string& path);
 

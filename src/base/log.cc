@@ -20,6 +20,7 @@ struct State {
   std::shared_ptr<spdlog::logger> logger;
   Identity identity;
   std::mutex mutex;  // messages and the status line take turns
+  std::function<void(std::string_view)> listener;
   std::string status;
   const bool terminal = isatty(STDERR_FILENO) == 1;
   State() {
@@ -54,9 +55,12 @@ size_t terminal_width() {
 /// Writes a message above the status line, if there is one.
 void emit(spdlog::level::level_enum level, std::string_view prefix, std::string_view word, std::string_view message) {
   const std::lock_guard lock(state().mutex);
-  const bool above_status = !state().status.empty() && state().logger->should_log(level);
+  if (!state().logger->should_log(level)) return;
+  const bool above_status = !state().status.empty();
+  const std::string line = fmt::format("{}{}{}", prefix, word, printable(message, kMostMessageBytes));
   if (above_status) write_to_terminal(kEraseLine);
-  state().logger->log(level, "{}{}{}", prefix, word, printable(message, kMostMessageBytes));
+  state().logger->log(level, "{}", line);
+  if (state().listener) state().listener(line);
   if (above_status) write_to_terminal(state().status);
 }
 
@@ -111,6 +115,11 @@ void set_status(std::string_view line) {
   if (shown.empty() && state().status.empty()) return;
   state().status = shown;
   write_to_terminal(fmt::format("{}{}", kEraseLine, shown));
+}
+
+void set_listener(std::function<void(std::string_view)> listener) {
+  const std::lock_guard lock(state().mutex);
+  state().listener = std::move(listener);
 }
 
 bool has_status() { return state().terminal; }

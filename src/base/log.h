@@ -5,6 +5,7 @@
 
 #include <fmt/core.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,10 @@ void set_status(std::string_view line);
 bool has_status();
 /// Also append every message of this rank to the file. Throws Error::io.
 void add_file(std::string_view path);
+
+/// Every message that is shown also goes to `listener`, as it stands on the console, from the thread that writes it; it
+/// must neither wait nor log. Empty: to nobody from here on.
+void set_listener(std::function<void(std::string_view)> listener);
 
 void write(Level level, std::string_view message);       ///< on every rank
 void write_once(Level level, std::string_view message);  ///< on rank 0 only

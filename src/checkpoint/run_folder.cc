@@ -28,7 +28,8 @@ constexpr size_t kStepDigits = 8;
 /// Temporary files that a killed process left.
 bool is_temporary(const std::string& name) {
   return name.starts_with("latest.tmp-") || name.starts_with("best.tmp-") || name.starts_with("left-behind.tmp-") ||
-         name.starts_with("status.json.tmp-") || name.starts_with(kTokenPrefix);
+         name.starts_with("status.json.tmp-") || name.starts_with("control.json.tmp-") ||
+         name.starts_with(kTokenPrefix);
 }
 
 bool is_complete(const fs::path& step_folder) { return fs::exists(step_folder / "manifest.json"); }

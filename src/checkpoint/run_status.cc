@@ -28,7 +28,8 @@ std::string status_text(const RunStatus& status) {
                         {"rank", status.rank},
                         {"host", printable(status.host, kMostWordBytes)},
                         {"message", printable(status.message, kMostMessageBytes)},
-                        {"control", printable(status.control, kMostWordBytes)}}) +
+                        {"control", printable(status.control, kMostWordBytes)},
+                        {"requeue", status.requeue}}) +
          "\n";
 }
 
@@ -39,10 +40,12 @@ void write_status(const std::string& run_dir, const RunStatus& status) {
 RunStatus read_status(const std::string& run_dir) {
   const std::string path = status_path(run_dir);
   const Json json = read_json(path, 1 << 16);
-  return {json_field<std::string>(json, "state", path),  static_cast<int>(json_field<int64_t>(json, "code", path)),
-          json_field<int64_t>(json, "step", path),       static_cast<int>(json_field<int64_t>(json, "rank", path)),
-          json_field<std::string>(json, "host", path),   json_field<std::string>(json, "message", path),
-          json_field<std::string>(json, "control", path)};
+  return {json_field<std::string>(json, "state", path), static_cast<int>(json_field<int64_t>(json, "code", path)),
+          json_field<int64_t>(json, "step", path), static_cast<int>(json_field<int64_t>(json, "rank", path)),
+          json_field<std::string>(json, "host", path), json_field<std::string>(json, "message", path),
+          json_field<std::string>(json, "control", path),
+          // Files of earlier versions do not say it.
+          !json.contains("requeue") || json_field<bool>(json, "requeue", path)};
 }
 
 StatusReserve::StatusReserve(std::string run_dir) : run_dir_(std::move(run_dir)), path_(run_dir_ + "/status.reserve") {

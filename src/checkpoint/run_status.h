@@ -14,10 +14,13 @@ struct RunStatus {
   std::string host = {};
   std::string message = {};  ///< why it failed or which rank was lost; of a running job: its process; else empty
   std::string control = {};  ///< of a running job: where its control channel is, ADDRESS:PORT, separated by commas
+  bool requeue = true;       ///< of a stopped one: it is to go on by itself; not after `trireme stop`
   bool operator==(const RunStatus&) const = default;
 };
 
 std::string status_path(const std::string& run_dir);
+/// How a stopped run that is not to go on by itself is told in that file: batch scripts look for it.
+inline constexpr const char* kStaysStopped = "\"requeue\":false";
 /// What write_status() writes: at most kMostStatusBytes, whatever the message has.
 std::string status_text(const RunStatus& status);
 inline constexpr size_t kMostStatusBytes = 8192;

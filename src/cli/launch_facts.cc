@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/command.h"
+#include "cli/glue_flags.h"
 #include "config/load.h"
 #include "train/data_setup.h"
 
@@ -25,11 +26,17 @@ void require_command(const std::vector<std::string>& command) {
 
 JobFacts describe_job(const LaunchRequest& request) {
   JobFacts job;
+  if (!request.any_program && request.command[0] == "glue") {
+    const GlueOptions options = read_glue_flags({request.command.begin() + 1, request.command.end()});
+    if (options.train) job.stop_folder = options.output_dir;
+    return job;
+  }
   if (request.any_program || request.command[0] != "train") return job;
   const ConfigWords words = split_words({request.command.begin() + 1, request.command.end()});
   const LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
   job.run_folder = loaded.config.run.dir;
   job.has_status = !loaded.config.evaluation.only;
+  if (job.has_status) job.stop_folder = job.run_folder;
   if (!request.default_dtype.empty() && !loaded.given("precision.dtype")) {
     job.flags = {"--precision.dtype", request.default_dtype};
   }

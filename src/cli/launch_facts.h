@@ -10,6 +10,7 @@ namespace trireme {
 struct JobFacts {
   std::string run_folder = ".";
   bool has_status = false;  ///< the command writes run_folder/status.json
+  std::string stop_folder;  ///< whose status.json tells a stop for good from one to come back from; empty: none
   bool inherit_binding = false;
   std::vector<std::string> flags;  ///< to add to the command
   std::vector<std::string> files;  ///< must be the same on every host

@@ -18,8 +18,10 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/time.h"
+#include "checkpoint/run_control.h"
 #include "checkpoint/run_status.h"
 #include "cli/host_flags.h"
+#include "cli/launch_attendant.h"
 #include "cli/launch_facts.h"
 #include "cli/launch_hosts.h"
 #include "cluster/health/run.h"
@@ -96,15 +98,23 @@ class Launch {
       return 0;
     }
     const StopSignals signals;
+    if (job_.has_status) attendant_.emplace(job_.run_folder, secret_, stays_here());
+    const int code = run_attempts(signals);
+    if (attendant_) attendant_->end(code, status_);
+    return code == kStopped && request_.requeue && !stays_stopped() ? requeue(signals) : code;
+  }
+
+ private:
+  int run_attempts(const StopSignals& signals) {
     int cause = 0;  // how the job itself first ended; what mpirun says of a restart that never began says less
     for (int attempt = 0;; ++attempt) {
       log::info("launch: {} rank(s): {}{}", total_processes(placement()), to_text(placement()),
                 pool_.spares() > 0 ? fmt::format("; {} spare host(s)", pool_.spares()) : "");
       const auto before = status_stamp();
-      const JobChannel job = {[&](const std::string& why) { return ask_to_stop(before, why); },
-                              [&] { return seconds_to_end(before); }};
+      say_what_runs(
+          fmt::format("attempt {}: {} rank(s): {}", attempt + 1, total_processes(placement()), to_text(placement())));
       const AttemptEnd end = run_attempt(prepare(attempt), starter_.kind, placement(),
-                                         {request_.stop_seconds, request_.log_folder}, job, signals);
+                                         {request_.stop_seconds, request_.log_folder}, job_channel(before), signals);
       const bool began = !job_.has_status || status_stamp() != before;
       int code = final_code(end, before);
       if (!began && code != 0 && cause != 0) code = cause;
@@ -112,14 +122,41 @@ class Launch {
       if (code != 0 && code != kStopped) sweep_hosts();
       const bool again = !end.stop_requested && may_restart(code) && attempt < request_.max_restarts;
       tell_end(end, code, again ? attempt + 1 : 0);
-      if (!again) return code == kStopped && request_.requeue ? requeue(signals) : code;
+      if (!again) return code;
+      say_what_runs(
+          fmt::format("no rank runs: restart {} of {} waits for its hosts", attempt + 1, request_.max_restarts));
       if (request_.drop_failed_host || pool_.spares() > 0) drop_failed_host(end);
       if (!ready_again(attempt, signals)) return code;
     }
   }
 
- private:
   const std::vector<Placement>& placement() const { return pool_.placement(); }
+
+  bool stays_here() const {
+    return environment_variable("SLURM_JOB_ID") == nullptr &&
+           std::ranges::all_of(placement(), [](const Placement& entry) { return is_this_host(entry.host); });
+  }
+  void say_what_runs(std::string text) {
+    if (attendant_) attendant_->is_doing(std::move(text));
+  }
+  /// By `trireme stop`: then nobody queues the job again.
+  bool stays_stopped() const {
+    if (attendant_ && attendant_->caller()) return true;
+    try {
+      return !job_.stop_folder.empty() && !read_status(job_.stop_folder).requeue;
+    } catch (const Error&) {
+      return false;  // no word of the job
+    }
+  }
+
+  JobChannel job_channel(const StatusStamp& before) {
+    JobChannel job = {.ask_to_stop = [this, before](const std::string& why) { return ask_to_stop(before, why); },
+                      .over = [this, before] { return seconds_to_end(before); }};
+    if (!attendant_) return job;
+    job.caller = [this] { return attendant_->caller(); };
+    job.said = [this](std::string_view text) { attendant_->said(text); };
+    return job;
+  }
 
   /// Waits longer from restart to restart, then until every host passes preflight. False: a stop was asked for, or
   /// the hosts did not come back in time; said.
@@ -163,6 +200,7 @@ class Launch {
     const int base = slurm_job != nullptr && requeued != nullptr ? std::atoi(requeued) * 1000 : 0;
     start.variables.emplace_back("TRIREME_JOB_ID", slurm_job != nullptr ? slurm_job : id_);
     start.variables.emplace_back("TRIREME_ATTEMPT", std::to_string(base + attempt));
+    if (attendant_) start.variables.emplace_back(kLaunchPlaceVariable, attendant_->place());
     start.secrets = {{kSecretVariable, secret_}};
     start.hostfile = folder_.file("hosts");
     start.agent = agent();
@@ -458,6 +496,7 @@ class Launch {
   std::map<std::string, MemoryKills> memory_kills_;  ///< by host, before the attempt; none where nobody looked
   std::optional<RunStatus> status_;
   PrivateFolder folder_;
+  std::optional<LaunchAttendant> attendant_;
 };
 
 }  // namespace

@@ -29,12 +29,12 @@ int submit(const std::string& script) {
   return 0;
 }
 
-/// What launch would say of the command, before a job waits hours for nothing.
-void check_command(const std::vector<std::string>& command) {
+/// What launch would say of the command, before a job waits hours for nothing. The folder that tells a stop for good.
+std::string check_command(const std::vector<std::string>& command) {
   require_command(command);
   LaunchRequest request;
   request.command = command;
-  describe_job(request);
+  return describe_job(request).stop_folder;
 }
 
 /// sbatch takes a job of more nodes than there are, and never starts it.
@@ -102,8 +102,8 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add_switch("--submit", submits, "submit it with sbatch and print the job's number");
   if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
   job.requeue = !no_requeue;
+  if (!job.command.empty()) job.run_folder = check_command(job.command);
   const std::string script = batch_script(job);
-  check_command(job.command);
   if (submits) check_nodes_exist(job);
   if (!write_to.empty()) write_text(write_to, script);
   if (submits) return submit(script);

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "checkpoint/run_status.h"
 #include "cluster/subprocess.h"
 
 namespace trireme {
@@ -97,6 +98,12 @@ std::string preflight_part(const BatchJob& job) {
   return shell_join(words) + " || exit\n";
 }
 
+/// Of `trireme stop`, which nobody wants to be undone.
+std::string stays_stopped_test(const BatchJob& job) {
+  if (job.run_folder.empty()) return "";
+  return fmt::format(" && ! grep -qs '{}' {}", kStaysStopped, shell_quote(job.run_folder + "/status.json"));
+}
+
 std::string srun_part(const BatchJob& job) {
   std::vector<std::string> words = {"srun", "--mpi=" + job.mpi, "--label", "--kill-on-bad-exit=1",
                                     "--cpu-bind=" + (job.cpu_bind.empty() ? std::string("none") : job.cpu_bind)};
@@ -110,8 +117,10 @@ std::string srun_part(const BatchJob& job) {
     text +=
         "# 75: all ranks stopped after the same step with a snapshot; the next run, which Slurm begins two minutes "
         "later, goes on from it.\n"
+        "# Not so after `trireme stop`.\n"
         "# Slurm ends this script when it has taken the job back: a code that came before would be the job's end.\n"
-        "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\" && sleep 60; fi\n";
+        "if [ \"$code\" = 75 ]" +
+        stays_stopped_test(job) + "; then scontrol requeue \"$SLURM_JOB_ID\" && sleep 60; fi\n";
   }
   return text + "exit \"$code\"\n";
 }

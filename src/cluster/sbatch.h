@@ -26,6 +26,7 @@ struct BatchJob {
   std::vector<std::string> variables;  ///< NAME=VALUE
   std::string program;                 ///< path of trireme on the nodes
   std::vector<std::string> command;    ///< train config.yaml ...
+  std::string run_folder;              ///< whose status.json says whether a stopped job stays so; empty: none does
 };
 
 /// Seconds of a time limit in Slurm's forms: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes
@@ -33,9 +34,9 @@ struct BatchJob {
 int64_t slurm_seconds(const std::string& time);
 
 /// The script. With srun Slurm warns the steps (--signal=USR1@N) and the script queues the job again when it ends with
-/// code 75; with mpirun it warns the batch shell (B:), which `trireme launch` has become and which does both. Throws
-/// Error::usage for a value that Slurm would refuse: a time or mask of another form, a container with mpirun, a line
-/// break in a value, a time limit that is not longer than the warning.
+/// code 75, unless it was stopped by `trireme stop`; with mpirun it warns the batch shell (B:), which `trireme launch`
+/// has become and which does both. Throws Error::usage for a value that Slurm would refuse: a time or mask of another
+/// form, a container with mpirun, a line break in a value, a time limit that is not longer than the warning.
 std::string batch_script(const BatchJob& job);
 
 }  // namespace trireme

@@ -27,6 +27,10 @@ std::vector<std::string> ControlChannel::addresses() const {
   return hub_ ? hub_->addresses() : std::vector<std::string>();
 }
 
+void ControlChannel::dismiss() {
+  if (hub_) hub_->dismiss();
+}
+
 std::optional<std::string> ControlChannel::stop_request() const { return hub_ ? hub_->stop_request() : std::nullopt; }
 
 }  // namespace trireme

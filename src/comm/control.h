@@ -35,6 +35,9 @@ class ControlHub {
   ControlHub(int ranks, const std::string& host, const Progress& own, ControlOptions options);
   /// Tells the others that it leaves in order.
   ~ControlHub();
+  /// Says so already now: what becomes of this rank is no loss to the others, and they watch nobody any more. From any
+  /// thread.
+  void dismiss();
   const std::string& secret() const;
   std::vector<std::string> addresses() const;
   /// Why a launcher wants the job to stop; nothing before it does.
@@ -71,6 +74,7 @@ class ControlChannel {
   /// Where a launcher can join; empty on ranks other than 0.
   std::vector<std::string> addresses() const;
   /// See ControlHub; nothing on other ranks.
+  void dismiss();
   std::optional<std::string> stop_request() const;
 
  private:

@@ -3,13 +3,13 @@
 #include <array>
 #include <list>
 #include <mutex>
-#include <random>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/control.h"
 #include "comm/control_message.h"
 #include "comm/control_thread.h"
+#include "comm/secret.h"
 #include "comm/socket.h"
 
 namespace trireme {
@@ -19,21 +19,6 @@ constexpr size_t kStrangers = 64;         // connections that have not said hell
 constexpr double kHelloSeconds = 5;       // to say it
 constexpr double kLastNewsSeconds = 0.5;  // for all others to hear of a loss
 constexpr int kReadsPerTurn = 16;         // so that nobody who floods keeps the others from being heard
-
-std::string random_secret() {
-  std::random_device device;
-  std::string secret;
-  for (int i = 0; i < 8; ++i) secret += fmt::format("{:08x}", device());
-  return secret;
-}
-
-/// In a time that does not tell how much is right.
-bool same_secret(const std::string& a, const std::string& b) {
-  if (a.size() != b.size()) return false;
-  unsigned difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return difference == 0;
-}
 
 }  // namespace
 
@@ -52,9 +37,13 @@ class ControlHub::Loop {
     liveness_.join(0, host_, Clock::now());
     thread_.start([this] { run(); });
   }
-  ~Loop() {
-    thread_.stop();
-    tell({.kind = ControlKind::bye, .rank = 0, .host = host_});
+  ~Loop() { dismiss(); }
+
+  void dismiss() {
+    std::call_once(dismissed_, [this] {
+      thread_.stop();
+      tell({.kind = ControlKind::bye, .rank = 0, .host = host_});
+    });
   }
 
   const std::string& secret() const { return options_.secret; }
@@ -209,6 +198,7 @@ class ControlHub::Loop {
   std::optional<Loss> told_loss_;  ///< a client has given this rank up
   mutable std::mutex mutex_;
   std::optional<std::string> stop_;
+  std::once_flag dismissed_;
   ControlThread thread_;
 };
 
@@ -217,6 +207,7 @@ ControlHub::ControlHub(int ranks, const std::string& host, const Progress& own, 
 
 ControlHub::~ControlHub() = default;
 
+void ControlHub::dismiss() { loop_->dismiss(); }
 const std::string& ControlHub::secret() const { return loop_->secret(); }
 std::vector<std::string> ControlHub::addresses() const { return loop_->addresses(); }
 std::optional<std::string> ControlHub::stop_request() const { return loop_->stop_request(); }

@@ -115,7 +115,7 @@ int Process::run(const std::function<int()>& body) {
   abort(code);
 }
 
-void Process::abort(int code) {
+void Process::abort(int code) const {
   if (mpi_) mpi::abort(code);
   std::_Exit(code);
 }

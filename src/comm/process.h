@@ -41,12 +41,13 @@ class Process {
   Communicator& world() { return *world_; }
   /// Of the thread that made this object. world() reports to it; other groups when told to.
   Progress& progress() { return progress_; }
+  const Progress& progress() const { return progress_; }
 
   /// body(), whose return value all ranks agree on. In a job of several an exception ends the whole job: it is logged
   /// and every process leaves with its exit code. A CommonError (comm/agreement.h) is logged once.
   int run(const std::function<int()>& body);
-  /// Ends every process of the job at once.
-  [[noreturn]] void abort(int code);
+  /// Ends every process of the job at once. From any thread.
+  [[noreturn]] void abort(int code) const;
 
  private:
   void start_mpi(const StartLimit& limit);

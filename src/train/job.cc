@@ -24,15 +24,15 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
                         process.size(), process.launcher().name);
   });
   if (request.look) request.look(scalars);
-  const PeerWatch peers(config, process, scalars, process.progress());
+  PeerWatch peers(config, process, scalars, process.progress());
   const CorePlan cores = take_cores(config, process, scalars);
-  const RankContext rank =
-      rank_context(process, cores.threads, [&] { return stop::requested() || peers.stop_request(); });
   std::optional<RunClaim> claim;
+  const auto asked = [&] { return claim ? claim->stop_request() : peers.stop_request(); };
+  const RankContext rank = rank_context(process, cores.threads, [&] { return stop::requested() || asked(); });
   return run_to_end(claim, process, peers, [&]() -> RunEnd {
     // Nobody looks into the folder before rank 0 owns it.
     together(scalars, [&] {
-      if (request.writes) claim.emplace(config, process, peers.addresses());
+      if (request.writes) claim.emplace(config, process, peers);
     });
     if (claim) prove_shared_folder(config.run.dir, request.folder_option, scalars, process.host());
     return work({.rank = rank,
@@ -40,7 +40,7 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
                  .mesh = mesh,
                  .cores = cores,
                  .claim = claim ? &*claim : nullptr,
-                 .stop_reason = [&] { return peers.stop_request().value_or(stop::reason()); }});
+                 .stop_reason = [&] { return asked().value_or(stop::reason()); }});
   });
 }
 

@@ -15,15 +15,15 @@ constexpr int kKilled = 137;  // what shells say of SIGKILL
 
 }  // namespace
 
-RunClaim::RunClaim(const Config& config, const Process& process, const std::vector<std::string>& control)
-    : dir_(config.run.dir), process_(process) {
+RunClaim::RunClaim(const Config& config, const Process& process, PeerWatch& peers)
+    : dir_(config.run.dir), process_(process), peers_(peers) {
   if (process.rank() != 0) return;
   lock_.emplace(dir_, this_owner(), config.run.take_over);
   before_ = ended_run(dir_);
   reserve_.emplace(dir_);
   const RunStatus running = of_this_rank({.state = "running",
                                           .message = fmt::format("process {}", this_owner().pid),
-                                          .control = fmt::format("{}", fmt::join(control, ","))});
+                                          .control = fmt::format("{}", fmt::join(peers.addresses(), ","))});
   write_status(dir_, running);
   const auto killed = [&](int code, std::string message) {
     return status_text(of_this_rank({.state = "killed", .code = code, .step = -1, .message = std::move(message)}));
@@ -38,13 +38,26 @@ RunClaim::RunClaim(const Config& config, const Process& process, const std::vect
           .stopping = killed(exit_code(ErrorKind::stopped),
                              "a stop was asked for, and the process was ended before it had saved; start again to go "
                              "on from the last checkpoint")});
+  attendant_.emplace(
+      config, process, [this](const RunStatus& status) { return end_now(status); },
+      [&process, &peers] {
+        peers.dismiss();  // to leave at once is no loss of a rank
+        process.abort(exit_code(ErrorKind::stopped));
+      });
 }
 
 void RunClaim::check() const {
   if (lock_) lock_->check();
 }
 
+std::optional<std::string> RunClaim::stop_request() const {
+  const auto asked = attendant_ ? attendant_->stop_request() : std::nullopt;
+  return asked ? asked : peers_.stop_request();
+}
+
 void RunClaim::end(RunStatus status) {
+  status = of_this_rank(std::move(status));
+  if (status.state == "stopped") status.requeue = !stop_request().value_or("").starts_with(kStopCommand);
   try {
     check();
   } catch (const Error&) {
@@ -54,12 +67,25 @@ void RunClaim::end(RunStatus status) {
     if (before_ && status.code != 0)
       restore();
     else if (reserve_)
-      reserve_->write(of_this_rank(std::move(status)));
+      reserve_->write(status);
     else
-      write_status(dir_, of_this_rank(std::move(status)));
+      write_status(dir_, status);
     if (guard_) guard_->dismiss();
+    if (attendant_) attendant_->end(status);
   } catch (const std::exception& e) {
     log::warning("{}", e.what());  // it must hide neither why the run ends nor its exit code
+  }
+}
+
+/// Beside the main thread, which may hang.
+bool RunClaim::end_now(const RunStatus& status) const {
+  try {
+    check();
+    write_status(dir_, of_this_rank(status));
+    return true;
+  } catch (const Error& e) {
+    log::error("{}", e.what());
+    return false;
   }
 }
 

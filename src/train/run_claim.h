@@ -1,5 +1,6 @@
 #pragma once
-// This rank's claim on the run folder: its lock, and what RUN/status.json says of the run (checkpoint/run_status.h).
+// This rank's claim on the run folder: its lock, what RUN/status.json says of the run (checkpoint/run_status.h), and
+// where it answers meanwhile (train/job_attendant.h).
 
 #include <filesystem>
 #include <optional>
@@ -10,17 +11,21 @@
 #include "checkpoint/run_status.h"
 #include "comm/process.h"
 #include "config/config.h"
+#include "train/guard/peer_watch.h"
+#include "train/job_attendant.h"
 #include "train/run_guard.h"
 
 namespace trireme {
 
 class RunClaim {
  public:
-  /// Rank 0 takes the lock and writes that the run goes on. control: where a launcher reaches the job. Throws
-  /// Error::locked, Error::io.
-  RunClaim(const Config& config, const Process& process, const std::vector<std::string>& control);
+  /// Rank 0 takes the lock, writes that the run goes on and where its control channel is, and answers from now on.
+  /// Borrows process and peers. Throws Error::locked, Error::io.
+  RunClaim(const Config& config, const Process& process, PeerWatch& peers);
   /// Throws Error::locked when another job took the folder over meanwhile.
   void check() const;
+  /// Why a stop was asked for by other means than a signal; nothing before, and on ranks other than 0.
+  std::optional<std::string> stop_request() const;
   /// The start succeeded: from here on the run is another one than the folder told of before.
   void begin() { before_.reset(); }
   /// The run ends on this rank. A start that fails before begin() leaves what the folder tells of an ended run. A
@@ -35,14 +40,17 @@ class RunClaim {
   };
   static std::optional<Before> ended_run(const std::string& run_dir);
   RunStatus of_this_rank(RunStatus status) const;
+  bool end_now(const RunStatus& status) const;
   void restore() const;
 
   std::string dir_;
   const Process& process_;
+  PeerWatch& peers_;
   std::optional<RunLock> lock_;
   std::optional<Before> before_;
   std::optional<StatusReserve> reserve_;
   std::optional<RunGuard> guard_;
+  std::optional<JobAttendant> attendant_;
 };
 
 }  // namespace trireme

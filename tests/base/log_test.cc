@@ -20,6 +20,23 @@ TEST(Log, AJobOfOneRankNeedsNoName) {
   EXPECT_EQ(logged([] { log::warning("the disk is {} % full", 90); }), "warning: the disk is 90 % full\n");
 }
 
+TEST(Log, AListenerHearsWhatTheConsoleShows) {
+  std::string heard;
+  log::set_listener([&](std::string_view line) { heard += line, heard += '\n'; });
+  const std::string shown = logged([] {
+    log::warning("the disk is {} % full", 90);
+    log::debug("not shown");
+    const log::ThreadIdentity as({1, "rank 1"});
+    log::info("of rank 0 only");
+    log::error("a\x1b[2Jb");
+  });
+  log::set_listener({});
+  EXPECT_EQ(heard, shown);
+  EXPECT_EQ(heard, "warning: the disk is 90 % full\n[rank 1] error: ab\n");
+  logged([] { log::warning("more"); });
+  EXPECT_EQ(heard, shown);
+}
+
 TEST(Log, AThreadWithAnIdentityNamesItsRank) {
   EXPECT_EQ(logged([] {
               const log::ThreadIdentity as({2, "rank 2"});

@@ -77,6 +77,19 @@ class Faults(bed.TrainingCase):
         self.assertIn("launch: 3 rank(s): h[1-3] 1 each", text)
         self.assertIn("restart 1 of 1", text)
 
+    def test_a_job_that_waits_for_a_host_is_stopped_from_another_terminal(self):
+        job, run = self.crash(3, "--max-restarts", "5", name="stopped-while-it-waits")
+        self.assertTrue(wait_for(lambda: "launch: waiting up to 10 min for it: h3: " in job.output() or not job.running()), job.output())
+        shown = BED.run(2, BED.binary, "status", run)
+        self.assertRegex(shown.stdout, r"state +no rank answers\n")
+        self.assertRegex(shown.stdout, r"launch +process \d+ on h1, no rank runs: restart 1 of 5 waits for its hosts\n")
+        stopped = BED.run(2, BED.binary, "stop", run)
+        self.assertEqual(stopped.returncode, 0, stopped.both)
+        self.assertIn("the job ended with code 76 (peer-lost)", stopped.stdout)
+        text = self.assert_ends(job, 76)
+        self.assertIn("launch: asked to stop before the restart; nothing runs", text)
+        self.assertFalse((run / "control.json").exists())
+
     def test_a_host_that_stays_away_ends_the_job_with_its_own_code(self):
         job, run = self.crash(3, "--max-restarts", "5", "--wait-for-hosts", "0", name="stays-away")
         text = self.assert_ends(job, 76)

@@ -39,9 +39,18 @@ TEST(BatchScript, SrunStepsAreWarnedAndTheScriptQueuesAgain) {
       "code=$?\n"
       "# 75: all ranks stopped after the same step with a snapshot; the next run, which Slurm begins two minutes "
       "later, goes on from it.\n"
+      "# Not so after `trireme stop`.\n"
       "# Slurm ends this script when it has taken the job back: a code that came before would be the job's end.\n"
       "if [ \"$code\" = 75 ]; then scontrol requeue \"$SLURM_JOB_ID\" && sleep 60; fi\n"
       "exit \"$code\"\n");
+}
+
+TEST(BatchScript, AJobThatTriremeStopEndedIsNotQueuedAgain) {
+  BatchJob job = job_of();
+  job.run_folder = "my run";
+  EXPECT_THAT(batch_script(job),
+              HasSubstr("if [ \"$code\" = 75 ] && ! grep -qs '\"requeue\":false' 'my run/status.json'; "
+                        "then scontrol requeue"));
 }
 
 TEST(BatchScript, MpirunHandsTheBatchShellsSignalToLaunch) {

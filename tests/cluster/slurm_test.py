@@ -116,6 +116,24 @@ class Slurm(unittest.TestCase):
         self.assertIn("the job's control channel has the request", text)
         self.assertRegex(text, r"launch: queueing job \d+ again")
 
+    def test_a_job_that_trireme_stop_ended_is_not_queued_again(self):
+        for name, words in (("asked-srun", ()), ("asked-launch", ("--starter", "mpirun"))):
+            config, run = BED.write_training(name, **{**bed.FOREVER, "every": 50})
+            job = submit(config, *words)
+            self.assertTrue(bed.wait_for(lambda: (run / "step-00000050").exists()), output(job))
+            # From the login node: rank 0 and the launch are on another.
+            shown = slurm(BED.binary, "status", run)
+            self.assertRegex(shown.stdout, r"job +2 rank\(s\), rank 0 is process \d+ on h2, ", shown.both)
+            self.assertEqual("launch  " in shown.stdout, bool(words), shown.stdout)
+            stopped = slurm(BED.binary, "stop", run)
+            self.assertEqual(stopped.returncode, 0, stopped.both)
+            self.assertRegex(stopped.stdout, r"^stopped after step \d+, ")
+            self.assert_ends(job, "FAILED")
+            state = job_state(job)
+            self.assertEqual((state["ExitCode"], state["Restarts"]), ("75:0", "0"), output(job))
+            self.assertIn("stop requested by trireme stop (root on h1): saving after step", output(job))
+            self.assertNotIn("queueing job", output(job))
+
     def test_a_sick_node_is_drained_and_brought_back_by_slurm_itself(self):
         well = BED.work / "h2.well"
         well.unlink()

@@ -48,6 +48,49 @@ class Training(bed.TrainingCase):
         self.assertIn(f"RESUMING from {run}/step-{stopped['step']:08}", again.both)
         self.assertEqual([record["step"] for record in records(run)], list(range(1, last + 1)))
 
+    def control(self, config, run, job, starter):
+        """Asks for the job's state, follows it and stops it, each from a host that did not start it."""
+        shown = BED.run(3, BED.binary, "status", run)
+        self.assertEqual(shown.returncode, 0, shown.both)
+        self.assertRegex(shown.stdout, r"state +running: .*step \d+")
+        self.assertRegex(shown.stdout, r"job +3 rank\(s\), rank 0 is process \d+ on h1, since ")
+        self.assertEqual("launch  " in shown.stdout, starter == "launch", shown.stdout)
+        attached = BED.start(2, BED.binary, "attach", run)
+        self.addCleanup(attached.end)
+        self.assertTrue(wait_for(lambda: len(attached.output().splitlines()) > 60), attached.output())
+        stopped = BED.run(3, BED.binary, "stop", run)
+        self.assertEqual(stopped.returncode, 0, stopped.both)
+        step = status(run)["step"]
+        self.assertRegex(stopped.stdout, rf"stopped after step {step}, [0-9.]+ s after the request; newest snapshot: step-{step:08}\n")
+        self.assertFalse(status(run)["requeue"])
+        text = self.assert_ends(job, 75)
+        self.assertIn("stop requested by trireme stop (root on h3): saving after step", text)
+        code, followed = attached.finish()
+        self.assertEqual(code, 75, followed)
+        self.assertRegex(followed, r"(h1\[0\] )?step +\d+/1000000 \| loss")
+        self.assertIn(f"the job ended with code 75 (stopped) after step {step}", followed)
+        self.assertFalse((run / "control.json").exists())
+        after = BED.run(2, BED.binary, "status", run)
+        self.assertIn(f"no job runs in {run}: it ended with code 75 (stopped) after step {step}", after.stdout)
+        return text
+
+    def test_a_launch_is_asked_followed_and_stopped_from_other_hosts(self):
+        config, run = BED.write_training("asked", **FOREVER)
+        text = self.control(config, run, self.start(config, "--max-restarts", "3"), "launch")
+        self.assertIn("launch: trireme stop (root on h3); asking all ranks to stop after this step", text)
+        self.assertEqual(text.splitlines()[-1], "launch: the job stopped as asked (code 75); start it again to go on",
+                         "no word of mpirun's, and no restart")
+        self.assertNotIn("non-zero", text)
+
+    def test_ranks_of_mpirun_are_asked_followed_and_stopped_from_other_hosts(self):
+        config, run = BED.write_training("asked-mpirun", **FOREVER)
+        job = BED.start(1, "mpirun", "--allow-run-as-root", "--hostfile", "hosts", "-np", "3", "--bind-to", "none", "--mca", "btl",
+                        "self,vader,tcp", "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include",
+                        "eth0", BED.binary, "train", config)
+        self.addCleanup(job.end)
+        self.assertTrue(wait_for(lambda: len(records(run)) > 3 or not job.running()), job.output())
+        self.control(config, run, job, "mpirun")
+
     def test_a_stop_signal_to_one_rank_stops_all_after_the_same_step(self):
         config, run = BED.write_training("one-rank", **FOREVER)
         job = self.start(config)

@@ -84,6 +84,18 @@ class Control : public ::testing::Test {
   Ending hub_ending_, first_, second_;
 };
 
+TEST_F(Control, AHubThatWasDismissedIsNoLoss) {
+  Ending of_hub, of_client;
+  const Progress own, other;
+  auto hub = std::make_unique<ControlHub>(2, "node0", own, of_hub.options());
+  const auto one = client(*hub, 1, of_client, other);
+  hub->dismiss();
+  hub->dismiss();
+  hub.reset();
+  EXPECT_FALSE(of_client.wait(0.5));
+  EXPECT_FALSE(of_hub.wait(0));
+}
+
 TEST_F(Control, ADeadRankIsNamedToAllOthersAtOnceWithWhatItWaitedFor) {
   ControlHub hub(3, "node0", progress_, hub_ending_.options());
   const auto survivor = client(hub, 1, first_, progress_);

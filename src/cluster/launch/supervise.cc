@@ -54,8 +54,8 @@ class Attempt {
 
   AttemptEnd finish() {
     while (streams_[0].fd >= 0 || streams_[1].fd >= 0 || !ended_) step();
-    write_all(1, out_.flush());
-    write_all(2, err_.flush());
+    pass_on(1, out_.flush());
+    pass_on(2, err_.flush());
     end_.verdict = out_.verdict() + err_.verdict();
     end_.first_error = err_.first_error().value_or(out_.first_error().value_or(""));
     end_.arrived = out_.arrived();
@@ -117,8 +117,13 @@ class Attempt {
     if (got <= 0) {
       close_stream(stream);
     } else {
-      write_all(stream.target, prefixer.take({buffer.data(), static_cast<size_t>(got)}));
+      pass_on(stream.target, prefixer.take({buffer.data(), static_cast<size_t>(got)}));
     }
+  }
+
+  void pass_on(int target, const std::string& text) const {
+    write_all(target, text);
+    job_.said(text);
   }
 
   static void close_stream(Stream& stream) {
@@ -128,11 +133,16 @@ class Attempt {
 
   void handle(int number) {
     if (ended_) return;
-    if (!end_.stop_requested) {
+    const std::optional<StopCaller> caller = number == SIGTERM ? job_.caller() : std::nullopt;
+    if (caller && caller->now) {
+      end_.stop_requested = true;
+      force(caller->who + " wants it to end now");
+    } else if (!end_.stop_requested) {
       end_.stop_requested = true;
       stop_at_ = Clock::now();
-      log::info("launch: {}; asking all ranks to stop after this step", strsignal(number));
-      if (!job_.ask_to_stop(fmt::format("launch got {}", strsignal(number)))) kill(child_, SIGUSR1);
+      const std::string who = caller ? caller->who : strsignal(number);
+      log::info("launch: {}; asking all ranks to stop after this step", who);
+      if (!job_.ask_to_stop(caller ? who : "launch got " + who)) kill(child_, SIGUSR1);
     } else if (seconds_since(stop_at_) > kSameRequestSeconds && number != SIGUSR1) {
       force("a second signal came");
     }

@@ -2,8 +2,10 @@
 // One attempt of a job: the starter as a child, its output prefixed, stop signals turned into a stop request.
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "cluster/launch/starter.h"
 #include "cluster/launch/stop_signals.h"
@@ -12,7 +14,7 @@ namespace trireme::launch {
 
 struct AttemptEnd {
   int code = 0;                 ///< of the starter; 128 + signal
-  bool stop_requested = false;  ///< we got TERM, INT or USR1
+  bool stop_requested = false;  ///< we got TERM, INT or USR1, or somebody asked by other means
   bool stop_forced = false;     ///< and the job did not stop in time, or a second signal came
   std::string first_error;      ///< first line of a rank that said "error:"
   std::set<int> arrived;        ///< ranks that came to MPI's start; none: no rank is of trireme, or none uses MPI
@@ -24,13 +26,23 @@ struct AttemptLimits {
   std::string log_folder;     ///< where each rank's lines go, too: rank-0003.log; empty: nowhere
 };
 
-/// What can be done with a job beside its starter.
+/// Somebody who asked for a stop by other means than a signal, which tells that this was so.
+struct StopCaller {
+  std::string who;
+  bool now = false;  ///< without a word to the ranks
+};
+
+/// What can be done with a job beside its starter, and who wants to know of it.
 struct JobChannel {
   /// Asks the running job itself to stop; false where that is not possible.
   std::function<bool(const std::string& why)> ask_to_stop;
   /// Once the job says that it is over: seconds that its starter may take to end; below 0 before. A starter may wait
   /// for ever for a host that does not answer.
   std::function<double()> over;
+  /// Behind a TERM: who else asked; nothing: the signal is one.
+  std::function<std::optional<StopCaller>()> caller = [] { return std::nullopt; };
+  /// What the ranks and the starter say, as it is passed on.
+  std::function<void(std::string_view)> said = [](std::string_view) {};
 };
 
 /// Runs the starter until it ends. TERM, INT and USR1 to this process become a call of ask_to_stop(), and where that

@@ -73,6 +73,10 @@ std::optional<std::string> PeerWatch::stop_request() const {
   return channel_ ? channel_->stop_request() : std::nullopt;
 }
 
+void PeerWatch::dismiss() {
+  if (channel_) channel_->dismiss();
+}
+
 void PeerWatch::wait_for_verdict() const {
   if (channel_) std::this_thread::sleep_for(kVerdict);
 }

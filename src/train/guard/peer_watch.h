@@ -22,6 +22,8 @@ class PeerWatch {
   std::vector<std::string> addresses() const;
   /// Why a launcher wants the job to stop; nothing before it does, and on ranks other than 0.
   std::optional<std::string> stop_request() const;
+  /// Lets this rank leave without being taken for lost. From any thread of rank 0.
+  void dismiss();
   /// After communication has failed: gives the watch time to find out who was lost, and so does not return then.
   void wait_for_verdict() const;
 

@@ -1,0 +1,45 @@
+#pragma once
+// A launch as `trireme status`, `stop` and `attach` meet it (comm/attendant.h): it has the lines of all ranks, and is
+// there when no rank runs. Rank 0 writes its place into RUN/control.json, beside its own.
+
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "checkpoint/run_status.h"
+#include "cluster/launch/supervise.h"
+#include "comm/attendant.h"
+
+namespace trireme {
+
+class LaunchAttendant {
+ public:
+  /// this_host_only: all ranks run on this host. A stop request becomes a TERM to this process. Throws Error::comm.
+  LaunchAttendant(std::string run_folder, const std::string& secret, bool this_host_only);
+  LaunchAttendant(const LaunchAttendant&) = delete;
+  LaunchAttendant& operator=(const LaunchAttendant&) = delete;
+  /// RUN/control.json goes with it.
+  ~LaunchAttendant();
+
+  /// For kLaunchPlaceVariable (checkpoint/run_control.h) of every rank.
+  std::string place() const;
+  /// What status says from here on: "attempt 2: 3 rank(s): h[1-3] 1 each".
+  void is_doing(std::string text);
+  std::optional<launch::StopCaller> caller() const;
+  /// Whole lines.
+  void said(std::string_view text);
+  /// The launch ends with `code`; status: the job's own last word, where it has one.
+  void end(int code, const std::optional<RunStatus>& status);
+
+ private:
+  std::string status() const;
+
+  const std::string run_folder_;
+  mutable std::mutex mutex_;  ///< of what follows
+  std::string doing_ = "starting";
+  std::optional<launch::StopCaller> caller_;
+  Attendant attendant_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,104 @@
+#include "train/job_attendant.h"
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/error.h"
+#include "base/json_text.h"
+#include "base/log.h"
+#include "checkpoint/run_control.h"
+#include "checkpoint/run_folder.h"
+
+namespace trireme {
+namespace {
+
+constexpr auto kLastWords = std::chrono::seconds(5);
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+/// Whoever asks may sit on another host: where a batch system chose ours, or a launch elsewhere did.
+bool asked_from_elsewhere(const std::optional<ControlPlace>& launch) {
+  for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"}) {
+    if (!variable(name).empty()) return true;
+  }
+  return launch && !launch->is_here();
+}
+
+}  // namespace
+
+JobAttendant::JobAttendant(const Config& config, const Process& process, std::function<bool(const RunStatus&)> end_now,
+                           std::function<void()> leave)
+    : dir_(config.run.dir), process_(process), end_now_(std::move(end_now)) {
+  const auto launch = place_from_word(variable(kLaunchPlaceVariable));
+  has_launch_ = launch.has_value();
+  const bool one_host = process.local_size() == process.size();
+  try {
+    attendant_ = std::make_unique<Attendant>(
+        AttendantOptions{.this_host_only = one_host && !asked_from_elsewhere(launch),
+                         .interface = one_host ? std::string() : config.comm.interface,
+                         .secret = variable("TRIREME_CONTROL_SECRET"),
+                         .status = [this] { return status(); },
+                         .on_stop = [this](const std::string& who, bool now) { return stop(who, now); },
+                         .leave = std::move(leave)});
+    write_control(dir_, {attendant_->secret(), ControlPlace::here(attendant_->addresses()), launch});
+    log::set_listener([this](std::string_view line) { attendant_->say(line); });
+  } catch (const Error& e) {
+    attendant_.reset();
+    log::warning("trireme status, stop and attach do not reach this job: {}", e.what());
+  }
+}
+
+JobAttendant::~JobAttendant() {
+  if (attendant_) log::set_listener({});
+}
+
+std::optional<std::string> JobAttendant::stop_request() const {
+  const std::lock_guard lock(mutex_);
+  return stop_;
+}
+
+void JobAttendant::end(const RunStatus& status) {
+  if (!attendant_) return;
+  attendant_->end(status_text(status));
+  if (!has_launch_) remove_control(dir_, attendant_->secret());
+}
+
+std::string JobAttendant::status() const {
+  const RankState state = process_.progress().state();
+  const auto since = std::chrono::duration_cast<std::chrono::seconds>(start_.time_since_epoch()).count();
+  return dump_json(Json{{"state", "running"},
+                        {"step", state.step},
+                        {"phase", name_of(state.phase)},
+                        {"doing", describe(state)},
+                        {"ranks", process_.size()},
+                        {"since", since},
+                        {"last_line", attendant_->last_line()}});
+}
+
+/// On the attendant's thread; the main one may wait for anything.
+bool JobAttendant::stop(const std::string& who, bool now) {
+  if (!now) {
+    const std::lock_guard lock(mutex_);
+    stop_ = who;
+    return false;
+  }
+  std::thread([] {
+    std::this_thread::sleep_for(kLastWords);
+    std::_Exit(exit_code(ErrorKind::stopped));
+  }).detach();
+  const RunStatus status{
+      .state = "stopped",
+      .code = exit_code(ErrorKind::stopped),
+      .step = process_.progress().state().step,
+      .message = fmt::format("ended at once by {} --now: what came after the last snapshot is lost", who),
+      .requeue = false};
+  log::warning("{}; leaving with code {}", status.message, status.code);
+  if (end_now_(status)) end(status);
+  return true;
+}
+
+}  // namespace trireme
