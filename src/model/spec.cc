@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/divisors.h"
 #include "base/error.h"
 
 namespace trireme {
@@ -41,14 +42,6 @@ void require_sizes(const Spec& spec) {
     require(size.value >= size.least && size.value <= size.most, ErrorKind::config,
             "model: {} is {}, expected {} to {}", size.field, size.value, size.least, size.most);
   }
-}
-
-std::vector<int64_t> divisors(int64_t n) {
-  std::vector<int64_t> out;
-  for (int64_t d = 1; d <= n && out.size() < 24; ++d) {
-    if (n % d == 0) out.push_back(d);
-  }
-  return out;
 }
 
 void require_rate(float rate, const char* field) {

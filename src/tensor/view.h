@@ -27,6 +27,13 @@ class Shape {
     for (int i = 0; i < dims_; ++i) n *= sizes_[i];
     return n;
   }
+  /// The same with another size of one dim.
+  constexpr Shape with(int dim, int64_t size) const {
+    assert(dim >= 0 && dim < dims_);
+    Shape shape = *this;
+    shape.sizes_[dim] = size;
+    return shape;
+  }
   constexpr bool operator==(const Shape&) const = default;
   std::string to_string() const;  ///< "[4096, 768]"
 
@@ -78,11 +85,7 @@ class BasicView {
     const int64_t w = width();
     auto* p = static_cast<std::conditional_t<kConst, const char*, char*>>(data_) +
               static_cast<size_t>(first * w) * size_of(dtype_);
-    Shape s = shape_.dims() == 1   ? Shape{n}
-              : shape_.dims() == 2 ? Shape{n, shape_[1]}
-              : shape_.dims() == 3 ? Shape{n, shape_[1], shape_[2]}
-                                   : Shape{n, shape_[1], shape_[2], shape_[3]};
-    return {p, dtype_, s};
+    return {p, dtype_, shape_.with(0, n)};
   }
   /// Same elements, another shape of equal count.
   BasicView reshape(Shape shape) const {
