@@ -19,12 +19,12 @@ constexpr std::array kEncoderNames = std::to_array<NameRule>({
     {"embeddings.token_type_embeddings.weight", "embedding.type.weight"},
     {"embeddings.LayerNorm.weight", "embedding.norm.weight"},
     {"embeddings.LayerNorm.bias", "embedding.norm.bias"},
-    {"encoder.layer.{}.attention.self.query.weight", "block.{}.attention.qkv.weight", Layout::query},
-    {"encoder.layer.{}.attention.self.key.weight", "block.{}.attention.qkv.weight", Layout::key},
-    {"encoder.layer.{}.attention.self.value.weight", "block.{}.attention.qkv.weight", Layout::value},
-    {"encoder.layer.{}.attention.self.query.bias", "block.{}.attention.qkv.bias", Layout::query},
-    {"encoder.layer.{}.attention.self.key.bias", "block.{}.attention.qkv.bias", Layout::key},
-    {"encoder.layer.{}.attention.self.value.bias", "block.{}.attention.qkv.bias", Layout::value},
+    {"encoder.layer.{}.attention.self.query.weight", "block.{}.attention.qkv.weight", FileLayout::query},
+    {"encoder.layer.{}.attention.self.key.weight", "block.{}.attention.qkv.weight", FileLayout::key},
+    {"encoder.layer.{}.attention.self.value.weight", "block.{}.attention.qkv.weight", FileLayout::value},
+    {"encoder.layer.{}.attention.self.query.bias", "block.{}.attention.qkv.bias", FileLayout::query},
+    {"encoder.layer.{}.attention.self.key.bias", "block.{}.attention.qkv.bias", FileLayout::key},
+    {"encoder.layer.{}.attention.self.value.bias", "block.{}.attention.qkv.bias", FileLayout::value},
     {"encoder.layer.{}.attention.output.dense.weight", "block.{}.attention.out.weight"},
     {"encoder.layer.{}.attention.output.dense.bias", "block.{}.attention.out.bias"},
     {"encoder.layer.{}.attention.output.LayerNorm.weight", "block.{}.norm1.weight"},
@@ -44,21 +44,21 @@ constexpr std::array<NameRule, N + M> joined(const std::array<NameRule, N>& a, c
   return all;
 }
 
-constexpr std::array kBertNames =
-    joined(kEncoderNames, std::to_array<NameRule>({
-                              {"pooler.dense.weight", "head.hidden.weight"},
-                              {"pooler.dense.bias", "head.hidden.bias"},
-                              {"classifier.weight", "head.out.weight", Layout::same, true},
-                              {"classifier.bias", "head.out.bias", Layout::same, true},
-                              {"cls.predictions.transform.dense.weight", "head.transform.weight", Layout::same, true},
-                              {"cls.predictions.transform.dense.bias", "head.transform.bias", Layout::same, true},
-                              {"cls.predictions.transform.LayerNorm.weight", "head.norm.weight", Layout::same, true},
-                              {"cls.predictions.transform.LayerNorm.bias", "head.norm.bias", Layout::same, true},
-                              {"cls.predictions.decoder.weight", "head.weight", Layout::same, true},
-                              {"cls.predictions.bias", "head.bias", Layout::same, true},
-                          }));
+constexpr std::array kBertNames = joined(
+    kEncoderNames, std::to_array<NameRule>({
+                       {"pooler.dense.weight", "head.hidden.weight"},
+                       {"pooler.dense.bias", "head.hidden.bias"},
+                       {"classifier.weight", "head.out.weight", FileLayout::same, true},
+                       {"classifier.bias", "head.out.bias", FileLayout::same, true},
+                       {"cls.predictions.transform.dense.weight", "head.transform.weight", FileLayout::same, true},
+                       {"cls.predictions.transform.dense.bias", "head.transform.bias", FileLayout::same, true},
+                       {"cls.predictions.transform.LayerNorm.weight", "head.norm.weight", FileLayout::same, true},
+                       {"cls.predictions.transform.LayerNorm.bias", "head.norm.bias", FileLayout::same, true},
+                       {"cls.predictions.decoder.weight", "head.weight", FileLayout::same, true},
+                       {"cls.predictions.bias", "head.bias", FileLayout::same, true},
+                   }));
 constexpr NameRule kBertCopies[] = {{"cls.predictions.decoder.weight", "embedding.token.weight"},
-                                    {"cls.predictions.decoder.bias", "head.bias", Layout::same, true}};
+                                    {"cls.predictions.decoder.bias", "head.bias", FileLayout::same, true}};
 // Buffers, and the next-sentence head of pretraining.
 constexpr const char* kBertIgnored[] = {"embeddings.position_ids", "embeddings.token_type_ids",
                                         "cls.seq_relationship.weight", "cls.seq_relationship.bias"};
@@ -70,19 +70,19 @@ constexpr Architecture kBertArchitectures[] = {{"BertForMaskedLM", HeadKind::mas
 
 constexpr std::array kRobertaNames =
     joined(kEncoderNames, std::to_array<NameRule>({
-                              {"classifier.dense.weight", "head.hidden.weight", Layout::same, true},
-                              {"classifier.dense.bias", "head.hidden.bias", Layout::same, true},
-                              {"classifier.out_proj.weight", "head.out.weight", Layout::same, true},
-                              {"classifier.out_proj.bias", "head.out.bias", Layout::same, true},
-                              {"lm_head.dense.weight", "head.transform.weight", Layout::same, true},
-                              {"lm_head.dense.bias", "head.transform.bias", Layout::same, true},
-                              {"lm_head.layer_norm.weight", "head.norm.weight", Layout::same, true},
-                              {"lm_head.layer_norm.bias", "head.norm.bias", Layout::same, true},
-                              {"lm_head.decoder.weight", "head.weight", Layout::same, true},
-                              {"lm_head.bias", "head.bias", Layout::same, true},
+                              {"classifier.dense.weight", "head.hidden.weight", FileLayout::same, true},
+                              {"classifier.dense.bias", "head.hidden.bias", FileLayout::same, true},
+                              {"classifier.out_proj.weight", "head.out.weight", FileLayout::same, true},
+                              {"classifier.out_proj.bias", "head.out.bias", FileLayout::same, true},
+                              {"lm_head.dense.weight", "head.transform.weight", FileLayout::same, true},
+                              {"lm_head.dense.bias", "head.transform.bias", FileLayout::same, true},
+                              {"lm_head.layer_norm.weight", "head.norm.weight", FileLayout::same, true},
+                              {"lm_head.layer_norm.bias", "head.norm.bias", FileLayout::same, true},
+                              {"lm_head.decoder.weight", "head.weight", FileLayout::same, true},
+                              {"lm_head.bias", "head.bias", FileLayout::same, true},
                           }));
 constexpr NameRule kRobertaCopies[] = {{"lm_head.decoder.weight", "embedding.token.weight"},
-                                       {"lm_head.decoder.bias", "head.bias", Layout::same, true}};
+                                       {"lm_head.decoder.bias", "head.bias", FileLayout::same, true}};
 constexpr const char* kRobertaIgnored[] = {"embeddings.position_ids", "embeddings.token_type_ids",
                                            "pooler.dense.weight", "pooler.dense.bias"};
 constexpr const char* kRobertaPrefixes[] = {"roberta."};

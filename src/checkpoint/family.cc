@@ -13,23 +13,25 @@ namespace {
 constexpr std::string_view kNumber = "{}";
 
 /// Their position of our element (row, column).
-size_t position(Layout layout, int64_t heads, int64_t rows, int64_t columns, int64_t row, int64_t column) {
-  if (layout == Layout::qkv_blocks || layout == Layout::qkv_blocks_transposed) {
+size_t position(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, int64_t row, int64_t column) {
+  if (layout == FileLayout::qkv_blocks || layout == FileLayout::qkv_blocks_transposed) {
     const int64_t dim =
         rows / (3 * heads);  // our row: (head * 3 + part) * dim + i; theirs: (part * heads + head) * dim + i
     const int64_t head = row / (3 * dim), part = row / dim % 3;
     row = (part * heads + head) * dim + row % dim;
   }
-  const bool transposed = layout == Layout::transposed || layout == Layout::qkv_blocks_transposed;
+  const bool transposed = layout == FileLayout::transposed || layout == FileLayout::qkv_blocks_transposed;
   return static_cast<size_t>(transposed ? column * rows + row : row * columns + column);
 }
 
-bool is_part(Layout layout) { return layout == Layout::query || layout == Layout::key || layout == Layout::value; }
+bool is_part(FileLayout layout) {
+  return layout == FileLayout::query || layout == FileLayout::key || layout == FileLayout::value;
+}
 
 /// Calls move(our row, their row) for every row of a tensor that holds the q, the k or the v of every head.
 template <class Move>
-void for_each_part_row(Layout layout, int64_t heads, int64_t rows, Move move) {
-  const int64_t dim = rows / (3 * heads), part = layout == Layout::query ? 0 : layout == Layout::key ? 1 : 2;
+void for_each_part_row(FileLayout layout, int64_t heads, int64_t rows, Move move) {
+  const int64_t dim = rows / (3 * heads), part = layout == FileLayout::query ? 0 : layout == FileLayout::key ? 1 : 2;
   for (int64_t row = 0; row < rows / 3; ++row) move((row / dim * 3 + part) * dim + row % dim, row);
 }
 
@@ -153,16 +155,17 @@ bool fits(std::string_view pattern, std::string_view name) {
   return std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-std::vector<int64_t> their_shape(Layout layout, std::span<const int64_t> ours) {
+std::vector<int64_t> their_shape(FileLayout layout, std::span<const int64_t> ours) {
   std::vector<int64_t> shape(ours.begin(), ours.end());
-  if (layout == Layout::transposed || layout == Layout::qkv_blocks_transposed) std::swap(shape.at(0), shape.at(1));
+  if (layout == FileLayout::transposed || layout == FileLayout::qkv_blocks_transposed)
+    std::swap(shape.at(0), shape.at(1));
   if (is_part(layout)) shape.at(0) /= 3;
   return shape;
 }
 
-void import_values(Layout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> theirs,
+void import_values(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> theirs,
                    std::span<float> ours) {
-  if (layout == Layout::same) {
+  if (layout == FileLayout::same) {
     std::copy_n(theirs.begin(), ours.size(), ours.begin());
     return;
   }
@@ -177,7 +180,7 @@ void import_values(Layout layout, int64_t heads, int64_t rows, int64_t columns, 
   });
 }
 
-void export_values(Layout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> ours,
+void export_values(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> ours,
                    std::span<float> theirs) {
   if (is_part(layout)) {
     for_each_part_row(layout, heads, rows, [&](int64_t our, int64_t their) {

@@ -13,7 +13,7 @@
 namespace trireme {
 
 /// How a tensor lies in their file. All are invertible. C: width, ours of a linear: [out, in].
-enum class Layout : uint8_t {
+enum class FileLayout : uint8_t {
   same,                   ///< as ours
   transposed,             ///< [in, out]
   qkv_blocks,             ///< bias [3C]: all q, all k, all v; ours: q, k, v of head 0, of head 1, ...
@@ -27,7 +27,7 @@ enum class Layout : uint8_t {
 struct NameRule {
   const char* theirs;
   const char* ours;
-  Layout layout = Layout::same;
+  FileLayout layout = FileLayout::same;
   bool outside = false;  ///< of the base model: never written with the prefix
 };
 
@@ -94,19 +94,19 @@ const NameRule* untied_copy(const Family& family, const Spec& spec, std::string_
 /// A rule for one of our parameters, with the block's number filled in.
 struct NamedRule {
   std::string theirs, ours;
-  Layout layout = Layout::same;
+  FileLayout layout = FileLayout::same;
   bool outside = false;
 };
 std::vector<NamedRule> numbered_rules(std::span<const NameRule> rules, int64_t blocks);
 
 /// Shape in their file of a parameter that is `ours` here.
-std::vector<int64_t> their_shape(Layout layout, std::span<const int64_t> ours);
+std::vector<int64_t> their_shape(FileLayout layout, std::span<const int64_t> ours);
 /// ours = theirs, reordered; `ours` has the given shape [rows, columns] (a bias: [rows, 1]). query, key and value fill
 /// their third of the rows.
-void import_values(Layout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> theirs,
+void import_values(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> theirs,
                    std::span<float> ours);
 /// The inverse of import_values.
-void export_values(Layout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> ours,
+void export_values(FileLayout layout, int64_t heads, int64_t rows, int64_t columns, std::span<const float> ours,
                    std::span<float> theirs);
 
 }  // namespace trireme

@@ -27,7 +27,7 @@ constexpr NameRule kNames[] = {
     {"layers.{}.mlp.dense_4h_to_h.bias", "block.{}.mlp.out.bias"},
     {"final_layer_norm.weight", "norm.weight"},
     {"final_layer_norm.bias", "norm.bias"},
-    {"embed_out.weight", "head.weight", Layout::same, true},
+    {"embed_out.weight", "head.weight", FileLayout::same, true},
 };
 constexpr NameRule kCopies[] = {{"embed_out.weight", "embedding.token.weight"}};
 // Newer versions of their library call the head as in other families, but save it by its old name.

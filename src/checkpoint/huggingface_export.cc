@@ -21,7 +21,7 @@ struct Exported {
   SafetensorsEntry entry;
   const Parameter* parameter;  ///< null: ours lacks it, it is zero
   Shape shape;                 ///< ours
-  Layout layout;
+  FileLayout layout;
   size_t their_count() const {
     size_t count = 1;
     for (const int64_t size : entry.shape) count *= static_cast<size_t>(size);

@@ -26,7 +26,7 @@ std::vector<int64_t> sizes_of(const Shape& shape) {
 /// Where a parameter of ours comes from: one tensor of theirs, or one each for q, k and v.
 struct Piece {
   const SourceTensor* source;
-  Layout layout;
+  FileLayout layout;
 };
 struct Wanted {
   const Parameter* parameter;

@@ -12,12 +12,12 @@ constexpr NameRule kNames[] = {
     {"embed_tokens.weight", "embedding.token.weight"},
     {"embed_positions.weight", "embedding.position.weight"},
     {"project_in.weight", "embedding.project.weight"},
-    {"layers.{}.self_attn.q_proj.weight", "block.{}.attention.qkv.weight", Layout::query},
-    {"layers.{}.self_attn.k_proj.weight", "block.{}.attention.qkv.weight", Layout::key},
-    {"layers.{}.self_attn.v_proj.weight", "block.{}.attention.qkv.weight", Layout::value},
-    {"layers.{}.self_attn.q_proj.bias", "block.{}.attention.qkv.bias", Layout::query},
-    {"layers.{}.self_attn.k_proj.bias", "block.{}.attention.qkv.bias", Layout::key},
-    {"layers.{}.self_attn.v_proj.bias", "block.{}.attention.qkv.bias", Layout::value},
+    {"layers.{}.self_attn.q_proj.weight", "block.{}.attention.qkv.weight", FileLayout::query},
+    {"layers.{}.self_attn.k_proj.weight", "block.{}.attention.qkv.weight", FileLayout::key},
+    {"layers.{}.self_attn.v_proj.weight", "block.{}.attention.qkv.weight", FileLayout::value},
+    {"layers.{}.self_attn.q_proj.bias", "block.{}.attention.qkv.bias", FileLayout::query},
+    {"layers.{}.self_attn.k_proj.bias", "block.{}.attention.qkv.bias", FileLayout::key},
+    {"layers.{}.self_attn.v_proj.bias", "block.{}.attention.qkv.bias", FileLayout::value},
     {"layers.{}.self_attn.out_proj.weight", "block.{}.attention.out.weight"},
     {"layers.{}.self_attn.out_proj.bias", "block.{}.attention.out.bias"},
     {"layers.{}.self_attn_layer_norm.weight", "block.{}.norm1.weight"},
@@ -31,7 +31,7 @@ constexpr NameRule kNames[] = {
     {"final_layer_norm.weight", "norm.weight"},
     {"final_layer_norm.bias", "norm.bias"},
     {"project_out.weight", "head.project.weight"},
-    {"lm_head.weight", "head.weight", Layout::same, true},
+    {"lm_head.weight", "head.weight", FileLayout::same, true},
 };
 constexpr NameRule kCopies[] = {{"lm_head.weight", "embedding.token.weight"}};
 constexpr const char* kIgnored[] = {"version"};

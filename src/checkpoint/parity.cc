@@ -139,7 +139,8 @@ class Run {
     const SafetensorsEntry* entry = find_gradient(rule);
     const std::vector<float> ours = gradient(*parameter);
     const int64_t rows = parameter->shape[0], columns = parameter->shape.count() / rows;
-    const bool part = rule.layout == Layout::query || rule.layout == Layout::key || rule.layout == Layout::value;
+    const bool part =
+        rule.layout == FileLayout::query || rule.layout == FileLayout::key || rule.layout == FileLayout::value;
     std::vector<float> theirs(ours.size() / (part ? 3 : 1));
     export_values(rule.layout, spec_.heads, rows, columns, ours, theirs);
     all.push_back({entry->name, {theirs.begin(), theirs.end()}, expected(entry->name, theirs.size())});

@@ -529,9 +529,10 @@ TEST(HuggingFace, TrainedSortingModelLoads) {
 TEST(Family, LayoutsAreInvertible) {
   std::vector<float> ours(3 * 12 * 5), theirs(ours.size()), back(ours.size());
   for (size_t i = 0; i < ours.size(); ++i) ours[i] = static_cast<float>(i);
-  for (const Layout layout : {Layout::same, Layout::transposed, Layout::qkv_blocks, Layout::qkv_blocks_transposed}) {
+  for (const FileLayout layout :
+       {FileLayout::same, FileLayout::transposed, FileLayout::qkv_blocks, FileLayout::qkv_blocks_transposed}) {
     export_values(layout, 4, 36, 5, ours, theirs);
-    EXPECT_EQ(theirs == ours, layout == Layout::same);
+    EXPECT_EQ(theirs == ours, layout == FileLayout::same);
     import_values(layout, 4, 36, 5, theirs, back);
     EXPECT_EQ(ours, back);
   }
