@@ -115,7 +115,7 @@ class Run {
   /// Our gradient of a parameter, the tied matrix' two sums added. Their embeddings give the padding token none, nor
   /// its position where that is one of its own.
   std::vector<float> gradient(const Parameter& parameter) {
-    const View own = view_of(state_.gradients(), parameter);
+    const View own = gradient_of(state_.gradients(), parameter);
     std::vector<float> values(own.values<float>().begin(), own.values<float>().end());
     if (parameter.name == "embedding.position.weight" && family_.positions == PositionRule::not_padding)
       std::fill_n(values.begin() + padding_ * spec_.width, spec_.width, 0.0f);

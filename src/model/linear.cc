@@ -5,7 +5,7 @@ namespace trireme {
 LayerParameter::LayerParameter(const ParameterViews& views, const std::string& name) {
   const Parameter& parameter = views.table->find(name);
   value = view_of(views.weights, parameter);
-  gradient = view_of(views.gradients, parameter);
+  gradient = gradient_of(views.gradients, parameter);
 }
 
 Linear::Linear(const ParameterViews& views, const std::string& name, bool has_bias) : weight_(views, name + ".weight") {

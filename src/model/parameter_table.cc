@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/divisors.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -32,113 +33,169 @@ InitStd init_std(InitScheme scheme, const Spec& spec) {
   return scaled(0.02f);
 }
 
+void require_divides(int tensor, int64_t size, const char* what) {
+  require(size % tensor == 0, ErrorKind::config, "tensor {} does not divide {} {}; {} do", tensor, size, what,
+          near_divisors(size, tensor));
+}
+
+/// The dim that tensor parallelism cuts.
+enum class Cut : int { none = -1, rows = 0, columns = 1 };
+
 /// Collects parameters in gradient-ready order.
 class Builder {
  public:
-  Builder(const Spec& spec, InitScheme scheme) : spec_(spec), std_(init_std(scheme, spec)) {}
+  Builder(const Spec& spec, InitScheme scheme, const Layout& layout)
+      : spec_(spec), layout_(layout), std_(init_std(scheme, spec)) {}
 
-  void add(std::string name, Shape shape, Init init, float std, int tensor_dim, int stage_layer) {
-    Parameter p;
-    p.name = std::move(name);
-    p.shape = p.stored_shape = shape;
-    p.init = init;
-    p.init_std = std;
-    p.decays = shape.dims() >= 2;
-    p.tensor_dim = tensor_dim;
-    p.stage_layer = stage_layer;
-    p.offset = offset_;
-    offset_ += (p.count() + kOffsetMultiple - 1) / kOffsetMultiple * kOffsetMultiple;
-    parameters_.push_back(std::move(p));
+  void add_head() {
+    spec_.has_decoder() ? add_decoder() : add_classifier();
+    if (spec_.final_norm) add_norm("norm");
   }
 
-  void add_linear(const std::string& name, int64_t out, int64_t in, bool bias, float std, int tensor_dim,
-                  int stage_layer) {
-    if (bias) add(name + ".bias", {out}, Init::zeros, 0, tensor_dim == 0 ? 0 : -1, stage_layer);
-    add(name + ".weight", {out, in}, Init::normal, std, tensor_dim, stage_layer);
-  }
-
-  void add_norm(const std::string& name, int stage_layer) {
-    if (spec_.biases.norm) add(name + ".bias", {spec_.width}, Init::zeros, 0, -1, stage_layer);
-    add(name + ".weight", {spec_.width}, Init::ones, 0, -1, stage_layer);
-  }
-
-  /// A matrix with one row per token id: padding rows exist in memory only.
-  void add_vocabulary(const std::string& name, int stage_layer) {
-    add(name, {spec_.vocabulary_rows, spec_.token_width()}, Init::normal, std_.matrices, 0, stage_layer);
-    parameters_.back().stored_shape = {spec_.vocabulary, spec_.token_width()};
-  }
-
-  void add_decoder(int layer) {
-    add_vocabulary(spec_.tied_head ? "embedding.token.weight" : "head.weight", spec_.tied_head ? 0 : layer);
-    if (spec_.projected()) add_linear("head.project", spec_.token_width(), spec_.width, false, std_.matrices, 0, layer);
-    if (spec_.head != HeadKind::masked_language_model) return;
-    add("head.bias", {spec_.vocabulary_rows}, Init::zeros, 0, 0, layer);
-    parameters_.back().stored_shape = {spec_.vocabulary};
-    add_norm("head.norm", layer);
-    add_linear("head.transform", spec_.width, spec_.width, true, std_.matrices, -1, layer);
-  }
-
-  void add_classifier(int layer) {
-    add_linear("head.out", spec_.classes, spec_.width, true, std_.matrices, -1, layer);
-    add_linear("head.hidden", spec_.width, spec_.width, true, std_.matrices, -1, layer);
+  void add_block(int64_t index) {
+    const std::string name = fmt::format("block.{}", index);
+    const int64_t width = spec_.width;
+    add_linear(name + ".mlp.out", width, spec_.inner_width, spec_.biases.mlp_out, std_.residual, Cut::columns);
+    add_linear(name + ".mlp.in", spec_.inner_width, width, spec_.biases.mlp_in, std_.matrices, Cut::rows);
+    add_norm(name + ".norm2");
+    add_linear(name + ".attention.out", width, width, spec_.biases.attention_out, std_.residual, Cut::columns);
+    add_linear(name + ".attention.qkv", 3 * width, width, spec_.biases.qkv, std_.matrices, Cut::rows);
+    add_norm(name + ".norm1");
   }
 
   /// The token matrix is last: few of its rows have a gradient, which the exchange makes use of.
   void add_embeddings() {
-    if (spec_.embedding_norm) add_norm("embedding.norm", 0);
+    if (spec_.embedding_norm) add_norm("embedding.norm");
     if (spec_.position == Position::learned)
       add("embedding.position.weight", {spec_.position_offset + spec_.context, spec_.width}, Init::normal,
-          std_.matrices, -1, 0);
+          std_.matrices);
     if (spec_.token_types > 0)
-      add("embedding.type.weight", {spec_.token_types, spec_.width}, Init::normal, std_.matrices, -1, 0);
-    if (spec_.projected())
-      add_linear("embedding.project", spec_.width, spec_.token_width(), false, std_.matrices, -1, 0);
-    if (!spec_.tied_head) add_vocabulary("embedding.token.weight", 0);
+      add("embedding.type.weight", {spec_.token_types, spec_.width}, Init::normal, std_.matrices);
+    if (spec_.projected()) add_linear("embedding.project", spec_.width, spec_.token_width(), false, std_.matrices);
+    if (!(spec_.tied_head && layout_.part.head)) add_vocabulary("embedding.token.weight");
   }
 
-  void add_block(int64_t index) {
-    const int layer = static_cast<int>(index) + 1;
-    const std::string name = fmt::format("block.{}", index);
-    const int64_t width = spec_.width;
-    add_linear(name + ".mlp.out", width, spec_.inner_width, spec_.biases.mlp_out, std_.residual, 1, layer);
-    add_linear(name + ".mlp.in", spec_.inner_width, width, spec_.biases.mlp_in, std_.matrices, 0, layer);
-    add_norm(name + ".norm2", layer);
-    add_linear(name + ".attention.out", width, width, spec_.biases.attention_out, std_.residual, 1, layer);
-    add_linear(name + ".attention.qkv", 3 * width, width, spec_.biases.qkv, std_.matrices, 0, layer);
-    add_norm(name + ".norm1", layer);
+  /// What was added since the last call is a group; it ends here.
+  int64_t end_group() {
+    ++group_;
+    return offset_;
   }
-
   std::vector<Parameter> take() { return std::move(parameters_); }
-  int64_t offset() const { return offset_; }
 
  private:
+  void add(std::string name, const Shape& shape, Init init, float std, Cut cut = Cut::none) {
+    Parameter p;
+    p.name = std::move(name);
+    p.global_shape = shape;
+    p.box = cut == Cut::none ? whole_box(shape) : share_of(shape, static_cast<int>(cut));
+    p.shape = p.stored_shape = p.box.count;
+    p.init = init;
+    p.init_std = std;
+    p.rule = shape.dims() >= 2 ? UpdateRule::adamw : UpdateRule::adamw_no_decay;
+    p.group = group_;
+    p.offset = offset_;
+    p.gradient_offset = offset_;
+    offset_ += (p.count() + kOffsetMultiple - 1) / kOffsetMultiple * kOffsetMultiple;
+    parameters_.push_back(std::move(p));
+  }
+
+  Box share_of(const Shape& shape, int dim) const {
+    const int64_t share = shape[dim] / layout_.tensor_size;
+    const Box all = whole_box(shape);
+    return {all.begin.with(dim, share * layout_.tensor_rank), all.count.with(dim, share)};
+  }
+
+  void add_linear(const std::string& name, int64_t out, int64_t in, bool bias, float std, Cut cut = Cut::none) {
+    if (bias) add(name + ".bias", {out}, Init::zeros, 0, cut == Cut::rows ? cut : Cut::none);
+    add(name + ".weight", {out, in}, Init::normal, std, cut);
+  }
+
+  void add_norm(const std::string& name) {
+    if (spec_.biases.norm) add(name + ".bias", {spec_.width}, Init::zeros, 0);
+    add(name + ".weight", {spec_.width}, Init::ones, 0);
+  }
+
+  /// A matrix with one row per token id.
+  void add_vocabulary(const std::string& name) {
+    add(name, {spec_.vocabulary_rows, spec_.token_width()}, Init::normal, std_.matrices, Cut::rows);
+    leave_out_padding();
+  }
+
+  /// Padding rows of the parameter added last exist in memory only.
+  void leave_out_padding() {
+    Parameter& p = parameters_.back();
+    p.stored_shape = overlap(p.box, whole_box(p.global_shape.with(0, spec_.vocabulary))).count;
+  }
+
+  void add_decoder() {
+    add_vocabulary(spec_.tied_head ? "embedding.token.weight" : "head.weight");
+    if (spec_.projected()) add_linear("head.project", spec_.token_width(), spec_.width, false, std_.matrices);
+    if (spec_.head != HeadKind::masked_language_model) return;
+    add("head.bias", {spec_.vocabulary_rows}, Init::zeros, 0, Cut::rows);
+    leave_out_padding();
+    add_norm("head.norm");
+    add_linear("head.transform", spec_.width, spec_.width, true, std_.matrices);
+  }
+
+  void add_classifier() {
+    add_linear("head.out", spec_.classes, spec_.width, true, std_.matrices);
+    add_linear("head.hidden", spec_.width, spec_.width, true, std_.matrices);
+  }
+
   const Spec& spec_;
+  const Layout& layout_;
   InitStd std_;
   std::vector<Parameter> parameters_;
+  size_t group_ = 0;
   int64_t offset_ = 0;
 };
 
+View part_of(View flat, int64_t offset, const Shape& shape) {
+  if (flat.empty()) return {};
+  auto* data = static_cast<std::byte*>(flat.data()) + static_cast<size_t>(offset) * size_of(flat.dtype());
+  return {data, flat.dtype(), shape};
+}
+
 }  // namespace
 
-ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme) : layers_(spec.layers) {
+Layout Layout::of(const Spec& spec) const {
+  Layout layout = *this;
+  layout.part = part.of(spec);
+  require(tensor_size >= 1 && tensor_rank >= 0 && tensor_rank < tensor_size, ErrorKind::config,
+          "tensor rank {} of {}: expected 0 to {}", tensor_rank, tensor_size, tensor_size - 1);
+  require_divides(tensor_size, spec.heads, "heads");
+  require_divides(tensor_size, spec.inner_width, "columns of the MLP's inner width");
+  require_divides(tensor_size, spec.vocabulary_rows, "rows of the token matrix");
+  return layout;
+}
+
+ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme, const Layout& layout) : spec_(spec) {
   spec.validate();
-  Builder builder(spec, scheme);
+  layout_ = layout.of(spec);
+  const ModelPart& part = layout_.part;
+  Builder builder(spec, scheme, layout_);
   int64_t finished = 0;
   const auto close_range = [&](int64_t end) { ready_ranges_.push_back({std::exchange(finished, end), end}); };
-
-  const int head_layer = static_cast<int>(spec.layers) + 1;
-  spec.has_decoder() ? builder.add_decoder(head_layer) : builder.add_classifier(head_layer);
-  if (spec.final_norm) builder.add_norm("norm", head_layer);
-  close_range(builder.offset());
-  for (int64_t i = spec.layers - 1; i >= 0; --i) {
-    builder.add_block(i);
-    close_range(builder.offset());
+  if (part.head) {
+    builder.add_head();
+    close_range(builder.end_group());
   }
-  builder.add_embeddings();
-  flat_count_ = gradient_count_ = builder.offset();
+  for (int64_t i = part.last_layer - 1; i >= part.first_layer; --i) {
+    builder.add_block(i);
+    close_range(builder.end_group());
+  }
+  if (part.embedding) builder.add_embeddings();
+  flat_count_ = gradient_count_ = builder.end_group();
   parameters_ = builder.take();
-  if (spec.tied_head) gradient_count_ += find("embedding.token.weight").count();
+  if (!part.embedding) return;
+  if (spec.tied_head && part.head) gradient_count_ += find("embedding.token.weight").count();
   close_range(gradient_count_);
+}
+
+bool ParameterTable::is_whole() const { return layout_ == Layout().of(spec_); }
+
+size_t ParameterTable::block_group(int64_t layer) const {
+  return static_cast<size_t>((layout_.part.head ? 1 : 0) + layout_.part.last_layer - 1 - layer);
 }
 
 ParameterRange ParameterTable::weights_of(size_t group) const {
@@ -152,10 +209,13 @@ ParameterRange ParameterTable::tied_matrix() const {
   return {matrix.offset, matrix.offset + matrix.count()};
 }
 
+const Parameter* ParameterTable::look_up(std::string_view name) const {
+  const auto found = std::ranges::find(parameters_, name, &Parameter::name);
+  return found == parameters_.end() ? nullptr : &*found;
+}
+
 const Parameter& ParameterTable::find(const std::string& name) const {
-  for (const Parameter& p : parameters_) {
-    if (p.name == name) return p;
-  }
+  if (const Parameter* found = look_up(name)) return *found;
   std::vector<std::string> names;
   names.reserve(parameters_.size());
   for (const Parameter& p : parameters_) names.push_back(p.name);
@@ -168,10 +228,10 @@ int64_t ParameterTable::total() const {
   return n;
 }
 
-View view_of(View flat, const Parameter& parameter) {
-  if (flat.empty()) return {};
-  auto* data = static_cast<std::byte*>(flat.data()) + static_cast<size_t>(parameter.offset) * size_of(flat.dtype());
-  return {data, flat.dtype(), parameter.shape};
+View view_of(View flat, const Parameter& parameter) { return part_of(flat, parameter.offset, parameter.shape); }
+
+View gradient_of(View flat, const Parameter& parameter) {
+  return parameter.gradient_offset ? part_of(flat, *parameter.gradient_offset, parameter.shape) : View();
 }
 
 }  // namespace trireme

@@ -1,12 +1,14 @@
 #pragma once
-// The one list of a model's parameters, made from the Spec with nothing allocated. Initialisation, weight decay,
-// sharding, checkpoints, import, export and the planner read it; nobody reaches a parameter by position.
+// The one list of the parameters that a process holds, made from the Spec and its place in the mesh with nothing
+// allocated. Initialisation, the optimizer, sharding, checkpoints, import, export and the planner read it; nobody
+// reaches a parameter by position.
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "model/spec.h"
-#include "tensor/view.h"
+#include "model/part.h"
+#include "tensor/box.h"
 
 namespace trireme {
 
@@ -21,17 +23,42 @@ enum class InitScheme : uint8_t {
   neox,  ///< sqrt(2 / (5 C)); residual 2 / (L sqrt C). Source: Black et al. 2022
 };
 
+/// How the optimizer changes a parameter.
+enum class UpdateRule : uint8_t {
+  adamw,           ///< AdamW with weight decay: tensors of two or more dims
+  adamw_no_decay,  ///< AdamW without: biases and norms
+};
+
+/// What one process holds of a model: some of its layers, and of each of their cut tensors one of tensor_size equal
+/// boxes. By rows (dim 0) are cut: attention.qkv, whose rows are grouped by head, mlp.in, and what has a row per token
+/// id; by columns (dim 1): attention.out and mlp.out, whose biases are whole. Source: Shoeybi et al. 2019, section 3.
+struct Layout {
+  ModelPart part;
+  int tensor_rank = 0, tensor_size = 1;
+  bool operator==(const Layout&) const = default;
+
+  /// The same with ModelPart::kLast replaced. Throws Error::config naming what does not fit the model and the sizes
+  /// that do.
+  Layout of(const Spec& spec) const;
+};
+
 struct Parameter {
   std::string name;    ///< "embedding.token.weight", "block.3.attention.qkv.weight", ...
-  Shape shape;         ///< as in memory: [out, in] for linears; vocabulary padded to Spec::vocabulary_rows
-  Shape stored_shape;  ///< as in checkpoints: vocabulary without padding rows
+  Shape global_shape;  ///< of the whole tensor: [out, in] for linears; vocabulary padded to Spec::vocabulary_rows
+  Box box;             ///< what this table holds of it
+  Shape shape;         ///< of the box, as in memory
+  Shape stored_shape;  ///< of the box, as in checkpoints: vocabulary without padding rows, which are its last ones
   Init init = Init::normal;
   float init_std = 0.02f;
-  bool decays = true;   ///< weight decay: tensors of two or more dims
-  int tensor_dim = -1;  ///< dim that tensor parallelism cuts, -1: whole on every rank
-  int stage_layer = 0;  ///< 0: embedding, 1..L: block, L + 1: final norm and head
-  int64_t offset = 0;   ///< first element in the flat parameter order, a multiple of 32
+  UpdateRule rule = UpdateRule::adamw;
+  size_t group = 0;                        ///< index in ParameterTable::ready_ranges(): when its gradient is ready
+  int64_t offset = 0;                      ///< first weight in the flat order, a multiple of 32
+  std::optional<int64_t> gradient_offset;  ///< first gradient, and value of each optimizer state; none: frozen
+
   int64_t count() const { return shape.count(); }
+  bool is_whole() const { return shape == global_shape; }
+  /// The box without padding rows, in the coordinates of the whole tensor; empty where it has nothing else.
+  Box stored() const { return {box.begin, stored_shape}; }
 };
 
 /// A span of the flat gradient order; what backward reports and what a bucket covers.
@@ -42,41 +69,51 @@ struct ParameterRange {
 };
 
 /// Parameters in gradient-ready order: the order in which backward finishes them (head, final norm, last block ...
-/// first block, embeddings). Flat arenas (weights, gradients, moments) hold them at Parameter::offset; gaps are zero.
+/// first block, embeddings). Flat arenas (weights, gradients, optimizer states) hold them at their offsets; gaps are
+/// zero.
 class ParameterTable {
  public:
-  explicit ParameterTable(const Spec& spec, InitScheme scheme = InitScheme::gpt2);
+  /// Of the whole model, or of what a layout says. Throws Error::config for a layout that the model cannot have.
+  explicit ParameterTable(const Spec& spec, InitScheme scheme = InitScheme::gpt2, const Layout& layout = {});
 
+  const Spec& spec() const { return spec_; }
+  const Layout& layout() const { return layout_; }
+  bool is_whole() const;  ///< of the whole model
   const std::vector<Parameter>& all() const { return parameters_; }
   /// What backward finishes at a time, ascending and covering [0, gradient_count()): the head, the last block ... the
-  /// first block, the embeddings.
+  /// first block, the embeddings; of these what the layout has.
   const std::vector<ParameterRange>& ready_ranges() const { return ready_ranges_; }
-  const Parameter& find(const std::string& name) const;  ///< throws Error::data naming the nearest name
-  int64_t flat_count() const { return flat_count_; }     ///< elements of a flat arena, gaps included
-  /// Elements of the flat gradient array: flat_count() plus, when the head is tied, a second sum of the token
-  /// embedding's shape behind it: the matrix gets one gradient from the head (first in backward, at its own offset) and
-  /// one from the embedding (last); they are added once, at the end, by the optimizer.
+  const Parameter& find(const std::string& name) const;   ///< throws Error::data naming the nearest name
+  const Parameter* look_up(std::string_view name) const;  ///< null: the table does not have it
+  int64_t flat_count() const { return flat_count_; }      ///< elements of a flat arena, gaps included
+  /// Elements of the flat gradient array: flat_count() plus, where embedding and tied head are both here, a second sum
+  /// of the token embedding's shape behind it: the matrix gets one gradient from the head (first in backward, at its
+  /// own offset) and one from the embedding (last); they are added once, at the end, by the optimizer.
   int64_t gradient_count() const { return gradient_count_; }
   bool tied() const { return gradient_count_ > flat_count_; }
 
-  // Groups: indices in ready_ranges().
+  // Groups: indices in ready_ranges(), of what the layout has.
   size_t head_group() const { return 0; }
-  size_t block_group(int64_t layer) const { return static_cast<size_t>(layers_ - layer); }
+  size_t block_group(int64_t layer) const;  ///< `layer` counts from the whole model's first block
   size_t embedding_group() const { return ready_ranges_.size() - 1; }
   /// Weights of a group.
   ParameterRange weights_of(size_t group) const;
   /// The token matrix where the embedding reads it but the head's group holds it; else empty.
   ParameterRange tied_matrix() const;
-  int64_t total() const;  ///< trained values: stored shapes, tied matrix once
+  int64_t total() const;  ///< values of the stored shapes, tied matrix once
 
  private:
+  Spec spec_;
+  Layout layout_;
   std::vector<Parameter> parameters_;
   std::vector<ParameterRange> ready_ranges_;
-  int64_t layers_ = 0, flat_count_ = 0, gradient_count_ = 0;
+  int64_t flat_count_ = 0, gradient_count_ = 0;
 };
 
-/// Flat array of one element type over a table, with a view per parameter.
+/// A parameter's part of a flat array of weights. Empty for an empty array.
 View view_of(View flat, const Parameter& parameter);
+/// A parameter's part of the flat array of gradients or of an optimizer state; empty where it is frozen, too.
+View gradient_of(View flat, const Parameter& parameter);
 
 /// Told, in the same order on every rank, that no later work of this micro-batch touches these gradients.
 class GradientSink {

@@ -95,7 +95,7 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
   adamw.gradient_scale = static_cast<float>(factor);
   for (const Parameter& parameter : table_.all()) {
     AdamW own = adamw;
-    if (!parameter.decays && !options_.decay_all) own.weight_decay = 0;
+    if (parameter.rule == UpdateRule::adamw_no_decay && !options_.decay_all) own.weight_decay = 0;
     const auto flat = [&](View array) {
       return array.empty() ? View() : slice(array, parameter.offset, parameter.count());
     };

@@ -61,6 +61,20 @@ void store(const TrainingState& state, int64_t first, const float* values, int64
 
 int64_t stored_count(const Parameter& parameter) { return parameter.stored_shape.count(); }
 
+/// Normal values of the parameter's stored elements [first, first + n).
+void draw(const Parameter& parameter, uint64_t key, int64_t first, int64_t n, float* out) {
+  const Box box = parameter.stored(), all = whole_box(parameter.global_shape);
+  const int last = box.dims() - 1;
+  for (int64_t done = 0; done < n;) {
+    const Shape index = index_at(box, first + done);
+    const auto element = static_cast<uint64_t>(offset_of(all, index));
+    const int64_t length = std::min(n - done, box.end(last) - index[last]);
+    for (int64_t i = 0; i < length; ++i)
+      out[done + i] = static_cast<float>(parameter.init_std * normal_at(key, element + static_cast<uint64_t>(i)));
+    done += length;
+  }
+}
+
 void check_size(const char* call, const Parameter& parameter, size_t found) {
   require(found == static_cast<size_t>(stored_count(parameter)), ErrorKind::shape,
           "{} of {}: got {} values, expected {} = {}", call, parameter.name, found, parameter.stored_shape.to_string(),
@@ -110,11 +124,19 @@ void TrainingState::read_master(const Parameter& parameter, std::span<float> out
 
 void TrainingState::write_master(const Parameter& parameter, std::span<const float> values) {
   check_size("write_master", parameter, values.size());
-  const int64_t n = stored_count(parameter), first = parameter.offset;
-  store(*this, first, values.data(), n);
+  write_weights(parameter.offset, values);
+  clear_padding(parameter);
+}
+
+void TrainingState::write_weights(int64_t first, std::span<const float> values) {
+  store(*this, first, values.data(), static_cast<int64_t>(values.size()));
+}
+
+void TrainingState::clear_padding(const Parameter& parameter) {
+  const int64_t n = stored_count(parameter);
   const std::vector<float> zeros(static_cast<size_t>(std::min(kBlock, parameter.count() - n)));
   for (int64_t at = n; at < parameter.count(); at += kBlock) {
-    store(*this, first + at, zeros.data(), std::min(kBlock, parameter.count() - at));
+    store(*this, parameter.offset + at, zeros.data(), std::min(kBlock, parameter.count() - at));
   }
 }
 
@@ -129,11 +151,8 @@ void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed
     for (int64_t begin = 0; begin < n; begin += kBlock) {
       float block[kBlock];
       const int64_t length = std::min(kBlock, n - begin);
-      for (int64_t i = 0; i < length; ++i) {
-        block[i] = parameter.init == Init::ones
-                       ? 1.0f
-                       : static_cast<float>(parameter.init_std * normal_at(key, static_cast<uint64_t>(begin + i)));
-      }
+      std::fill_n(block, length, 1.0f);
+      if (parameter.init == Init::normal) draw(parameter, key, begin, length, block);
       store(state, parameter.offset + begin, block, length);
     }
   }

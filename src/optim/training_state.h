@@ -1,6 +1,6 @@
 #pragma once
 // The arrays that training changes, each flat over the parameter table: weights (with the int16 remainder that makes
-// bf16 weights an exact f32 master), gradients and the two moments. One arena each, sized by the table.
+// bf16 weights an exact f32 master), gradients and the two moments. One arena, sized by the table.
 
 #include <functional>
 
@@ -28,14 +28,18 @@ class TrainingState {
   void read_master(const Parameter& parameter, std::span<float> out) const;
   /// Sets weights (and remainder) of one parameter from f32 master values [stored_shape]; padding rows become zero.
   void write_master(const Parameter& parameter, std::span<const float> values);
+  /// Sets elements [first, first + values.size()) of the flat weights (and remainder) from f32 master values.
+  void write_weights(int64_t first, std::span<const float> values);
+  /// Zeroes the weights of a parameter's padding rows.
+  void clear_padding(const Parameter& parameter);
 
  private:
   Arena arena_;
   View weights_, remainder_, gradients_, moment1_, moment2_;
 };
 
-/// Fills every parameter by its Init: values are pure functions of (seed, parameter name, element), so they depend
-/// neither on layout nor on padding.
+/// Fills every parameter by its Init: values are pure functions of (seed, parameter name, element of the whole tensor),
+/// so they depend neither on layout nor on padding.
 void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed);
 
 /// XXH3 over all weights and remainders in table order: equal on every rank, or they have drifted.

@@ -15,7 +15,7 @@ struct MemoryPlan {
   size_t state = 0, activations = 0, scratch = 0, snapshot = 0, exchange = 0;
   size_t total() const { return state + activations + scratch + snapshot + exchange; }
 };
-/// table: of the plan's model.
+/// table: what this rank holds of the plan's model.
 MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const RankContext& rank);
 
 /// Throws Error::config with the numbers when the plans of this host's ranks do not fit in its memory.

@@ -80,7 +80,7 @@ void OptimizerTest::expect_definition(bool decay_all) {
   for (const Parameter& p : table_.all()) {
     for (int64_t i = 0; i < p.count(); ++i) {
       const double g = clip * gradient(p, i), w = before[static_cast<size_t>(p.offset + i)];
-      const double decayed = p.decays || decay_all ? w * (1 - lr * static_cast<double>(0.1f)) : w;
+      const double decayed = p.rule == UpdateRule::adamw || decay_all ? w * (1 - lr * static_cast<double>(0.1f)) : w;
       ASSERT_NEAR(weight(p, i), decayed - lr * g / (std::abs(g) + 1e-8), 2e-7) << p.name << " " << i;
     }
   }

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "tests/support/cut_states.h"
 #include "tests/support/tiny_model.h"
 
 namespace trireme {
@@ -147,6 +148,76 @@ TEST(Initialize, DependsOnSeedAndNameButNotOnPaddingOrDtype) {
   }
   EXPECT_NE(master(a, table.find("block.0.attention.out.weight")),
             master(a, table.find("block.1.attention.out.weight")));
+}
+
+/// Heads, MLP columns and rows of the token matrix that up to eight divide; the last rows are padding.
+Spec divisible_spec(bool tied) {
+  Spec spec = tiny_spec(tied);
+  spec.heads = 8;
+  spec.width = 32;
+  return spec;
+}
+
+TEST(Initialize, EveryLayoutStartsWithTheBitsOfOneProcess) {
+  for (const bool tied : {true, false}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Spec spec = divisible_spec(tied);
+      const ParameterTable whole(spec);
+      TrainingState expected(whole, dtype, false);
+      initialize(expected, whole, 7);
+      for (const int tensor : {2, 4, 8}) {
+        for (const int pipeline : {1, 2}) {
+          TrainingState assembled(whole, dtype, false);
+          for (const Layout& layout : layouts_of(spec, tensor, pipeline)) {
+            const ParameterTable table(spec, InitScheme::gpt2, layout);
+            TrainingState own(table, dtype, false);
+            std::memset(own.weights().data(), 0x11, own.weights().bytes());
+            initialize(own, table, 7);
+            for (const Parameter& p : table.all()) {  // replicas too: each equals the whole one's box
+              TrainingState cut(table, dtype, false);
+              copy_common(whole, expected, table, cut);
+              ASSERT_EQ(master(own, p), master(cut, p)) << p.name;
+            }
+            copy_common(table, own, whole, assembled);
+          }
+          ASSERT_EQ(std::memcmp(assembled.weights().data(), expected.weights().data(), expected.weights().bytes()), 0)
+              << "tensor " << tensor << ", pipeline " << pipeline;
+          if (dtype == DType::bf16) {
+            ASSERT_EQ(
+                std::memcmp(assembled.remainder().data(), expected.remainder().data(), expected.remainder().bytes()),
+                0);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Initialize, ATensorRankHasTheQueriesKeysAndValuesOfItsHeads) {
+  const Spec spec = divisible_spec(true);
+  const ParameterTable whole(spec), half(spec, InitScheme::gpt2, {{}, 1, 2});
+  TrainingState all(whole, DType::f32, false), own(half, DType::f32, false);
+  initialize(all, whole, 7);
+  initialize(own, half, 7);
+  const char* name = "block.1.attention.qkv.weight";
+  const std::vector<float> want = master(all, whole.find(name)), got = master(own, half.find(name));
+  const int64_t dim = spec.head_dim();  // [heads, 3, dim, width]
+  for (int64_t head = 0; head < 4; ++head) {
+    for (int64_t part = 0; part < 3; ++part) {
+      for (int64_t i = 0; i < dim; ++i) {
+        const int64_t there = ((head + 4) * 3 + part) * dim + i, here = (head * 3 + part) * dim + i;
+        for (int64_t c = 0; c < spec.width; ++c)
+          ASSERT_EQ(got[static_cast<size_t>(here * spec.width + c)], want[static_cast<size_t>(there * spec.width + c)]);
+      }
+    }
+  }
+  const std::vector<float> columns = master(own, half.find("block.1.mlp.out.weight")),
+                           rows = master(all, whole.find("block.1.mlp.out.weight"));
+  for (int64_t r = 0; r < spec.width; ++r) {
+    for (int64_t c = 0; c < spec.inner_width / 2; ++c)
+      ASSERT_EQ(columns[static_cast<size_t>(r * spec.inner_width / 2 + c)],
+                rows[static_cast<size_t>(r * spec.inner_width + spec.inner_width / 2 + c)]);
+  }
 }
 
 TEST(ParameterHash, SeesEveryBitOfWeightsAndRemainders) {
