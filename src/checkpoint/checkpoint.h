@@ -53,12 +53,13 @@ struct CheckpointFacts {
   std::string parameter_hash = {};  ///< hex64 of parameter_hash() (optim/training_state.h); empty: not known
 };
 
-/// Saves in the background from a snapshot arena; every rank writes 1/N of the slices. Weights f32 or bf16; moments are
-/// stored when the state has them.
+/// Saves in the background from a snapshot arena; ranks that hold the same share the writing of it (slices.h). Weights
+/// f32 or bf16; optimizer states are stored when the state has them.
 class CheckpointWriter {
  public:
   /// Collective. Creates the run folder and removes what interrupted saves left in it (rank 0; the caller owns the
-  /// folder's lock), plans the slices and allocates the snapshot memory.
+  /// folder's lock), plans the slices and allocates the snapshot memory. The tables of the ranks, each of the rank's
+  /// own layout, make up the whole model.
   /// Borrows everything. `group` is used inside publish() and here only; `progress`, which may be none, moves with
   /// every slice that is on the disk. `check_owner`, which may be none, throws Error::locked on rank 0 once the run
   /// folder has another owner: nothing is published or deleted then. Throws Error::io on every rank.
@@ -110,9 +111,11 @@ std::optional<CheckpointFolder> find_resumable(const std::string& run_dir);
 std::vector<int64_t> list_steps(const std::string& run_dir);
 /// Reads every byte of a step folder; one line per fault: file, offset range, tensor. Empty: it is good.
 std::vector<std::string> verify_checkpoint(const std::string& step_folder);
-/// Loads weights (and moments, if state has them), checking every slice's XXH3. Throws Error::data naming file, offset
-/// range and tensor, or listing every parameter that differs between checkpoint and model.
-void load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
+/// Loads what the table holds: weights (and optimizer states, if state has them), whatever layout saved them. Only the
+/// pieces of slices (manifest.h) that have something of it are read, each after a check of its XXH3; returns their
+/// bytes. Throws Error::data naming file, offset range and tensor, or listing every parameter that differs between
+/// checkpoint and model.
+uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
 /// Deletes all but the `keep` newest steps up to `latest` (0: keeps all), `latest` and `best`, those left behind among
 /// them; before that the newest is verified: a bad one stops it with Error::data. Returns the deleted steps.
 std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep);

@@ -38,13 +38,18 @@ MappedFile open_shard(const std::string& folder, const StoredShard& shard) {
   return file;
 }
 
-std::span<const std::byte> checked_bytes(const MappedFile& file, const Manifest& manifest, const StoredSlice& slice) {
-  const auto bytes = file.bytes().subspan(slice.begin, slice.end - slice.begin);
+/// The bytes of one piece of a slice.
+std::span<const std::byte> checked_piece(const MappedFile& file, const Manifest& manifest, const StoredSlice& slice,
+                                         size_t piece) {
+  const Box box = slice.piece(piece);
+  const uint64_t begin =
+      slice.begin + piece * static_cast<uint64_t>(slice.rows_per_hash * box.row_width()) * sizeof(float);
+  const auto bytes = file.bytes().subspan(begin, static_cast<size_t>(box.elements()) * sizeof(float));
   const uint64_t hash = xxh3(bytes);
-  require(hash == slice.hash, ErrorKind::data,
+  require(hash == slice.hashes[piece], ErrorKind::data,
           "{}: bytes {} to {} (tensor {}, rows {} to {}) have checksum {}, the manifest says {}: the file is damaged",
-          file.path(), slice.begin, slice.end, stored_name(manifest.parameters[slice.parameter].name, slice.part),
-          slice.first_row, slice.first_row + slice.rows, hex64(hash), hex64(slice.hash));
+          file.path(), begin, begin + bytes.size(), stored_name(manifest.parameters[slice.parameter].name, slice.part),
+          box.begin[0], box.end(0), hex64(hash), hex64(slice.hashes[piece]));
   return bytes;
 }
 
@@ -110,27 +115,23 @@ void collect(std::vector<std::string>& faults, const std::function<void()>& chec
   }
 }
 
-std::string shape_text(std::span<const int64_t> shape) { return fmt::format("{}", shape); }
-
-/// The table of every parameter that differs; throws if there is one.
-void check_table(const Manifest& manifest, const ParameterTable& table, const std::string& folder) {
+/// The table of every parameter that differs from the whole model's; throws if there is one.
+void check_table(const Manifest& manifest, const ParameterTable& whole, const std::string& folder) {
   constexpr size_t kShown = 20;
   std::vector<std::string> lines;
-  for (const Parameter& p : table.all()) {
-    const auto stored = std::find_if(manifest.parameters.begin(), manifest.parameters.end(),
-                                     [&](const StoredParameter& s) { return s.name == p.name; });
+  for (const Parameter& p : whole.all()) {
+    const auto stored = std::ranges::find(manifest.parameters, p.name, &StoredParameter::name);
     const std::string shape = p.stored_shape.to_string();
     if (stored == manifest.parameters.end()) {
       lines.push_back(fmt::format("{}: not in the checkpoint, the model has {}", p.name, shape));
-    } else if (shape_text(stored->shape) != shape) {
+    } else if (stored->shape != p.stored_shape) {
       lines.push_back(
-          fmt::format("{}: {} in the checkpoint, the model has {}", p.name, shape_text(stored->shape), shape));
+          fmt::format("{}: {} in the checkpoint, the model has {}", p.name, stored->shape.to_string(), shape));
     }
   }
   for (const StoredParameter& s : manifest.parameters) {
-    const bool known =
-        std::any_of(table.all().begin(), table.all().end(), [&](const Parameter& p) { return p.name == s.name; });
-    if (!known) lines.push_back(fmt::format("{}: {} in the checkpoint, not in the model", s.name, shape_text(s.shape)));
+    if (!whole.look_up(s.name))
+      lines.push_back(fmt::format("{}: {} in the checkpoint, not in the model", s.name, s.shape.to_string()));
   }
   if (lines.empty()) return;
   const size_t more = lines.size() > kShown ? lines.size() - kShown : 0;
@@ -138,6 +139,63 @@ void check_table(const Manifest& manifest, const ParameterTable& table, const st
   fail(ErrorKind::data, "{} belongs to another model:\n  {}{}", folder, fmt::join(lines, "\n  "),
        more ? fmt::format("\n  and {} more", more) : std::string());
 }
+
+/// That the optimizer states which training goes on from are there.
+void check_states(const Manifest& manifest, const ParameterTable& whole, const std::string& folder) {
+  const bool has_any =
+      std::ranges::any_of(manifest.parameters, [](const StoredParameter& p) { return !p.states.empty(); });
+  require(has_any, ErrorKind::data,
+          "{} holds weights only; training cannot go on from it without the optimizer's moments", folder);
+  for (const StoredParameter& stored : manifest.parameters) {
+    for (const Part state : states_of(whole.find(stored.name))) {
+      require(std::ranges::find(stored.states, state) != stored.states.end(), ErrorKind::data,
+              "{}: {} is missing; training cannot go on without it", folder, stored_name(stored.name, state));
+    }
+  }
+}
+
+/// Takes what a process holds out of the slices of a checkpoint.
+class SliceLoader {
+ public:
+  SliceLoader(const std::string& folder, const Manifest& manifest, TrainingState& state)
+      : folder_(folder), manifest_(manifest), state_(state), shards_(manifest.shards.size()) {}
+
+  /// What the slice and the parameter have in common.
+  void load(const StoredSlice& slice, const Parameter& own) {
+    const Box wanted = overlap(slice.box, own.stored());
+    if (wanted.empty()) return;
+    const int64_t first = wanted.begin[0] - slice.box.begin[0];
+    for (auto piece = static_cast<size_t>(first / slice.rows_per_hash); piece < slice.pieces(); ++piece) {
+      const Box rows = slice.piece(piece);
+      if (rows.begin[0] >= wanted.end(0)) return;
+      const auto bytes = checked_piece(shard(slice.shard), manifest_, slice, piece);
+      bytes_read_ += bytes.size();
+      for_each_run(overlap(rows, wanted), rows, own.box, [&](int64_t from, int64_t to, int64_t count) {
+        store(own, slice.part, to, floats(bytes).subspan(static_cast<size_t>(from), static_cast<size_t>(count)));
+      });
+    }
+  }
+
+  uint64_t bytes_read() const { return bytes_read_; }
+
+ private:
+  const MappedFile& shard(size_t index) {
+    if (!shards_[index]) shards_[index] = open_shard(folder_, manifest_.shards[index]);
+    return *shards_[index];
+  }
+
+  void store(const Parameter& own, Part part, int64_t at, std::span<const float> values) {
+    if (part == Part::weight) return state_.write_weights(own.offset + at, values);
+    const View moment = part == Part::adam_m ? state_.moment1() : state_.moment2();
+    std::ranges::copy(values, moment.as<float>() + *own.gradient_offset + at);
+  }
+
+  const std::string& folder_;
+  const Manifest& manifest_;
+  TrainingState& state_;
+  std::vector<std::optional<MappedFile>> shards_;
+  uint64_t bytes_read_ = 0;
+};
 
 }  // namespace
 
@@ -152,7 +210,8 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
     collect(faults, [&] {
       const MappedFile file = open_shard(step_folder, manifest.shards[i]);
       for (const StoredSlice& slice : manifest.slices) {
-        if (slice.shard == i) collect(faults, [&] { checked_bytes(file, manifest, slice); });
+        for (size_t piece = 0; slice.shard == i && piece < slice.pieces(); ++piece)
+          collect(faults, [&] { checked_piece(file, manifest, slice, piece); });
       }
     });
   }
@@ -186,25 +245,22 @@ std::optional<CheckpointFolder> find_resumable(const std::string& run_dir) {
        steps.size());
 }
 
-void load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {
+uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {
   const Manifest manifest = read_manifest(folder.path);
-  check_table(manifest, table, folder.path);
-  const bool moments = !state.moment1().empty();
-  require(!moments || manifest.moments, ErrorKind::data,
-          "{} holds weights only; training cannot go on from it without the optimizer's moments", folder.path);
-  std::vector<MappedFile> shards;
-  for (const StoredShard& shard : manifest.shards) shards.push_back(open_shard(folder.path, shard));
+  const ParameterTable whole(table.spec());
+  check_table(manifest, whole, folder.path);
+  const bool trains = !state.moment1().empty();
+  if (trains) check_states(manifest, whole, folder.path);
+  std::vector<const Parameter*> own;
+  for (const StoredParameter& stored : manifest.parameters) own.push_back(table.look_up(stored.name));
+  SliceLoader loader(folder.path, manifest, state);
   for (const StoredSlice& slice : manifest.slices) {
-    if (slice.part != Part::weight && !moments) continue;
-    const Parameter rows = rows_of(table.find(manifest.parameters[slice.parameter].name), slice.first_row, slice.rows);
-    const auto values = floats(checked_bytes(shards[slice.shard], manifest, slice));
-    if (slice.part == Part::weight) {
-      state.write_master(rows, values);
-    } else {
-      const View moment = slice.part == Part::moment1 ? state.moment1() : state.moment2();
-      std::copy(values.begin(), values.end(), moment.as<float>() + rows.offset);
-    }
+    const Parameter* parameter = own[slice.parameter];
+    const bool kept = slice.part == Part::weight || (trains && parameter && parameter->gradient_offset);
+    if (parameter && kept) loader.load(slice, *parameter);
   }
+  for (const Parameter& parameter : table.all()) state.clear_padding(parameter);
+  return loader.bytes_read();
 }
 
 std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
 #include <cerrno>
@@ -16,6 +18,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest_cover.h"
 #include "checkpoint/manifest_plan.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/safetensors.h"
@@ -27,11 +30,26 @@ namespace trireme {
 namespace fs = std::filesystem;
 namespace {
 
-void copy_slice(const TrainingState& state, const ParameterTable& table, const Slice& slice, View buffer) {
-  const Parameter rows = rows_of(table.all()[slice.parameter], slice.first_row, slice.rows);
-  if (slice.part == Part::weight) return state.read_master(rows, buffer.values<float>());
-  const View moment = slice.part == Part::moment1 ? state.moment1() : state.moment2();
-  std::memcpy(buffer.data(), moment.as<float>() + rows.offset, buffer.bytes());
+void copy_slice(const TrainingState& state, const Parameter& rows, Part part, View buffer) {
+  if (part == Part::weight) return state.read_master(rows, buffer.values<float>());
+  const View moment = part == Part::adam_m ? state.moment1() : state.moment2();
+  std::memcpy(buffer.data(), gradient_of(moment, rows).data(), buffer.bytes());
+}
+
+/// What each rank of the group holds.
+std::vector<Layout> gather_layouts(const Layout& own, Scalars& scalars) {
+  using Numbers = std::array<int64_t, 6>;
+  const ModelPart& part = own.part;
+  const Numbers numbers{part.first_layer, part.last_layer, part.embedding, part.head, own.tensor_rank, own.tensor_size};
+  const std::string_view text(reinterpret_cast<const char*>(numbers.data()), sizeof numbers);
+  std::vector<Layout> layouts;
+  for (const std::string& said : scalars.gather(text)) {
+    Numbers n;
+    assert(said.size() == sizeof n);
+    std::memcpy(n.data(), said.data(), sizeof n);
+    layouts.push_back({{n[0], n[1], n[2] != 0, n[3] != 0}, static_cast<int>(n[4]), static_cast<int>(n[5])});
+  }
+  return layouts;
 }
 
 /// What went wrong in `work`, empty if nothing did.
@@ -50,13 +68,15 @@ std::string failure_of(Work work) {
 struct CheckpointWriter::Implementation {
   std::string run_dir;
   const ParameterTable& table;
+  const ParameterTable whole;  // of the whole model
   const TrainingState& state;
   Communicator& group;
   Progress* const progress;
   const std::function<void()> check_owner;
-  const bool moments;
+  const bool has_states;
   std::string token;  // of the folders that are written
-  std::vector<Slice> slices;
+  std::vector<std::vector<Slice>> slices_of_ranks;
+  std::vector<Parameter> sources;  // the rows of this rank's slices in the state
   Arena arena;
   std::vector<View> buffers;
 
@@ -77,23 +97,30 @@ struct CheckpointWriter::Implementation {
                  std::function<void()> owner)
       : run_dir(dir),
         table(t),
+        whole(t.spec()),
         state(s),
         group(g),
         progress(p),
         check_owner(owner ? std::move(owner) : [] {}),
-        moments(!s.moment1().empty()) {}
+        has_states(!s.moment1().empty()) {}
 
   std::string saving_folder() const { return run_dir + "/" + saving_name(facts.progress.step, token); }
 
-  void plan() {
-    slices = plan_slices(table, group.size(), group.rank(), moments);
+  const std::vector<Slice>& slices() const { return slices_of_ranks[static_cast<size_t>(group.rank())]; }
+
+  Manifest planned() const { return plan_manifest(whole, slices_of_ranks, facts, has_states); }
+
+  void plan(std::span<const Layout> layouts) {
+    slices_of_ranks = plan_slices(whole, layouts, has_states);
+    check_cover(planned(), run_dir);  // what no rank holds would be missed when the checkpoint is needed
+    for (const Slice& slice : slices()) {
+      const Parameter& own = table.find(whole.all()[slice.parameter].name);
+      sources.push_back(rows_of(own, slice.box.begin[0] - own.box.begin[0], slice.box.count[0]));
+    }
     size_t bytes = 0;
     const auto take_all = [&](Arena& from) {
       buffers.clear();
-      for (const Slice& slice : slices) {
-        const Parameter rows = rows_of(table.all()[slice.parameter], slice.first_row, slice.rows);
-        buffers.push_back(from.take(DType::f32, rows.stored_shape));
-      }
+      for (const Parameter& rows : sources) buffers.push_back(from.take(DType::f32, rows.stored_shape));
       bytes = from.peak();
     };
     Arena measure;
@@ -114,12 +141,15 @@ struct CheckpointWriter::Implementation {
     std::error_code error;
     fs::create_directory(folder, error);
     require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
-    SafetensorsWriter shard(folder + "/" + shard_name(group.rank(), group.size()), shard_entries(table, slices),
+    SafetensorsWriter shard(folder + "/" + shard_name(group.rank(), group.size()), shard_entries(whole, slices()),
                             shard_metadata());
     hashes = {xxh3(std::as_bytes(std::span(shard.header())))};
-    for (size_t i = 0; i < slices.size(); ++i) {
+    for (size_t i = 0; i < buffers.size(); ++i) {
       const std::span bytes_of(static_cast<const std::byte*>(buffers[i].data()), buffers[i].bytes());
-      hashes.push_back(xxh3(bytes_of));
+      const Box& box = slices()[i].box;
+      const auto piece = static_cast<size_t>(piece_rows(box) * box.row_width()) * sizeof(float);
+      for (size_t at = 0; at < bytes_of.size(); at += piece)
+        hashes.push_back(xxh3(bytes_of.subspan(at, std::min(piece, bytes_of.size() - at))));
       shard.write(i, bytes_of);
       ++slices_done;
       if (progress) progress->move();
@@ -132,16 +162,16 @@ struct CheckpointWriter::Implementation {
 
   /// `hashes_of`: the bytes of each rank's hashes.
   Manifest make_manifest(const std::vector<std::string>& hashes_of) const {
-    Manifest manifest = plan_manifest(table, facts, group.size(), moments);
+    Manifest manifest = planned();
     auto slice = manifest.slices.begin();
     for (size_t rank = 0; rank < manifest.shards.size(); ++rank) {
       std::vector<uint64_t> own(hashes_of[rank].size() / sizeof(uint64_t));
       std::memcpy(own.data(), hashes_of[rank].data(), own.size() * sizeof(uint64_t));
       assert(!own.empty());
       manifest.shards[rank].header_hash = own[0];
-      for (size_t i = 1; i < own.size(); ++i, ++slice) {
+      for (auto hash = own.begin() + 1; hash != own.end(); ++slice) {
         assert(slice != manifest.slices.end() && slice->shard == rank);
-        slice->hash = own[i];
+        for (uint64_t& place : slice->hashes) place = *hash++;
       }
     }
     assert(slice == manifest.slices.end());
@@ -150,7 +180,7 @@ struct CheckpointWriter::Implementation {
 
   /// That what this rank is about to write fits on the disk.
   void check_own_space() const {
-    const std::vector<uint64_t> sizes = file_sizes(plan_manifest(table, facts, group.size(), moments));
+    const std::vector<uint64_t> sizes = file_sizes(planned());
     if (group.size() == 1) return check_space(run_dir, fmt::format("a checkpoint in {}", run_dir), sizes);
     std::vector<uint64_t> own = {sizes[static_cast<size_t>(group.rank())]};
     if (group.rank() == 0) own.insert(own.end(), sizes.begin() + group.size(), sizes.end());
@@ -200,11 +230,12 @@ CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTa
           std::make_unique<Implementation>(run_dir, table, state, group, progress, std::move(check_owner))) {
   assert(state.weights().dtype() == DType::f32 || state.weights().dtype() == DType::bf16);
   Implementation& self = *implementation_;
+  Scalars scalars(group);
+  const std::vector<Layout> layouts = gather_layouts(table.layout(), scalars);
   const std::string failure = failure_of([&] {
     if (group.rank() == 0) prepare_run_folder(run_dir);
-    self.plan();
+    self.plan(layouts);
   });
-  Scalars scalars(group);
   agree_on_success(scalars, failure);
   std::random_device device;
   self.token = scalars.broadcast(group.rank() == 0 ? fmt::format("{:08x}", device()) : std::string());
@@ -220,11 +251,11 @@ void CheckpointWriter::begin(const CheckpointFacts& facts) {
   assert(!self.pending);
   self.join();
   self.facts = facts;
-  const auto count = static_cast<int64_t>(self.slices.size());
+  const auto count = static_cast<int64_t>(self.buffers.size());
 #pragma omp parallel for schedule(dynamic)
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i);
-    copy_slice(self.state, self.table, self.slices[at], self.buffers[at]);
+    copy_slice(self.state, self.sources[at], self.slices()[at].part, self.buffers[at]);
   }
   self.pending = true;
   self.written = false;
@@ -252,7 +283,7 @@ void CheckpointWriter::require_space(const CheckpointFacts& facts) {
   const std::string failure = failure_of([&] {
     if (self.group.rank() != 0) return;
     check_space(self.run_dir, fmt::format("a checkpoint in {}", self.run_dir),
-                file_sizes(plan_manifest(self.table, facts, self.group.size(), self.moments)));
+                file_sizes(plan_manifest(self.whole, self.slices_of_ranks, facts, self.has_states)));
   });
   Scalars scalars(self.group);
   agree_on_success(scalars, failure);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -30,21 +31,20 @@ struct Exported {
 };
 
 std::vector<Exported> plan_export(const Family& family, const Spec& spec, const ParameterTable& table, DType dtype) {
-  std::map<std::string, const Parameter*> ours;
-  for (const Parameter& parameter : table.all()) ours[parameter.name] = &parameter;
   const std::vector<NamedRule> rules = numbered_rules(family.names, spec.layers);
 
   std::vector<Exported> tensors;
   const ParameterTable full(family.exported(spec));
   for (const Parameter& parameter : full.all()) {
     const size_t before = tensors.size();
-    const auto found = ours.find(parameter.name);
+    const Parameter* ours = table.look_up(parameter.name);
+    assert(!ours || ours->is_whole());
     std::vector<int64_t> sizes;
     for (int d = 0; d < parameter.stored_shape.dims(); ++d) sizes.push_back(parameter.stored_shape[d]);
     const auto add = [&](const auto& rule) {
       tensors.push_back({{std::string(rule.outside ? "" : family.prefixes.front()) + rule.theirs,
                           dtype == DType::bf16 ? "BF16" : "F32", their_shape(rule.layout, sizes)},
-                         found == ours.end() ? nullptr : found->second,
+                         ours,
                          parameter.stored_shape,
                          rule.layout});
     };

@@ -29,7 +29,7 @@ struct Piece {
   FileLayout layout;
 };
 struct Wanted {
-  const Parameter* parameter;
+  const Parameter* parameter;  ///< of the whole model
   std::vector<Piece> pieces;
 };
 
@@ -40,11 +40,13 @@ class Importer {
            MissingHead missing_head)
       : family_(family),
         spec_(spec),
+        table_(table),
+        whole_(spec),
         missing_head_(missing_head),
         rules_(numbered_rules(family.names, spec.layers)),
         all_(source.all()) {
     index_tensors();
-    for (const Parameter& parameter : table.all()) match(parameter);
+    for (const Parameter& parameter : whole_.all()) match(parameter);
     check_rest();
   }
 
@@ -57,14 +59,23 @@ class Importer {
     if (!left_out_.empty())
       log::info("{}: left out, the model has another head: {}", where, fmt::join(left_out_, ", "));
     if (!new_.empty()) log::info("{}: not there, so they start anew: {}", where, fmt::join(new_, ", "));
-    std::vector<float> ours;
+    std::vector<float> all, ours;
     for (const Wanted& wanted : wanted_) {
-      const Shape& shape = wanted.parameter->stored_shape;
-      if (wanted.pieces.empty()) continue;
-      ours.resize(static_cast<size_t>(shape.count()));
+      const Parameter* own = table_.look_up(wanted.parameter->name);
+      if (wanted.pieces.empty() || !own) continue;
+      const Box whole = wanted.parameter->stored();
+      all.resize(static_cast<size_t>(whole.elements()));
       for (const Piece& piece : wanted.pieces)
-        import_values(piece.layout, spec_.heads, shape[0], shape.count() / shape[0], piece.source->read(), ours);
-      state.write_master(*wanted.parameter, ours);
+        import_values(piece.layout, spec_.heads, whole.count[0], whole.row_width(), piece.source->read(), all);
+      if (own->is_whole()) {
+        state.write_master(*own, all);
+        continue;
+      }
+      ours.resize(static_cast<size_t>(own->stored().elements()));
+      for_each_run(own->stored(), whole, own->stored(), [&](int64_t from, int64_t to, int64_t count) {
+        std::copy_n(all.begin() + from, count, ours.begin() + to);
+      });
+      state.write_master(*own, ours);
     }
   }
 
@@ -182,6 +193,8 @@ class Importer {
 
   const Family& family_;
   const Spec& spec_;
+  const ParameterTable& table_;
+  ParameterTable whole_;
   MissingHead missing_head_;
   std::vector<NamedRule> rules_;
   std::vector<SourceTensor> all_;

@@ -4,25 +4,22 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <tuple>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json_text.h"
 #include "checkpoint/json_fields.h"
+#include "checkpoint/manifest_cover.h"
 #include "checkpoint/spec_json.h"
 
 namespace trireme {
 namespace {
 
 constexpr const char* kFormat = "trireme-checkpoint";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kOldest = 1, kVersion = 2;  // 2: boxes of tensors, optimizer states by name, several hashes per slice
 constexpr std::string_view kHashKey = "\"hash\": \"";  // its first occurrence is the manifest's own: it stands second
 constexpr size_t kHashDigits = 16;
 constexpr size_t kMaxManifest = size_t{1} << 30;
-
-constexpr std::pair<Part, const char*> kPartNames[] = {
-    {Part::weight, "weight"}, {Part::moment1, "m"}, {Part::moment2, "v"}};
 
 /// XXH3 of the text with the digits of its own hash replaced by zeros.
 uint64_t own_hash(std::string text, size_t digits) {
@@ -30,8 +27,8 @@ uint64_t own_hash(std::string text, size_t digits) {
   return xxh3(std::as_bytes(std::span(text)));
 }
 
-uint64_t read_hash(const Json& object, const char* name, std::string_view where) {
-  const auto text = json_field<std::string>(object, name, where);
+uint64_t parse_hash(const Json& json, const char* name, std::string_view where) {
+  const std::string text = json.is_string() ? json.get<std::string>() : json.dump();
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   require(text.size() == kHashDigits && error == std::errc{} && end == text.data() + text.size(), ErrorKind::data,
@@ -47,28 +44,41 @@ Json progress_to_json(const RunProgress& p) {
   return json;
 }
 
-RunProgress progress_from_json(const Json& json, std::string_view where) {
+RunProgress progress_from_json(const Json& json, std::string_view where, int64_t version) {
+  StoredFields fields(json, "progress", where, version);
   RunProgress p;
-  p.step = json_field<int64_t>(json, "step", where);
-  p.samples = json_field<uint64_t>(json, "samples", where);
-  p.updates = json_field<int64_t>(json, "updates", where);
-  p.best_step = json_field<int64_t>(json, "best_step", where);
-  p.skipped = json_field<int64_t>(json, "skipped", where);
-  p.consecutive_skips = json_field<int64_t>(json, "consecutive_skips", where);
-  if (json.contains("losses")) {  // checkpoints of the first releases have none
-    const Json& losses = json_member(json, "losses", where);
-    p.losses.count = json_field<int64_t>(losses, "count", where);
-    p.losses.mean = json_field<double>(losses, "mean", where);
-    p.losses.variance = json_field<double>(losses, "variance", where);
+  p.step = fields.get<int64_t>("step");
+  p.samples = fields.get<uint64_t>("samples");
+  p.updates = fields.get<int64_t>("updates");
+  p.best_step = fields.get<int64_t>("best_step");
+  p.skipped = fields.get<int64_t>("skipped");
+  p.consecutive_skips = fields.get<int64_t>("consecutive_skips");
+  p.best_loss =
+      fields.member("best_loss").is_null() ? std::numeric_limits<double>::infinity() : fields.get<double>("best_loss");
+  if (const Json* losses = fields.newer("losses", 2)) {  // the first programs of version 1 wrote none
+    StoredFields trend(*losses, "losses", where, version);
+    p.losses.count = trend.get<int64_t>("count");
+    p.losses.mean = trend.get<double>("mean");
+    p.losses.variance = trend.get<double>("variance");
+    trend.end();
   }
-  p.best_loss = json_member(json, "best_loss", where).is_null() ? std::numeric_limits<double>::infinity()
-                                                                : json_field<double>(json, "best_loss", where);
+  fields.end();
   return p;
+}
+
+Json sizes_to_json(const Shape& shape) {
+  Json sizes = Json::array();
+  for (int d = 0; d < shape.dims(); ++d) sizes.push_back(shape[d]);
+  return sizes;
 }
 
 Json tensors_to_json(const Manifest& manifest) {
   Json parameters = Json::array(), shards = Json::array(), slices = Json::array();
-  for (const StoredParameter& p : manifest.parameters) parameters.push_back({{"name", p.name}, {"shape", p.shape}});
+  for (const StoredParameter& p : manifest.parameters) {
+    Json states = Json::array();
+    for (const Part state : p.states) states.push_back(name_of(state));
+    parameters.push_back({{"name", p.name}, {"shape", sizes_to_json(p.shape)}, {"states", std::move(states)}});
+  }
   for (const StoredShard& s : manifest.shards) {
     shards.push_back({{"file", s.file},
                       {"bytes", s.bytes},
@@ -76,118 +86,133 @@ Json tensors_to_json(const Manifest& manifest) {
                       {"header_hash", hex64(s.header_hash)}});
   }
   for (const StoredSlice& s : manifest.slices) {
+    Json hashes = Json::array();
+    for (const uint64_t hash : s.hashes) hashes.push_back(hex64(hash));
     slices.push_back({{"parameter", manifest.parameters[s.parameter].name},
-                      {"part", kPartNames[static_cast<size_t>(s.part)].second},
+                      {"part", name_of(s.part)},
                       {"shard", s.shard},
-                      {"first_row", s.first_row},
-                      {"rows", s.rows},
+                      {"first", sizes_to_json(s.box.begin)},
+                      {"count", sizes_to_json(s.box.count)},
                       {"begin", s.begin},
                       {"end", s.end},
-                      {"hash", hex64(s.hash)}});
+                      {"rows_per_hash", s.rows_per_hash},
+                      {"hashes", std::move(hashes)}});
   }
   return {{"parameters", std::move(parameters)}, {"shards", std::move(shards)}, {"slices", std::move(slices)}};
 }
 
-std::vector<StoredParameter> read_parameters(const Json& json, std::string_view where) {
-  std::vector<StoredParameter> parameters;
-  for (const Json& item : json_array(json, "parameters", where)) {
-    StoredParameter p;
-    p.name = json_field<std::string>(item, "name", where);
-    int64_t count = 1;
-    for (const Json& size : json_array(item, "shape", where)) {
-      require(json_holds<int64_t>(size) && size.get<int64_t>() > 0 &&
-                  !__builtin_mul_overflow(count, size.get<int64_t>(), &count),
-              ErrorKind::data, "{}: shape of {} is wrong or overflows", where, p.name);
-      p.shape.push_back(size.get<int64_t>());
-    }
-    require(!p.shape.empty() && p.shape.size() <= Shape::kMaxDims, ErrorKind::data,
-            "{}: {} has {} dims, expected 1 to {}", where, p.name, p.shape.size(), Shape::kMaxDims);
-    parameters.push_back(std::move(p));
+/// One to four sizes of at least `least`.
+Shape read_sizes(const Json& array, int64_t least, std::string_view what, std::string_view where) {
+  require(!array.empty() && array.size() <= Shape::kMaxDims, ErrorKind::data, "{}: {} has {} dims, expected 1 to {}",
+          where, what, array.size(), Shape::kMaxDims);
+  Shape sizes = array.size() == 1   ? Shape{0}
+                : array.size() == 2 ? Shape{0, 0}
+                : array.size() == 3 ? Shape{0, 0, 0}
+                                    : Shape{0, 0, 0, 0};
+  for (size_t d = 0; d < array.size(); ++d) {
+    require(json_holds<int64_t>(array[d]) && array[d].get<int64_t>() >= least, ErrorKind::data,
+            "{}: {} holds {}, expected a number of at least {}", where, what, array[d].dump().substr(0, 40), least);
+    sizes = sizes.with(static_cast<int>(d), array[d].get<int64_t>());
   }
-  return parameters;
+  return sizes;
 }
 
-std::vector<StoredShard> read_shards(const Json& json, std::string_view where) {
-  std::vector<StoredShard> shards;
-  for (const Json& item : json_array(json, "shards", where)) {
-    StoredShard s;
-    s.file = json_field<std::string>(item, "file", where);
-    require(s.file.find('/') == s.file.npos && s.file.ends_with(".safetensors"), ErrorKind::data,
-            "{}: \"{}\" is no shard's name", where, s.file);
-    s.bytes = json_field<uint64_t>(item, "bytes", where);
-    s.header_bytes = json_field<uint64_t>(item, "header_bytes", where);
-    require(s.header_bytes <= s.bytes, ErrorKind::data, "{}: header of {} is longer than the file", where, s.file);
-    s.header_hash = read_hash(item, "header_hash", where);
-    shards.push_back(std::move(s));
-  }
-  return shards;
+Part read_state(const Json& name, const std::string& parameter, std::string_view where) {
+  const Part state = part_called(name.is_string() ? name.get<std::string>() : "").value_or(Part::weight);
+  require(state != Part::weight, ErrorKind::data,
+          "{}: optimizer state {} of {} is not known to this program; a newer version may have written it", where,
+          name.dump().substr(0, 40), parameter);
+  return state;
 }
 
-StoredSlice read_slice(const Json& item, const std::vector<std::pair<std::string_view, size_t>>& names,
-                       std::string_view where) {
-  StoredSlice s;
-  const auto parameter = json_field<std::string>(item, "parameter", where);
-  const auto found = std::lower_bound(names.begin(), names.end(), std::pair<std::string_view, size_t>(parameter, 0));
-  require(found != names.end() && found->first == parameter, ErrorKind::data, "{}: slice of unknown parameter {}",
-          where, parameter);
-  s.parameter = found->second;
-  const auto part = json_field<std::string>(item, "part", where);
-  const auto* kind = std::find_if(std::begin(kPartNames), std::end(kPartNames),
-                                  [&](const auto& known) { return part == known.second; });
-  require(kind != std::end(kPartNames), ErrorKind::data, "{}: unknown part \"{}\" of {}", where, part, parameter);
-  s.part = kind->first;
-  s.shard = json_field<uint64_t>(item, "shard", where);
-  s.first_row = json_field<int64_t>(item, "first_row", where);
-  s.rows = json_field<int64_t>(item, "rows", where);
-  s.begin = json_field<uint64_t>(item, "begin", where);
-  s.end = json_field<uint64_t>(item, "end", where);
-  s.hash = read_hash(item, "hash", where);
+StoredParameter read_parameter(const Json& item, bool moments, std::string_view where, int64_t version) {
+  StoredFields fields(item, "a parameter", where, version);
+  StoredParameter p;
+  p.name = fields.get<std::string>("name");
+  p.shape = read_sizes(fields.array("shape"), 1, "shape of " + p.name, where);
+  int64_t count = 1;
+  for (int d = 0; d < p.shape.dims(); ++d) {
+    require(!__builtin_mul_overflow(count, p.shape[d], &count), ErrorKind::data, "{}: shape of {} overflows", where,
+            p.name);
+  }
+  if (version == 1) {
+    if (moments) p.states = {Part::adam_m, Part::adam_v};
+  } else {
+    for (const Json& state : fields.array("states")) p.states.push_back(read_state(state, p.name, where));
+    std::ranges::sort(p.states);
+    require(std::ranges::adjacent_find(p.states) == p.states.end(), ErrorKind::data,
+            "{}: {} has an optimizer state twice", where, p.name);
+  }
+  fields.end();
+  return p;
+}
+
+StoredShard read_shard(const Json& item, std::string_view where, int64_t version) {
+  StoredFields fields(item, "a shard", where, version);
+  StoredShard s;
+  s.file = fields.get<std::string>("file");
+  require(s.file.find('/') == s.file.npos && s.file.ends_with(".safetensors"), ErrorKind::data,
+          "{}: \"{}\" is no shard's name", where, s.file);
+  s.bytes = fields.get<uint64_t>("bytes");
+  s.header_bytes = fields.get<uint64_t>("header_bytes");
+  require(s.header_bytes <= s.bytes, ErrorKind::data, "{}: header of {} is longer than the file", where, s.file);
+  s.header_hash = parse_hash(fields.member("header_hash"), "header_hash", where);
+  fields.end();
   return s;
 }
 
-/// Every row of every part exactly once, each inside its shard and of the right size.
-void check_cover(const Manifest& manifest, std::string_view where) {
-  std::vector<const StoredSlice*> order;
-  for (const StoredSlice& s : manifest.slices) {
-    const StoredParameter& p = manifest.parameters[s.parameter];
-    require(s.shard < manifest.shards.size(), ErrorKind::data, "{}: slice of {} lies in shard {} of {}", where, p.name,
-            s.shard, manifest.shards.size());
-    const StoredShard& shard = manifest.shards[s.shard];
-    const bool inside = s.begin >= shard.header_bytes && s.begin <= s.end && s.end <= shard.bytes;
-    const bool rows = s.first_row >= 0 && s.rows > 0 && s.rows <= p.shape[0] && s.first_row <= p.shape[0] - s.rows;
-    require(inside && rows && (s.end - s.begin) / sizeof(float) == static_cast<uint64_t>(s.rows * p.width()) &&
-                s.begin % sizeof(float) == 0 && s.end % sizeof(float) == 0,
-            ErrorKind::data, "{}: slice of {}, rows {} to {}, does not fit its place {} to {} in {}", where, p.name,
-            s.first_row, s.first_row + s.rows, s.begin, s.end, shard.file);
-    order.push_back(&s);
-  }
-  std::sort(order.begin(), order.end(), [](const StoredSlice* a, const StoredSlice* b) {
-    return std::tuple(a->parameter, a->part, a->first_row) < std::tuple(b->parameter, b->part, b->first_row);
-  });
-  size_t next = 0;
-  for (size_t i = 0; i < manifest.parameters.size(); ++i) {
-    for (const Part part : kParts) {
-      if (part != Part::weight && !manifest.moments) continue;
-      int64_t row = 0;
-      for (; next < order.size() && order[next]->parameter == i && order[next]->part == part; ++next) {
-        require(order[next]->first_row == row, ErrorKind::data, "{}: rows of {} are missing or stand twice at row {}",
-                where, stored_name(manifest.parameters[i].name, part), row);
-        row += order[next]->rows;
-      }
-      require(row == manifest.parameters[i].shape[0], ErrorKind::data, "{}: {} ends at row {} of {}", where,
-              stored_name(manifest.parameters[i].name, part), row, manifest.parameters[i].shape[0]);
-    }
-  }
-  require(next == order.size(), ErrorKind::data, "{}: slices of moments in a checkpoint that says it has none", where);
+/// Version 1: rows of the whole width, one hash.
+void read_rows(StoredFields& fields, const StoredParameter& parameter, StoredSlice& s, std::string_view where) {
+  const auto first = fields.get<int64_t>("first_row"), rows = fields.get<int64_t>("rows");
+  const Box whole = whole_box(parameter.shape);
+  s.box = {whole.begin.with(0, first), whole.count.with(0, rows)};
+  s.rows_per_hash = rows;
+  s.hashes = {parse_hash(fields.member("hash"), "hash", where)};
 }
 
-void read_tensors(const Json& json, Manifest& manifest, std::string_view where) {
-  manifest.parameters = read_parameters(json, where);
-  manifest.shards = read_shards(json, where);
-  std::vector<std::pair<std::string_view, size_t>> names;
+void read_box(StoredFields& fields, const StoredParameter& parameter, StoredSlice& s, std::string_view where) {
+  s.box = {read_sizes(fields.array("first"), 0, "slice of " + parameter.name, where),
+           read_sizes(fields.array("count"), 1, "slice of " + parameter.name, where)};
+  s.rows_per_hash = fields.get<int64_t>("rows_per_hash");
+  for (const Json& hash : fields.array("hashes")) s.hashes.push_back(parse_hash(hash, "hashes", where));
+}
+
+using ParameterNames = std::vector<std::pair<std::string_view, size_t>>;  // ascending, with their indices
+
+StoredSlice read_slice(const Json& item, const Manifest& manifest, const ParameterNames& names, std::string_view where,
+                       int64_t version) {
+  StoredFields fields(item, "a slice", where, version);
+  StoredSlice s;
+  const auto parameter = fields.get<std::string>("parameter");
+  const auto found = std::lower_bound(names.begin(), names.end(), ParameterNames::value_type(parameter, 0));
+  require(found != names.end() && found->first == parameter, ErrorKind::data, "{}: slice of unknown parameter {}",
+          where, parameter);
+  s.parameter = found->second;
+  auto part = fields.get<std::string>("part");
+  if (version == 1 && (part == "m" || part == "v")) part = "adam." + part;
+  const auto known = part_called(part);
+  require(known.has_value(), ErrorKind::data, "{}: unknown part \"{}\" of {}", where, part, parameter);
+  s.part = *known;
+  s.shard = fields.get<uint64_t>("shard");
+  s.begin = fields.get<uint64_t>("begin");
+  s.end = fields.get<uint64_t>("end");
+  version == 1 ? read_rows(fields, manifest.parameters[s.parameter], s, where)
+               : read_box(fields, manifest.parameters[s.parameter], s, where);
+  fields.end();
+  return s;
+}
+
+void read_tensors(StoredFields& fields, Manifest& manifest, std::string_view where) {
+  const int64_t version = fields.version();
+  const bool moments = version == 1 && fields.get<bool>("moments");
+  for (const Json& item : fields.array("parameters"))
+    manifest.parameters.push_back(read_parameter(item, moments, where, version));
+  for (const Json& item : fields.array("shards")) manifest.shards.push_back(read_shard(item, where, version));
+  ParameterNames names;
   for (size_t i = 0; i < manifest.parameters.size(); ++i) names.emplace_back(manifest.parameters[i].name, i);
-  std::sort(names.begin(), names.end());
-  for (const Json& item : json_array(json, "slices", where)) manifest.slices.push_back(read_slice(item, names, where));
+  std::ranges::sort(names);
+  for (const Json& item : fields.array("slices"))
+    manifest.slices.push_back(read_slice(item, manifest, names, where, version));
   check_cover(manifest, where);
 }
 
@@ -205,10 +230,14 @@ void check_own_hash(std::string_view text, std::string_view where) {
 
 }  // namespace
 
-int64_t StoredParameter::width() const {
-  int64_t n = 1;
-  for (size_t i = 1; i < shape.size(); ++i) n *= shape[i];
-  return n;
+int64_t piece_rows(const Box& box) {
+  const int64_t rows = kPieceBytes / (box.row_width() * static_cast<int64_t>(sizeof(float)));
+  return std::clamp<int64_t>(rows, 1, box.count[0]);
+}
+
+Box StoredSlice::piece(size_t index) const {
+  const int64_t first = static_cast<int64_t>(index) * rows_per_hash;
+  return box.rows(first, std::min(rows_per_hash, box.count[0] - first));
 }
 
 std::string write_manifest(const Manifest& manifest) {
@@ -222,8 +251,7 @@ std::string write_manifest(const Manifest& manifest) {
   for (const DataFileFact& file : facts.data_files) {
     json["data_files"].push_back({{"path", file.path}, {"bytes", file.bytes}, {"hash", file.hash}});
   }
-  if (!facts.parameter_hash.empty()) json["parameter_hash"] = facts.parameter_hash;
-  json["moments"] = manifest.moments;
+  json["parameter_hash"] = facts.parameter_hash.empty() ? Json() : Json(facts.parameter_hash);
   json.update(tensors_to_json(manifest));
   std::string text = dump_json(json, 1) + "\n";
   const size_t digits = text.find(kHashKey) + kHashKey.size();
@@ -234,28 +262,31 @@ std::string write_manifest(const Manifest& manifest) {
 Manifest parse_manifest(std::string_view text, std::string_view where) {
   check_own_hash(text, where);
   const Json json = parse_json(text, where);
-  require(json_field<std::string>(json, "format", where) == kFormat, ErrorKind::data,
-          "{}: is no manifest of a checkpoint", where);
   const auto version = json_field<int64_t>(json, "version", where);
-  require(version == kVersion, ErrorKind::data, "{}: format version {}, this program reads {}", where, version,
-          kVersion);
+  require(version >= kOldest && version <= kVersion, ErrorKind::data,
+          "{}: format version {}, this program reads {} to {}", where, version, kOldest, kVersion);
+  StoredFields fields(json, "the manifest", where, version);
+  require(fields.get<std::string>("format") == kFormat, ErrorKind::data, "{}: is no manifest of a checkpoint", where);
+  fields.member("hash");
+  fields.member("version");
   Manifest manifest;
-  manifest.facts.progress = progress_from_json(json_member(json, "progress", where), where);
-  manifest.facts.spec = spec_from_json(json_member(json, "model", where), where);
-  const Json& config = json_member(json, "config", where);
+  manifest.facts.progress = progress_from_json(fields.member("progress"), where, version);
+  manifest.facts.spec = spec_from_json(fields.member("model"), where, version);
+  const Json& config = fields.member("config");
   if (!config.is_null()) manifest.facts.config_json = dump_json(config, 2);
-  manifest.has_tokenizer = !json_member(json, "tokenizer_hash", where).is_null();
-  if (manifest.has_tokenizer) manifest.tokenizer_hash = read_hash(json, "tokenizer_hash", where);
-  for (const Json& file : json_array(json, "data_files", where)) {
-    manifest.facts.data_files.push_back({json_field<std::string>(file, "path", where),
-                                         json_field<uint64_t>(file, "bytes", where),
-                                         json_field<std::string>(file, "hash", where)});
+  const Json& tokenizer = fields.member("tokenizer_hash");
+  manifest.has_tokenizer = !tokenizer.is_null();
+  if (manifest.has_tokenizer) manifest.tokenizer_hash = parse_hash(tokenizer, "tokenizer_hash", where);
+  for (const Json& item : fields.array("data_files")) {
+    StoredFields file(item, "a data file", where, version);
+    manifest.facts.data_files.push_back(
+        {file.get<std::string>("path"), file.get<uint64_t>("bytes"), file.get<std::string>("hash")});
+    file.end();
   }
-  if (json.contains("parameter_hash")) {  // checkpoints of the first releases have none
-    manifest.facts.parameter_hash = hex64(read_hash(json, "parameter_hash", where));
-  }
-  manifest.moments = json_field<bool>(json, "moments", where);
-  read_tensors(json, manifest, where);
+  const Json* hash = fields.newer("parameter_hash", 2);
+  if (hash && !hash->is_null()) manifest.facts.parameter_hash = hex64(parse_hash(*hash, "parameter_hash", where));
+  read_tensors(fields, manifest, where);
+  fields.end();
   return manifest;
 }
 

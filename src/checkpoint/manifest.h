@@ -13,8 +13,8 @@ namespace trireme {
 
 struct StoredParameter {
   std::string name;
-  std::vector<int64_t> shape;
-  int64_t width() const;  ///< elements per row
+  Shape shape;               ///< of the whole tensor, vocabulary without padding rows
+  std::vector<Part> states;  ///< optimizer states that are stored beside the value
 };
 
 struct StoredShard {
@@ -23,18 +23,26 @@ struct StoredShard {
   uint64_t header_bytes = 0, header_hash = 0;
 };
 
+/// Rows of a slice that share a checksum: 16 MiB, or one row where that is more. A reader of a part of a slice reads
+/// little beyond it, and damage is found to within as much.
+constexpr int64_t kPieceBytes = int64_t{16} << 20;
+int64_t piece_rows(const Box& box);
+
 struct StoredSlice {
   size_t parameter = 0;  ///< index in Manifest::parameters
   Part part = Part::weight;
   size_t shard = 0;
-  int64_t first_row = 0, rows = 0;
+  Box box;                      ///< of the whole tensor; row-major in the file
   uint64_t begin = 0, end = 0;  ///< bytes in the shard file
-  uint64_t hash = 0;
+  int64_t rows_per_hash = 0;
+  std::vector<uint64_t> hashes;  ///< of the box's rows, so many at a time
+
+  size_t pieces() const { return hashes.size(); }
+  Box piece(size_t index) const;  ///< the rows that a hash is of
 };
 
 struct Manifest {
   CheckpointFacts facts;  ///< tokenizer_json stays empty here: it is a file of its own
-  bool moments = false;
   bool has_tokenizer = false;
   uint64_t tokenizer_hash = 0;
   std::vector<StoredParameter> parameters;
@@ -42,11 +50,12 @@ struct Manifest {
   std::vector<StoredSlice> slices;
 };
 
-/// The text of manifest.json, its own checksum included.
+/// The text of manifest.json in the newest format, its own checksum included.
 std::string write_manifest(const Manifest& manifest);
 
-/// Parses and checks everything that can be checked without the shards: the checksum of the text, and that the slices
-/// cover every row of every part exactly once inside their shards. Throws Error::data.
+/// Parses any format version and checks everything that can be checked without the shards: the checksum of the text,
+/// that every field is known, and that the slices cover every element of every part exactly once inside their shards.
+/// Throws Error::data.
 Manifest parse_manifest(std::string_view text, std::string_view where);
 Manifest read_manifest(const std::string& step_folder);
 

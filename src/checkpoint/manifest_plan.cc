@@ -6,25 +6,26 @@
 namespace trireme {
 namespace {
 
-void add_shard(Manifest& manifest, const ParameterTable& table, int ranks, int rank) {
-  const std::vector<Slice> slices = plan_slices(table, ranks, rank, manifest.moments);
-  std::vector<SafetensorsEntry> entries = shard_entries(table, slices);
+void add_shard(Manifest& manifest, const ParameterTable& whole, const std::vector<Slice>& slices, int ranks) {
+  const size_t shard = manifest.shards.size();
+  std::vector<SafetensorsEntry> entries = shard_entries(whole, slices);
   const size_t header = plan_safetensors(entries, shard_metadata()).size();
   for (size_t i = 0; i < slices.size(); ++i) {
-    manifest.slices.push_back({slices[i].parameter, slices[i].part, static_cast<size_t>(rank), slices[i].first_row,
-                               slices[i].rows, header + entries[i].begin, header + entries[i].end, 0});
+    const int64_t rows = piece_rows(slices[i].box), pieces = (slices[i].box.count[0] - 1) / rows + 1;
+    manifest.slices.push_back({slices[i].parameter, slices[i].part, shard, slices[i].box, header + entries[i].begin,
+                               header + entries[i].end, rows, std::vector<uint64_t>(static_cast<size_t>(pieces))});
   }
-  manifest.shards.push_back({shard_name(rank, ranks), header + (entries.empty() ? 0 : entries.back().end), header, 0});
+  manifest.shards.push_back(
+      {shard_name(static_cast<int>(shard), ranks), header + (entries.empty() ? 0 : entries.back().end), header, 0});
 }
 
 }  // namespace
 
-std::vector<SafetensorsEntry> shard_entries(const ParameterTable& table, const std::vector<Slice>& slices) {
+std::vector<SafetensorsEntry> shard_entries(const ParameterTable& whole, const std::vector<Slice>& slices) {
   std::vector<SafetensorsEntry> entries;
   for (const Slice& slice : slices) {
-    const Parameter rows = rows_of(table.all()[slice.parameter], slice.first_row, slice.rows);
-    SafetensorsEntry entry{stored_name(rows.name, slice.part), "F32", {}};
-    for (int d = 0; d < rows.stored_shape.dims(); ++d) entry.shape.push_back(rows.stored_shape[d]);
+    SafetensorsEntry entry{stored_name(whole.all()[slice.parameter].name, slice.part), "F32", {}};
+    for (int d = 0; d < slice.box.dims(); ++d) entry.shape.push_back(slice.box.count[d]);
     entries.push_back(std::move(entry));
   }
   return entries;
@@ -32,17 +33,16 @@ std::vector<SafetensorsEntry> shard_entries(const ParameterTable& table, const s
 
 SafetensorsMetadata shard_metadata() { return {{"format", "trireme"}}; }
 
-Manifest plan_manifest(const ParameterTable& table, const CheckpointFacts& facts, int ranks, bool moments) {
+Manifest plan_manifest(const ParameterTable& whole, std::span<const std::vector<Slice>> slices_of_ranks,
+                       const CheckpointFacts& facts, bool states) {
   Manifest manifest;
   manifest.facts = facts;
-  manifest.moments = moments;
   manifest.has_tokenizer = !facts.tokenizer_json.empty();
   manifest.tokenizer_hash = xxh3(std::as_bytes(std::span(facts.tokenizer_json)));
-  for (const Parameter& p : table.all()) {
-    manifest.parameters.push_back({p.name, {}});
-    for (int d = 0; d < p.stored_shape.dims(); ++d) manifest.parameters.back().shape.push_back(p.stored_shape[d]);
-  }
-  for (int rank = 0; rank < ranks; ++rank) add_shard(manifest, table, ranks, rank);
+  for (const Parameter& p : whole.all())
+    manifest.parameters.push_back({p.name, p.stored_shape, states ? states_of(p) : std::vector<Part>()});
+  const auto ranks = static_cast<int>(slices_of_ranks.size());
+  for (const std::vector<Slice>& slices : slices_of_ranks) add_shard(manifest, whole, slices, ranks);
   return manifest;
 }
 

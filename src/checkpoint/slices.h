@@ -1,37 +1,45 @@
 #pragma once
-// How the tensors of a checkpoint are cut into files. The stored rows of all parameters, in table order, form one long
-// list; rank r of N stores the r-th part of it, cut at row boundaries so that the parts have nearly equal bytes. A
-// slice is a run of rows of one parameter; a shard holds at most one slice of each parameter, ascending with the rank.
+// How the tensors of a checkpoint are cut into files. Ranks that hold the same box of a parameter share it: the stored
+// rows of all boxes that the same ranks hold, in table order, form one long list; the k-th of N holders stores the k-th
+// part of it, cut at row boundaries so that the parts have nearly equal bytes. So of replicas one stores, and a shard
+// holds at most one slice of each parameter.
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/parameter_table.h"
 
 namespace trireme {
 
-/// What is stored of a parameter, f32 each.
-enum class Part : uint8_t { weight, moment1, moment2 };
-inline constexpr std::array kParts = {Part::weight, Part::moment1, Part::moment2};
+/// What is stored of a parameter, f32 each: its value, and what its update rule keeps of it.
+enum class Part : uint8_t { weight, adam_m, adam_v };
+inline constexpr std::array kParts = {Part::weight, Part::adam_m, Part::adam_v};
 
-/// Name of a part inside a shard: "x.weight", "x.weight.m", "x.weight.v".
+const char* name_of(Part part);  ///< "weight", "adam.m", "adam.v"
+std::optional<Part> part_called(std::string_view name);
+
+/// Name of a part inside a shard: "x.weight", "x.weight.adam.m", "x.weight.adam.v".
 std::string stored_name(const std::string& parameter, Part part);
 
+/// The optimizer states of a parameter; a frozen one has none.
+std::vector<Part> states_of(const Parameter& parameter);
+
 struct Slice {
-  size_t parameter = 0;  ///< index in ParameterTable::all()
+  size_t parameter = 0;  ///< index in the whole model's ParameterTable::all()
   Part part = Part::weight;
-  int64_t first_row = 0, rows = 0;  ///< of stored_shape
+  Box box;  ///< rows of a stored box, in the coordinates of the whole tensor
 };
 
-/// Slices of one rank in file order: all weights, then (with moments) all first, all second moments.
-std::vector<Slice> plan_slices(const ParameterTable& table, int ranks, int rank, bool moments);
+/// What each rank of a group stores, in file order: all weights, then (with states) each optimizer state. `layouts`
+/// says what each rank holds; `whole` is the table of the whole model.
+std::vector<std::vector<Slice>> plan_slices(const ParameterTable& whole, std::span<const Layout> layouts, bool states);
 
-int64_t row_width(const Shape& shape);  ///< elements per row of the first dim
-
-/// The rows as a parameter of their own, to be read and written through TrainingState; the last rows bring the padding
-/// rows behind them along.
-Parameter rows_of(const Parameter& parameter, int64_t first_row, int64_t rows);
+/// Rows [first, first + n) of a parameter's box as a parameter of their own, to be read through TrainingState.
+Parameter rows_of(const Parameter& parameter, int64_t first, int64_t n);
 
 }  // namespace trireme

@@ -119,22 +119,20 @@ Json spec_to_json(const Spec& spec) {
   return json;
 }
 
-Spec spec_from_json(const Json& json, std::string_view where) {
+Spec spec_from_json(const Json& json, std::string_view where, int64_t version) {
   Spec spec;
-  size_t fields = 0;
+  StoredFields fields(json, "the model", where, version);
   for_each_field(spec, [&](const char* name, auto& field) {
     using T = std::decay_t<decltype(field)>;
     if constexpr (std::is_same_v<T, float>) {
-      field = static_cast<float>(json_field<double>(json, name, where));
+      field = static_cast<float>(fields.get<double>(name));
     } else if constexpr (std::is_enum_v<T>) {
-      field = value_of_name<T>(json_field<std::string>(json, name, where), name, where);
+      field = value_of_name<T>(fields.get<std::string>(name), name, where);
     } else {
-      field = json_field<T>(json, name, where);
+      field = fields.get<T>(name);
     }
-    ++fields;
   });
-  require(json.size() == fields, ErrorKind::data,
-          "{}: the model has {} fields, {} are known; a newer version may have written it", where, json.size(), fields);
+  fields.end();
   return spec;
 }
 

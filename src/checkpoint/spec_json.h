@@ -9,8 +9,9 @@
 namespace trireme {
 
 Json spec_to_json(const Spec& spec);
-/// Throws Error::data naming `where` and the field that is missing, unknown or wrong.
-Spec spec_from_json(const Json& json, std::string_view where);
+/// `version`: format of the checkpoint. Throws Error::data naming `where` and the field that is missing, unknown or
+/// wrong.
+Spec spec_from_json(const Json& json, std::string_view where, int64_t version);
 /// "language-model", "masked-language-model", "classifier".
 const char* head_name(HeadKind head);
 

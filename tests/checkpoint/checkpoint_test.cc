@@ -85,13 +85,15 @@ TEST(Checkpoint, SlicesTileEveryTensorAndAreBalanced) {
   for (const int ranks : {1, 2, 3, 7, 64}) {
     std::vector<int64_t> next(table.all().size() * 3, 0);
     int64_t smallest = INT64_MAX, largest = 0;
-    for (int rank = 0; rank < ranks; ++rank) {
+    const std::vector<Layout> layouts(static_cast<size_t>(ranks), table.layout());
+    for (const std::vector<Slice>& slices : plan_slices(table, layouts, true)) {
       int64_t elements = 0;
-      for (const Slice& slice : plan_slices(table, ranks, rank, true)) {
+      for (const Slice& slice : slices) {
         int64_t& row = next[slice.parameter * 3 + static_cast<size_t>(slice.part)];
-        ASSERT_EQ(slice.first_row, row);
-        row += slice.rows;
-        elements += slice.rows * row_width(table.all()[slice.parameter].stored_shape);
+        ASSERT_EQ(slice.box.begin[0], row);
+        ASSERT_EQ(slice.box.row_width(), whole_box(table.all()[slice.parameter].stored_shape).row_width());
+        row += slice.box.count[0];
+        elements += slice.box.elements();
       }
       smallest = std::min(smallest, elements);
       largest = std::max(largest, elements);
@@ -239,9 +241,10 @@ TEST(Checkpoint, DamagedSliceIsNamedWithOffsetsAndTensor) {
   std::string expected;
   {
     const SafetensorsFile file(shard);
-    const SafetensorsEntry& entry = *file.find("block.0.mlp.in.weight.m");
+    const SafetensorsEntry& entry = *file.find("block.0.mlp.in.weight.adam.m");
     at = file.header_bytes() + entry.begin;
-    expected = fmt::format("bytes {} to {} (tensor block.0.mlp.in.weight.m, rows", at, file.header_bytes() + entry.end);
+    expected =
+        fmt::format("bytes {} to {} (tensor block.0.mlp.in.weight.adam.m, rows", at, file.header_bytes() + entry.end);
   }
   flip(shard, at + 3);
   const auto faults = verify_checkpoint(run.step_dir());

@@ -21,7 +21,9 @@ TEST(ManifestPlan, KnowsTheSizeOfEveryFileOnAnyNumberOfRanks) {
     for (const int ranks : {1, 2, 4}) {
       const TemporaryFolder folder;
       save(folder.path(), table, state, facts_of(spec, 7), ranks);
-      const std::vector<uint64_t> sizes = file_sizes(plan_manifest(table, facts_of(spec, 7), ranks, moments));
+      const std::vector<Layout> layouts(static_cast<size_t>(ranks), table.layout());
+      const std::vector<uint64_t> sizes =
+          file_sizes(plan_manifest(table, plan_slices(table, layouts, moments), facts_of(spec, 7), moments));
       const std::string step = folder / step_name(7) + "/";
       ASSERT_EQ(sizes.size(), static_cast<size_t>(ranks) + 2);
       for (int rank = 0; rank < ranks; ++rank)
