@@ -10,12 +10,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  # The cache serves every checkout and build folder: paths below the sources are cached as relative ones. What it is told to be sloppy about
-  # concerns precompiled headers, which it would not cache otherwise (ccache's manual, "Precompiled headers"); the compiler has to leave them
-  # by name in preprocessed text (-fpch-preprocess).
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE_PROGRAM})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_SOURCE_DIR}/cmake/ccache.sh ${CCACHE_PROGRAM} ${PROJECT_SOURCE_DIR})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU") # precompiled headers stay named in preprocessed text, which is what ccache compares
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
   endif()
 endif()
