@@ -55,16 +55,17 @@ std::optional<std::string> RunClaim::stop_request() const {
   return asked ? asked : peers_.stop_request();
 }
 
-void RunClaim::end(RunStatus status) {
+bool RunClaim::end(RunStatus status) {
   status = of_this_rank(std::move(status));
   if (status.state == "stopped") status.requeue = !stop_request().value_or("").starts_with(kStopCommand);
+  const bool restores = before_ && status.code != 0;
   try {
     check();
   } catch (const Error&) {
-    return;  // what the folder says is its new owner's business
+    return false;  // what the folder says is its new owner's business
   }
   try {
-    if (before_ && status.code != 0)
+    if (restores)
       restore();
     else if (reserve_)
       reserve_->write(status);
@@ -72,8 +73,10 @@ void RunClaim::end(RunStatus status) {
       write_status(dir_, status);
     if (guard_) guard_->dismiss();
     if (attendant_) attendant_->end(status);
+    return !restores;
   } catch (const std::exception& e) {
     log::warning("{}", e.what());  // it must hide neither why the run ends nor its exit code
+    return false;
   }
 }
 

@@ -30,7 +30,8 @@ class RunClaim {
   void begin() { before_.reset(); }
   /// The run ends on this rank. A start that fails before begin() leaves what the folder tells of an ended run. A
   /// status that cannot be written gives a warning; none is written into a folder that another job has taken over.
-  void end(RunStatus status);
+  /// Whether the folder tells the status.
+  bool end(RunStatus status);
 
  private:
   /// What a file said, and when it was written.

@@ -1,9 +1,11 @@
 #include "train/run_end.h"
 
+#include <cstdlib>
 #include <exception>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/run_control.h"
 #include "comm/agreement.h"
 
 namespace trireme {
@@ -16,20 +18,29 @@ RunStatus status_of(const Error& error) {
           .message = error.what()};
 }
 
+/// Starters take seconds and many words over a code that is not 0; a launch knows from the run folder how its ranks
+/// ended. told: this rank has written what it had to write there.
+int code_for_starter(bool told) {
+  const bool launch_reads = std::getenv(kLaunchPlaceVariable) != nullptr;
+  return told && launch_reads ? 0 : exit_code(ErrorKind::stopped);
+}
+
 }  // namespace
 
 int run_to_end(std::optional<RunClaim>& claim, const Process& process, const PeerWatch& peers,
                const std::function<RunEnd()>& work) {
   try {
     const RunEnd end = work();
+    bool told = claim.has_value();
     if (claim && process.rank() == 0)
-      claim->end({.state = end.code == 0 ? "done" : "stopped", .code = end.code, .step = end.step});
-    return end.code;
+      told = claim->end({.state = end.code == 0 ? "done" : "stopped", .code = end.code, .step = end.step});
+    return end.code == 0 ? 0 : code_for_starter(told);
   } catch (const CommonError& e) {
-    if (claim && process.rank() == 0) claim->end(status_of(e));
+    bool told = claim.has_value();
+    if (claim && process.rank() == 0) told = claim->end(status_of(e));
     if (e.kind() != ErrorKind::stopped) throw;
     log::write_once(log::Level::info, e.what());
-    return exit_code(e.kind());
+    return code_for_starter(told);
   } catch (const Error& e) {
     if (e.kind() == ErrorKind::comm) peers.wait_for_verdict();
     if (claim) claim->end(status_of(e));

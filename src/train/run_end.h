@@ -18,7 +18,8 @@ struct RunEnd {
 
 /// Runs `work`, which may fill `claim`, and writes into the folder how it ended: rank 0 what all ranks came to, any
 /// rank what it alone met with. A failure of communication waits for what the peers' watch finds out. Returns the exit
-/// code; throws what work() throws unless that is a stop on which all ranks agreed.
+/// code, 0 for a stop that the folder tells to a launch around this job; throws what work() throws unless that is a
+/// stop on which all ranks agreed.
 int run_to_end(std::optional<RunClaim>& claim, const Process& process, const PeerWatch& peers,
                const std::function<RunEnd()>& work);
 

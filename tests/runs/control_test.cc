@@ -98,6 +98,18 @@ TEST_F(JobControl, OfALaunch) {
   expect_to_be_controlled(job, "2");
 }
 
+TEST_F(JobControl, ARankOfALaunchWhoseStopIsToldEndsWithZeroForMpirun) {
+  // mpirun takes seconds and a box of words over any other code.
+  Program job(trireme_command(endless()), {"TRIREME_LAUNCH_PLACE=h1,boot,1,10.0.0.1:1"});
+  wait_for_steps(job);
+  kill(job.pid(), SIGTERM);
+  const Outcome outcome = job.finish();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("stop requested by SIGTERM: saving after step"));
+  EXPECT_EQ(read_status(path("run")).code, 75);
+  EXPECT_TRUE(read_status(path("run")).requeue) << "a signal is no trireme stop";
+}
+
 TEST_F(JobControl, WhoDetachesLeavesTheJobAlone) {
   Program job(trireme_command(endless()));
   wait_for_steps(job);
