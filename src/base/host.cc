@@ -1,6 +1,8 @@
 #include "base/host.h"
 
 #include <unistd.h>
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -22,5 +24,9 @@ std::string boot_id() {
     return {};
   }
 }
+
+std::string program_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
+
+const char* environment_variable(const char* name) { return std::getenv(name); }
 
 }  // namespace trireme

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"

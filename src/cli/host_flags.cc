@@ -1,7 +1,5 @@
 #include "cli/host_flags.h"
 
-#include <cstdlib>
-
 namespace trireme {
 
 void add_host_flags(Flags& app, HostRequest& request) {
@@ -15,7 +13,5 @@ void add_host_flags(Flags& app, HostRequest& request) {
   app.add("--exclude", request.exclude, "all but these: host[:slot,slot]@host");
   app.add("--num-nodes", request.num_nodes, "the first N hosts that are left").positive();
 }
-
-const char* environment_variable(const char* name) { return std::getenv(name); }
 
 }  // namespace trireme

@@ -8,7 +8,4 @@ namespace trireme {
 
 void add_host_flags(Flags& app, HostRequest& request);
 
-/// The environment of this process.
-const char* environment_variable(const char* name);
-
 }  // namespace trireme

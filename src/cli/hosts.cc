@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"

@@ -5,14 +5,15 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/host_flags.h"
 #include "cli/launch_facts.h"
 #include "cli/launch_file.h"
-#include "cli/launch_job.h"
 #include "cli/launch_rank.h"
+#include "cluster/launch/job.h"
 #include "cluster/launch/node_agent.h"
 #include "cluster/launch/remote_shell.h"
 #include "version_stamp.h"
@@ -117,7 +118,8 @@ int run_launch(std::vector<std::string> arguments) {
   request.starter.build_mpi = TRIREME_MPI_CHOICE;
   request.starter.in_slurm_job = environment_variable("SLURM_JOB_ID") != nullptr;
   HostSet hosts = resolve_hosts(request.hosts, environment_variable);
-  return launch_job(std::move(request), std::move(hosts));
+  JobFacts job = describe_job(request);
+  return launch_job(std::move(request), std::move(hosts), std::move(job));
 }
 
 int run_remote_shell_command(std::vector<std::string> arguments) {

@@ -12,8 +12,6 @@
 
 namespace trireme {
 
-std::string own_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
-
 void require_command(const std::vector<std::string>& command) {
   std::vector<std::string> names;
   for (const Command& known : commands()) names.emplace_back(known.name);
@@ -44,14 +42,6 @@ JobFacts describe_job(const LaunchRequest& request) {
   for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
   for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
   return job;
-}
-
-std::vector<std::string> rank_command(const LaunchRequest& request, const JobFacts& job) {
-  std::vector<std::string> words;
-  if (!request.any_program) words = {own_path()};
-  words.insert(words.end(), request.command.begin(), request.command.end());
-  words.insert(words.end(), job.flags.begin(), job.flags.end());
-  return words;
 }
 
 }  // namespace trireme

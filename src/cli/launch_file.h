@@ -1,7 +1,7 @@
 #pragma once
 #include <string>
 
-#include "cli/launch_job.h"
+#include "cluster/launch/job.h"
 
 namespace trireme {
 

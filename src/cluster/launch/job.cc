@@ -1,4 +1,4 @@
-#include "cli/launch_job.h"
+#include "cluster/launch/job.h"
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -16,15 +16,14 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "checkpoint/run_control.h"
 #include "checkpoint/run_status.h"
-#include "cli/host_flags.h"
-#include "cli/launch_attendant.h"
-#include "cli/launch_facts.h"
-#include "cli/launch_hosts.h"
 #include "cluster/health/run.h"
+#include "cluster/launch/attendant.h"
+#include "cluster/launch/host_pool.h"
 #include "cluster/launch/node_agent.h"
 #include "cluster/launch/preflight.h"
 #include "cluster/launch/starter_probe.h"
@@ -74,10 +73,10 @@ using StatusStamp = std::pair<std::filesystem::file_time_type, uintmax_t>;
 
 class Launch {
  public:
-  Launch(LaunchRequest request, HostSet hosts)
+  Launch(LaunchRequest request, HostSet hosts, JobFacts job)
       : request_(std::move(request)),
         pool_(std::move(hosts.hosts), request_.spares, request_.placement),
-        job_(describe_job(request_)),
+        job_(std::move(job)),
         id_(random_hex()),
         secret_(random_hex() + random_hex()) {
     starter_ = find_starter(request_.starter);
@@ -214,7 +213,7 @@ class Launch {
   }
 
   std::vector<std::string> agent() const {
-    return {own_path(),
+    return {program_path(),
             "remote-shell",
             "--host-key",
             request_.ssh.host_key,
@@ -283,7 +282,7 @@ class Launch {
 
   /// One look at every host; without problems its network is taken.
   std::vector<Problem> look() {
-    NodeSessions sessions(pool_.names(), own_path(), request_.ssh);
+    NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
     PreflightResult result = run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status,
                                             job_.files, request_.interface, request_.port},
                                            sessions);
@@ -423,7 +422,7 @@ class Launch {
 
   void sweep_hosts() {
     const size_t asked = placement().size();
-    NodeSessions sessions(pool_.names(), own_path(), request_.ssh);
+    NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
     const auto answers = sessions.ask_all({{"do", "sweep"}, {"id", id_}}, 20);
     for (size_t i = 0; i < asked; ++i) {
       if (answers[i].is_null()) continue;
@@ -501,6 +500,16 @@ class Launch {
 
 }  // namespace
 
-int launch_job(LaunchRequest request, HostSet hosts) { return Launch(std::move(request), std::move(hosts)).run(); }
+std::vector<std::string> rank_command(const LaunchRequest& request, const JobFacts& job) {
+  std::vector<std::string> words;
+  if (!request.any_program) words = {program_path()};
+  words.insert(words.end(), request.command.begin(), request.command.end());
+  words.insert(words.end(), job.flags.begin(), job.flags.end());
+  return words;
+}
+
+int launch_job(LaunchRequest request, HostSet hosts, JobFacts job) {
+  return Launch(std::move(request), std::move(hosts), std::move(job)).run();
+}
 
 }  // namespace trireme

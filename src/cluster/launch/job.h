@@ -26,7 +26,20 @@ struct LaunchRequest {
   std::vector<std::string> command;
 };
 
+/// What the launched command says about itself: `train` names its run folder and its data.
+struct JobFacts {
+  std::string run_folder = ".";
+  bool has_status = false;  ///< the command writes run_folder/status.json
+  std::string stop_folder;  ///< whose status.json tells a stop for good from one to come back from; empty: none
+  bool inherit_binding = false;
+  std::vector<std::string> flags;  ///< to add to the command
+  std::vector<std::string> files;  ///< must be the same on every host
+};
+
+/// The program of every rank and its arguments.
+std::vector<std::string> rank_command(const LaunchRequest& request, const JobFacts& job);
+
 /// Does all of it and returns the exit code of `trireme launch`. Throws Error.
-int launch_job(LaunchRequest request, HostSet hosts);
+int launch_job(LaunchRequest request, HostSet hosts, JobFacts job);
 
 }  // namespace trireme

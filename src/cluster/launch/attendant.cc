@@ -1,4 +1,4 @@
-#include "cli/launch_attendant.h"
+#include "cluster/launch/attendant.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "cli/launch_hosts.h"
+#include "cluster/launch/host_pool.h"
 
 #include <fmt/format.h>
 
