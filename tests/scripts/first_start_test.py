@@ -14,7 +14,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Of a bare Debian 12 (Priority: required), as far as the scripts call them.
-BARE = ("awk bash sh cat cp cut date dirname env grep head ln ls mkdir mktemp nproc printf rm sed sleep sort tail tee tr wc").split()
+BARE = ("awk bash sh cat cp cut date dirname env grep head ln ls mkdir mktemp nproc printf readlink rm sed sleep sort tail tee tr wc").split()
 
 
 def write_program(path, text):
@@ -35,6 +35,7 @@ class FirstStart(unittest.TestCase):
             (self.folder / "scripts").mkdir(exist_ok=True)
             shutil.copy(ROOT / "scripts" / name, self.folder / "scripts" / name)
         shutil.copytree(ROOT / "configs", self.folder / "configs")
+        (self.folder / "CMakeLists.txt").touch()
         write_program(self.folder / "scripts/build", f"mkdir -p build/release; cp {self.folder}/trireme build/release/\n")
         write_program(self.folder / "trireme", "exit 0\n")
 
@@ -46,8 +47,8 @@ class FirstStart(unittest.TestCase):
             lines.append(f"cp {self.folder}/packages/{name} {self.tools}/{name}\n")
         write_program(self.folder / "scripts/bootstrap", "".join(lines))
 
-    def start(self, *command):
-        return subprocess.run(command, cwd=self.folder, env={"PATH": str(self.tools), "HOME": str(self.folder)}, text=True,
+    def start(self, *command, folder=None):
+        return subprocess.run(command, cwd=folder or self.folder, env={"PATH": str(self.tools), "HOME": str(self.folder)}, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
 
     def called(self):
@@ -70,8 +71,39 @@ class FirstStart(unittest.TestCase):
         self.installs(bible="exit 0")
         done = self.start("scripts/demo")
         self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("no mpirun here; scripts/bootstrap installs it", done.stdout)
+        self.assertIn("no mpirun here; scripts/bootstrap installs it (from a package: apt-get install openmpi-bin)", done.stdout)
         self.assertFalse((self.folder / "demo-run").exists())
+
+    def unpack_package(self):
+        """Where a package has its files, and a folder of the user's own."""
+        share, home = self.folder / "usr/share/trireme", self.folder / "home"
+        share.mkdir(parents=True)
+        home.mkdir()
+        for name in ("scripts", "configs"):
+            shutil.move(self.folder / name, share / name)
+        write_program(self.folder / "usr/bin/trireme", "exit 0\n")
+        (self.folder / "usr/bin/trireme-demo").symlink_to("../share/trireme/scripts/demo")
+        return home
+
+    def test_the_demo_of_a_package_builds_nothing_and_writes_where_the_user_is(self):
+        write_program(self.tools / "bible", "for i in 1 2 3; do echo \"Genesis1:$i In the beginning $i\"; done")
+        write_program(self.tools / "mpirun", f'echo "mpirun $*" >>{self.calls}; exit 75')
+        home = self.unpack_package()
+        done = self.start("../usr/bin/trireme-demo", "--output", "out", "--steps", "20", folder=home)
+        self.assertIn("exit code 75: stopped on request", done.stdout)
+        usr = (self.folder / "usr").resolve()
+        self.assertIn(f"mpirun -n 2 {usr}/bin/trireme train {usr}/share/trireme/configs/demo.yaml", self.called())
+        self.assertIn("In the beginning 1", (home / "out/text.txt").read_text())
+
+    def test_the_demo_of_a_package_names_the_packages_that_it_misses(self):
+        home = self.unpack_package()
+        done = self.start("../usr/bin/trireme-demo", folder=home)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("its text is Debian's package bible-kjv (apt-get install bible-kjv); or give one with --text FILE", done.stdout)
+        write_program(self.tools / "bible", "")
+        done = self.start("../usr/bin/trireme-demo", folder=home)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("from a package: apt-get install openmpi-bin", done.stdout)
 
     def test_the_tests_run_with_the_ctest_that_bootstrap_has_just_installed(self):
         self.installs(ctest="exit 0")
