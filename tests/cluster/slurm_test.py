@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import time
 import unittest
 
 import bed
@@ -75,6 +76,10 @@ class Slurm(unittest.TestCase):
         (BED.work / config).write_text(text.replace(f"steps: {bed.FOREVER['steps']}", f"steps: {last}"))
         # Slurm itself waits two minutes for what this waits for: that the nodes have done with the first run.
         self.assertTrue(bed.wait_for(lambda: not bed.processes(f"slurmstepd: [{job}.")))
+        self.assertTrue(bed.wait_for(lambda: slurm("sinfo", "-h", "-r", "-t", "idle", "-o", "%D").stdout.strip() == "2"))
+        # A node refuses a job ("Job credential revoked") that was sent in the second in which it ended the first run, or before.
+        ended = int(time.time())
+        self.assertTrue(bed.wait_for(lambda: int(time.time()) > ended))
         slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
         self.assert_ends(job, "COMPLETED")
         self.assertEqual(json.loads((run / "status.json").read_text())["state"], "done", output(job))
