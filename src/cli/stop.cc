@@ -46,8 +46,7 @@ int run_stop(std::vector<std::string> arguments) {
   Flags app("trireme stop", "Asks the job that works in a run folder to save a snapshot and stop, and waits for it.");
   app.set_footer(
       "A job that was stopped so is not started again by a launch or queued again by Slurm: start it again to go on. "
-      "The "
-      "exit code is 0 once no job runs. Ctrl-C ends the waiting; the request stays.");
+      "The exit code is 0 once no job runs. Ctrl-C ends the waiting; the request stays.");
   std::string run;
   bool now = false;
   app.add("RUN", run, "run folder").required();
