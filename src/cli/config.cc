@@ -1,27 +1,54 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/config_wizard.h"
 #include "config/document.h"
+#include "train/model_options.h"
+#include "train/resolve_ranks.h"
 
 namespace trireme {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: trireme config show FILES... [--key value ...] [--dialect NAME]\n"
+    "usage: trireme config show FILES... [-d FOLDER] [--key value ...] [--dialect NAME] [--ranks N] [--verbose]\n"
     "       trireme config options\n"
     "       trireme config wizard [--answer VALUE ...] [--output FILE]\n\n"
     "show     prints the configuration that these files and flags give, as native YAML, and where each value came "
-    "from\n"
+    "from;\n"
+    "         --ranks N: with the mesh and the batch of so many ranks; --verbose: also why keys have no effect\n"
     "options  prints docs/options.md: every option, and the keys of every dialect\n"
     "wizard   asks what `accelerate config` asks and writes a file for `trireme launch --config-file`\n";
 
-void show(const std::vector<std::string>& words) {
+/// Takes `--ranks N` out of the words; 0: not there.
+int take_ranks(std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != "--ranks" && !words[i].starts_with("--ranks=")) continue;
+    const bool apart = words[i] == "--ranks";
+    require(!apart || i + 1 < words.size(), ErrorKind::usage, "--ranks needs a number");
+    const std::string text = apart ? words[i + 1] : words[i].substr(words[i].find('=') + 1);
+    const Value value = resolve_plain(text);
+    const auto* ranks = std::get_if<int64_t>(&value);
+    constexpr int64_t kMost = 1 << 20;
+    require(ranks && *ranks >= 1 && *ranks <= kMost, ErrorKind::usage, "--ranks is {}, expected 1 to {}", text, kMost);
+    words.erase(words.begin() + static_cast<ptrdiff_t>(i), words.begin() + static_cast<ptrdiff_t>(i + (apart ? 2 : 1)));
+    return static_cast<int>(*ranks);
+  }
+  return 0;
+}
+
+void show(std::vector<std::string> words) {
+  const int ranks = take_ranks(words);
   const ConfigWords split = split_words(words);
-  fmt::print("{}", to_yaml(load_config(split.files, split.flags, split.dialect)));
+  LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
+  resolve_model_options(loaded);
+  if (ranks > 0) resolve_for_ranks(loaded, ranks);
+  if (split.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
+  fmt::print("{}", to_yaml(loaded));
 }
 
 }  // namespace

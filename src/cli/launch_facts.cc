@@ -9,6 +9,7 @@
 #include "cli/glue_flags.h"
 #include "config/load.h"
 #include "train/data_setup.h"
+#include "train/runnable.h"
 
 namespace trireme {
 
@@ -32,6 +33,7 @@ JobFacts describe_job(const LaunchRequest& request) {
   if (request.any_program || request.command[0] != "train") return job;
   const ConfigWords words = split_words({request.command.begin() + 1, request.command.end()});
   const LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
+  require_runnable(loaded);
   job.run_folder = loaded.config.run.dir;
   job.has_status = !loaded.config.evaluation.only;
   if (job.has_status) job.stop_folder = job.run_folder;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "cli/command.h"
@@ -11,16 +12,18 @@
 #include "comm/agreement.h"
 #include "config/document.h"
 #include "config/load.h"
+#include "train/runnable.h"
 #include "train/stop.h"
 
 namespace trireme {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: trireme train CONFIG.yaml... [--option value ...]\n"
+    "usage: trireme train CONFIG.yaml... [-d FOLDER] [--option value ...]\n"
     "       mpirun -n N trireme train CONFIG.yaml... [--option value ...]\n\n"
     "Trains a model, or goes on with the run in run.dir. Later files win over earlier ones, flags win over files.\n"
-    "Files of other programs are understood too: --dialect intel-nanogpt, --dialect nanogpt (usually recognised).\n"
+    "Files of other programs are understood too: --dialect gpt-neox, intel-nanogpt, nanogpt (usually recognised).\n"
+    "-d FOLDER is where the files lie; --verbose says of each key without effect why.\n"
     "--profile N prints where the time of N steps goes and writes RUN/trace.json.\n"
     "SIGTERM, SIGINT or SIGUSR1 to any rank stops all ranks after the same step, with a snapshot and exit code 75.\n\n";
 
@@ -31,7 +34,10 @@ LoadedConfig read_arguments(std::vector<std::string> arguments) {
     if (word == "--profile" || word.starts_with("--profile=")) word.insert(2, "log.");
   }
   const ConfigWords words = split_words(arguments);
-  return load_config(words.files, words.flags, words.dialect);
+  LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
+  require_runnable(loaded);
+  if (words.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
+  return loaded;
 }
 
 }  // namespace

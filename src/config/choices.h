@@ -7,9 +7,15 @@ namespace trireme {
 
 enum class InitChoice : uint8_t { preset, gpt2, bert, opt, neox };
 enum class MlpActivation : uint8_t { gelu_tanh, gelu_erf, relu };
+enum class NormChoice : uint8_t { pre, post };
+enum class ResidualChoice : uint8_t { sequential, parallel };
+enum class PositionChoice : uint8_t { learned, rotary };
 /// The learning rate's course after warm-up.
-enum class RateCourse : uint8_t { constant, cosine, linear };
-enum class ShardChoice : uint8_t { none };
+enum class RateCourse : uint8_t { constant, cosine, linear, exponential };
+/// Whose formulas the course follows: optim/schedule.h has them.
+enum class ScheduleForm : uint8_t { nanogpt, neox };
+/// What is sharded over data-parallel ranks: ZeRO's stages 0 to 3.
+enum class ShardChoice : uint8_t { none, optimizer, gradients, parameters };
 /// When a snapshot cannot be written.
 enum class OnError : uint8_t { go_on, stop };
 /// When a minority of ranks holds other parameters.

@@ -18,16 +18,23 @@ struct ModelOptions {
   int64_t layers = 12, heads = 12, width = 768, inner_width = 0, context = 1024, vocabulary = 0,
           vocabulary_multiple = 64;
   MlpActivation activation = MlpActivation::gelu_tanh;
-  bool tied_head = true, bias = true, recompute = false;
-  double dropout = 0, embedding_dropout = -1;
+  NormChoice norm_place = NormChoice::pre;
+  ResidualChoice residual = ResidualChoice::sequential;
+  PositionChoice position = PositionChoice::learned;
+  int64_t position_offset = 0;
+  double rotary_fraction = 1, rotary_base = 10000, norm_epsilon = 1e-5;
+  bool tied_head = true, bias = true, qkv_bias = true, attention_out_bias = true, mlp_in_bias = true,
+       mlp_out_bias = true, norm_bias = true, recompute = false;
+  double dropout = 0, embedding_dropout = -1, attention_dropout = -1;
 
   template <class V>
   void visit(V& v) {
     v.text(
         "preset", preset,
         "named sizes of a new model: gpt2-124m to gpt2-1558m, opt-8m to opt-175b, neox-19m to neox-175b, bert-tiny to "
-        "bert-large, distilbert-tiny, distilbert-base; they give everything that a model is, dropout apart (empty: "
-        "none)");
+        "bert-large, distilbert-tiny, distilbert-base; they give everything that a model is, dropout apart, and "
+        "options of this "
+        "group resize and change them (empty: none)");
     v.text("init", init,
            "weights to start from: scratch, or the folder of a Hugging Face model, run or checkpoint (empty: scratch, "
            "except where a dialect asks)");
@@ -41,7 +48,8 @@ struct ModelOptions {
     v.integer("layers", layers, "transformer blocks", 1, 1000);
     v.integer("heads", heads, "attention heads; must divide width", 1, 1024);
     v.integer("width", width, "width of the residual stream", 8, 65536);
-    v.integer("inner-width", inner_width, "width of the MLP (0: 4 x width)", 0, 262144);
+    v.integer("inner-width", inner_width,
+              "width of the MLP (0: 4 x width; of a preset that is not given another width: its own)", 0, 262144);
     v.integer("context", context, "positions the model knows", 1, 1048576);
     v.integer("vocabulary", vocabulary, "token ids (0: from the data's tokenizer)", 0, 4194304);
     v.integer("vocabulary-multiple", vocabulary_multiple,
@@ -50,18 +58,42 @@ struct ModelOptions {
              {{"gelu-tanh", MlpActivation::gelu_tanh},
               {"gelu-erf", MlpActivation::gelu_erf},
               {"relu", MlpActivation::relu}});
+    v.choice("norm-place", norm_place,
+             "pre: norms before attention and MLP, and one before the head; post: after each residual sum, none before "
+             "the head",
+             {{"pre", NormChoice::pre}, {"post", NormChoice::post}});
+    v.choice("residual", residual,
+             "sequential: x += attention(x), then x += mlp(x); parallel: x += attention(x) + mlp(x), with two norms",
+             {{"sequential", ResidualChoice::sequential}, {"parallel", ResidualChoice::parallel}});
+    v.choice("position", position, "learned: a table added to the embedding; rotary: queries and keys are turned",
+             {{"learned", PositionChoice::learned}, {"rotary", PositionChoice::rotary}});
+    v.integer("position-offset", position_offset, "learned positions: rows of the table before that of position 0", 0,
+              1048576);
+    v.number(
+        "rotary-fraction", rotary_fraction,
+        "rotary positions: leading share of each head that turns; its values, rounded down, must be even in number", 0,
+        1);
+    v.number("rotary-base", rotary_base, "rotary positions: base of the wavelengths", 1.001, 1e12);
+    v.number("norm-epsilon", norm_epsilon, "epsilon of the norms", 1e-30, 1);
     v.flag("tied-head", tied_head, "the output head shares the token embedding's matrix");
-    v.flag("bias", bias, "biases in linears and norms");
+    v.flag("bias", bias, "biases in linears and norms, those apart that the next options name");
+    v.flag("qkv-bias", qkv_bias, "biases of queries, keys and values (not given: as bias)");
+    v.flag("attention-out-bias", attention_out_bias, "bias of the attention's output (not given: as bias)");
+    v.flag("mlp-in-bias", mlp_in_bias, "bias of the MLP's first linear (not given: as bias)");
+    v.flag("mlp-out-bias", mlp_out_bias, "bias of the MLP's second linear (not given: as bias)");
+    v.flag("norm-bias", norm_bias, "biases of the norms (not given: as bias)");
     v.flag(
         "recompute", recompute,
         "keep only each block's input for backward and run its forward again: less memory, about a quarter more time");
     v.number("dropout", dropout, "dropout of embeddings, attention and residual branches", 0, 0.999);
     v.number("embedding-dropout", embedding_dropout, "dropout of embeddings (-1: as dropout)", -1, 0.999);
+    v.number("attention-dropout", attention_dropout, "dropout of attention's probabilities (-1: as dropout)", -1,
+             0.999);
   }
 };
 
 struct DataOptions {
-  std::string dir, train = "train.bin", validation = "val.bin", split, index_dir, tokenizer;
+  std::string dir, train = "train.bin", validation = "val.bin", split, index_dir, tokenizer, merges;
   bool verify = false, whole_words = false;
   double mask_rate = 0.15;
 
@@ -80,6 +112,10 @@ struct DataOptions {
         "folder for the order of an indexed dataset's samples, NeoX's three .npy files; one of each host's own works "
         "too (empty: beside the dataset)");
     v.text("tokenizer", tokenizer, "tokenizer.json to store with checkpoints (empty: the one in dir)");
+    v.text(
+        "merges", merges,
+        "merges of data.tokenizer, when that is a vocabulary of GPT-2's form (empty: merges.txt or vocab.bpe beside a "
+        "vocab.json)");
     v.number("mask-rate", mask_rate,
              "masked language models: share of the tokens that are to be found; of these 80 % become the mask, 10 % "
              "another token, 10 % stay",
@@ -90,7 +126,7 @@ struct DataOptions {
 };
 
 struct BatchOptions {
-  int64_t global = 32, per_rank = 0, micro = 0, sequence = 0;
+  int64_t global = 32, per_rank = 0, micro = 0, accumulation = 0, sequence = 0;
 
   template <class V>
   void visit(V& v) {
@@ -103,6 +139,9 @@ struct BatchOptions {
         0, 1 << 20);
     v.integer("micro", micro, "sequences per rank and micro-batch (0: the largest divisor of global / ranks up to 8)",
               0, 1 << 20);
+    v.integer("accumulation", accumulation,
+              "micro-batches per rank and step: gives micro where that is 0, else the two must agree (0: follows)", 0,
+              1 << 14);
     v.integer("sequence", sequence, "tokens per sequence (0: the model's context)", 0, 1048576);
   }
 };
@@ -111,7 +150,9 @@ struct OptimOptions {
   double learning_rate = 6e-4, min_learning_rate = 6e-5, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1,
          clip = 1.0;
   RateCourse schedule = RateCourse::cosine;
+  ScheduleForm schedule_form = ScheduleForm::nanogpt;
   int64_t warmup_steps = 0, decay_steps = 0;
+  double warmup_fraction = 0;
   bool decay_all = false;
   ShardChoice shard = ShardChoice::none;
 
@@ -120,8 +161,19 @@ struct OptimOptions {
     v.number("learning-rate", learning_rate, "peak learning rate", 0, 100);
     v.number("min-learning-rate", min_learning_rate, "where the decay ends", 0, 100);
     v.choice("schedule", schedule, "course of the learning rate after warm-up",
-             {{"cosine", RateCourse::cosine}, {"linear", RateCourse::linear}, {"constant", RateCourse::constant}});
+             {{"cosine", RateCourse::cosine},
+              {"linear", RateCourse::linear},
+              {"constant", RateCourse::constant},
+              {"exponential", RateCourse::exponential}});
+    v.choice(
+        "schedule-form", schedule_form,
+        "whose formulas: nanogpt: over steps, ends at min-learning-rate and stays there; neox: over the updates that "
+        "were applied, never below min-learning-rate, the cosine rises again after decay-steps, the exponential "
+        "halves the peak in them",
+        {{"nanogpt", ScheduleForm::nanogpt}, {"neox", ScheduleForm::neox}});
     v.integer("warmup-steps", warmup_steps, "steps of linear warm-up", 0, 1LL << 40);
+    v.number("warmup-fraction", warmup_fraction,
+             "instead of warmup-steps: warm-up as a share of decay-steps, not rounded (0: use warmup-steps)", 0, 1);
     v.integer("decay-steps", decay_steps, "step at which the decay reaches min-learning-rate (0: run.steps)", 0,
               1LL << 40);
     v.number("beta1", beta1, "AdamW first moment", 0, 0.999999);
@@ -130,7 +182,11 @@ struct OptimOptions {
     v.number("weight-decay", weight_decay, "decoupled decay of tensors with two or more dims", 0, 100);
     v.flag("decay-all", decay_all, "weight-decay is for every tensor, biases and norms too, as metaseq and fairseq do");
     v.number("clip", clip, "global gradient norm is clipped to this (0: off)", 0, 1e9);
-    v.choice("shard", shard, "what is sharded over data-parallel ranks", {{"none", ShardChoice::none}});
+    v.choice("shard", shard, "what is sharded over data-parallel ranks (ZeRO 0 to 3); so far training does only none",
+             {{"none", ShardChoice::none},
+              {"optimizer", ShardChoice::optimizer},
+              {"gradients", ShardChoice::gradients},
+              {"parameters", ShardChoice::parameters}});
   }
 };
 
@@ -138,8 +194,10 @@ struct PrecisionOptions {
   DType dtype = DType::f32;
   template <class V>
   void visit(V& v) {
-    v.choice("dtype", dtype, "weights and activations; bf16 keeps f32 master weights, moments and reductions",
-             {{"f32", DType::f32}, {"bf16", DType::bf16}});
+    v.choice("dtype", dtype,
+             "weights and activations; bf16 keeps f32 master weights, moments and reductions; f16 "
+             "is for other programs' files: CPUs do not train in it",
+             {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}});
   }
 };
 
@@ -148,8 +206,8 @@ struct MeshOptions {
   template <class V>
   void visit(V& v) {
     v.integer("data", data, "data-parallel ranks (0: all that the other axes leave)", 0, 1 << 20);
-    v.integer("tensor", tensor, "tensor-parallel ranks; matrices are not split over ranks yet", 1, 1);
-    v.integer("pipeline", pipeline, "pipeline stages; layers are not split over ranks yet", 1, 1);
+    v.integer("tensor", tensor, "tensor-parallel ranks; so far training does only 1", 1, 4096);
+    v.integer("pipeline", pipeline, "pipeline stages; so far training does only 1", 1, 1000);
   }
 };
 
@@ -176,11 +234,12 @@ struct CommOptions {
 struct CheckpointOptions {
   int64_t every = 1000, keep = 2;
   bool best = true, allow_other_data = false, allow_other_batch = false, allow_other_tokenizer = false;
-  std::string best_link, resume = "auto";
+  std::string best_link, also, resume = "auto";
   OnError on_error = OnError::go_on;
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between snapshots (0: only at the end or when stopped)", 0, 1LL << 40);
+    v.text("also", also, "further steps after which there is a snapshot, like 0,1,2,4; 0: before the first one");
     v.integer("keep", keep, "newest snapshots kept, beside the best one (0: all)", 0, 1 << 20);
     v.flag("best", best, "keep a snapshot of the lowest validation loss, named by `best`");
     v.text("best-link", best_link,

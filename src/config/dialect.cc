@@ -6,6 +6,8 @@
 #include <cassert>
 #include <cmath>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "base/error.h"
 
@@ -16,7 +18,7 @@ const char* type_name(const Value& value) {
   if (std::holds_alternative<bool>(value)) return "True or False";
   if (std::holds_alternative<int64_t>(value)) return "a whole number";
   if (std::holds_alternative<double>(value)) return "a number";
-  return "text";
+  return std::holds_alternative<std::monostate>(value) ? "a list" : "text";
 }
 
 /// The value in the type of the key: whole numbers widen to numbers, nothing else changes.
@@ -41,12 +43,53 @@ Value as_type_of(const DialectKey& key, const Setting& setting) {
        near.empty() ? std::string("; docs/options.md lists its keys") : fmt::format("; did you mean \"{}\"?", near));
 }
 
+/// null, or Python's None.
+bool is_none(const Setting& setting) {
+  return setting.problem == "nothing" || setting.text == "None" || setting.text == "null";
+}
+
+/// Of keys inside of a group the group: that is what two files may not share.
+std::string outermost(const std::string& key) { return canonical(key.substr(0, key.find('.'))); }
+
+/// "a.yml:3: ..." for each group of keys that stands in two files.
+std::vector<std::string> shared_keys(const std::vector<Setting>& settings) {
+  std::map<std::string, const Setting*> first;
+  std::set<std::pair<std::string, std::string>> told;
+  std::vector<std::string> out;
+  for (const Setting& setting : settings) {
+    if (setting.origin.layer >= kFlagLayer) continue;
+    const std::string key = outermost(setting.key);
+    const Setting& before = *first.emplace(key, &setting).first->second;
+    if (before.origin.layer == setting.origin.layer || !told.emplace(key, setting.origin.source).second) continue;
+    out.push_back(fmt::format("{}: \"{}\" stands in {} too, and files may share no key; remove one of them",
+                              setting.origin.text(), setting.key.substr(0, setting.key.find('.')),
+                              before.origin.text()));
+  }
+  return out;
+}
+
+/// What keys without effect there are, as one line; why, as details.
+void note_no_effect(const std::vector<const Setting*>& settings, const Dialect& dialect, Translation& out) {
+  std::vector<std::string> names;
+  for (const Setting* setting : settings) {
+    names.push_back(setting->key);
+    out.details.push_back(
+        fmt::format("{} has no effect here: {}", place(*setting), dialect.find(setting->key)->meaning));
+  }
+  if (!names.empty())
+    out.notes.push_back(fmt::format("{} keys of {} have no effect here (--verbose says why): {}", names.size(),
+                                    dialect.name, fmt::join(names, ", ")));
+}
+
 }  // namespace
 
 const DialectKey* Dialect::find(std::string_view key) const {
   const std::string wanted = canonical(key);
   for (const DialectKey& candidate : keys) {
-    if (canonical(candidate.name) == wanted) return &candidate;
+    const std::string known = canonical(candidate.name);
+    // "aio.*": whatever stands in that group
+    if (known == wanted || (known.ends_with(".*") && wanted.starts_with(known.substr(0, known.size() - 1))))
+      return &candidate;
   }
   return nullptr;
 }
@@ -61,18 +104,33 @@ DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& set
                          {fmt::format("default of {}", dialect.name), 0, kDefaultLayer},
                          ""});
   }
-  for (const Setting& given : settings) {
-    const DialectKey* key = dialect.find(given.key);
-    if (!key) fail_unknown(dialect, given);
-    if (key->role == KeyRole::refused) {
-      fail(ErrorKind::config, "{} cannot be used here: {}", place(given), key->meaning);
-    }
-    Setting& effective = settings_[static_cast<size_t>(key - dialect.keys.data())];
-    if (given.origin.layer < effective.origin.layer) continue;
-    effective = given;
-    effective.key = key->name;
-    if (key->role == KeyRole::mapped) effective.value = as_type_of(*key, given);
+  if (!dialect.merges_apart) {
+    for (const Setting& given : settings) take(dialect, given);
+    return;
   }
+  objections_ = shared_keys(settings);
+  for (const Setting& given : settings) {
+    if (is_none(given)) continue;
+    try {
+      take(dialect, given);
+    } catch (const Error& e) {
+      objections_.emplace_back(e.what());
+    }
+  }
+}
+
+void DialectView::take(const Dialect& dialect, const Setting& given) {
+  const DialectKey* key = dialect.find(given.key);
+  if (!key) fail_unknown(dialect, given);
+  if (key->role == KeyRole::refused) {
+    fail(ErrorKind::config, "{} cannot be used here: {}", place(given), key->meaning);
+  }
+  Setting& effective = settings_[static_cast<size_t>(key - dialect.keys.data())];
+  if (given.origin.layer < effective.origin.layer) return;
+  Setting taken = given;
+  taken.key = key->name;
+  if (key->role == KeyRole::mapped) taken.value = as_type_of(*key, given);
+  effective = std::move(taken);
 }
 
 const Setting& DialectView::setting(std::string_view key) const {
@@ -103,6 +161,10 @@ void DialectView::refuse(std::string_view key, const std::string& reason) const 
   fail(ErrorKind::config, "{} is {}: {}", place(setting(key)), describe(setting(key)), reason);
 }
 
+void DialectView::object(std::string_view key, const std::string& reason) const {
+  object(fmt::format("{} is {}: {}", place(setting(key)), describe(setting(key)), reason));
+}
+
 void DialectView::at_least(std::string_view key, int64_t minimum) const {
   if (integer(key) < minimum) refuse(key, fmt::format("the smallest possible value is {}", minimum));
 }
@@ -113,7 +175,7 @@ void Translation::set(std::string option, Value value, Origin origin) {
 }
 
 std::span<const Dialect* const> dialects() {
-  static constexpr const Dialect* all[] = {&kAccelerate, &kIntelNanogpt, &kNanogpt};
+  static constexpr const Dialect* all[] = {&kAccelerate, &kIntelNanogpt, &kNanogpt, &kGptNeox};
   return all;
 }
 
@@ -139,14 +201,25 @@ Translation translate(const Dialect& dialect, const std::vector<Setting>& settin
                       const std::vector<Setting>& native) {
   const DialectView view(dialect, settings, native);
   Translation translation;
+  std::vector<const Setting*> without_effect;
   for (const DialectKey& key : dialect.keys) {
     const Setting& setting = view.setting(key.name);
-    if (key.role == KeyRole::no_effect && view.given(key.name)) {
-      translation.notes.push_back(fmt::format("{} has no effect here: {}", place(setting), key.meaning));
-    }
-    if (*key.option) translation.set(key.option, setting.value, setting.origin);
+    const bool given = view.given(key.name);
+    if (key.role == KeyRole::no_effect && given) without_effect.push_back(&setting);
+    if (*key.option && (given || !dialect.merges_apart)) translation.set(key.option, setting.value, setting.origin);
+  }
+  if (dialect.merges_apart) {
+    note_no_effect(without_effect, dialect, translation);
+  } else {
+    for (const Setting* setting : without_effect)
+      translation.notes.push_back(
+          fmt::format("{} has no effect here: {}", place(*setting), dialect.find(setting->key)->meaning));
   }
   dialect.translate(view, translation);
+  const std::vector<std::string>& objections = view.objections();
+  if (objections.size() == 1) fail(ErrorKind::config, "{}", objections[0]);
+  if (!objections.empty())
+    fail(ErrorKind::config, "{} settings cannot be used here:\n  {}", objections.size(), fmt::join(objections, "\n  "));
   return translation;
 }
 

@@ -17,8 +17,8 @@ namespace trireme {
 enum class KeyRole { mapped, no_effect, refused };
 
 struct DialectKey {
-  const char* name;
-  Value default_value;  ///< its type is the key's type
+  const char* name;     ///< nesting joined by '.'; GROUP.*: every key in that group
+  Value default_value;  ///< its type is the key's type; nothing: a list
   KeyRole role;
   const char* option;   ///< native option that takes the value as it is; "": translate() deals with the key
   const char* meaning;  ///< what becomes of the key: for docs/options.md, notes and errors
@@ -27,7 +27,7 @@ struct DialectKey {
 /// The dialect's settings laid over its defaults, and the native ones beside them.
 class DialectView {
  public:
-  /// Throws Error::config for unknown keys, wrong types, refused keys.
+  /// Throws Error::config for unknown keys, wrong types, refused keys; or object()s, as the dialect wants it.
   DialectView(const struct Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
 
   bool given(std::string_view key) const { return setting(key).origin.layer != kDefaultLayer; }
@@ -48,15 +48,24 @@ class DialectView {
   /// refuse() unless value(key) >= minimum.
   void at_least(std::string_view key, int64_t minimum) const;
 
+  /// What refuse() says, told together with all other objections when everything was looked at.
+  void object(std::string_view key, const std::string& reason) const;
+  void object(const std::string& message) const { objections_.push_back(message); }
+  const std::vector<std::string>& objections() const { return objections_; }
+
  private:
+  void take(const struct Dialect& dialect, const Setting& given);
+
   std::vector<Setting> settings_;  // one per key of the dialect
   const std::vector<Setting>& native_;
+  mutable std::vector<std::string> objections_;
 };
 
 /// What a dialect makes of its keys.
 struct Translation {
   std::vector<Setting> settings;  ///< native keys
   std::vector<std::string> notes;
+  std::vector<std::string> details;  ///< notes that only `--verbose` shows
 
   void set(std::string option, Value value, Origin origin);
 };
@@ -70,6 +79,9 @@ struct Dialect {
   bool (*claims)(const std::string& path, const std::vector<Setting>& settings);
   /// Sets what the table's `option` column did not.
   void (*translate)(const DialectView& view, Translation& translation);
+  /// Files may share no key; all objections are told at once; keys without effect in one line; null stands for "not
+  /// given"; a key that is not given sets no option by itself.
+  bool merges_apart = false;
 
   const DialectKey* find(std::string_view key) const;
 };
@@ -82,6 +94,7 @@ const Dialect& find_dialect(std::string_view name);
 Translation translate(const Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
 
 extern const Dialect kAccelerate;
+extern const Dialect kGptNeox;
 extern const Dialect kIntelNanogpt;
 extern const Dialect kNanogpt;
 

@@ -164,11 +164,7 @@ std::string to_yaml(const LoadedConfig& loaded) {
     if (option.group != group) text += fmt::format("{}:\n", option.group);
     group = option.group;
     const std::string name = option.name.substr(group.size() + 1);
-    std::string_view by = overruled_by(loaded.config, option);
-    // A preset's own, unless it is cropped.
-    if (option.name == "model.context" && !loaded.config.model.preset.empty() && !loaded.given(option.name)) {
-      by = "model.preset";
-    }
+    const std::string_view by = overruled_by(loaded.config, option);
     if (!by.empty()) {
       text += fmt::format("  # {}: from {}\n", name, by);
       continue;
@@ -176,7 +172,7 @@ std::string to_yaml(const LoadedConfig& loaded) {
     const Value value = get(loaded.config, option);
     text += fmt::format("  {}: {}", name, yaml_text(value));
     const auto origin = loaded.origins.find(option.name);
-    if (value != option.default_value && origin != loaded.origins.end()) {
+    if (origin != loaded.origins.end()) {
       text += fmt::format("  # {}", origin->second.text());
     }
     text += '\n';

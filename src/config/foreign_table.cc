@@ -79,7 +79,6 @@ constexpr ForeignOption kOptions[] = {
     {"train", "--prefix", elsewhere, "--run.dir DIR"},
     {"train", "-p", elsewhere, "--run.dir DIR"},
     {"train", "--data", elsewhere, "--data.dir DIR, with train.bin and val.bin"},
-    {"train", "-d", elsewhere, "--data.dir DIR, with train.bin and val.bin"},
     {"train", "--num_gpus", elsewhere, kLaunch},
     {"train", "-g", elsewhere, kLaunch},
     {"train", "--num_nodes", elsewhere, kLaunch},

@@ -60,7 +60,8 @@ bool is_own_word(const std::string& name) {
   const std::string_view key = std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size()));
   const auto has = [&](const Dialect* dialect) {
     const DialectKey* found = dialect->find(key);
-    return found != nullptr && found->role != KeyRole::refused;
+    // NeoX has no flags for its keys: what deepy.py's users type is told by config/foreign_table.
+    return dialect != &kGptNeox && found != nullptr && found->role != KeyRole::refused;
   };
   return name.starts_with("--") && (schema().find(key) != nullptr || std::ranges::any_of(dialects(), has));
 }
@@ -149,6 +150,27 @@ void apply(LoadedConfig& loaded, const Setting& setting, const Dialect* dialect)
   loaded.origins[option->name] = setting.origin;
 }
 
+/// Where a file's name leads: into the folder of -d, and to NAME.yml where there is no NAME.
+std::string find_file(const std::string& folder, const std::string& name) {
+  const std::filesystem::path path = std::filesystem::path(folder) / name;
+  std::error_code unreadable;  // then reading it says so
+  if (!std::filesystem::exists(path, unreadable) && std::filesystem::exists(path.string() + ".yml", unreadable))
+    return path.string() + ".yml";
+  return path.string();
+}
+
+/// The value of `word`'s flag: behind '=' or the next word.
+std::string take_value(const std::vector<std::string>& words, size_t& i, const char* needs) {
+  const size_t equals = words[i].find('=');
+  if (equals != std::string::npos) return words[i].substr(equals + 1);
+  require(i + 1 < words.size(), ErrorKind::usage, "{} needs {}", words[i], needs);
+  return words[++i];
+}
+
+bool is_flag(const std::string& word, std::string_view name) {
+  return canonical(word.substr(0, word.find('='))) == name;
+}
+
 }  // namespace
 
 bool LoadedConfig::given(std::string_view option) const {
@@ -164,13 +186,15 @@ std::string LoadedConfig::where(std::string_view option) const {
 ConfigWords split_words(std::vector<std::string> words) {
   take_foreign_options("train", is_own_word, words);
   ConfigWords result;
+  std::string folder;
   for (size_t i = 0; i < words.size(); ++i) {
     const std::string& word = words[i];
-    if (word == "--dialect") {
-      require(i + 1 < words.size(), ErrorKind::usage, "--dialect needs a name");
-      result.dialect = words[++i];
-    } else if (word.starts_with("--dialect=")) {
-      result.dialect = word.substr(word.find('=') + 1);
+    if (is_flag(word, "--dialect")) {
+      result.dialect = take_value(words, i, "a name");
+    } else if (is_flag(word, "-d") || is_flag(word, "--conf-dir")) {
+      folder = take_value(words, i, "the folder of the configuration files; that of the data is --data.dir");
+    } else if (word == "--verbose") {
+      result.verbose = true;
     } else if (!word.starts_with("--")) {
       require(!word.starts_with('-'), ErrorKind::usage, "no flag {}; flags are written --key value or --key=value",
               word);
@@ -185,6 +209,9 @@ ConfigWords split_words(std::vector<std::string> words) {
       if (takes) result.flags.push_back(words[++i]);
     }
   }
+  require(folder.empty() || !result.files.empty(), ErrorKind::usage,
+          "-d {} is the folder of the configuration files, and none is named; that of the data is --data.dir", folder);
+  for (std::string& file : result.files) file = find_file(folder, file);
   return result;
 }
 
@@ -213,6 +240,7 @@ LoadedConfig load_config(const std::vector<std::string>& files, const std::vecto
     Translation translation = translate(*dialect, foreign, native);
     settings = std::move(translation.settings);
     loaded.notes = std::move(translation.notes);
+    loaded.details = std::move(translation.details);
     loaded.dialect = dialect->name;
   }
   settings.insert(settings.end(), native.begin(), native.end());

@@ -16,6 +16,7 @@ struct LoadedConfig {
   Config config;
   std::map<std::string, Origin> origins;  ///< of every option that a file, a flag or a dialect set, by option name
   std::vector<std::string> notes;         ///< one line each: keys that have no effect here, and what a dialect assumed
+  std::vector<std::string> details;       ///< further notes, for `--verbose`
   std::string dialect = "native";
 
   /// Whether the option was set by a file or a flag (not by a dialect's defaults).
@@ -28,11 +29,12 @@ struct LoadedConfig {
 struct ConfigWords {
   std::vector<std::string> files, flags;
   std::optional<std::string> dialect;
+  bool verbose = false;
 };
 /// A word that starts with "--" is a flag and takes the next word as its value, unless it has '=' or names a
 /// true/false option and the next word is neither. Other words are files; `key=value` without dashes is passed on as a
-/// flag for dialects that write it so. Other programs' spellings are taken as config/foreign_options.h says. Throws
-/// Error::usage, Error::config.
+/// flag for dialects that write it so. `-d FOLDER` (--conf-dir) is where the files lie; `.yml` may be left out of a
+/// name. Other programs' spellings are taken as config/foreign_options.h says. Throws Error::usage, Error::config.
 ConfigWords split_words(std::vector<std::string> words);
 
 /// Later files win over earlier ones, flags over files. `dialect` empty: recognised by the files. Throws Error::config

@@ -95,10 +95,6 @@ Field field_of(Config& config, const Option& option) {
 template <class T>
 Value in_range(const Option& option, const Setting& setting, T value) {
   const T minimum = std::get<T>(option.minimum), maximum = std::get<T>(option.maximum);
-  if (minimum == maximum && value != minimum) {
-    fail(ErrorKind::config, "{} is {}, but this version can only do {} ({}); remove it", place(setting), value, minimum,
-         option.help);
-  }
   if (value < minimum || value > maximum) fail_value(option, setting);
   return value;
 }
@@ -140,11 +136,7 @@ const Schema& schema() {
 }
 
 std::string_view overruled_by(const Config& config, const Option& option) {
-  constexpr std::string_view kPresetSays[] = {"model.layers",     "model.heads",     "model.width", "model.inner-width",
-                                              "model.activation", "model.tied-head", "model.bias"};
-  if (!config.model.preset.empty() && std::ranges::find(kPresetSays, option.name) != std::end(kPresetSays)) {
-    return "model.preset";
-  }
+  if (config.optim.warmup_fraction > 0 && option.name == "optim.warmup-steps") return "optim.warmup-fraction";
   return config.batch.per_rank > 0 && option.name == "batch.global" ? "batch.per-rank" : "";
 }
 

@@ -48,8 +48,8 @@ class Schema {
 
 const Schema& schema();
 
-/// The option that makes this one meaningless in the configuration, "" if none does: model.preset for the sizes that it
-/// names, batch.per-rank for batch.global.
+/// The option that makes this one meaningless in the configuration, "" if none does: batch.per-rank for batch.global,
+/// optim.warmup-fraction for optim.warmup-steps.
 std::string_view overruled_by(const Config& config, const Option& option);
 
 /// Type of the value as Option::default_value has it.

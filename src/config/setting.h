@@ -28,7 +28,7 @@ constexpr int kFlagLayer = 1 << 20;  // above any number of files
 struct Setting {
   std::string key;   ///< nesting joined by '.', otherwise as written
   Value value;       ///< type as the source's own rules say
-  std::string text;  ///< the value as written, without quotes
+  std::string text;  ///< the value as written, without quotes; of a list: as JSON
   Origin origin;
   std::string problem;  ///< what was found, when value is monostate: "a list", "nothing"
 };

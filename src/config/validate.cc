@@ -40,6 +40,9 @@ void check_model(const LoadedConfig& loaded) {
 
 void check_schedule(const LoadedConfig& loaded) {
   const OptimOptions& optim = loaded.config.optim;
+  require(optim.schedule != RateCourse::exponential || optim.schedule_form == ScheduleForm::neox, ErrorKind::config,
+          "{} is exponential, which is a course of NeoX's; set --optim.schedule-form neox",
+          loaded.where("optim.schedule"));
   if (optim.schedule != RateCourse::cosine) return;
   require(optim.min_learning_rate <= optim.learning_rate, ErrorKind::config,
           "{} is {}, above {}, which is {}; the cosine falls from the second to the first: set "
@@ -56,6 +59,13 @@ void check_sequence(const LoadedConfig& loaded) {
           "{} is {}, more than the {} positions of {}; set --batch.sequence {} or --model.context {}",
           loaded.where("batch.sequence"), config.batch.sequence, config.model.context, loaded.where("model.context"),
           config.model.context, config.batch.sequence);
+}
+
+void check_data(const LoadedConfig& loaded) {
+  const DataOptions& data = loaded.config.data;
+  require(data.merges.empty() || !data.tokenizer.empty(), ErrorKind::config,
+          "{} is {}, but no vocabulary is named; set --data.tokenizer VOCABULARY.json", loaded.where("data.merges"),
+          data.merges);
 }
 
 void check_run(const LoadedConfig& loaded) {
@@ -92,7 +102,9 @@ void validate(const LoadedConfig& loaded) {
   check_model(loaded);
   check_schedule(loaded);
   check_sequence(loaded);
+  check_data(loaded);
   check_run(loaded);
+  extra_snapshots(loaded);
   const BatchOptions& batch = loaded.config.batch;
   const int64_t least = batch.per_rank > 0 ? batch.per_rank : batch.global;
   require(batch.micro <= least, ErrorKind::config,
@@ -112,17 +124,46 @@ BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_glob
       "set --batch.global {}",
       plan.global, source, ranks, near_divisors(plan.global, ranks), (plan.global / ranks + 1) * ranks);
   plan.per_rank = plan.global / ranks;
-  plan.micro = batch.micro > 0 ? batch.micro : largest_micro(plan.per_rank);
+  require(batch.micro > 0 || batch.accumulation == 0 || plan.per_rank % batch.accumulation == 0, ErrorKind::config,
+          "{} is {}, but each of {} ranks has {} of the {} sequences of a step; set --batch.accumulation to one of {}",
+          loaded.where("batch.accumulation"), batch.accumulation, ranks, plan.per_rank, plan.global,
+          near_divisors(plan.per_rank, std::max<int64_t>(1, batch.accumulation)));
+  plan.micro = batch.micro > 0          ? batch.micro
+               : batch.accumulation > 0 ? plan.per_rank / batch.accumulation
+                                        : largest_micro(plan.per_rank);
   require(plan.per_rank % plan.micro == 0, ErrorKind::config,
           "{} is {}, but each of {} ranks has {} of the {} sequences of a step; set --batch.micro to one of {}",
           loaded.where("batch.micro"), plan.micro, ranks, plan.per_rank, plan.global,
           near_divisors(plan.per_rank, plan.micro));
   plan.accumulation = plan.per_rank / plan.micro;
+  require(batch.accumulation == 0 || batch.accumulation == plan.accumulation, ErrorKind::config,
+          "{} is {} and {} is {}: on {} data-parallel ranks that makes {} sequences per step, not the {} of {}; leave "
+          "out one of the three",
+          loaded.where("batch.micro"), plan.micro, loaded.where("batch.accumulation"), batch.accumulation, ranks,
+          plan.micro * batch.accumulation * ranks, plan.global, source);
   require(plan.accumulation <= kMostMicroBatches, ErrorKind::config,
           "the global batch of {} sequences from {} makes {} micro-batches of {} on each of {} ranks before one step "
           "ends, at most {} are made; set a larger --batch.micro, start more ranks, or lower the batch",
           plan.global, source, plan.accumulation, plan.micro, ranks, kMostMicroBatches);
   return plan;
+}
+
+std::set<int64_t> extra_snapshots(const LoadedConfig& loaded) {
+  std::set<int64_t> steps;
+  std::string_view rest = loaded.config.checkpoint.also;
+  while (!rest.empty()) {
+    const size_t comma = std::min(rest.find(','), rest.size());
+    std::string item(rest.substr(0, comma));
+    std::erase(item, ' ');
+    const Value value = resolve_plain(item);
+    const auto* step = std::get_if<int64_t>(&value);
+    require(step && *step >= 0, ErrorKind::config,
+            "{} is \"{}\", expected steps with commas between them, like 0,1,2,4", loaded.where("checkpoint.also"),
+            loaded.config.checkpoint.also);
+    steps.insert(*step);
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return steps;
 }
 
 }  // namespace trireme

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include <set>
+
 #include "config/load.h"
 
 namespace trireme {
@@ -21,5 +23,8 @@ struct BatchPlan {
 /// `ranks`: data-parallel ranks. `started_global`: the global batch that a resumed run began with, 0 for a new run; it
 /// is what batch.per-rank stands for from then on. Throws Error::config with the numbers and values that work.
 BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_global = 0);
+
+/// The steps of checkpoint.also. Throws Error::config.
+std::set<int64_t> extra_snapshots(const LoadedConfig& loaded);
 
 }  // namespace trireme

@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "config/utf8.h"
 
 namespace trireme {
@@ -27,7 +30,7 @@ class SettingCollector final : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
-    if (in_list_ > 0) return;
+    if (!lists_.empty()) return add_item("null");
     if (maps_.empty()) return;  // an empty file
     require(has_key_, ErrorKind::config, "{}:{}: a key is missing before ':'", path_, mark.line + 1);
     add(mark, std::monostate{}, "", "nothing");
@@ -37,7 +40,7 @@ class SettingCollector final : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& text) override {
     refuse_tag(mark, tag);
-    if (in_list_ > 0) return;
+    if (!lists_.empty()) return add_item(item_text(tag, text));
     require(!maps_.empty(), ErrorKind::config, "{}:{}: expected `key: value` lines, found \"{}\"", path_, mark.line + 1,
             text.substr(0, 80));
     if (!has_key_) return take_key(mark, text);
@@ -49,25 +52,20 @@ class SettingCollector final : public YAML::EventHandler {
     refuse_tag(mark, tag);
     require(!maps_.empty(), ErrorKind::config, "{}:{}: expected `key: value` lines, found a list", path_,
             mark.line + 1);
-    require(has_key_ || in_list_ > 0, ErrorKind::config, "{}:{}: a list cannot be a key", path_, mark.line + 1);
-    if (in_list_++ == 0) add(mark, std::monostate{}, "", "a list");
+    require(has_key_ || !lists_.empty(), ErrorKind::config, "{}:{}: a list cannot be a key", path_, mark.line + 1);
+    if (lists_.empty()) add(mark, std::monostate{}, "", "a list");
+    open(false);
   }
-  void OnSequenceEnd() override { --in_list_; }
+  void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, YAML::EmitterStyle::value) override {
     refuse_tag(mark, tag);
-    if (in_list_ > 0) {
-      ++in_list_;
-      return;
-    }
+    if (!lists_.empty()) return open(true);
     require(maps_.empty() || has_key_, ErrorKind::config, "{}:{}: a map cannot be a key", path_, mark.line + 1);
     maps_.push_back({maps_.empty() ? "" : path_of_key() + "."});
     has_key_ = false;
   }
   void OnMapEnd() override {
-    if (in_list_ > 0) {
-      --in_list_;
-      return;
-    }
+    if (!lists_.empty()) return close();
     maps_.pop_back();
     has_key_ = false;
   }
@@ -76,6 +74,34 @@ class SettingCollector final : public YAML::EventHandler {
   struct Map {
     std::string prefix;
   };
+  /// A list that is open, or a map inside one.
+  struct List {
+    bool is_map = false;
+    size_t items = 0;
+  };
+
+  // Lists are kept as JSON in the setting's text, for the keys that take one.
+  std::string item_text(const std::string& tag, const std::string& text) const {
+    const bool is_name = lists_.back().is_map && lists_.back().items % 2 == 0;
+    const Value value = tag == "?" && !is_name ? resolve_plain(text) : Value(text);
+    return std::holds_alternative<std::string>(value) ? dump_json(Json(text)) : to_text(value);
+  }
+  void add_item(const std::string& item) {
+    if (!lists_.empty()) {
+      List& list = lists_.back();
+      if (list.items > 0) settings_.back().text += list.is_map && list.items % 2 == 1 ? ':' : ',';
+      ++list.items;
+    }
+    settings_.back().text += item;
+  }
+  void open(bool is_map) {
+    add_item(is_map ? "{" : "[");
+    lists_.push_back({is_map, 0});
+  }
+  void close() {
+    settings_.back().text += lists_.back().is_map ? '}' : ']';
+    lists_.pop_back();
+  }
 
   std::string path_of_key() const { return maps_.back().prefix + key_; }
 
@@ -102,7 +128,7 @@ class SettingCollector final : public YAML::EventHandler {
   std::map<std::string, int> lines_;  // of every key, in canonical spelling
   std::string key_;
   bool has_key_ = false;
-  int in_list_ = 0;  // lists and the maps inside them that are open
+  std::vector<List> lists_;
 };
 
 /// A file that is nothing but directives holds no document: yaml-cpp takes it for an empty one.

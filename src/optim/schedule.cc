@@ -1,21 +1,45 @@
 #include "optim/schedule.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
 namespace trireme {
+namespace {
 
-double learning_rate(const Schedule& schedule, int64_t step) {
-  const auto& [course, peak, minimum, warmup, decay, from_zero] = schedule;
-  if (step < warmup) {
-    return from_zero ? peak * static_cast<double>(step) / static_cast<double>(warmup)
-                     : peak * static_cast<double>(step + 1) / static_cast<double>(warmup + 1);
-  }
+double nanogpt_rate(const Schedule& schedule, double step) {
+  const auto& [course, peak, minimum, warmup, decay, from_zero, form] = schedule;
+  if (step < warmup) return from_zero ? peak * step / warmup : peak * (step + 1) / (warmup + 1);
   if (course == RateCourse::constant) return peak;
-  if (step >= decay) return minimum;
-  const double done = static_cast<double>(step - warmup) / static_cast<double>(decay - warmup);
+  if (step >= static_cast<double>(decay)) return minimum;
+  const double done = (step - warmup) / (static_cast<double>(decay) - warmup);
   if (course == RateCourse::linear) return minimum + (peak - minimum) * (1.0 - done);
   return minimum + 0.5 * (1.0 + std::cos(std::numbers::pi * done)) * (peak - minimum);
+}
+
+/// In NeoX's order of operations, so that the rates are its own to the last bit.
+double neox_rate(const Schedule& schedule, double step) {
+  const double n = std::max(1.0, step), warmup = schedule.warmup_steps;
+  if (warmup > 0 && n <= warmup) return schedule.peak * n / warmup;
+  const double length = static_cast<double>(schedule.decay_steps) - warmup, done = n - warmup;
+  double rate = schedule.peak;
+  if (schedule.course != RateCourse::constant && length <= 0) return schedule.minimum;
+  if (schedule.course == RateCourse::linear) {
+    rate = schedule.peak * (length - done) / length;
+  } else if (schedule.course == RateCourse::cosine) {
+    rate =
+        schedule.minimum + (schedule.peak - schedule.minimum) / 2.0 * (std::cos(std::numbers::pi * done / length) + 1);
+  } else if (schedule.course == RateCourse::exponential) {
+    rate = schedule.peak * std::exp(-0.693 * done / length);
+  }
+  return std::max(rate, schedule.minimum);
+}
+
+}  // namespace
+
+double learning_rate(const Schedule& schedule, int64_t step) {
+  const auto at = static_cast<double>(step);
+  return schedule.form == ScheduleForm::neox ? neox_rate(schedule, at) : nanogpt_rate(schedule, at);
 }
 
 }  // namespace trireme

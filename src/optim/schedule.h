@@ -11,18 +11,31 @@ struct Schedule {
   RateCourse course = RateCourse::cosine;
   double peak = 6e-4;
   double minimum = 6e-5;         ///< where the decay ends and stays
-  int64_t warmup_steps = 0;      ///< W
+  double warmup_steps = 0;       ///< W
   int64_t decay_steps = 0;       ///< D: step at which the decay reaches the minimum
-  bool warms_from_zero = false;  ///< the first step of a warm-up trains with rate 0
+  bool warms_from_zero = false;  ///< nanogpt: the first step of a warm-up trains with rate 0
+  ScheduleForm form = ScheduleForm::nanogpt;
+
+  /// What learning_rate() counts: updates that were applied, or steps, skipped ones included.
+  bool counts_updates() const { return form == ScheduleForm::neox; }
 };
 
-/// Learning rate of step s, counted from 0:
+/// Learning rate of step s, counted from 0. Form nanogpt:
 ///   s < W:    peak (s + 1) / (W + 1), or peak s / W from zero
 ///   constant: peak
 ///   s >= D:   minimum
 ///   linear:   minimum + (peak - minimum) (D - s) / (D - W)
 ///   else      minimum + (peak - minimum) (1 + cos(pi (s - W) / (D - W))) / 2
 /// Source: the schedule of nanoGPT; Loshchilov & Hutter 2017, eq. 5, without restarts.
+///
+/// Form neox, with n = max(1, s) and W of any fraction:
+///   n <= W:      peak n / W
+///   constant:    peak
+///   linear:      peak (D - n) / (D - W)
+///   cosine:      minimum + (peak - minimum) (1 + cos(pi (n - W) / (D - W))) / 2, which rises again after D
+///   exponential: peak exp(-0.693 (n - W) / (D - W)), half the peak at D
+/// and never below the minimum; a decay that ends with the warm-up goes straight to the minimum.
+/// Source: AnnealingLR of GPT-NeoX.
 double learning_rate(const Schedule& schedule, int64_t step);
 
 }  // namespace trireme

@@ -63,6 +63,8 @@ struct TokenizerLoadOptions {
   /// tiktoken rank files: a preset (gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3) or a regular
   /// expression; empty: by the file's name.
   std::string pattern;
+  /// Merges of a vocabulary of GPT-2's form, when either file has a name of its own; empty: `path` alone says them.
+  std::string merges;
 };
 
 /// In place of a path: bytes as ids, 512 of them, as NeoX's tokenizer of that name; id 0 ends documents.

@@ -208,6 +208,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const Tokeniz
   const fs::path file(path);
   if (path == kCharLevelTokenizer && !fs::exists(file)) return tokenizer_from_json(byte_tokenizer_json(), path);
   if (!fs::exists(file)) refuse_missing(path);
+  if (!options.merges.empty()) {
+    require(fs::exists(options.merges), ErrorKind::io, "no merges {}: those of the vocabulary {}", options.merges,
+            path);
+    return load_vocab_and_merges(file, options.merges);
+  }
   if (fs::is_directory(file)) return load_folder(file, options);
   if (is_vocab_json(file)) {
     const std::optional<fs::path> merges = merges_in(file.parent_path());

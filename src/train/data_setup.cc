@@ -101,7 +101,11 @@ std::vector<std::string> token_files(const DataOptions& data) {
 }
 
 std::string find_tokenizer(const DataOptions& data) {
-  if (!data.tokenizer.empty()) return load_tokenizer(data.tokenizer)->json();
+  if (!data.tokenizer.empty()) {
+    TokenizerLoadOptions options;
+    options.merges = data.merges;
+    return load_tokenizer(data.tokenizer, options)->json();
+  }
   const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);
   const fs::path file = sets.empty() ? data_path(data, data.train) : sets[0].prefix;
   const fs::path beside = file.parent_path() / "tokenizer.json";

@@ -4,11 +4,15 @@ namespace trireme {
 
 Schedule schedule_of(const Config& config) {
   const OptimOptions& o = config.optim;
+  const int64_t decay = o.decay_steps > 0 ? o.decay_steps : config.run.steps;
+  const double warmup =
+      o.warmup_fraction > 0 ? o.warmup_fraction * static_cast<double>(decay) : static_cast<double>(o.warmup_steps);
   return {.course = o.schedule,
           .peak = o.learning_rate,
           .minimum = o.min_learning_rate,
-          .warmup_steps = o.warmup_steps,
-          .decay_steps = o.decay_steps > 0 ? o.decay_steps : config.run.steps};
+          .warmup_steps = warmup,
+          .decay_steps = decay,
+          .form = o.schedule_form};
 }
 
 OptimizerOptions optimizer_options(const Config& config, const RankContext& rank, std::vector<int> progress_cpus) {

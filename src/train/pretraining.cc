@@ -33,13 +33,14 @@ class Pretraining final : public Task {
 
   bool evaluates_first() const override { return setup_.config().evaluation.every > 0; }
   bool evaluates_last() const override { return true; }
+  bool saves_first() const override { return extra_snapshots_.contains(0); }
   bool saves_last() const override { return true; }
   Due due(const RunProgress& progress) const override {
     const auto every = [&](int64_t n) { return n > 0 && progress.step % n == 0; };
     const Config& config = setup_.config();
     return {.report = progress.step == 1 || every(config.log.every),
             .evaluation = every(config.evaluation.every),
-            .snapshot = every(config.checkpoint.every)};
+            .snapshot = every(config.checkpoint.every) || extra_snapshots_.contains(progress.step)};
   }
   bool evaluate(Work& work) override;
   void step_done(const StepResult&) override {}
@@ -48,6 +49,7 @@ class Pretraining final : public Task {
   const Setup& setup_;
   const Backend& backend_;
   SampleBatches batches_;
+  std::set<int64_t> extra_snapshots_ = extra_snapshots(setup_.loaded);
 };
 
 bool Pretraining::evaluate(Work& work) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -16,6 +17,7 @@
 #include "config/document.h"
 #include "model/presets.h"
 #include "text/tokenizer.h"
+#include "train/model_options.h"
 
 namespace trireme {
 namespace {
@@ -70,6 +72,26 @@ Spec wanted_model(const Setup& setup, const Config& then) {
   return wanted;
 }
 
+/// Each by the option that it comes from.
+void compare_biases(const Setup& setup, const Biases& found, const Biases& wanted, Differences& out) {
+  const struct {
+    const char* option;
+    bool found, wanted;
+  } all[] = {{"model.qkv-bias", found.qkv, wanted.qkv},
+             {"model.attention-out-bias", found.attention_out, wanted.attention_out},
+             {"model.mlp-in-bias", found.mlp_in, wanted.mlp_in},
+             {"model.mlp-out-bias", found.mlp_out, wanted.mlp_out},
+             {"model.norm-bias", found.norm, wanted.norm}};
+  bool told = false;
+  for (const auto& bias : all) {
+    if (bias.found == bias.wanted) continue;
+    const bool single = setup.loaded.origins.contains(bias.option);
+    if (!single && std::exchange(told, true)) continue;
+    out.push_back({option_of(setup.loaded, single ? bias.option : "model.bias"), fmt::format("{}", bias.found),
+                   fmt::format("{}", bias.wanted), nullptr});
+  }
+}
+
 void compare_models(const Setup& setup, const Config& then, Differences& out) {
   const Spec& found = setup.resume->facts.spec;
   const Spec wanted = wanted_model(setup, then);
@@ -85,8 +107,24 @@ void compare_models(const Setup& setup, const Config& then, Differences& out) {
   compare("model.vocabulary", found.vocabulary, wanted.vocabulary);
   compare("model.activation", name_of(found.activation), name_of(wanted.activation));
   compare("model.tied-head", found.tied_head, wanted.tied_head);
-  compare("model.bias", found.biases.qkv, wanted.biases.qkv);
+  const auto places = [](const Spec& spec) { return spec.norm_place == NormPlace::pre ? "pre" : "post"; };
+  const auto residuals = [](const Spec& spec) {
+    return spec.residual == Residual::parallel ? "parallel" : "sequential";
+  };
+  const auto positions = [](const Spec& spec) { return spec.position == Position::rotary ? "rotary" : "learned"; };
+  const auto fractions = [](const Spec& spec) {
+    return fmt::format("{} of {} values", spec.rotary_dims, spec.head_dim());
+  };
+  compare("model.norm-place", std::string(places(found)), std::string(places(wanted)));
+  compare("model.residual", std::string(residuals(found)), std::string(residuals(wanted)));
+  compare("model.position", std::string(positions(found)), std::string(positions(wanted)));
+  compare("model.position-offset", found.position_offset, wanted.position_offset);
+  if (found.heads == wanted.heads && found.width == wanted.width)
+    compare("model.rotary-fraction", fractions(found), fractions(wanted));
+  compare("model.rotary-base", found.rotary_base, wanted.rotary_base);
+  compare("model.norm-epsilon", found.norm_epsilon, wanted.norm_epsilon);
   const ModelOptions& m = setup.config().model;
+  compare_biases(setup, found.biases, wanted.biases, out);
   if (out.empty() && wanted != found) {  // another family of the same sizes
     const bool by_preset = !m.preset.empty();
     out.push_back({by_preset ? "model.preset" : "model.init", by_preset ? then.model.preset : then.model.init,

@@ -5,9 +5,9 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "comm/agreement.h"
-#include "model/presets.h"
 #include "train/data_setup.h"
 #include "train/guard/data_proof.h"
+#include "train/model_options.h"
 #include "train/resume.h"
 #include "train/stop.h"
 
@@ -15,35 +15,6 @@ namespace trireme {
 namespace {
 
 bool is_set(const LoadedConfig& loaded, const char* option) { return loaded.origins.contains(option); }
-
-Activation activation_of(MlpActivation choice) {
-  return choice == MlpActivation::relu       ? Activation::relu
-         : choice == MlpActivation::gelu_erf ? Activation::gelu_erf
-                                             : Activation::gelu_tanh;
-}
-
-int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
-
-void set_dropout(Spec& spec, const ModelOptions& m) {
-  spec.attention_dropout = spec.residual_dropout = static_cast<float>(m.dropout);
-  spec.embedding_dropout = static_cast<float>(m.embedding_dropout < 0 ? m.dropout : m.embedding_dropout);
-}
-
-InitScheme init_scheme_of(const ModelOptions& m) {
-  switch (m.init_scheme) {
-    case InitChoice::preset:
-      return m.preset.empty() ? InitScheme::gpt2 : preset(m.preset).init;
-    case InitChoice::gpt2:
-      return InitScheme::gpt2;
-    case InitChoice::bert:
-      return InitScheme::bert;
-    case InitChoice::opt:
-      return InitScheme::opt;
-    case InitChoice::neox:
-      return InitScheme::neox;
-  }
-  return InitScheme::gpt2;
-}
 
 Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
   if (setup.resume) {
@@ -131,54 +102,6 @@ void plan_shape(Setup& setup) {
 }
 
 }  // namespace
-
-Spec with_given_options(Spec spec, const LoadedConfig& loaded) {
-  const ModelOptions& m = loaded.config.model;
-  if (is_set(loaded, "model.layers")) spec.layers = m.layers;
-  if (is_set(loaded, "model.heads")) spec.heads = m.heads;
-  if (is_set(loaded, "model.width")) {
-    spec.width = m.width;
-    spec.inner_width = 4 * m.width;
-  }
-  if (is_set(loaded, "model.inner-width") && m.inner_width > 0) spec.inner_width = m.inner_width;
-  if (is_set(loaded, "model.context")) spec.context = m.context;
-  if (is_set(loaded, "model.activation")) spec.activation = activation_of(m.activation);
-  if (spec.head == HeadKind::masked_language_model) spec.head_activation = spec.activation;
-  if (is_set(loaded, "model.tied-head")) spec.tied_head = m.tied_head;
-  if (is_set(loaded, "model.bias"))
-    spec.biases = {.qkv = m.bias, .attention_out = m.bias, .mlp_in = m.bias, .mlp_out = m.bias, .norm = m.bias};
-  set_dropout(spec, m);
-  return spec;
-}
-
-Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
-  const ModelOptions& m = loaded.config.model;
-  Spec spec;
-  if (!m.preset.empty()) {
-    spec = with_given_options(preset(m.preset).spec, loaded);
-  } else {
-    spec.layers = m.layers;
-    spec.heads = m.heads;
-    spec.width = m.width;
-    spec.inner_width = m.inner_width > 0 ? m.inner_width : 4 * m.width;
-    spec.context = m.context;
-    spec.activation = activation_of(m.activation);
-    spec.tied_head = m.tied_head;
-    spec.biases = {.qkv = m.bias, .attention_out = m.bias, .mlp_in = m.bias, .mlp_out = m.bias, .norm = m.bias};
-    set_dropout(spec, m);
-  }
-  if (m.vocabulary > 0) {
-    spec.vocabulary = m.vocabulary;
-  } else if (data_vocabulary > 0) {
-    spec.vocabulary = data_vocabulary;
-  }
-  require(spec.vocabulary > 0, ErrorKind::config,
-          "the size of the vocabulary is not known: the data has no sidecar and no tokenizer.json; set "
-          "model.vocabulary or data.tokenizer");
-  spec.vocabulary_rows = round_up(spec.vocabulary, m.vocabulary_multiple);
-  spec.validate();
-  return spec;
-}
 
 Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
   Setup setup;

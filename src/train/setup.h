@@ -25,10 +25,4 @@ struct Setup : RunPlan {
 /// Collective. Throws CommonError (config, data, io) with the numbers and the fix.
 Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars);
 
-/// Lays the options that were given over a spec that comes from elsewhere (preset, folder, checkpoint).
-Spec with_given_options(Spec spec, const LoadedConfig& loaded);
-
-/// The model that the options describe; vocabulary 0 stands for `data_vocabulary`. Throws Error::config.
-Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary);
-
 }  // namespace trireme

@@ -43,9 +43,10 @@ class Task {
   /// The report's head.
   virtual RunFacts facts(const Work& work, const PeakRate& peak) const = 0;
 
-  virtual bool evaluates_first() const = 0;  ///< before step 1
-  virtual bool evaluates_last() const = 0;   ///< after the last step
-  virtual bool saves_last() const = 0;       ///< a run that was not stopped ends with a snapshot
+  virtual bool evaluates_first() const = 0;           ///< before step 1
+  virtual bool evaluates_last() const = 0;            ///< after the last step
+  virtual bool saves_first() const { return false; }  ///< a snapshot before the first step
+  virtual bool saves_last() const = 0;                ///< a run that was not stopped ends with a snapshot
   virtual Due due(const RunProgress& progress) const = 0;
   /// Collective. False: a stop was asked for meanwhile.
   virtual bool evaluate(Work& work) = 0;

@@ -182,7 +182,8 @@ void Trainer::publish() {
 }
 
 bool Trainer::advance() {
-  const double rate = learning_rate(work_.run.schedule, progress().step);
+  const Schedule& schedule = work_.run.schedule;
+  const double rate = learning_rate(schedule, schedule.counts_updates() ? progress().updates : progress().step);
   const StepResult result = step(rate);
   if (result.skipped && result.finite && config().run.on_spike == OnSpike::roll_back && roll_back()) return result.stop;
   check_ranks();
@@ -209,6 +210,7 @@ void Trainer::end(bool stopped) {
 bool Trainer::train() {
   if (progress().step == 0 && task_.evaluates_first()) evaluate();
   work_.saver->forget_best();  // what a run starts from is not its best result
+  if (progress().step == 0 && task_.saves_first()) save();
   work_.run.meter.restart();
   bool stopped = scalars().any(rank().stop_requested());
   while (!done() && !stopped) stopped = advance();

@@ -62,6 +62,8 @@ TEST(ConfigYaml, LoadsToTheSameValues) {
   loaded.config.run.overwrite = false;
   loaded.config.batch.sequence = 0;
   loaded.config.batch.per_rank = 0;
+  loaded.config.optim.warmup_fraction = 0;
+  loaded.config.checkpoint.also = "1,2";
   loaded.notes = {"a note"};
   write_text(folder / "shown.yaml", to_yaml(loaded));
   expect_equal(load_config({folder / "shown.yaml"}, {}).config, loaded.config);
@@ -78,7 +80,8 @@ TEST(ConfigYaml, LeavesOutWhatAnotherOptionOverrules) {
 TEST(ConfigYaml, SaysWhereValuesCameFrom) {
   const std::string text = to_yaml(load_config({}, {"--optim.clip=2", "--optim.beta1=0.9"}));
   EXPECT_THAT(text, HasSubstr("  clip: 2  # flag --optim.clip\n"));
-  EXPECT_THAT(text, HasSubstr("  beta1: 0.9\n"));
+  EXPECT_THAT(text, HasSubstr("  beta1: 0.9  # flag --optim.beta1\n")) << "also of a default that was given";
+  EXPECT_THAT(text, HasSubstr("  beta2: 0.95\n"));
 }
 
 TEST(OptionsDocument, IsUpToDate) {

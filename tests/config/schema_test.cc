@@ -97,12 +97,5 @@ TEST(Convert, RefusesNumbersThatAreNotFinite) {
   }
 }
 
-TEST(Convert, SaysWhatAnOptionOfOneValueIsFor) {
-  EXPECT_ERROR(convert(option("mesh.tensor"), setting("mesh.tensor", int64_t{2})), ErrorKind::config,
-               "mesh.tensor is 2, but this version can only do 1 (tensor-parallel ranks");
-  EXPECT_ERROR(convert(option("mesh.pipeline"), setting("mesh.pipeline", int64_t{4})), ErrorKind::config,
-               "mesh.pipeline is 4, but this version can only do 1 (pipeline stages");
-}
-
 }  // namespace
 }  // namespace trireme

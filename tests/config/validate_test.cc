@@ -38,10 +38,35 @@ TEST(Validate, RefusesSequencesLongerThanTheContextOfANewModel) {
   EXPECT_NO_THROW(flags({"--batch.sequence=2048", "--model.init=folder"})) << "the folder says how many it has";
 }
 
-TEST(Validate, RefusesAPresetBesideItsSizes) {
-  EXPECT_ERROR(flags({"--model.preset=gpt2-124m", "--model.layers=3"}), ErrorKind::config,
-               "model.preset (flag --model.preset) and model.layers (flag --model.layers) contradict each other");
-  EXPECT_NO_THROW(flags({"--model.preset=gpt2-124m", "--model.context=256", "--model.dropout=0.1"}));
+TEST(Validate, TakesSizesBesideAPreset) {
+  EXPECT_NO_THROW(
+      flags({"--model.preset=gpt2-124m", "--model.layers=3", "--model.context=256", "--model.dropout=0.1"}));
+}
+
+TEST(Validate, RefusesTwoWarmUps) {
+  EXPECT_ERROR(
+      flags({"--optim.warmup-fraction=0.1", "--optim.warmup-steps=4"}), ErrorKind::config,
+      "optim.warmup-fraction (flag --optim.warmup-fraction) and optim.warmup-steps (flag --optim.warmup-steps) "
+      "contradict each other");
+}
+
+TEST(Validate, RefusesAnExponentialCourseOfNanogpts) {
+  EXPECT_ERROR(flags({"--optim.schedule=exponential"}), ErrorKind::config,
+               "optim.schedule (flag --optim.schedule) is exponential, which is a course of NeoX's; set "
+               "--optim.schedule-form neox");
+  EXPECT_NO_THROW(flags({"--optim.schedule=exponential", "--optim.schedule-form=neox"}));
+}
+
+TEST(Validate, RefusesMergesWithoutAVocabulary) {
+  EXPECT_ERROR(flags({"--data.merges=m.txt"}), ErrorKind::config,
+               "data.merges (flag --data.merges) is m.txt, but no vocabulary is named; set --data.tokenizer");
+}
+
+TEST(Validate, ReadsFurtherSnapshots) {
+  EXPECT_EQ(extra_snapshots(flags({"--checkpoint.also=0, 8,2"})), (std::set<int64_t>{0, 2, 8}));
+  EXPECT_EQ(extra_snapshots(flags({})), std::set<int64_t>{});
+  EXPECT_ERROR(flags({"--checkpoint.also=1,x"}), ErrorKind::config,
+               "checkpoint.also (flag --checkpoint.also) is \"1,x\", expected steps with commas between them");
 }
 
 TEST(Validate, RefusesAPresetBesideAFolder) {
@@ -72,6 +97,19 @@ TEST(PlanBatch, DerivesAccumulation) {
   EXPECT_EQ(plan.per_rank, 120);
   EXPECT_EQ(plan.micro, 12);
   EXPECT_EQ(plan.accumulation, 10);
+}
+
+TEST(PlanBatch, AccumulationGivesTheMicroBatchOrMustAgree) {
+  EXPECT_EQ(plan_batch(flags({"--batch.global=96", "--batch.accumulation=3"}), 2).micro, 16);
+  EXPECT_EQ(plan_batch(flags({"--batch.global=96", "--batch.micro=16", "--batch.accumulation=3"}), 2).accumulation, 3);
+  EXPECT_ERROR(
+      plan_batch(flags({"--batch.global=96", "--batch.accumulation=5"}), 2), ErrorKind::config,
+      "batch.accumulation (flag --batch.accumulation) is 5, but each of 2 ranks has 48 of the 96 sequences of a "
+      "step; set --batch.accumulation to one of 2, 3, 4, 6, 8, 12, 16, 24");
+  EXPECT_ERROR(
+      plan_batch(flags({"--batch.global=96", "--batch.micro=16", "--batch.accumulation=2"}), 2), ErrorKind::config,
+      "batch.micro (flag --batch.micro) is 16 and batch.accumulation (flag --batch.accumulation) is 2: on 2 "
+      "data-parallel ranks that makes 64 sequences per step, not the 96 of batch.global (flag --batch.global)");
 }
 
 TEST(PlanBatch, ChoosesTheLargestMicroBatchUpToEight) {

@@ -68,8 +68,8 @@ TEST_F(WrongInput, OptionsThatDoNotFitEachOtherAreRefusedWithThoseThatWould) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--model.heads", "3"}, "does not divide model.width"},
       {{"--model.heads", "3"}, "heads that do: 1, 2, 4, 8, 16, 32"},
-      {{"--mesh.tensor", "3"}, "--mesh.tensor is 3, but this version can only do 1"},
-      {{"--mesh.pipeline", "5"}, "--mesh.pipeline is 5, but this version can only do 1"},
+      {{"--mesh.tensor", "3"}, "mesh.tensor (flag --mesh.tensor) is 3: matrices are not split over ranks yet"},
+      {{"--mesh.pipeline", "5"}, "mesh.pipeline (flag --mesh.pipeline) is 5: layers are not split over ranks yet"},
       {{"--mesh.data", "2"}, "mesh 2 x 1 x 1 needs 2 processes but no launcher started any, so this one is alone"},
       {{"--batch.micro", "13"}, "batch.micro"},
       {{"--batch.micro", "5"}, "batch.micro"},

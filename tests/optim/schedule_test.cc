@@ -59,5 +59,50 @@ TEST(Schedule, LinearFallsInEqualStepsFromThePeakToTheMinimum) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 60), 0.5e-3);
 }
 
+// Rates of GPT-NeoX's AnnealingLR, computed by its formulas in Python: peak 1e-3, minimum 1e-4, 2.5 of 20 updates warm
+// up.
+TEST(NeoxSchedule, IsItsOwnToTheLastBit) {
+  const int64_t updates[] = {0, 1, 2, 3, 11, 20, 21, 40};
+  const struct {
+    RateCourse course;
+    double rates[8];
+  } courses[] = {
+      {RateCourse::constant, {0.0004, 0.0004, 0.0008, 0.001, 0.001, 0.001, 0.001, 0.001}},
+      {RateCourse::linear,
+       {0.0004, 0.0004, 0.0008, 0.0009714285714285715, 0.0005142857142857143, 0.0001, 0.0001, 0.0001}},
+      {RateCourse::cosine,
+       {0.0004, 0.0004, 0.0008, 0.0009981884322978576, 0.0005701891736577318, 0.0001, 0.00010723168513061666,
+        0.0009554359905560887}},
+      {RateCourse::exponential,
+       {0.0004, 0.0004, 0.0008, 0.000980394732646697, 0.0007141944605590042, 0.0005000735956957677,
+        0.0004806576541575995, 0.0002265023406764688}},
+  };
+  for (const auto& [course, rates] : courses) {
+    const Schedule schedule{.course = course,
+                            .peak = 1e-3,
+                            .minimum = 1e-4,
+                            .warmup_steps = 2.5,
+                            .decay_steps = 20,
+                            .form = ScheduleForm::neox};
+    EXPECT_TRUE(schedule.counts_updates());
+    for (size_t i = 0; i < std::size(updates); ++i)
+      EXPECT_EQ(learning_rate(schedule, updates[i]), rates[i]) << static_cast<int>(course) << " at " << updates[i];
+  }
+}
+
+// Seen in files that NeoX wrote, and in its class.
+TEST(NeoxSchedule, HasItsOddEnds) {
+  Schedule schedule{RateCourse::cosine, 1e-3, 1e-4, 2, 20, false, ScheduleForm::neox};
+  EXPECT_EQ(learning_rate(schedule, 3), 0.0009931634888554937) << "stored with the optimizer after three steps";
+  schedule = {RateCourse::cosine, 1e-4, 0, 100, 1000, false, ScheduleForm::neox};
+  EXPECT_NEAR(learning_rate(schedule, 2000), 9.698e-5, 1e-8) << "climbs again past the end";
+  schedule.course = RateCourse::exponential;
+  EXPECT_NEAR(learning_rate(schedule, 1000), 0.5e-4, 1e-8) << "ends at half of the start";
+  schedule.warmup_steps = 0;
+  EXPECT_EQ(learning_rate(schedule, 0), learning_rate(schedule, 1)) << "also without a warm-up";
+  schedule.warmup_steps = 1000;
+  EXPECT_EQ(learning_rate(schedule, 1001), 0) << "NeoX divides by zero here";
+}
+
 }  // namespace
 }  // namespace trireme

@@ -255,5 +255,104 @@ TEST_F(Nanogpt, NamesUnknownKeysAndWrongTypes) {
   EXPECT_THAT(wrong.output, HasSubstr("expected a whole number"));
 }
 
+class GptNeox : public Dialects {
+ protected:
+  GptNeox() {
+    std::filesystem::create_directory(path("conf"));
+    write_text(path("conf/tiny.yml"), R"({
+  "pipe-parallel-size": 1, "model-parallel-size": 1,
+  "num-layers": 2, "hidden-size": 32, "num-attention-heads": 2, "seq-length": 16, "max-position-embeddings": 16,
+  "pos-emb": "rotary", "rotary-pct": 0.5, "no-weight-tying": True, "gpt-j-residual": True,
+  "init-method": "small_init", "output-layer-init-method": "wang_init",
+  "optimizer": {"type": "Adam", "params": {"lr": 0.01, "betas": [0.9, 0.95],}},
+  "min-lr": 0.001, "lr-decay-style": "cosine", "warmup": 0.25,
+  "train-micro-batch-size-per-gpu": 6, "gradient-accumulation-steps": 2,
+  "train-iters": 8, "lr-decay-iters": 8, "eval-interval": 4, "eval-iters": 1, "log-interval": 1, "checkpoint-factor": 100,
+  "extra-save-iters": [0, 2],
+  "hostfile": "/mock_path",
+})");
+    write_text(path("conf/local_setup.yml"), "{\"save\": \"checkpoints\", \"load\": \"checkpoints\"}");
+  }
+  static constexpr const char* kTrain =
+      "train tiny local_setup.yml -d conf --data.dir . --model.vocabulary 31 --launch.threads 1 ";
+};
+
+TEST_F(GptNeox, TrainsFromItsFilesAndGoesOnFromLoad) {
+  const Outcome outcome = done(here(1, kTrain + std::string("--run.steps 4")));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("conf/local_setup.yml:1: load is checkpoints, which holds no checkpoint: the run "
+                        "starts from scratch"));
+  EXPECT_THAT(outcome.output, HasSubstr("1 keys of gpt-neox have no effect here (--verbose says why): hostfile"));
+  EXPECT_EQ(progress("checkpoints").samples, 4u * 12);
+  EXPECT_EQ(open_checkpoint(path("checkpoints")).facts.spec.residual, Residual::parallel);
+  for (const char* step : {"step-00000000", "step-00000002", "step-00000004"})
+    EXPECT_TRUE(std::filesystem::exists(path("checkpoints") + "/" + step)) << step;
+  done(here(1, kTrain + std::string("--verbose")));
+  EXPECT_EQ(progress("checkpoints").step, 8);
+  const std::map<int64_t, double> rates = [&] {
+    std::map<int64_t, double> out;
+    for (const Metrics& metrics : read_run_log(path("checkpoints/metrics.jsonl")).steps)
+      out[metrics.step] = metrics.learning_rate;
+    return out;
+  }();
+  EXPECT_DOUBLE_EQ(rates.at(1), 0.005) << "as NeoX: 0.01 x max(1, 0) / (0.25 x 8)";
+  EXPECT_DOUBLE_EQ(rates.at(2), 0.005);
+  EXPECT_DOUBLE_EQ(rates.at(3), 0.01);
+  EXPECT_NEAR(rates.at(6), 0.0055, 1e-9) << "(5 - 2) / 6 of the decay";
+}
+
+// Nothing is learnt at so low a rate, and what is a tenth of a deviation above the mean already counts as a spike: many
+// steps are skipped.
+TEST_F(GptNeox, ASkippedStepDoesNotAdvanceTheRate) {
+  const Outcome outcome =
+      done(here(1, kTrain + std::string("--run.on-spike skip --run.spike-score 0.1 --run.steps 120 "
+                                        "--lr_decay_iters 480 --optimizer.params.lr 1e-6 --min_lr 0.0")));
+  const RunProgress end = progress("checkpoints");
+  ASSERT_GT(end.skipped, 0) << outcome.output;
+  EXPECT_EQ(end.updates + end.skipped, 120);
+  int64_t updates = 0, skipped = 0;
+  for (const Metrics& metrics : read_run_log(path("checkpoints/metrics.jsonl")).steps) {
+    // 120 = 0.25 x 480 updates warm up
+    EXPECT_DOUBLE_EQ(metrics.learning_rate, 1e-6 * static_cast<double>(std::max<int64_t>(1, updates)) / 120)
+        << metrics.step;
+    if (metrics.skipped == skipped) ++updates;
+    skipped = metrics.skipped;
+  }
+  EXPECT_EQ(updates, end.updates);
+}
+
+TEST_F(GptNeox, RefusesWhatCannotBeTrainedBeforeAnythingIsMade) {
+  const auto refused = [&](const std::string& flags, const std::string& message) {
+    const Outcome outcome = here(1, kTrain + flags);
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+    EXPECT_FALSE(std::filesystem::exists(path("checkpoints")));
+  };
+  refused("--model_parallel_size 2 --pipe_parallel_size 3", "2 settings cannot be trained with:");
+  refused("--fp16.enabled true", "is f16, and CPUs do not train in it; set --precision.dtype bf16");
+  refused("--zero_optimization.stage 1", "every rank holds all of it yet; set --optim.shard none");
+  const Outcome shown = done(here(1,
+                                  "config show tiny -d conf --ranks 12 --model_parallel_size 2 --pipe_parallel_size 3 "
+                                  "--fp16.enabled true --verbose"));
+  EXPECT_THAT(shown.output, HasSubstr("  tensor: 2  # flag --model_parallel_size\n"));
+  EXPECT_THAT(shown.output, HasSubstr("  data: 2  # 12 ranks\n"));
+  EXPECT_THAT(shown.output, HasSubstr("  global: 24  # "));
+  EXPECT_THAT(shown.output, HasSubstr("hostfile has no effect here: ranks come from MPI"));
+  const Outcome wrong = here(1, "config show tiny -d conf --ranks 0");
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.output, HasSubstr("--ranks is 0, expected 1 to 1048576"));
+}
+
+TEST_F(GptNeox, NeoxsOwnFolderIsNotTouched) {
+  std::filesystem::create_directory(path("checkpoints"));
+  write_text(path("checkpoints/latest"), "global_step7");
+  const Outcome outcome = here(1, kTrain);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("never written over; name another folder: --run.dir checkpoints-trireme"));
+  EXPECT_THAT(outcome.output, HasSubstr("NeoX's own checkpoints, which are not read yet"));
+  done(here(1, kTrain + std::string("--run.dir mine --run.steps 1")));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("checkpoints")), {}), 1);
+}
+
 }  // namespace
 }  // namespace trireme

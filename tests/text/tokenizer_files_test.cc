@@ -16,7 +16,7 @@ class VocabTxt : public testing::Test {
   std::vector<TokenId> ids(const std::string& vocabulary, TokenizerLoadOptions::LowerCase choice) {
     write_text(folder_ / "vocab.txt", vocabulary);
     testing::internal::CaptureStderr();
-    const auto tokenizer = load_tokenizer(folder_ / "vocab.txt", {.lower_case = choice, .pattern = ""});
+    const auto tokenizer = load_tokenizer(folder_ / "vocab.txt", {.lower_case = choice, .pattern = "", .merges = ""});
     said_ = testing::internal::GetCapturedStderr();
     std::vector<TokenId> out;
     tokenizer->encode_plain("HELLO", out);
@@ -59,6 +59,20 @@ TEST(TokenizerNames, OneThatIsNotThereIsToldWithWhatIsTakenAndHowToGetIt) {
       "holds one or vocab.json with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 --output "
       "FOLDER` makes one from text; nothing is downloaded: if no-such-tokenizer is a name of the Hugging Face hub, "
       "fetch it with `curl -fL --create-dirs -o no-such-tokenizer/tokenizer.json https://huggingface.co/");
+}
+
+TEST(VocabularyAndMerges, MayHaveAnyNames) {
+  const TemporaryFolder folder;
+  write_text(folder / "gpt2-vocab.json", R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3})");
+  write_text(folder / "gpt2-merges.txt", "#version: 0.2\na b\n");
+  TokenizerLoadOptions options;
+  options.merges = folder / "gpt2-merges.txt";
+  std::vector<TokenId> ids;
+  load_tokenizer(folder / "gpt2-vocab.json", options)->encode_plain("abb", ids);
+  EXPECT_EQ(ids, (std::vector<TokenId>{2, 1}));
+  options.merges = folder / "none.txt";
+  EXPECT_ERROR(load_tokenizer(folder / "gpt2-vocab.json", options), ErrorKind::io,
+               "no merges " + (folder / "none.txt") + ": those of the vocabulary " + (folder / "gpt2-vocab.json"));
 }
 
 TEST(CharLevel, BytesAreIds) {

@@ -1,0 +1,626 @@
+#include "config/gpt_neox.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "config/document.h"
+#include "config/load.h"
+#include "config/validate.h"
+#include "config/yaml_reader.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/test_data.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kFile = R"(# as NeoX writes its files
+{
+  "pipe_parallel_size": 1,
+  "model-parallel-size": 2,
+  "num_layers": 4, "hidden_size": 64, "num_attention_heads": 4,
+  "seq_length": 32, "max_position_embeddings": 48,
+  "pos_emb": "rotary", "rotary_pct": 0.5, "no_weight_tying": True, "gpt_j_residual": true,
+  "bias_gelu_fusion": true,
+  "init_method": "small_init", "output_layer_init_method": "wang_init",
+  "optimizer": {"type": "Adam", "params": {"lr": 0.001, "betas": [0.9, 0.95], "eps": 1.0e-8,}},
+  "min_lr": 0.0001,
+  "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 3,
+  "gradient_clipping": 1.0,
+  "train_iters": 200, "lr_decay_iters": 100, "lr_decay_style": "cosine", "warmup": 0.025,
+  "tensorboard_dir": None,
+  "partition_activations": true, "hostfile": "/mock_path",
+}
+)";
+
+class GptNeox : public testing::Test {
+ protected:
+  GptNeox() { write_text(file_, kFile); }
+  LoadedConfig load(const std::vector<std::string>& flags = {}) const { return load_config({file_}, flags); }
+  /// The file with a second one beside it.
+  LoadedConfig load_with(const std::string& text, const std::vector<std::string>& flags = {},
+                         const char* name = "more.yml") const {
+    write_text(folder_ / name, text);
+    return load_config({file_, folder_ / name}, flags);
+  }
+
+  TemporaryFolder folder_;
+  std::string file_ = folder_ / "a.yml";
+};
+
+TEST_F(GptNeox, IsRecognisedAndTranslated) {
+  const LoadedConfig loaded = load();
+  const Config& config = loaded.config;
+  EXPECT_EQ(loaded.dialect, "gpt-neox");
+  EXPECT_EQ(config.model.layers, 4);
+  EXPECT_EQ(config.model.width, 64);
+  EXPECT_EQ(config.model.heads, 4);
+  EXPECT_EQ(config.model.context, 48);
+  EXPECT_EQ(config.batch.sequence, 32);
+  EXPECT_EQ(config.model.position, PositionChoice::rotary);
+  EXPECT_EQ(config.model.rotary_fraction, 0.5);
+  EXPECT_FALSE(config.model.tied_head);
+  EXPECT_EQ(config.model.residual, ResidualChoice::parallel);
+  EXPECT_EQ(config.model.activation, MlpActivation::gelu_tanh);
+  EXPECT_EQ(config.model.init_scheme, InitChoice::neox);
+  EXPECT_EQ(config.model.vocabulary_multiple, 256) << "128 x model_parallel_size";
+  EXPECT_EQ(config.mesh.tensor, 2);
+  EXPECT_EQ(config.mesh.pipeline, 1);
+  EXPECT_EQ(config.batch.per_rank, 12);
+  EXPECT_EQ(config.batch.micro, 4);
+  EXPECT_EQ(config.optim.learning_rate, 1e-3);
+  EXPECT_EQ(config.optim.beta2, 0.95);
+  EXPECT_EQ(config.optim.weight_decay, 0.1) << "NeoX's default";
+  EXPECT_EQ(config.optim.shard, ShardChoice::none);
+  EXPECT_EQ(config.optim.schedule_form, ScheduleForm::neox);
+  EXPECT_EQ(config.optim.warmup_fraction, 0.025);
+  EXPECT_EQ(config.optim.decay_steps, 100);
+  EXPECT_EQ(config.run.steps, 200);
+  EXPECT_EQ(config.run.seed, 1234);
+  EXPECT_EQ(config.precision.dtype, DType::f32);
+  EXPECT_EQ(config.comm.wire, DType::f32);
+  EXPECT_EQ(config.checkpoint.every, 0);
+  EXPECT_EQ(config.checkpoint.keep, 0);
+  EXPECT_EQ(config.checkpoint.resume, "none") << "no load";
+  EXPECT_EQ(config.log.every, 100);
+}
+
+TEST_F(GptNeox, KeysWithoutEffectAreOneLineAndTheirReasonsAreDetails) {
+  const LoadedConfig loaded = load();
+  EXPECT_THAT(loaded.notes, testing::ElementsAre("2 keys of gpt-neox have no effect here (--verbose says why): "
+                                                 "partition_activations, hostfile"));
+  ASSERT_EQ(loaded.details.size(), 2u);
+  EXPECT_THAT(loaded.details[1], HasSubstr("a.yml:16: hostfile has no effect here: ranks come from MPI"));
+}
+
+TEST_F(GptNeox, NamesAreTheSameWithEitherDash) {
+  write_text(folder_ / "b.yml",
+             "{\"num-layers\": 2, \"hidden-size\": 64, \"num-attention-heads\": 4, \"seq-length\": 8,"
+             "\"max-position-embeddings\": 8, \"train-iters\": 3,"
+             "\"train-batch-size\": 4, \"optimizer\": {\"params\": {\"lr\": 0.1}}}");
+  EXPECT_EQ(load_config({folder_ / "b.yml"}, {}).config.model.layers, 2);
+}
+
+TEST_F(GptNeox, AKeyInTwoFilesIsRefusedAlsoWhereNeoxOverlooksIt) {
+  EXPECT_ERROR(load_with("{\"num-layers\": 5}"), ErrorKind::config,
+               folder_ / "more.yml:1: \"num-layers\" stands in " + file_ + ":5 too, and files may share no key");
+  EXPECT_ERROR(load_with("{\n\"optimizer\": {\"extra\": 1}}"), ErrorKind::config,
+               "more.yml:2: \"optimizer\" stands in " + file_ + ":10 too");
+  EXPECT_EQ(load_with("model:\n  layers: 6\n").config.model.layers, 6) << "native files let the later one win";
+  EXPECT_EQ(load({"--model.layers=7"}).config.model.layers, 7);
+}
+
+TEST_F(GptNeox, TellsAllObjectionsAtOnce) {
+  try {
+    load_with(R"({"norm": "rmsnorm", "activation": "swiglu", "num_kv_heads": 2, "hiden_dropout": 0.1,
+                  "sliding_window_width": 128, "seed": "x", "zero_optimization": {"stage": 4}})");
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::config);
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("7 settings cannot be used here:\n"),
+                                HasSubstr("norm is \"rmsnorm\": norms other than layernorm are not here"),
+                                HasSubstr("activation is \"swiglu\": the MLP computes gelu or relu"),
+                                HasSubstr("num_kv_heads is 2: every query head has keys and values of its own")));
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("has no key \"hiden_dropout\"; did you mean \"hidden_dropout\"?"),
+                                HasSubstr("sliding_window_width cannot be used here: every query sees all keys"),
+                                HasSubstr("seed is \"x\", expected a whole number"),
+                                HasSubstr("zero_optimization.stage is 4: expected 0 to 3")));
+  }
+}
+
+TEST_F(GptNeox, WhatNeoxHasNoDefaultForMustBeGiven) {
+  write_text(folder_ / "b.yml", "{\"num_layers\": 2}");
+  EXPECT_ERROR(load_config({folder_ / "b.yml"}, {}), ErrorKind::config,
+               "hidden_size is not given, and NeoX has no default for it");
+  EXPECT_ERROR(load_config({folder_ / "b.yml"}, {}), ErrorKind::config,
+               "neither train_batch_size nor train_micro_batch_size_per_gpu is given");
+}
+
+TEST_F(GptNeox, ItsDefaultClippingIsNoneAndOthersClip) {
+  const LoadedConfig loaded = load();
+  EXPECT_EQ(loaded.config.optim.clip, 0);
+  EXPECT_THAT(to_yaml(loaded),
+              HasSubstr("  clip: 0  # " + file_ +
+                        ":13: gradient_clipping 1.0 is NeoX's default, which never reaches DeepSpeed: no "
+                        "clipping; --optim.clip 1 clips\n"));
+  EXPECT_EQ(load({"--optim.clip=1"}).config.optim.clip, 1);
+  EXPECT_EQ(load({"--gradient_clipping=0.5"}).config.optim.clip, 0.5);
+}
+
+TEST_F(GptNeox, OfTheBatchAnyOneOrTwoGiveTheRest) {
+  constexpr const char* kModel =
+      "num_layers: 2\nhidden_size: 64\nnum_attention_heads: 4\nseq_length: 8\nmax_position_embeddings: 8\n"
+      "train_iters: 3\noptimizer: {params: {lr: 0.1}}\n";
+  const auto plan = [&](const std::string& batch) {
+    write_text(folder_ / "b.yml", kModel + batch);
+    return plan_batch(load_config({folder_ / "b.yml"}, {}), 4);
+  };
+  const auto expect = [](const BatchPlan& found, int64_t global, int64_t micro, int64_t accumulation) {
+    EXPECT_EQ(found.global, global);
+    EXPECT_EQ(found.micro, micro);
+    EXPECT_EQ(found.accumulation, accumulation);
+  };
+  expect(plan("train_batch_size: 64"), 64, 16, 1);
+  expect(plan("train_micro_batch_size_per_gpu: 2"), 8, 2, 1);
+  expect(plan("train_batch_size: 64\ntrain_micro_batch_size_per_gpu: 2"), 64, 2, 8);
+  expect(plan("train_batch_size: 64\ngradient_accumulation_steps: 2"), 64, 8, 2);
+  expect(plan("gradient_accumulation_steps: 2\ntrain_micro_batch_size_per_gpu: 2"), 16, 2, 2);
+  expect(plan("train_batch_size: 64\ngradient_accumulation_steps: 2\ntrain_micro_batch_size_per_gpu: 8"), 64, 8, 2);
+  EXPECT_ERROR(plan("train_batch_size: 64\ngradient_accumulation_steps: 2\ntrain_micro_batch_size_per_gpu: 4"),
+               ErrorKind::config,
+               "on 4 data-parallel ranks that makes 32 sequences per step, not the 64 of batch.global");
+  EXPECT_ERROR(plan("gradient_accumulation_steps: 2"), ErrorKind::config, "neither train_batch_size nor");
+}
+
+TEST_F(GptNeox, ReadsDeepspeedsOwnFile) {
+  const LoadedConfig alone = [&] {
+    write_text(folder_ / "ds_config.json",
+               R"({"train_batch_size": 16, "gradient_clipping": 1.0, "bf16": {"enabled": true},
+	"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}},
+	"optimizer": {"type": "AdamW", "params": {"lr": 1e-4, "weight_decay": 0.3}}})");
+    return load_config({folder_ / "ds_config.json"}, {});
+  }();
+  EXPECT_EQ(alone.config.batch.global, 16);
+  EXPECT_EQ(alone.config.optim.clip, 1) << "here it does reach DeepSpeed";
+  EXPECT_EQ(alone.config.optim.shard, ShardChoice::gradients);
+  EXPECT_EQ(alone.config.optim.weight_decay, 0.3);
+  EXPECT_EQ(alone.config.optim.beta2, 0.999);
+  EXPECT_EQ(alone.config.precision.dtype, DType::bf16);
+  EXPECT_EQ(alone.config.run.seed, RunOptions().seed) << "NeoX's defaults are not DeepSpeed's";
+  EXPECT_ERROR(load_with(R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 3}}})", {}, "ds.json"),
+               ErrorKind::config, "DeepSpeed's schedules are not here; remove it and set lr_decay_style");
+  EXPECT_ERROR(load_with(R"({"gradient_clipping": 1.0})", {}, "ds.json"), ErrorKind::config, "files may share no key");
+}
+
+TEST_F(GptNeox, PrecisionIsOneOfThree) {
+  EXPECT_EQ(load_with("precision: bfloat16").config.precision.dtype, DType::bf16);
+  EXPECT_EQ(load_with("precision: bfloat16").config.comm.wire, DType::bf16);
+  EXPECT_EQ(load_with("{precision: bfloat16, fp32_allreduce: True}").config.comm.wire, DType::f32);
+  const LoadedConfig fp16 = load_with("fp16: {enabled: true, initial_scale_power: 12}");
+  EXPECT_EQ(fp16.config.precision.dtype, DType::f16);
+  EXPECT_EQ(load_with("fp16: {enabled: true}", {"--precision.dtype=bf16"}).config.precision.dtype, DType::bf16);
+  EXPECT_ERROR(load_with("{precision: bfloat16, fp16: {enabled: true}}"), ErrorKind::config,
+               "fp16.enabled is true: " + (folder_ / "more.yml") + ":1 says bfloat16; set one of the two");
+}
+
+TEST_F(GptNeox, PipelineSizesZeroAndOneAreOneStage) {
+  EXPECT_EQ(load().config.mesh.pipeline, 1);
+  EXPECT_EQ(load({"--pipe_parallel_size=0"}).config.mesh.pipeline, 1);
+  EXPECT_EQ(load({"--pipe_parallel_size=4"}).config.mesh.pipeline, 4);
+}
+
+TEST_F(GptNeox, ModelsThatAreNotHereAreRefused) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"gpt_j_tied: true", "have a norm each"},
+      {"pos_emb_: 1", "did you mean \"pos_emb\"?"},
+      {"attention_config: [[[\"local\"], 4]]", "attention of type local is not here; set global or flash"},
+      {"attention_config: [[[\"flash\"], 3]]", "it names 3 layers, and num_layers is 4"},
+      {"attention_config: flash", "attention_config is \"flash\", expected a list"},
+      {"use_bias_in_mlp: false", "with gpt_j_residual NeoX drops the attention's output"},
+      {"init_method_std: 0.3\nmlp_multiple_of: 256\nuse_mup: true", "muP is not here"},
+      {"mlp_multiple_of: 100", "the MLP's width is 256; set intermediate_size"},
+      {"eod_mask_loss: true", "every token counts in the loss"},
+      {"tokenizer_type: SPMTokenizer", "tokenizers are read as HFTokenizer"},
+      {"merge_file: m.txt", "GPT2BPETokenizer needs vocab_file and merge_file"},
+      {"train_epochs: 2", "set train_iters"},
+      {"use_shared_fs: false", "--data.index-dir FOLDER"},
+      {"test_data_paths: [a]", "no test set is evaluated"},
+      {"{train_data_paths: [a, b], train_data_weights: [1]}", "2 paths and 1 weights"},
+      {"checkpoint_scale: log", "set linear"},
+      {"fp16: {enabled: true, type: bfloat16}", "set precision: bfloat16 and remove fp16"},
+      {"deepspeed_extra_args: {a: 1}", "give them as a ds_config.json"},
+  };
+  for (const auto& [text, message] : cases) {
+    SCOPED_TRACE(text);
+    EXPECT_ERROR(load_with(text), ErrorKind::config, message);
+  }
+  EXPECT_ERROR(load({"--output_layer_init_method=normal"}), ErrorKind::config,
+               "new weights drawn with init_method small_init, output_layer_init_method normal");
+  EXPECT_NO_THROW(load_with("attention_config: [[[\"flash\", global], 2]]"));
+  EXPECT_NO_THROW(load_with("attention_config: [[[\"flash\"], all]]"));
+}
+
+TEST_F(GptNeox, DataAndTokenizers) {
+  const DataOptions one =
+      load_with("{data_path: d/x_text_document, vocab_file: v.json, merge_file: m.txt}").config.data;
+  EXPECT_EQ(one.train, "d/x_text_document");
+  EXPECT_EQ(one.split, "969, 30, 1");
+  EXPECT_EQ(one.merges, "m.txt");
+  const DataOptions many =
+      load_with("{train_data_paths: [a, b], train_data_weights: [1., 2], valid_data_paths: [c]}").config.data;
+  EXPECT_EQ(many.train, "1 a 2 b");
+  EXPECT_EQ(many.validation, "c");
+  EXPECT_EQ(many.split, "");
+  EXPECT_EQ(load_with("tokenizer_type: CharLevelTokenizer").config.data.tokenizer, "CharLevelTokenizer");
+}
+
+TEST_F(GptNeox, FoldersOfNeoxAreNeverWritten) {
+  const std::string theirs = folder_ / "theirs", ours = folder_ / "ours";
+  std::filesystem::create_directories(theirs);
+  std::filesystem::create_directories(ours);
+  const auto both = [&](const std::string& save, const std::string& load) {
+    return load_with("{save: " + save + ", load: " + load + "}");
+  };
+  const LoadedConfig fresh = both(theirs, theirs);
+  EXPECT_THAT(fresh.notes, testing::Contains(HasSubstr("load is " + theirs +
+                                                       ", which holds no checkpoint: the run starts from scratch")));
+  EXPECT_EQ(fresh.config.checkpoint.resume, "auto");
+  write_text(theirs + "/latest", "global_step3");
+  write_text(ours + "/latest", "step-00000003\n");
+  EXPECT_ERROR(both(theirs, ours), ErrorKind::config,
+               "which are never written over; name another folder: --run.dir " + theirs + "-trireme");
+  EXPECT_ERROR(both(ours, theirs), ErrorKind::config, "it holds NeoX's own checkpoints, which are not read yet");
+  EXPECT_EQ(both(ours, ours).config.checkpoint.resume, "auto");
+  EXPECT_EQ(both(folder_ / "new", ours).config.checkpoint.resume, ours);
+  EXPECT_EQ(load_with("extra_save_iters: [0, 1, 2]").config.checkpoint.also, "0,1,2");
+}
+
+TEST_F(GptNeox, NativeFilesAndOtherProgramsFilesAreNotTakenForIt) {
+  write_text(folder_ / "native.yaml", "model:\n  layers: 3\n");
+  EXPECT_EQ(load_config({folder_ / "native.yaml"}, {}).dialect, "native");
+  write_text(folder_ / "group.yaml", "precision: {dtype: bf16}\n");
+  EXPECT_EQ(load_config({folder_ / "group.yaml"}, {}).dialect, "native");
+  write_text(folder_ / "mixed.yaml", "model:\n  layers: 3\nnum_layers: 3\n");
+  EXPECT_ERROR(load_config({folder_ / "mixed.yaml"}, {}), ErrorKind::config,
+               "dialect gpt-neox has a key of this name: add --dialect gpt-neox");
+}
+
+TEST(SplitWords, FindsFilesInTheFolderAndWithoutTheirEnding) {
+  const TemporaryFolder folder;
+  write_text(folder / "125M.yml", "{}");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"125M", "-d", folder.path()}, {"--conf_dir=" + folder.path(), "125M.yml"}})
+    EXPECT_EQ(split_words(words).files, std::vector<std::string>{folder / "125M.yml"});
+  EXPECT_EQ(split_words({folder / "125M"}).files, std::vector<std::string>{folder / "125M.yml"});
+  EXPECT_TRUE(split_words({"a.yml", "--verbose"}).verbose);
+  EXPECT_ERROR(split_words({"-d", "data"}), ErrorKind::usage,
+               "-d data is the folder of the configuration files, and none is named; that of the data is --data.dir");
+}
+
+TEST(YamlReader, KeepsListsAsJson) {
+  const auto settings = parse_yaml("{a: [1, 0.5, x, \"1\", [true, null], {k: 2, 3: [b,]}], b: 2}", "t.yml", 0);
+  ASSERT_EQ(settings.size(), 2u);
+  EXPECT_EQ(settings[0].problem, "a list");
+  EXPECT_EQ(settings[0].text, R"([1,0.5,"x","1",[true,null],{"k":2,"3":["b"]}])");
+}
+
+// Of NeoX's own files. Batch: 1 step x the micro-batch x the data-parallel ranks; the schedule's warm-up is 1 % of the
+// decay; shard is the stage of zero_optimization; min_lr is 0 where the file names none; weights start as init_method
+// and output_layer_init_method say, NeoX's defaults (normal 0.02, scaled_normal) where they do not.
+struct Published {
+  std::vector<const char*> files;
+  int ranks, data, tensor, pipeline;
+  int64_t layers, width, heads, micro, accumulation, global, steps;
+  double rate, min_rate, beta2, decay, rotary;
+  bool parallel, tanh;
+  InitChoice init;
+  DType dtype;
+  ShardChoice shard;
+  const char* split;
+};
+
+const Published kPublished[] = {
+    {{"125M", "local_setup"},
+     2,
+     2,
+     1,
+     1,
+     12,
+     768,
+     12,
+     4,
+     1,
+     8,
+     320000,
+     6e-4,
+     6e-5,
+     0.95,
+     0.1,
+     1,
+     false,
+     false,
+     InitChoice::neox,
+     DType::f16,
+     ShardChoice::optimizer,
+     "969, 30, 1"},
+    {{"1-3B", "local_setup"},
+     8,
+     8,
+     1,
+     1,
+     24,
+     2048,
+     16,
+     4,
+     1,
+     32,
+     320000,
+     2e-4,
+     2e-5,
+     0.95,
+     0.1,
+     1,
+     false,
+     false,
+     InitChoice::neox,
+     DType::f16,
+     ShardChoice::optimizer,
+     "969, 30, 1"},
+    {{"2-7B", "local_setup"},
+     24,
+     24,
+     1,
+     1,
+     32,
+     2560,
+     32,
+     4,
+     1,
+     96,
+     320000,
+     1.6e-4,
+     1.6e-5,
+     0.95,
+     0.1,
+     1,
+     false,
+     false,
+     InitChoice::neox,
+     DType::f16,
+     ShardChoice::optimizer,
+     "969, 30, 1"},
+    {{"6-7B", "slurm_local"},
+     8,
+     8,
+     1,
+     1,
+     32,
+     4096,
+     32,
+     4,
+     1,
+     32,
+     320000,
+     1.2e-4,
+     1.2e-5,
+     0.95,
+     0.1,
+     1,
+     false,
+     false,
+     InitChoice::neox,
+     DType::f16,
+     ShardChoice::optimizer,
+     "969, 30, 1"},
+    // 96 ranks / (4 x 2) = 12; 4 x 32 x 12 = 1536
+    {{"20B"},    96,
+     12,         2,
+     4,          44,
+     6144,       64,
+     4,          32,
+     1536,       150000,
+     0.97e-4,    0.97e-5,
+     0.95,       0.01,
+     0.25,       true,
+     true,       InitChoice::neox,
+     DType::f16, ShardChoice::optimizer,
+     "995,4,1"},
+    {{"bf16_125M", "local_setup"},
+     4,
+     4,
+     1,
+     1,
+     12,
+     768,
+     12,
+     4,
+     1,
+     16,
+     320000,
+     6e-4,
+     0,
+     0.999,
+     0,
+     1,
+     false,
+     false,
+     InitChoice::gpt2,
+     DType::bf16,
+     ShardChoice::none,
+     "949,50,1"},
+    {{"slurm_125M", "slurm_local"},
+     1,
+     1,
+     1,
+     1,
+     12,
+     768,
+     12,
+     4,
+     1,
+     4,
+     320000,
+     6e-4,
+     0,
+     0.999,
+     0,
+     1,
+     false,
+     true,
+     InitChoice::gpt2,
+     DType::f16,
+     ShardChoice::none,
+     "949,50,1"},
+    // Pythia: batches of 1024 sequences; no data_path
+    {{"pythia_1-4B"},
+     64,
+     64,
+     1,
+     1,
+     24,
+     2048,
+     16,
+     16,
+     1,
+     1024,
+     143000,
+     2e-4,
+     2e-5,
+     0.95,
+     0.1,
+     0.25,
+     true,
+     true,
+     InitChoice::neox,
+     DType::f16,
+     ShardChoice::optimizer,
+     ""},
+    {{"pythia_12B"},
+     256,
+     64,
+     4,
+     1,
+     36,
+     5120,
+     40,
+     8,
+     2,
+     1024,
+     143000,
+     1.2e-4,
+     1.2e-5,
+     0.95,
+     0.1,
+     0.25,
+     true,
+     true,
+     InitChoice::gpt2,
+     DType::f16,
+     ShardChoice::optimizer,
+     ""},
+};
+
+LoadedConfig load_published(const std::vector<const char*>& files) {
+  std::vector<std::string> paths;
+  for (const char* file : files) paths.push_back((test_data_dir() / "configs/neox" / file).string() + ".yml");
+  return load_config(paths, {});
+}
+
+TEST(GptNeoxFiles, ComeToWhatNeoxResolves) {
+  TRIREME_NEEDS_TEST_DATA("configs/neox");
+  for (const Published& set : kPublished) {
+    SCOPED_TRACE(set.files[0]);
+    const LoadedConfig loaded = load_published(set.files);
+    const Config& config = loaded.config;
+    EXPECT_EQ(config.model.layers, set.layers);
+    EXPECT_EQ(config.model.width, set.width);
+    EXPECT_EQ(config.model.heads, set.heads);
+    EXPECT_EQ(config.model.context, 2048);
+    EXPECT_EQ(config.batch.sequence, 2048);
+    EXPECT_EQ(config.mesh.tensor, set.tensor);
+    EXPECT_EQ(config.mesh.pipeline, set.pipeline);
+    EXPECT_EQ(set.data * set.tensor * set.pipeline, set.ranks);
+    const BatchPlan plan = plan_batch(loaded, set.data);
+    EXPECT_EQ(plan.global, set.global);
+    EXPECT_EQ(plan.micro, set.micro);
+    EXPECT_EQ(plan.accumulation, set.accumulation);
+    EXPECT_EQ(config.run.steps, set.steps);
+    EXPECT_EQ(config.optim.decay_steps, set.steps);
+    EXPECT_EQ(config.optim.warmup_fraction, 0.01);
+    EXPECT_EQ(config.optim.schedule, RateCourse::cosine);
+    EXPECT_EQ(config.optim.schedule_form, ScheduleForm::neox);
+    EXPECT_EQ(config.optim.learning_rate, set.rate);
+    EXPECT_EQ(config.optim.min_learning_rate, set.min_rate);
+    EXPECT_EQ(config.optim.beta1, 0.9);
+    EXPECT_EQ(config.optim.beta2, set.beta2);
+    EXPECT_EQ(config.optim.epsilon, 1e-8);
+    EXPECT_EQ(config.optim.weight_decay, set.decay);
+    EXPECT_EQ(config.optim.clip, 0) << "gradient_clipping is 1.0";
+    EXPECT_EQ(config.optim.shard, set.shard);
+    EXPECT_EQ(config.model.position, PositionChoice::rotary);
+    EXPECT_EQ(config.model.rotary_fraction, set.rotary);
+    EXPECT_EQ(config.model.residual, set.parallel ? ResidualChoice::parallel : ResidualChoice::sequential);
+    EXPECT_EQ(config.model.activation, set.tanh ? MlpActivation::gelu_tanh : MlpActivation::gelu_erf);
+    EXPECT_EQ(config.model.init_scheme, set.init);
+    EXPECT_FALSE(config.model.tied_head);
+    EXPECT_TRUE(config.model.recompute);
+    EXPECT_EQ(config.model.vocabulary_multiple, 128 * set.tensor);
+    EXPECT_EQ(config.precision.dtype, set.dtype);
+    EXPECT_EQ(config.comm.wire, set.dtype == DType::bf16 ? DType::f32 : DType::bf16) << "fp32_allreduce";
+    EXPECT_EQ(config.data.split, set.split);
+    EXPECT_EQ(config.run.seed, 1234);
+  }
+}
+
+// What NeoX wrote beside the weights: arguments, the DeepSpeed configuration, the scheduler's state.
+TEST(GptNeoxFiles, AgreeWithTheArgumentsInNeoxsCheckpoints) {
+  TRIREME_NEEDS_TEST_DATA("neox_ckpt");
+  const auto load = [](const char* path) { return load_config({(test_data_dir() / path).string()}, {}); };
+  const LoadedConfig split = load("neox_ckpt/par_tp2/ckpt/global_step7/configs/tiny.yml");
+  EXPECT_EQ(split.config.model.layers, 4);
+  EXPECT_EQ(split.config.model.width, 32);
+  EXPECT_EQ(split.config.model.heads, 4);
+  EXPECT_EQ(split.config.model.context, 64);
+  EXPECT_EQ(split.config.mesh.tensor, 2);
+  EXPECT_EQ(288 % split.config.model.vocabulary_multiple, 0) << "padded_vocab_size";
+  EXPECT_EQ(split.config.model.vocabulary_multiple, 48);
+  EXPECT_EQ(plan_batch(split, 1).global, 2) << "train_batch_size";
+  EXPECT_EQ(split.config.optim.clip, 0) << "ds_config has no gradient_clipping, the file says 1.0";
+  const LoadedConfig whole = load("neox_ckpt/zero_dp2_tp1/ckpt/global_step3/configs/tiny.yml");
+  EXPECT_EQ(plan_batch(whole, 2).global, 4);
+  EXPECT_EQ(whole.config.model.inner_width, 34);
+  EXPECT_EQ(whole.config.optim.shard, ShardChoice::optimizer);
+  EXPECT_EQ(whole.config.optim.warmup_fraction * 20, 2.0) << "warmup_iter";
+  EXPECT_EQ(whole.config.optim.decay_steps, 20) << "end_iter";
+  EXPECT_EQ(whole.config.precision.dtype, DType::f16);
+}
+
+TEST(GptNeoxFiles, Llama2IsRefusedWithAllReasons) {
+  TRIREME_NEEDS_TEST_DATA("configs/neox");
+  for (const std::vector<const char*>& files :
+       {std::vector<const char*>{"llama2_7B"}, {"llama2_7B", "llama_train_config", "local_setup"}}) {
+    try {
+      load_published(files);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), AllOf(HasSubstr("norm is \"rmsnorm\""), HasSubstr("activation is \"swiglu\"")));
+      EXPECT_THAT(e.what(), HasSubstr(files.size() > 1 ? "finetune is true" : "train_iters is not given"));
+    }
+  }
+}
+
+TEST(GptNeoxKeys, EveryLimitIsOfAKeyAndEveryKeyIsExplained) {
+  for (const GptNeoxLimit& limit : gpt_neox_limits()) EXPECT_NE(kGptNeox.find(limit.key), nullptr) << limit.key;
+  for (const DialectKey& key : gpt_neox_keys()) {
+    EXPECT_STRNE(key.meaning, "") << key.name;
+    EXPECT_EQ(kGptNeox.find(key.name), &key) << key.name << " stands twice";
+  }
+}
+
+}  // namespace
+}  // namespace trireme

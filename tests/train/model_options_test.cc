@@ -1,0 +1,139 @@
+#include "train/model_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/document.h"
+#include "model/presets.h"
+#include "tests/support/expect_error.h"
+#include "train/resolve_ranks.h"
+#include "train/runnable.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+LoadedConfig load(std::vector<std::string> words) {
+  for (std::string& word : words) word.insert(0, "--");
+  return load_config({}, words);
+}
+Spec spec_of(const std::vector<std::string>& words) { return spec_from_options(load(words), 1000); }
+std::string shown(const std::vector<std::string>& words, int ranks = 0) {
+  LoadedConfig loaded = load(words);
+  resolve_model_options(loaded);
+  if (ranks > 0) resolve_for_ranks(loaded, ranks);
+  return to_yaml(loaded);
+}
+
+TEST(ModelOptions, SayEverythingThatASpecIs) {
+  const Spec spec = spec_of({"model.residual=parallel", "model.position=rotary", "model.rotary-fraction=0.25",
+                             "model.rotary-base=500", "model.norm-epsilon=1e-6", "model.activation=relu",
+                             "model.tied-head=false", "model.width=128", "model.heads=4", "model.inner-width=96",
+                             "model.bias=false", "model.mlp-out-bias=true", "model.norm-bias=true", "model.dropout=0.1",
+                             "model.attention-dropout=0.3", "model.vocabulary-multiple=128"});
+  EXPECT_EQ(spec.residual, Residual::parallel);
+  EXPECT_EQ(spec.position, Position::rotary);
+  EXPECT_EQ(spec.rotary_dims, 8);
+  EXPECT_EQ(spec.rotary_base, 500);
+  EXPECT_EQ(spec.norm_epsilon, 1e-6f);
+  EXPECT_EQ(spec.activation, Activation::relu);
+  EXPECT_FALSE(spec.tied_head);
+  EXPECT_EQ(spec.inner_width, 96);
+  EXPECT_EQ(spec.biases,
+            (Biases{.qkv = false, .attention_out = false, .mlp_in = false, .mlp_out = true, .norm = true}));
+  EXPECT_EQ(spec.attention_dropout, 0.3f);
+  EXPECT_EQ(spec.residual_dropout, 0.1f);
+  EXPECT_EQ(spec.vocabulary_rows, 1024);
+  const Spec post = spec_of({"model.norm-place=post", "model.position-offset=2"});
+  EXPECT_EQ(post.norm_place, NormPlace::post);
+  EXPECT_FALSE(post.final_norm);
+  EXPECT_EQ(post.position_offset, 2);
+}
+
+TEST(ModelOptions, DefaultsAreGpt2s) {
+  Spec expected = preset("gpt2").spec;
+  expected.vocabulary = 1000;
+  expected.vocabulary_rows = 1024;
+  EXPECT_EQ(spec_of({}), expected);
+}
+
+TEST(ModelOptions, ResizeAPreset) {
+  const Spec small = spec_of({"model.preset=neox-20b", "model.layers=12"});
+  Spec expected = preset("neox-20b").spec;
+  expected.layers = 12;
+  expected.vocabulary = 1000;
+  expected.vocabulary_rows = 1024;
+  EXPECT_EQ(small, expected);
+  const Spec narrow = spec_of({"model.preset=neox-20b", "model.width=512", "model.heads=8"});
+  EXPECT_EQ(narrow.inner_width, 2048);
+  EXPECT_EQ(narrow.rotary_dims, 16) << "a quarter of 64";
+  EXPECT_EQ(narrow.residual, Residual::parallel);
+  EXPECT_EQ(spec_of({"model.preset=opt-125m", "model.position=rotary"}).position_offset, 0);
+  EXPECT_FALSE(spec_of({"model.preset=opt-350m", "model.norm-place=post"}).final_norm);
+}
+
+TEST(ModelOptions, WhatCannotBeIsRefused) {
+  EXPECT_ERROR(spec_of({"model.residual=parallel", "model.bias=false"}), ErrorKind::config,
+               "model.residual (flag --model.residual) is parallel and the MLP has no bias (model.bias (flag "
+               "--model.bias)): GPT-NeoX drops the attention's output from such a model");
+  EXPECT_ERROR(spec_of({"model.preset=neox-20b", "model.mlp-out-bias=false"}), ErrorKind::config,
+               "set --model.mlp-out-bias true or --model.residual sequential");
+  EXPECT_ERROR(
+      spec_of({"model.preset=neox-125m", "model.heads=7"}), ErrorKind::config,
+      "model.heads (flag --model.heads) is 7 and does not divide model.width (default), which is 768; give both");
+  EXPECT_ERROR(spec_of({"model.position=rotary", "model.rotary-fraction=0.05"}), ErrorKind::config,
+               "rotary dims is 3, it must be even");
+  EXPECT_ERROR(
+      spec_of({"model.rotary-fraction=0.5"}), ErrorKind::config,
+      "model.rotary-fraction (flag --model.rotary-fraction) is given, but positions are learned; remove it or set "
+      "--model.position rotary");
+  EXPECT_ERROR(spec_of({"model.norm-place=post", "model.residual=parallel"}), ErrorKind::config,
+               "norms after a parallel residual are not defined");
+}
+
+TEST(ModelOptions, AreShownAsTheyComeOutWithTheirOrigin) {
+  const std::string text = shown({"model.preset=neox-20b", "model.layers=12"});
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("  layers: 12  # flag --model.layers\n"), HasSubstr("  width: 6144  # preset neox-20b\n"),
+            HasSubstr("  inner-width: 24576  # preset neox-20b\n"), HasSubstr("  context: 2048  # preset neox-20b\n"),
+            HasSubstr("  residual: \"parallel\"  # preset neox-20b\n"),
+            HasSubstr("  rotary-fraction: 0.25  # preset neox-20b\n"),
+            HasSubstr("  init-scheme: \"neox\"  # preset neox-20b\n")));
+  EXPECT_THAT(
+      text, HasSubstr("  vocabulary: 0  # 0: that of the data's tokenizer, or else that of preset neox-20b, 50432\n"));
+  EXPECT_THAT(shown({"model.preset=bert-base"}), AllOf(HasSubstr("  norm-epsilon: 1e-12  # preset bert-base\n"),
+                                                       HasSubstr("  norm-place: \"post\"  # preset bert-base\n")));
+  EXPECT_THAT(
+      shown({"model.width=64", "model.heads=4", "model.bias=false"}),
+      AllOf(HasSubstr("  inner-width: 256  # 4 x model.width\n"), HasSubstr("  qkv-bias: false  # model.bias\n")));
+}
+
+TEST(ResolveForRanks, FillsInMeshAndBatch) {
+  const std::string text = shown({"mesh.tensor=2", "mesh.pipeline=4", "batch.per-rank=128", "batch.micro=4"}, 96);
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("  data: 12  # 96 ranks\n"), HasSubstr("  accumulation: 32  # 128 sequences on each of 12 "
+                                                                   "data-parallel ranks\n")));
+  EXPECT_THAT(text,
+              HasSubstr("  global: 1536  # batch.per-rank (flag --batch.per-rank), 128 x 12 data-parallel ranks\n"));
+  EXPECT_ERROR(shown({"mesh.tensor=2", "mesh.pipeline=4"}, 12), ErrorKind::config,
+               "mesh rest x 2 x 4 needs a multiple of 8 processes but the launcher started 12 (--ranks)");
+}
+
+TEST(Runnable, TellsEverythingThatCannotBeTrainedAtOnce) {
+  EXPECT_NO_THROW(require_runnable(load({})));
+  EXPECT_ERROR(require_runnable(load({"mesh.tensor=3"})), ErrorKind::config,
+               "mesh.tensor (flag --mesh.tensor) is 3: matrices are not split over ranks yet; set --mesh.tensor 1");
+  try {
+    require_runnable(load({"mesh.tensor=3", "mesh.pipeline=2", "optim.shard=optimizer", "precision.dtype=f16"}));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("4 settings cannot be trained with:\n"), HasSubstr("set --mesh.pipeline 1"),
+                                HasSubstr("set --optim.shard none"), HasSubstr("set --precision.dtype bf16")));
+  }
+}
+
+}  // namespace
+}  // namespace trireme
