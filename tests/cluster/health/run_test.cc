@@ -1,7 +1,9 @@
 #include "cluster/health/run.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -90,19 +92,23 @@ TEST_F(Run, AHostToWhichNoLineAppliesIsNotHealthy) {
 }
 
 TEST_F(Run, TheWatchdogEndsWhatAHungCheckStarted) {
+  // Seconds that nobody else on this machine sleeps, another run of this test least of all.
+  const auto seconds = [](int which) { return fmt::format("300.{}{}", getpid(), which); };
+  const std::string spared = seconds(1), detached = seconds(2), hung = seconds(3);
   const auto running = [&](const std::string& word) {
     return !run_process({.arguments = {"pgrep", "-f", "^sleep " + word}, .input = "", .variables = {}, .user = ""})
                 .out.empty();
   };
-  const Report report = run(
-      "* || (setsid sleep 300.125 >/dev/null 2>&1 &); until pgrep -f '^sleep 300.125' >/dev/null; do sleep 0.01; done\n"
-      "* || (setsid sleep 300.25 >/dev/null 2>&1 &); sleep 300.5\n",
-      true, 1);
+  const Report report = run(fmt::format("* || (setsid sleep {0} >/dev/null 2>&1 &); until pgrep -f '^sleep {0}' "
+                                        ">/dev/null; do sleep 0.01; done\n"
+                                        "* || (setsid sleep {1} >/dev/null 2>&1 &); sleep {2}\n",
+                                        spared, detached, hung),
+                            true, 1);
   EXPECT_TRUE(report.timed_out);
-  EXPECT_FALSE(running("300.25")) << "children that called setsid end, too";
-  EXPECT_FALSE(running("300.5"));
-  EXPECT_TRUE(running("300.125")) << "what an earlier check left running on purpose is spared";
-  run_process({.arguments = {"pkill", "-f", "^sleep 300.125"}, .input = "", .variables = {}, .user = ""});
+  EXPECT_FALSE(running(detached)) << "children that called setsid end, too";
+  EXPECT_FALSE(running(hung));
+  EXPECT_TRUE(running(spared)) << "what an earlier check left running on purpose is spared";
+  run_process({.arguments = {"pkill", "-f", "^sleep " + spared}, .input = "", .variables = {}, .user = ""});
 }
 
 TEST_F(Run, GpuChecksAreSkippedOnACpuOnlyNodeOnly) {
