@@ -16,14 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What a run that was stopped before its first checkpoint leaves.
-constexpr std::array<std::string_view, 5> kLeftBehind{"lock", "status.json", "status.reserve", "metrics.jsonl",
-                                                      "tensorboard"};
+constexpr std::array<std::string_view, 6> kLeftBehind{"lock",         "status.json",   "status.reserve",
+                                                      "control.json", "metrics.jsonl", "tensorboard"};
 
 bool holds_files(const std::string& folder) {
   if (!fs::is_directory(folder)) return false;
   return std::ranges::any_of(fs::directory_iterator(folder), [](const fs::directory_entry& entry) {
     const std::string name = entry.path().filename().string();
-    return !name.starts_with('.') && !name.starts_with("status.json.tmp-") &&
+    return !name.starts_with('.') && !name.starts_with("status.json.tmp-") && !name.starts_with("control.json.tmp-") &&
            std::ranges::find(kLeftBehind, name) == kLeftBehind.end();
   });
 }
