@@ -38,8 +38,9 @@ void check_boxes(std::vector<const Box*> boxes, const Shape& shape, int dim, con
   const auto behind = [&](const Box* box) {
     std::array<int64_t, 2 * Shape::kMaxDims> key{};
     for (int d = dim + 1; d < shape.dims(); ++d) {
-      key[static_cast<size_t>(2 * d)] = box->begin[d];
-      key[static_cast<size_t>(2 * d + 1)] = box->count[d];
+      const size_t at = 2 * static_cast<size_t>(d);
+      key[at] = box->begin[d];
+      key[at + 1] = box->count[d];
     }
     return key;
   };

@@ -118,7 +118,7 @@ std::vector<std::vector<Slice>> plan_slices(const ParameterTable& whole, std::sp
         const std::vector<Part> kept = states_of(whole.all()[slice.parameter]);
         if (part == Part::weight || !states || std::ranges::find(kept, part) == kept.end()) continue;
         slice.part = part;
-        slices.push_back(std::move(slice));
+        slices.push_back(slice);
       }
     }
   }

@@ -122,7 +122,7 @@ class Settler {
  public:
   explicit Settler(LoadedConfig& loaded) : loaded_(loaded) {}
 
-  void set(const char* name, Value value, const std::string& origin) {
+  void set(const char* name, const Value& value, const std::string& origin) {
     const std::string option = std::string("model.") + name;
     trireme::set(loaded_.config, *schema().find(option), value);
     if (!origin.empty() && !loaded_.origins.contains(option)) loaded_.origins[option] = {origin, 0, kDefaultLayer};

@@ -104,7 +104,7 @@ TEST(Manifest, AnAbsentFieldMeansItsDefaultOnlyWhereTheVersionDidNotHaveIt) {
 
 TEST(Manifest, Version1IsReadAndWrittenAsTheNewest) {
   const std::string text = planned_text();
-  EXPECT_EQ(write_manifest(parse_manifest(changed_manifest(text, make_version_1), "M")).size() > 0, true);
+  EXPECT_FALSE(write_manifest(parse_manifest(changed_manifest(text, make_version_1), "M")).empty());
   const Manifest then = parse_manifest(changed_manifest(text, make_version_1), "M"), now = parse_manifest(text, "M");
   ASSERT_EQ(then.slices.size(), now.slices.size());
   for (size_t i = 0; i < now.slices.size(); ++i) {

@@ -16,7 +16,6 @@ namespace trireme {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 /// A configuration in which no option has its default, as far as its range allows.
 Config unusual() {

@@ -2,8 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <zlib.h>
-#include <zstd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,6 +10,7 @@
 #include "base/file.h"
 #include "base/rng.h"
 #include "data/prepare/text_border.h"
+#include "tests/support/archives.h"
 #include "tests/support/temporary_folder.h"
 
 namespace trireme {
@@ -27,24 +26,6 @@ class Sources : public testing::Test {
   }
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  static std::string gzip(std::string text) {
-    z_stream stream{};
-    deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
-    std::string out(deflateBound(&stream, text.size()) + 64, '\0');
-    stream.next_in = reinterpret_cast<Bytef*>(text.data());
-    stream.avail_in = static_cast<uInt>(text.size());
-    stream.next_out = reinterpret_cast<Bytef*>(out.data());
-    stream.avail_out = static_cast<uInt>(out.size());
-    deflate(&stream, Z_FINISH);
-    out.resize(stream.total_out);
-    deflateEnd(&stream);
-    return out;
-  }
-  static std::string zstd(const std::string& text) {
-    std::string out(ZSTD_compressBound(text.size()), '\0');
-    out.resize(ZSTD_compress(out.data(), out.size(), text.data(), text.size(), 3));
-    return out;
-  }
   std::string read(const std::string& name, const std::string& bytes) const {
     write_text(path(name), bytes);
     const auto source = open_source(path(name));
