@@ -94,14 +94,24 @@ class CheckpointWriter {
   std::unique_ptr<Implementation> implementation_;
 };
 
+/// Who wrote a checkpoint.
+enum class CheckpointOrigin : uint8_t {
+  trireme,
+  neox,          ///< GPT-NeoX, with the optimizer's state
+  neox_weights,  ///< GPT-NeoX, weights only
+};
+
 /// A folder that holds a complete checkpoint, opened but not loaded.
 struct CheckpointFolder {
   std::string path;
   CheckpointFacts facts;
+  CheckpointOrigin origin = CheckpointOrigin::trireme;
+  std::vector<std::string> notes = {};  ///< what a user should know of it, a line each
 };
 
-/// `path`: a run folder (its newest step, run_steps.h) or a step folder. Checks the manifest and that
-/// every shard is there with its size; the tensors' checksums are for load_checkpoint(). Throws Error::io, Error::data.
+/// `path`: a run folder (its newest step, run_steps.h), a step folder, or one of GPT-NeoX (neox_checkpoint.h). Checks
+/// the manifest and that every shard is there with its size; the tensors' checksums are for load_checkpoint(). Throws
+/// Error::io, Error::data; for NeoX's YAML Error::config.
 CheckpointFolder open_checkpoint(const std::string& path);
 /// The checkpoint to go on from: the newest step (run_steps.h), or the newest before it that verifies; bad ones are
 /// named in warnings. Nothing if the folder holds no checkpoint; Error::data if it holds some and all are bad, or if
@@ -116,6 +126,8 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder);
 /// bytes. Throws Error::data naming file, offset range and tensor, or listing every parameter that differs between
 /// checkpoint and model.
 uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
+/// The same of weights alone, from a checkpoint that need not have more; the moments stay as they are.
+uint64_t load_weights(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
 /// Deletes all but the `keep` newest steps up to `latest` (0: keeps all), `latest` and `best`, those left behind among
 /// them; before that the newest is verified: a bad one stops it with Error::data. Returns the deleted steps.
 std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep);

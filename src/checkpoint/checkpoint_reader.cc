@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/neox_checkpoint.h"
+#include "checkpoint/neox_files.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/run_steps.h"
 
@@ -101,7 +103,15 @@ CheckpointFolder open_step(const std::string& folder) {
   const auto extra = extra_shards(folder, manifest);
   require(extra.empty(), ErrorKind::data, "{}", fmt::join(extra, "; "));
   manifest.facts.tokenizer_json = read_tokenizer(folder, manifest);
-  return {folder, std::move(manifest.facts)};
+  return {.path = folder, .facts = std::move(manifest.facts)};
+}
+
+CheckpointFolder open_neox(const std::string& path) {
+  const NeoxCheckpoint checkpoint(path);
+  return {.path = checkpoint.path(),
+          .facts = checkpoint.facts(),
+          .origin = checkpoint.has_optimizer() ? CheckpointOrigin::neox : CheckpointOrigin::neox_weights,
+          .notes = checkpoint.notes()};
 }
 
 /// Calls the check, keeps its message.
@@ -197,6 +207,24 @@ class SliceLoader {
   uint64_t bytes_read_ = 0;
 };
 
+uint64_t load_parts(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state, bool moments) {
+  if (folder.origin != CheckpointOrigin::trireme) return NeoxCheckpoint(folder.path).load(table, state, moments);
+  const Manifest manifest = read_manifest(folder.path);
+  const ParameterTable whole(table.spec());
+  check_table(manifest, whole, folder.path);
+  if (moments) check_states(manifest, whole, folder.path);
+  std::vector<const Parameter*> own;
+  for (const StoredParameter& stored : manifest.parameters) own.push_back(table.look_up(stored.name));
+  SliceLoader loader(folder.path, manifest, state);
+  for (const StoredSlice& slice : manifest.slices) {
+    const Parameter* parameter = own[slice.parameter];
+    const bool kept = slice.part == Part::weight || (moments && parameter && parameter->gradient_offset);
+    if (parameter && kept) loader.load(slice, *parameter);
+  }
+  for (const Parameter& parameter : table.all()) state.clear_padding(parameter);
+  return loader.bytes_read();
+}
+
 }  // namespace
 
 std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
@@ -224,6 +252,7 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
 CheckpointFolder open_checkpoint(const std::string& path) {
   require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: there is no such folder", path);
   if (fs::exists(path + "/manifest.json")) return open_step(path);
+  if (find_neox_step(path)) return open_neox(path);
   const auto step = newest_step(path);
   require(step.has_value(), ErrorKind::io, "{} holds no checkpoint: no manifest.json and no step-* folder with one",
           path);
@@ -246,21 +275,11 @@ std::optional<CheckpointFolder> find_resumable(const std::string& run_dir) {
 }
 
 uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {
-  const Manifest manifest = read_manifest(folder.path);
-  const ParameterTable whole(table.spec());
-  check_table(manifest, whole, folder.path);
-  const bool trains = !state.moment1().empty();
-  if (trains) check_states(manifest, whole, folder.path);
-  std::vector<const Parameter*> own;
-  for (const StoredParameter& stored : manifest.parameters) own.push_back(table.look_up(stored.name));
-  SliceLoader loader(folder.path, manifest, state);
-  for (const StoredSlice& slice : manifest.slices) {
-    const Parameter* parameter = own[slice.parameter];
-    const bool kept = slice.part == Part::weight || (trains && parameter && parameter->gradient_offset);
-    if (parameter && kept) loader.load(slice, *parameter);
-  }
-  for (const Parameter& parameter : table.all()) state.clear_padding(parameter);
-  return loader.bytes_read();
+  return load_parts(folder, table, state, !state.moment1().empty());
+}
+
+uint64_t load_weights(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {
+  return load_parts(folder, table, state, false);
 }
 
 std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep) {

@@ -7,6 +7,7 @@
 #include "base/hub.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/nanogpt.h"
+#include "checkpoint/neox_files.h"
 #include "checkpoint/safetensors.h"
 
 namespace trireme {
@@ -84,9 +85,11 @@ ModelFolder open_model(const std::string& path) {
   require_no_file(path);
   require(fs::is_directory(path), ErrorKind::io,
           "no model folder {}: expected a run folder (`trireme train` makes one), a step folder, a Hugging Face folder "
-          "(config.json with model.safetensors or pytorch_model.bin, and tokenizer.json), or a ckpt.pt of nanoGPT{}",
+          "(config.json with model.safetensors or pytorch_model.bin, and tokenizer.json), a checkpoint of GPT-NeoX, or "
+          "a ckpt.pt "
+          "of nanoGPT{}",
           path, how_to_fetch(path, kHubFiles));
-  if (!fs::exists(fs::path(path) / "manifest.json")) {
+  if (!fs::exists(fs::path(path) / "manifest.json") && !find_neox_step(path)) {
     const std::string nanogpt = find_nanogpt_checkpoint(path);
     if (!nanogpt.empty() && !holds_huggingface_weights(path)) return open_nanogpt(nanogpt);
     if (fs::exists(fs::path(path) / "config.json")) return open_huggingface(path);
@@ -104,7 +107,7 @@ ModelFolder open_model(const std::string& path) {
 void load_model(const ModelFolder& folder, const Spec& spec, const ParameterTable& table, TrainingState& state) {
   require_same_model(folder, spec);
   if (folder.checkpoint) {
-    load_checkpoint(*folder.checkpoint, table, state);
+    load_weights(*folder.checkpoint, table, state);
   } else if (folder.nanogpt) {
     load_nanogpt(folder.path, spec, table, state);
   } else {

@@ -1,6 +1,6 @@
 #pragma once
-// A model to start from or to sample: a Hugging Face folder, a run folder, one step's folder or a checkpoint of
-// nanoGPT, told apart by what lies there.
+// A model to start from or to sample: a Hugging Face folder, a run folder, one step's folder, a checkpoint of GPT-NeoX
+// or of nanoGPT, told apart by what lies there.
 
 #include <optional>
 #include <string>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <map>
 
@@ -47,17 +48,24 @@ struct Comparison {
 class Run {
  public:
   Run(const std::string& folder, const std::string& case_path, DType dtype, Ops& ops, int threads)
-      : folder_(folder),
-        config_(read_json(folder + "/config.json", size_t{16} << 20)),
-        family_(find_family(json_field<std::string>(config_, "model_type", folder), folder)),
-        padding_(field_or<int64_t>(config_, "pad_token_id", family_.padding, folder)),
-        spec_(parity_spec(read_huggingface_spec(folder), family_)),
+      : config_(config_of(folder)),
+        model_(open_model(folder)),
+        family_(config_.is_null() ? family_for(model_.spec)
+                                  : find_family(json_field<std::string>(config_, "model_type", folder), folder)),
+        padding_(config_.is_null() ? family_.padding
+                                   : field_or<int64_t>(config_, "pad_token_id", family_.padding, folder)),
+        spec_(parity_spec(model_.spec, family_)),
         file_(case_path),
         case_(file_, spec_, family_, padding_),
         table_(spec_),
         state_(table_, dtype, true),
         stage_(spec_, {&table_, state_.weights(), state_.gradients()}, dtype, {.rows = case_.rows()}, ops, threads) {
-    load_huggingface(folder, spec_, table_, state_);
+    if (config_.is_null()) {
+      load_model(model_, spec_, table_, state_);
+    } else {
+      load_huggingface(folder, spec_, table_, state_);
+    }
+    for (const SafetensorsEntry& entry : file_.entries()) has_gradients_ |= entry.name.starts_with(kGradient);
   }
 
   std::vector<Comparison> run(Ops& ops) {
@@ -68,7 +76,9 @@ class Run {
     const double loss =
         stage_.loss_and_backward(batch, {}, static_cast<float>(1 / counted), Write::overwrite, nullptr) / counted;
     all.push_back({"loss", {loss}, expected("loss", 1)});
-    for (const NamedRule& rule : numbered_rules(family_.names, spec_.layers)) add_gradient(rule, all);
+    if (has_gradients_) {
+      for (const NamedRule& rule : numbered_rules(family_.names, spec_.layers)) add_gradient(rule, all);
+    }
     require_all_compared(all);
     for (const Comparison& c : all) {
       require(std::ranges::all_of(c.want, [](double v) { return std::isfinite(v); }), ErrorKind::data,
@@ -78,6 +88,12 @@ class Run {
   }
 
  private:
+  /// Null: no Hugging Face folder, its names are the family's all the same.
+  static Json config_of(const std::string& folder) {
+    const std::string path = folder + "/config.json";
+    return std::filesystem::exists(path) ? read_json(path, size_t{16} << 20) : Json();
+  }
+
   std::vector<double> expected(const std::string& name, size_t count) const {
     const SafetensorsEntry* entry = file_.find(name);
     require(entry, ErrorKind::data, "{}: {} is missing", file_.path(), name);
@@ -184,8 +200,8 @@ class Run {
             fmt::join(rest, ", "));
   }
 
-  std::string folder_;
   Json config_;
+  ModelFolder model_;
   const Family& family_;
   int64_t padding_;
   Spec spec_;
@@ -194,6 +210,7 @@ class Run {
   ParameterTable table_;
   TrainingState state_;
   Stage stage_;
+  bool has_gradients_ = false;
 };
 
 }  // namespace

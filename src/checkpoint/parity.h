@@ -20,10 +20,10 @@ struct ParityTensor {
 /// Runs the model of `folder` forward and backward on a case, dropout off, weights and activations of `dtype`. The case
 /// (safetensors) has input_ids [B, T], attention_mask [B, T] (default: ones), token_type_ids [B, T] (default: zeros),
 /// labels ([B, T] with -100 for what is not counted, shifted here for causal models; classifiers: [B], integers or,
-/// with one class, numbers), logits, loss and grad.<their parameter name>. Logits where attention_mask is 0 are not
-/// compared. Throws Error::data for a case that does not fit the model, naming the tensor; for labels that are counted
-/// where attention_mask is 0; for a classifier's rows that are padded on the left; for expected values that are not
-/// finite.
+/// with one class, numbers), logits, loss and grad.<their parameter name>, which may be left out, all of them. Logits
+/// where attention_mask is 0 are not compared. Throws Error::data for a case that does not fit the model, naming the
+/// tensor; for labels that are counted where attention_mask is 0; for a classifier's rows that are padded on the left;
+/// for expected values that are not finite.
 std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
                                             Ops& ops, int threads);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -28,6 +29,8 @@ constexpr Global kGlobals[] = {
     {"torch", "CharStorage", Meaning::storage, "I8"},           {"torch", "ByteStorage", Meaning::storage, "U8"},
     {"torch", "BoolStorage", Meaning::storage, "BOOL"},
 };
+
+constexpr uint32_t kOpaque = std::numeric_limits<uint32_t>::max();  // place of a global that is none of these
 
 /// Opcodes that pickles of tensors do not have.
 struct Refused {
@@ -75,8 +78,8 @@ constexpr Refused kRefused[] = {
 /// The stack machine. A value is an index, so that nothing nests in memory however deep the pickle does.
 class PickleReader {
  public:
-  PickleReader(Pickle& out, std::span<const std::byte> bytes, std::string_view where)
-      : out_(out), bytes_(bytes), where_(where) {}
+  PickleReader(Pickle& out, std::span<const std::byte> bytes, std::string_view where, Pickle::Classes classes)
+      : out_(out), bytes_(bytes), where_(where), opaque_(classes == Pickle::Classes::opaque) {}
 
   void run() {
     while (step(take_byte())) {
@@ -214,7 +217,8 @@ class PickleReader {
       default:
         break;
     }
-    if (!make_scalar(code) && !make_container(code) && !use_memo(code) && !use_object(code)) refuse(code);
+    const bool known = make_scalar(code) || make_container(code) || use_memo(code) || use_object(code);
+    if (!known && !(opaque_ && use_opaque(code))) refuse(code);
     return true;
   }
 
@@ -233,7 +237,7 @@ class PickleReader {
       case 'M':
         return make_integer(static_cast<int64_t>(take_integer(2))), true;
       case 0x8a:  // LONG1
-        return make_integer(take_signed(take_integer(1))), true;
+        return make_long(take_integer(1)), true;
       case 'G': {
         const double real = take_real();
         make(Kind::real).real = real;
@@ -274,12 +278,20 @@ class PickleReader {
     }
   }
 
+  void make_long(size_t count) {
+    if (count <= 8 || !opaque_) return make_integer(take_signed(count));
+    (void)take(count);
+    make_object({.name = "int", .arguments = {}, .state = {}});
+  }
+
   void append(const std::vector<Index>& items) {
+    if (is_object(top())) return;  // of a class made from list
     auto& list = out_.lists_[need(top(), Kind::list, "a list").place];
     list.insert(list.end(), items.begin(), items.end());
   }
 
   void set_items(const std::vector<Index>& items) {
+    if (is_object(top())) return;  // of a class made from dict
     auto& dict = out_.dicts_[need(top(), Kind::dict, "a dictionary").place];
     if (items.size() % 2 != 0) bad("a key without a value");
     for (size_t i = 0; i < items.size(); i += 2) dict.emplace_back(items[i], items[i + 1]);
@@ -340,9 +352,8 @@ class PickleReader {
         const Index arguments = pop(), function = pop();
         return call(function, arguments), true;
       }
-      case 'b':  // attributes that an ordered dictionary carries: versions of modules
-        need((pop(), top()), Kind::dict, "attributes are only known of a dictionary; one");
-        return true;
+      case 'b':
+        return set_state(pop()), true;
       default:
         return false;
     }
@@ -351,6 +362,10 @@ class PickleReader {
   void find_global(std::string_view module, std::string_view name) {
     for (size_t i = 0; i < std::size(kGlobals); ++i) {
       if (kGlobals[i].module == module && kGlobals[i].name == name) return (void)make(Kind::global, i);
+    }
+    if (opaque_) {
+      make(Kind::global, kOpaque).text = name;
+      return;
     }
     bad("names the global {}.{}, which no dictionary of tensors needs; nothing of the file was run. Save the model's "
         "state_dict() alone, or convert it with save_file() of the safetensors package",
@@ -363,7 +378,9 @@ class PickleReader {
     if (parts.size() < 5 || parts.size() > 6) bad("a storage is described by {} values, expected 5", parts.size());
     if (parts.size() == 6) need(parts[5], Kind::none, "no view of another storage");
     if (need(parts[0], Kind::text, "the word storage").text != "storage") bad("the word storage is expected");
-    const Global& type = kGlobals[need(parts[1], Kind::global, "a storage's class").place];
+    const Value& named = need(parts[1], Kind::global, "a storage's class");
+    if (named.place == kOpaque) bad("{} is no class of storages that is known", named.text.substr(0, 100));
+    const Global& type = kGlobals[named.place];
     if (type.meaning != Meaning::storage) bad("{}.{} is no class of storages", type.module, type.name);
     const Pickle::Storage storage{type.dtype, need(parts[2], Kind::text, "a storage's key").text,
                                   need_count(parts[4], "a storage's size")};
@@ -372,7 +389,10 @@ class PickleReader {
   }
 
   void call(Index function, Index arguments) {
-    const Global& global = kGlobals[need(function, Kind::global, "something to call").place];
+    const Value& named = need(function, Kind::global, "something to call");
+    if (named.place == kOpaque)
+      return make_object({.name = named.text, .arguments = list_index(arguments), .state = {}});
+    const Global& global = kGlobals[named.place];
     const std::vector<Index>& given = out_.lists_[need(arguments, Kind::list, "arguments").place];
     switch (global.meaning) {
       case Meaning::dictionary:
@@ -387,6 +407,65 @@ class PickleReader {
         return make_tensor(given);
       case Meaning::storage:
         bad("{}.{} is called; a storage's memory is expected in the container", global.module, global.name);
+    }
+  }
+
+  // ---- objects of classes that are not known
+
+  bool is_object(Index value) const { return out_.values_[value].kind == Kind::object; }
+  Index list_index(Index value) const { return need(value, Kind::list, "arguments"), value; }
+
+  void make_object(const Pickle::Object& object) {
+    make(Kind::object, out_.objects_.size());
+    out_.objects_.push_back(object);
+  }
+
+  /// Of an object; or attributes that an ordered dictionary carries: versions of modules.
+  void set_state(Index state) {
+    const Index value = top();
+    if (is_object(value)) {
+      out_.objects_[out_.values_[value].place].state = state;
+    } else {
+      need(value, Kind::dict, "attributes are only known of a dictionary; one");
+    }
+  }
+
+  void make_instance(Index type, Index arguments) {
+    const Value& named = need(type, Kind::global, "a class");
+    const std::string_view name = named.place == kOpaque ? named.text : kGlobals[named.place].name;
+    make_object({.name = name, .arguments = list_index(arguments), .state = {}});
+  }
+
+  /// What only pickles with objects have. Sets are lists, bytes are texts.
+  bool use_opaque(uint8_t code) {
+    switch (code) {
+      case 0x81: {  // NEWOBJ
+        const Index arguments = pop();
+        return make_instance(pop(), arguments), true;
+      }
+      case 0x92: {  // NEWOBJ_EX: with arguments by name
+        pop();
+        const Index arguments = pop();
+        return make_instance(pop(), arguments), true;
+      }
+      case 0x8b:  // LONG4
+        return make_long(take_integer(4)), true;
+      case 'B':
+        return make_text(take_text(take_integer(4))), true;
+      case 'C':
+        return make_text(take_text(take_integer(1))), true;
+      case 0x8d:  // BINUNICODE8
+      case 0x8e:  // BINBYTES8
+      case 0x96:  // BYTEARRAY8
+        return make_text(take_text(take_integer(8))), true;
+      case 0x8f:  // EMPTY_SET
+        return make_list({}), true;
+      case 0x90:  // ADDITEMS
+        return append(pop_to_mark()), true;
+      case 0x91:  // FROZENSET
+        return make_list(pop_to_mark()), true;
+      default:
+        return false;
     }
   }
 
@@ -424,6 +503,7 @@ class PickleReader {
   Pickle& out_;
   std::span<const std::byte> bytes_;
   std::string_view where_;
+  bool opaque_;
   size_t at_ = 0, start_ = 0;
   std::vector<Index> stack_;
   std::vector<size_t> marks_;
@@ -431,8 +511,8 @@ class PickleReader {
   size_t references_ = 0;
 };
 
-Pickle::Pickle(std::span<const std::byte> bytes, std::string_view where) {
-  PickleReader(*this, bytes.first(std::min(bytes.size(), kMaxBytes)), where).run();
+Pickle::Pickle(std::span<const std::byte> bytes, std::string_view where, Classes classes) {
+  PickleReader(*this, bytes.first(std::min(bytes.size(), kMaxBytes)), where, classes).run();
 }
 
 }  // namespace trireme

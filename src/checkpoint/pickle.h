@@ -1,9 +1,10 @@
 #pragma once
 // What a pickle of dictionaries, numbers, texts and tensors says, read as data: nothing is imported, called or
-// executed. Opcodes and globals that such pickles have no use for are refused by their name. Source: CPython's
-// pickletools.
+// executed. Opcodes and globals that such pickles have no use for are refused by their name; where objects of other
+// programs may stand among the data, their classes are names only. Source: CPython's pickletools.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -24,7 +25,10 @@ class Pickle {
     global,   ///< a class or function, by its name only
     storage,  ///< the memory of tensors
     tensor,
+    object,  ///< of a class that is not known: what it was made from, never what it would be
   };
+  /// What becomes of classes and functions that no dictionary of tensors needs.
+  enum class Classes : uint8_t { refused, opaque };
   using Index = uint32_t;  ///< of a value; equal ones are one object
 
   /// Elements of a storage: where its bytes are is the container's business.
@@ -38,10 +42,15 @@ class Pickle {
     uint64_t offset = 0;  ///< elements
     std::vector<int64_t> shape, strides;
   };
+  /// The class or function by its name, without its module; what it would be called with; what would be set then.
+  struct Object {
+    std::string_view name;
+    std::optional<Index> arguments, state;
+  };
 
   /// Reads one pickle from the start of `bytes`; texts are views of it. `where` names the file in errors. Throws
   /// Error::data. Memory is bounded by kMaxValues and kMaxReferences, whatever the bytes say.
-  Pickle(std::span<const std::byte> bytes, std::string_view where);
+  Pickle(std::span<const std::byte> bytes, std::string_view where, Classes classes = Classes::refused);
 
   size_t bytes() const { return bytes_; }  ///< of this pickle; another can follow
   Index root() const { return root_; }
@@ -56,6 +65,7 @@ class Pickle {
   const Storage& storage(Index value) const { return storages_[values_[value].place]; }
   const std::vector<Storage>& storages() const { return storages_; }  ///< every one that was described
   const Tensor& tensor(Index value) const { return tensors_[values_[value].place]; }
+  const Object& object(Index value) const { return objects_[values_[value].place]; }
 
   static constexpr size_t kMaxValues = 2'000'000;      ///< a tensor takes about 20: files of 100,000 tensors
   static constexpr size_t kMaxReferences = 4'000'000;  ///< writers remember nearly every value
@@ -80,6 +90,7 @@ class Pickle {
   std::vector<std::vector<std::pair<Index, Index>>> dicts_;
   std::vector<Storage> storages_;
   std::vector<Tensor> tensors_;
+  std::vector<Object> objects_;
   Index root_ = 0;
   size_t bytes_ = 0;
 };

@@ -26,7 +26,7 @@ float half_to_float(uint16_t h) {
 }
 
 template <class T, class Convert>
-void widen(std::span<const std::byte> bytes, std::vector<float>& out, Convert convert) {
+void widen(std::span<const std::byte> bytes, std::span<float> out, Convert convert) {
   for (size_t i = 0; i < out.size(); ++i) {
     T value;
     std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
@@ -70,19 +70,27 @@ std::span<const std::byte> SafetensorsFile::bytes(const SafetensorsEntry& entry)
   return file_.bytes().subspan(header_.data_offset + entry.begin, entry.end - entry.begin);
 }
 
-std::vector<float> elements_as_f32(std::span<const std::byte> raw, std::string_view dtype, std::string_view what) {
-  const bool floats = dtype == "F32" || dtype == "BF16" || dtype == "F16" || dtype == "F64";
-  require(floats, ErrorKind::data, "{} has type {}, expected F32, F16, BF16 or F64", what, dtype);
-  std::vector<float> values(raw.size() / safetensors_element_bytes(dtype));
+bool is_float_type(std::string_view dtype) {
+  return dtype == "F32" || dtype == "BF16" || dtype == "F16" || dtype == "F64";
+}
+
+void widen_elements(std::span<const std::byte> raw, std::string_view dtype, std::span<float> out) {
+  assert(is_float_type(dtype) && raw.size() == out.size() * safetensors_element_bytes(dtype));
   if (dtype == "F32") {
-    if (!raw.empty()) std::memcpy(values.data(), raw.data(), raw.size());
+    if (!raw.empty()) std::memcpy(out.data(), raw.data(), raw.size());
   } else if (dtype == "BF16") {
-    widen<uint16_t>(raw, values, [](uint16_t bits) { return to_float(bf16_t{bits}); });
+    widen<uint16_t>(raw, out, [](uint16_t bits) { return to_float(bf16_t{bits}); });
   } else if (dtype == "F16") {
-    widen<uint16_t>(raw, values, half_to_float);
+    widen<uint16_t>(raw, out, half_to_float);
   } else {
-    widen<double>(raw, values, [](double value) { return static_cast<float>(value); });
+    widen<double>(raw, out, [](double value) { return static_cast<float>(value); });
   }
+}
+
+std::vector<float> elements_as_f32(std::span<const std::byte> raw, std::string_view dtype, std::string_view what) {
+  require(is_float_type(dtype), ErrorKind::data, "{} has type {}, expected F32, F16, BF16 or F64", what, dtype);
+  std::vector<float> values(raw.size() / safetensors_element_bytes(dtype));
+  widen_elements(raw.first(values.size() * safetensors_element_bytes(dtype)), dtype, values);
   return values;
 }
 

@@ -45,6 +45,10 @@ std::string plan_safetensors(std::vector<SafetensorsEntry>& entries, const Safet
 /// Bytes of one element ("F32": 4), 0 for a type that is not known.
 size_t safetensors_element_bytes(std::string_view dtype);
 
+/// F32, F16, BF16 or F64.
+bool is_float_type(std::string_view dtype);
+/// out = the elements of a float type, which are as many as out has.
+void widen_elements(std::span<const std::byte> raw, std::string_view dtype, std::span<float> out);
 /// Elements as f32 from F32, F16, BF16 or F64; `what` names them in the error (Error::data) for other types.
 std::vector<float> elements_as_f32(std::span<const std::byte> raw, std::string_view dtype, std::string_view what);
 

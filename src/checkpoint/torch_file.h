@@ -8,16 +8,9 @@
 #include <vector>
 
 #include "base/file.h"
+#include "checkpoint/torch_tensor.h"
 
 namespace trireme {
-
-struct TorchTensor {
-  std::string name;
-  std::string dtype;  ///< as safetensors calls it: "F32", "BF16", ...
-  std::vector<int64_t> shape;
-  std::vector<int64_t> strides;       ///< elements
-  std::span<const std::byte> values;  ///< of the storage, from the tensor's first element on
-};
 
 struct TorchContent {
   std::vector<TorchTensor> tensors;  ///< names are distinct
@@ -37,7 +30,7 @@ class TorchFile {
   const std::string& model_args() const { return content_.model_args; }
   const std::string& path() const { return file_.path(); }
   /// Elements as f32, in row order. Throws Error::data for types other than F32, F16, BF16 and F64.
-  std::vector<float> read_f32(const TorchTensor& tensor) const;
+  std::vector<float> read_f32(const TorchTensor& tensor) const { return trireme::read_f32(tensor, path()); }
 
  private:
   MappedFile file_;

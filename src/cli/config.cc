@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/config_wizard.h"
 #include "config/document.h"
-#include "train/model_options.h"
+#include "model/model_options.h"
 #include "train/resolve_ranks.h"
 
 namespace trireme {

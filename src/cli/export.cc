@@ -1,4 +1,4 @@
-// trireme export: a checkpoint as a Hugging Face folder.
+// trireme export: a model as a Hugging Face folder or a checkpoint of GPT-NeoX.
 
 #include <fmt/core.h>
 #include <unistd.h>
@@ -7,12 +7,16 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/model_folder.h"
+#include "checkpoint/neox_export.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "train/stop.h"
@@ -47,38 +51,108 @@ class PartialFolder {
   std::string target_, path_;
 };
 
+/// The model with its first ids alone.
+struct Cut {
+  Spec spec;
+  ParameterTable table;
+  TrainingState state;
+
+  Cut(const Spec& whole, int64_t vocabulary, const ParameterTable& from, const TrainingState& weights)
+      : spec(with_vocabulary(whole, vocabulary)), table(spec), state(table, DType::f32, false) {
+    std::vector<float> values;
+    for (const Parameter& own : table.all()) {
+      const Parameter& parameter = from.find(own.name);
+      values.resize(static_cast<size_t>(parameter.stored_shape.count()));
+      weights.read_master(parameter, values);
+      values.resize(static_cast<size_t>(own.stored_shape.count()));
+      state.write_master(own, values);
+    }
+  }
+
+  static Spec with_vocabulary(Spec spec, int64_t vocabulary) {
+    require(vocabulary <= spec.vocabulary && spec.has_decoder(), ErrorKind::config,
+            "--vocabulary is {}, the model has {} ids; they can be cut, not added", vocabulary, spec.vocabulary);
+    spec.vocabulary = spec.vocabulary_rows = vocabulary;
+    return spec;
+  }
+};
+
+struct Wanted {
+  std::string output, format = "huggingface", dtype = "f32";
+  int tensor = 1, pipeline = 1;
+};
+
+void write_model(const Wanted& wanted, const std::string& path, const ModelFolder& folder, const Spec& spec,
+                 const ParameterTable& table, const TrainingState& state) {
+  const DType dtype = wanted.dtype == "bf16" ? DType::bf16 : DType::f32;
+  if (wanted.format == "huggingface") {
+    if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer.json; none is written", folder.path);
+    return export_huggingface(path, spec, table, state, folder.tokenizer_json, dtype, stop::requested);
+  }
+  NeoxExport options{
+      .tensor = wanted.tensor, .pipeline = wanted.pipeline, .dtype = dtype, .progress = {}, .config_json = {}};
+  if (folder.checkpoint) {
+    options.progress = folder.checkpoint->facts.progress;
+    options.config_json = folder.checkpoint->facts.config_json;
+  }
+  export_neox(path, spec, table, state, options, stop::requested);
+  if (!folder.tokenizer_json.empty()) write_text(path + "/tokenizer.json", folder.tokenizer_json);
+}
+
 }  // namespace
 
 int run_export(std::vector<std::string> arguments) {
-  Flags app("trireme export", "Writes a model as a folder that Hugging Face transformers loads.");
-  std::string model, output, dtype = "f32";
+  Flags app("trireme export", "Writes a model as a folder that Hugging Face transformers or GPT-NeoX loads.");
+  Wanted wanted;
+  std::string model;
+  std::optional<int64_t> vocabulary;
   app.add(
          "--checkpoint,--model", model,
          "run folder (its latest checkpoint), step folder, or another model to convert: a Hugging Face folder with any "
-         "weights, a ckpt.pt of nanoGPT")
+         "weights, a checkpoint of GPT-NeoX, a ckpt.pt of nanoGPT")
       .required();
-  app.add("--output", output, "folder to write; it must not exist or be empty").required();
-  app.add("--dtype", dtype, "type of the written weights").one_of({"f32", "bf16"}).show_default();
+  app.add("--output", wanted.output, "folder to write; it must not exist or be empty").required();
+  app.add("--format", wanted.format, "huggingface, or neox: weights, to be loaded with `finetune: true`")
+      .one_of({"huggingface", "neox"})
+      .show_default();
+  app.add("--tensor", wanted.tensor, "neox: model_parallel_size, for which the tensors are cut")
+      .in_range(1, 1 << 10)
+      .show_default();
+  app.add("--pipeline", wanted.pipeline, "neox: pipe_parallel_size; 0: one stage without the pipeline engine")
+      .in_range(0, 1 << 10)
+      .show_default();
+  app.add("--dtype", wanted.dtype, "type of the written weights").one_of({"f32", "bf16"}).show_default();
+  app.add("--vocabulary", vocabulary, "write so many ids only: without the padding that another program trained with")
+      .positive();
   bool force = false;
   app.add_switch("--force", force, "export a model although weights of it are NaN or infinite");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
+  for (const char* flag : {"--tensor", "--pipeline"})
+    require(wanted.format == "neox" || app.count(flag) == 0, ErrorKind::usage,
+            "{} belongs to --format neox; a Hugging Face folder is not cut", flag);
+
   stop::install();
   const ModelFolder folder = open_model(model);
-  PartialFolder partial(output);
+  PartialFolder partial(wanted.output);
   const ParameterTable table(folder.spec);
   TrainingState state(table, DType::f32, false);
   load_model(folder, folder.spec, table, state);
   if (!force)
     require_finite(state, table, folder.path,
                    "export an earlier step of the run (`trireme checkpoint list` shows them); --force exports it");
-  if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer.json; none is written", folder.path);
-  export_huggingface(partial.path(), folder.spec, table, state, folder.tokenizer_json,
-                     dtype == "bf16" ? DType::bf16 : DType::f32, stop::requested);
+  int64_t parameters = table.total();
+  if (vocabulary) {
+    const Cut cut(folder.spec, *vocabulary, table, state);
+    parameters = cut.table.total();
+    write_model(wanted, partial.path(), folder, cut.spec, cut.table, cut.state);
+  } else {
+    write_model(wanted, partial.path(), folder, folder.spec, table, state);
+  }
   partial.commit();
   const std::string step = folder.checkpoint ? fmt::format("step {}, ", folder.checkpoint->facts.progress.step) : "";
   fmt::print("exported {} ({}{:.2f} M parameters, {}) to {}\n", folder.path, step,
-             static_cast<double>(table.total()) / 1e6, dtype, output);
+             static_cast<double>(parameters) / 1e6, wanted.dtype, wanted.output);
   return 0;
 }
 

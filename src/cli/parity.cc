@@ -1,4 +1,4 @@
-// trireme parity: does a Hugging Face folder compute here what another framework says it does?
+// trireme parity: does a model compute here what another framework says it does?
 
 #include "checkpoint/parity.h"
 
@@ -21,8 +21,11 @@ int run_parity(std::vector<std::string> arguments) {
   std::string model, case_file, dtype = "f32";
   double tolerance = 1e-3;
   int64_t threads = 0;
-  flags.add("--model", model, "Hugging Face folder").required();
-  flags.add("--case", case_file, "safetensors file with inputs and what is expected").required();
+  flags.add("--model", model, "Hugging Face folder, or another model: a run, a checkpoint of GPT-NeoX").required();
+  flags
+      .add("--case", case_file,
+           "safetensors file with inputs and what is expected: logits, loss, gradients (all or none)")
+      .required();
   flags.add("--tolerance", tolerance, "largest error of a tensor, relative to its largest value")
       .positive()
       .show_default();

@@ -428,19 +428,27 @@ class Translator {
                                    "another folder: --run.dir {}-trireme",
                                    save));
     }
-    if (view_.native("checkpoint.resume") || view_.native("run.dir")) return;
+    if (view_.native("checkpoint.resume")) return;
+    const Setting* own = view_.native("run.dir");
+    const Found found = view_.given("load") ? look_into(load) : Found::nothing;
+    if (found == Found::neox) return go_on_from_neox(own ? own->text : save, load);
+    if (own) return;
     if (!view_.given("load")) return set("checkpoint.resume", "none", "load");
-    const Found found = look_into(load);
-    if (found == Found::neox)
-      return object(
-          "load",
-          "it holds NeoX's own checkpoints, which are not read yet; convert them to a Hugging Face folder, remove "
-          "load and name that with --model.init FOLDER");
     if (found == Found::nothing)
       out_.notes.push_back(fmt::format("{}: load is {}, which holds no checkpoint: the run starts from scratch",
                                        view_.origin("load").text(), load));
     if (load == save) return set("checkpoint.resume", "auto", "load");
     set("checkpoint.resume", found == Found::ours ? load : "none", "load");
+  }
+
+  /// A run that began with NeoX's checkpoint and was stopped goes on with its own snapshots.
+  void go_on_from_neox(const std::string& save, const std::string& load) {
+    if (look_into(save) != Found::ours) return set("checkpoint.resume", load, "load");
+    set("checkpoint.resume", "auto", "load");
+    out_.notes.push_back(
+        fmt::format("{}: load is {}, NeoX's own checkpoints; the run goes on from its newer snapshots "
+                    "in {}",
+                    view_.origin("load").text(), load, save));
   }
 
   const DialectView& view_;

@@ -17,4 +17,7 @@ struct GptNeoxLimit {
 };
 std::span<const GptNeoxLimit> gpt_neox_limits();
 
+/// The keys that say what a checkpoint of NeoX holds: the model, the batch, the schedule and the seed.
+std::span<const char* const> gpt_neox_saved_keys();
+
 }  // namespace trireme

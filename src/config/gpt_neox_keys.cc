@@ -258,8 +258,8 @@ const DialectKey kKeys[] = {
     {"merge_file", "", mapped, "", "data.merges"},
     {"save", "", mapped, "", "run.dir; a folder that holds NeoX's own checkpoints is refused"},
     {"load", "", mapped, "",
-     "checkpoint.resume: the folder's newest snapshot; a folder without one starts from scratch; NeoX's own "
-     "checkpoints are refused"},
+     "checkpoint.resume: the folder's newest snapshot, or NeoX's own newest checkpoint; a folder without one starts "
+     "from scratch"},
     {"checkpoint_factor", int64_t{0}, mapped, "checkpoint.every", "checkpoint.every"},
     {"checkpoint_scale", "linear", mapped, "", "linear; log is refused"},
     {"extra_save_iters", Value(), mapped, "", "checkpoint.also"},
@@ -399,9 +399,62 @@ const GptNeoxLimit kLimits[] = {
      "there is no comet here, metrics are written to RUN/metrics.jsonl and RUN/tensorboard; set false"},
 };
 
+constexpr const char* kSavedKeys[] = {"num_layers",
+                                      "hidden_size",
+                                      "num_attention_heads",
+                                      "max_position_embeddings",
+                                      "seq_length",
+                                      "intermediate_size",
+                                      "mlp_multiple_of",
+                                      "num_kv_heads",
+                                      "norm",
+                                      "final_norm",
+                                      "layernorm_epsilon",
+                                      "use_qk_layernorm",
+                                      "pos_emb",
+                                      "rotary_pct",
+                                      "rotary_emb_base",
+                                      "opt_pos_emb_offset",
+                                      "no_weight_tying",
+                                      "attention_config",
+                                      "sparsity_config",
+                                      "sliding_window_width",
+                                      "num_unique_layers",
+                                      "soft_prompt_tuning",
+                                      "expansion_factor",
+                                      "num_experts",
+                                      "moe_num_experts",
+                                      "use_mup",
+                                      "make_vocab_size_divisible_by",
+                                      "activation",
+                                      "bias_gelu_fusion",
+                                      "gpt_j_residual",
+                                      "gpt_j_tied",
+                                      "use_bias_in_norms",
+                                      "use_bias_in_attn_linear",
+                                      "use_bias_in_mlp",
+                                      "mlp_type",
+                                      "output_layer_parallelism",
+                                      "hidden_dropout",
+                                      "attention_dropout",
+                                      "pipe_parallel_size",
+                                      "model_parallel_size",
+                                      "train_batch_size",
+                                      "train_micro_batch_size_per_gpu",
+                                      "gradient_accumulation_steps",
+                                      "optimizer",
+                                      "weight_decay",
+                                      "lr_decay_style",
+                                      "lr_decay_iters",
+                                      "min_lr",
+                                      "warmup",
+                                      "train_iters",
+                                      "seed"};
+
 }  // namespace
 
 std::span<const DialectKey> gpt_neox_keys() { return kKeys; }
+std::span<const char* const> gpt_neox_saved_keys() { return kSavedKeys; }
 std::span<const GptNeoxLimit> gpt_neox_limits() { return kLimits; }
 
 }  // namespace trireme

@@ -251,4 +251,24 @@ LoadedConfig load_config(const std::vector<std::string>& files, const std::vecto
   return loaded;
 }
 
+LoadedConfig load_saved_config(const std::vector<std::string>& files, const std::string& dialect,
+                               std::span<const char* const> keys) {
+  std::vector<Setting> kept;
+  for (const std::string& file : files) {
+    for (Setting& setting : read_yaml(file, static_cast<int>(&file - files.data()))) {
+      const std::string name = canonical(setting.key);
+      const bool wanted = std::ranges::any_of(
+          keys, [&](const char* key) { return name == canonical(key) || name.starts_with(canonical(key) + "."); });
+      if (!wanted) continue;
+      std::erase_if(kept, [&](const Setting& before) { return canonical(before.key) == name; });
+      kept.push_back(std::move(setting));
+    }
+  }
+  const Dialect& spoken = find_dialect(dialect);
+  LoadedConfig loaded;
+  loaded.dialect = spoken.name;
+  for (const Setting& setting : translate(spoken, kept, {}).settings) apply(loaded, setting, &spoken);
+  return loaded;
+}
+
 }  // namespace trireme

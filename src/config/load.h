@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,5 +42,11 @@ ConfigWords split_words(std::vector<std::string> words);
 /// naming file, line, key and the nearest known key.
 LoadedConfig load_config(const std::vector<std::string>& files, const std::vector<std::string>& flags,
                          const std::optional<std::string>& dialect = std::nullopt);
+
+/// What files say that another program has kept with its checkpoint: of YAML in a dialect the given keys alone, those
+/// that say what was trained; where the run was, what it logged and on which ranks is left out. Of a key that stands
+/// twice the later counts. Not validated beyond that. Throws Error::config.
+LoadedConfig load_saved_config(const std::vector<std::string>& files, const std::string& dialect,
+                               std::span<const char* const> keys);
 
 }  // namespace trireme

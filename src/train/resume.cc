@@ -15,9 +15,9 @@
 #include "checkpoint/run_steps.h"
 #include "comm/agreement.h"
 #include "config/document.h"
+#include "model/model_options.h"
 #include "model/presets.h"
 #include "text/tokenizer.h"
-#include "train/model_options.h"
 
 namespace trireme {
 namespace {
@@ -176,7 +176,11 @@ void compare_data(const Setup& setup, const Config& then, Differences& out) {
   const auto& now = setup.data_files;
   const bool allowed = setup.config().checkpoint.allow_other_data;
   constexpr const char* kFlag = "checkpoint.allow-other-data";
-  for (size_t i = 0; i < std::max(before.size(), now.size()); ++i) {
+  const bool known = setup.resume->origin == CheckpointOrigin::trireme;
+  if (!known)
+    log::info("{} does not say which data it was trained on: sample {} of data.train comes next", setup.resume->path,
+              setup.resume->facts.progress.samples);
+  for (size_t i = 0; known && i < std::max(before.size(), now.size()); ++i) {
     const bool same =
         i < before.size() && i < now.size() && before[i].bytes == now[i].bytes && before[i].hash == now[i].hash;
     if (!same)
@@ -189,7 +193,7 @@ void compare_data(const Setup& setup, const Config& then, Differences& out) {
   if (masks.whole_words != masks_now.whole_words)
     out.push_back({"data.whole-words", fmt::format("{}", masks.whole_words), fmt::format("{}", masks_now.whole_words),
                    kFlag, allowed});
-  if (then.run.seed != setup.config().run.seed)
+  if (then.run.seed != setup.config().run.seed && (known || setup.loaded.origins.contains("run.seed")))
     out.push_back(
         {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", setup.config().run.seed), kFlag, allowed});
 }

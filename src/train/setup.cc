@@ -1,13 +1,15 @@
 #include "train/setup.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "comm/agreement.h"
+#include "model/model_options.h"
 #include "train/data_setup.h"
 #include "train/guard/data_proof.h"
-#include "train/model_options.h"
 #include "train/resume.h"
 #include "train/stop.h"
 
@@ -22,6 +24,7 @@ Spec resolve_spec(Setup& setup, int64_t data_vocabulary) {
     set_dropout(spec, setup.config().model);
     return spec;
   }
+  if (setup.init) return with_given_options(setup.init->spec, setup.loaded);
   const std::string& init = setup.config().model.init;
   if (init.empty() || init == "scratch") return spec_from_options(setup.loaded, data_vocabulary);
   setup.init = open_model(init);
@@ -90,6 +93,22 @@ std::vector<std::string> index_files(const Setup& setup) {
   return files;
 }
 
+/// What the run goes on from; of a checkpoint without the optimizer's state only the weights can be taken.
+void open_resume(Setup& setup, const std::string& path) {
+  CheckpointFolder folder = open_checkpoint(path);
+  for (const std::string& note : folder.notes) log::info("{}: {}", folder.path, note);
+  if (folder.origin != CheckpointOrigin::neox_weights) {
+    setup.resume = std::move(folder);
+    return;
+  }
+  log::write_once(log::Level::warning,
+                  fmt::format("{} holds weights and no optimizer state (zero_pp_rank_*, or in its mp_rank files), so "
+                              "only the weights are taken: the run begins at step 0, with moments of zero; its own "
+                              "{} steps do not count",
+                              folder.path, folder.facts.progress.step));
+  setup.init = open_model(folder.path);
+}
+
 /// The memory shape of this run's model.
 void plan_shape(Setup& setup) {
   setup.trains = !setup.config().evaluation.only;
@@ -118,7 +137,7 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
   setup.dtype = config.precision.dtype;
   const std::string resume = find_resume(setup.loaded, scalars), data_tokenizer = setup.tokenizer_json;
   together(scalars, [&] {
-    if (!resume.empty()) setup.resume = open_checkpoint(resume);
+    if (!resume.empty()) open_resume(setup, resume);
     setup.spec = resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json));
     check_masking(setup);
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;

@@ -273,7 +273,14 @@ TEST_F(GptNeox, FoldersOfNeoxAreNeverWritten) {
   write_text(ours + "/latest", "step-00000003\n");
   EXPECT_ERROR(both(theirs, ours), ErrorKind::config,
                "which are never written over; name another folder: --run.dir " + theirs + "-trireme");
-  EXPECT_ERROR(both(ours, theirs), ErrorKind::config, "it holds NeoX's own checkpoints, which are not read yet");
+  EXPECT_EQ(both(folder_ / "new", theirs).config.checkpoint.resume, theirs);
+  EXPECT_EQ(load_with("{load: " + theirs + "}", {"--run.dir", folder_ / "new"}).config.checkpoint.resume, theirs);
+  const LoadedConfig again = both(ours, theirs);
+  EXPECT_EQ(again.config.checkpoint.resume, "auto");
+  EXPECT_THAT(again.notes, testing::Contains(HasSubstr("load is " + theirs +
+                                                       ", NeoX's own checkpoints; the run goes on "
+                                                       "from its newer snapshots in " +
+                                                       ours)));
   EXPECT_EQ(both(ours, ours).config.checkpoint.resume, "auto");
   EXPECT_EQ(both(folder_ / "new", ours).config.checkpoint.resume, ours);
   EXPECT_EQ(load_with("extra_save_iters: [0, 1, 2]").config.checkpoint.also, "0,1,2");

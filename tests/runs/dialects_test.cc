@@ -349,8 +349,10 @@ TEST_F(GptNeox, NeoxsOwnFolderIsNotTouched) {
   const Outcome outcome = here(1, kTrain);
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.output, HasSubstr("never written over; name another folder: --run.dir checkpoints-trireme"));
-  EXPECT_THAT(outcome.output, HasSubstr("NeoX's own checkpoints, which are not read yet"));
-  done(here(1, kTrain + std::string("--run.dir mine --run.steps 1")));
+  const Outcome absent = here(1, kTrain + std::string("--run.dir mine --run.steps 1"));
+  EXPECT_EQ(absent.code, 1);
+  EXPECT_THAT(absent.output, HasSubstr("checkpoints/latest names global_step7, and there is no such folder beside it"));
+  done(here(1, kTrain + std::string("--run.dir mine --run.steps 1 --checkpoint.resume none")));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("checkpoints")), {}), 1);
 }
 

@@ -1,4 +1,4 @@
-#include "train/model_options.h"
+#include "model/model_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "train/model_options.h"
+#include "model/model_options.h"
 
 #include <fmt/format.h>
 

@@ -1,0 +1,38 @@
+#pragma once
+// Checkpoints of GPT-NeoX, as DeepSpeed writes them, of any tensor, pipeline and data size, opened whole before
+// anything is loaded. What is found by running NeoX stands at the rules (neox_names.h, neox_optimizer.h).
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace trireme {
+
+class NeoxCheckpoint {
+ public:
+  /// A folder with `latest` or a step's own (find_neox_step()). Looks at every file and every tensor's type and shape;
+  /// throws Error::io, Error::data or Error::config naming file and key.
+  explicit NeoxCheckpoint(const std::string& path);
+  ~NeoxCheckpoint();
+
+  const std::string& path() const;       ///< of the step's folder
+  const CheckpointFacts& facts() const;  ///< config_json: what its YAML says of batch, schedule and seed
+  /// Weights, moments and the step of Adam are there; else weights only.
+  bool has_optimizer() const;
+  /// What a user should know of it, a line each.
+  const std::vector<std::string>& notes() const;
+
+  /// Fills what the table holds: weights from the f32 masters, where they are, and with `moments` the optimizer's
+  /// state, which must be there. Returns the bytes of tensors that were read: those of the boxes that the table holds.
+  uint64_t load(const ParameterTable& table, TrainingState& state, bool moments) const;
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace trireme
