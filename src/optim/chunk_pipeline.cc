@@ -1,19 +1,20 @@
 #include "optim/chunk_pipeline.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cstring>
 
+#include "base/log.h"
 #include "optim/exchange_kernels.h"
 
 namespace trireme {
 namespace {
 
-constexpr int64_t kBlock = 2048;  // elements summed at a time: 8 KiB of f32 stay in the L1 cache
 // Sent and not yet there, per peer: what hides one message's round trip behind others.
 constexpr int64_t kBytesOnTheirWay = 4 << 20;
 constexpr int64_t kFewestSlots = 4, kMostSlots = 128;
-// Of all slots together. Up to five ranks with chunks of 1 MiB stay below it.
+// Of all slots together. Up to 64 ranks that share memory, in chunks of 256 KiB, stay below it.
 constexpr size_t kMostBufferBytes = 64 << 20;
 constexpr int64_t kChunkMultiple = 32;  // elements: rows of buffers begin on a 64-byte line even as bf16
 
@@ -22,8 +23,25 @@ int64_t slot_count(int64_t longest, DType wire, int ranks) {
   return std::clamp(kBytesOnTheirWay / chunk_bytes / std::max(1, ranks - 1), kFewestSlots, kMostSlots);
 }
 
-/// Buffers of a slot, in chunks: Slot::own and reduced, and one or two for each rank beside the outgoing ones.
-int64_t chunks_per_slot(int ranks, SumsAt sums) { return 2 + (sums == SumsAt::everyone ? 3 : 2) * int64_t{ranks}; }
+using Layout = ChunkPipeline::Layout;
+
+/// Buffers of a slot, in chunks. Shared: one for each rank, its own one for the sum. Else Slot::reduced, and two or
+/// three for each rank.
+int64_t chunks_per_slot(const Layout& layout) {
+  if (layout.one_host) return layout.ranks;
+  return 1 + (layout.sums == SumsAt::everyone ? 3 : 2) * int64_t{layout.ranks};
+}
+
+/// Bytes of a row of the shared buffers.
+size_t row_bytes(DType wire, int64_t longest) {
+  constexpr size_t kLine = 64;
+  return (static_cast<size_t>(longest) * size_of(wire) + kLine - 1) / kLine * kLine;
+}
+
+size_t shared_bytes(const Layout& layout, int64_t longest) {
+  return static_cast<size_t>(slot_count(longest, layout.wire, layout.ranks) * layout.ranks) *
+         row_bytes(layout.wire, longest);
+}
 
 constexpr int kContribution = 1, kSum = 2;  // tags
 
@@ -37,15 +55,8 @@ void from_wire(ConstView x, float* y, int64_t n) {
   std::memcpy(y, x.data(), static_cast<size_t>(n) * sizeof(float));
 }
 
-void add_wire(ConstView x, float* y, int64_t n) {
-  x.dtype() == DType::bf16 ? exchange_kernels::add(x.as<bf16_t>(), y, n) : exchange_kernels::add(x.as<float>(), y, n);
-}
-
-/// The first n elements of a row.
-View part(View rows, int row, int64_t n) {
-  const View whole = rows.rows_slice(row, 1);
-  return {whole.data(), whole.dtype(), Shape{n}};
-}
+/// The first n elements.
+View part(View x, int64_t n) { return x.rows_slice(0, n); }
 
 bool all_done(std::vector<Handle>& handles) {
   bool done = true;
@@ -55,44 +66,79 @@ bool all_done(std::vector<Handle>& handles) {
 
 }  // namespace
 
-ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, DType wire, SumsAt sums, int64_t longest)
+ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, const Layout& layout, int64_t longest)
     : array_(array),
       group_(group),
-      sums_(sums),
-      buffers_(bytes_for(group.size(), wire, sums, longest)),
-      slots_(static_cast<size_t>(slot_count(longest, wire, group.size()))),
+      layout_(layout),
+      shared_(layout.one_host ? SharedRegion::make(group, shared_bytes(layout, longest)) : std::nullopt),
+      slots_(static_cast<size_t>(slot_count(longest, layout.wire, group.size()))),
       most_summing_(std::max<size_t>(kFewestSlots, slots_.size() / 2)) {
+  assert(layout.ranks == group.size());
   const auto ranks = static_cast<size_t>(group.size());
   for (Slot& slot : slots_) {
-    take_buffers(slot, buffers_, group.size(), wire, sums, longest);
     for (auto* handles : slot.all_handles()) handles->resize(ranks);
+    for (auto* views : slot.all_views()) views->resize(ranks);
     slot.awaited.resize(ranks);
   }
+  if (shared_) {
+    share_buffers(longest);
+    return;
+  }
+  if (layout_.one_host && group.rank() == 0) {
+    log::info(
+        "the ranks of this host cannot map each other's memory (containers that hide processes?): gradients travel as "
+        "messages, which takes longer");
+  }
+  layout_.one_host = false;
+  buffers_ = Arena(bytes_for(layout_, longest));
+  for (Slot& slot : slots_) take_buffers(slot, buffers_, layout_, longest);
 }
 
-size_t ChunkPipeline::bytes_for(int ranks, DType wire, SumsAt sums, int64_t longest) {
+size_t ChunkPipeline::bytes_for(const Layout& layout, int64_t longest) {
+  if (layout.one_host) return shared_bytes(layout, longest);
   Arena measure;
-  for (int64_t i = 0; i < slot_count(longest, wire, ranks); ++i) {
+  for (int64_t i = 0; i < slot_count(longest, layout.wire, layout.ranks); ++i) {
     Slot slot;
-    take_buffers(slot, measure, ranks, wire, sums, longest);
+    for (auto* views : slot.all_views()) views->resize(static_cast<size_t>(layout.ranks));
+    take_buffers(slot, measure, layout, longest);
   }
   return measure.peak();
 }
 
-int64_t ChunkPipeline::chunk_limit(int ranks, DType wire, SumsAt sums, size_t bytes) {
-  const auto width = static_cast<int64_t>(size_of(wire));
+int64_t ChunkPipeline::chunk_limit(const Layout& layout, size_t bytes) {
+  const auto width = static_cast<int64_t>(size_of(layout.wire));
   const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(bytes) / width);
-  const int64_t bound = static_cast<int64_t>(kMostBufferBytes) / (kFewestSlots * chunks_per_slot(ranks, sums) * width);
+  const int64_t bound = static_cast<int64_t>(kMostBufferBytes) / (kFewestSlots * chunks_per_slot(layout) * width);
   return std::min(wanted, std::max(kChunkMultiple, bound / kChunkMultiple * kChunkMultiple));
 }
 
-void ChunkPipeline::take_buffers(Slot& slot, Arena& arena, int ranks, DType wire, SumsAt sums, int64_t longest) {
-  const Shape row{longest}, rows{ranks, longest};
-  slot.own = arena.take(wire, row);
-  slot.reduced = arena.take(wire, row);
-  slot.outgoing = arena.take(wire, rows);
-  slot.contributions = arena.take(wire, rows);
-  if (sums == SumsAt::everyone) slot.gathered = arena.take(wire, rows);
+void ChunkPipeline::take_buffers(Slot& slot, Arena& arena, const Layout& layout, int64_t longest) {
+  const Shape row{longest};
+  slot.reduced = arena.take(layout.wire, row);
+  for (View& view : slot.outgoing) view = arena.take(layout.wire, row);
+  for (View& view : slot.contributions) view = arena.take(layout.wire, row);
+  if (layout.sums == SumsAt::owners) return;
+  for (View& view : slot.gathered) view = arena.take(layout.wire, row);
+}
+
+/// Of every slot a row for each rank: what it is to add, in its own one what it has added up.
+void ChunkPipeline::share_buffers(int64_t longest) {
+  const int own = group_.rank(), ranks = group_.size();
+  const size_t bytes = row_bytes(layout_.wire, longest);
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    const auto row = [&](int writer, int reader) {
+      const size_t at = s * static_cast<size_t>(ranks) + static_cast<size_t>(reader);
+      return View(shared_->of(writer).data() + at * bytes, layout_.wire, Shape{longest});
+    };
+    Slot& slot = slots_[s];
+    slot.reduced = row(own, own);
+    for_peers([&](int peer) {
+      const auto p = static_cast<size_t>(peer);
+      slot.outgoing[p] = row(own, peer);
+      slot.contributions[p] = row(peer, own);
+      slot.gathered[p] = row(peer, peer);
+    });
+  }
 }
 
 /// In an order that spreads the load: everyone begins with the next rank.
@@ -103,7 +149,8 @@ void ChunkPipeline::for_peers(Do action) {
 }
 
 void ChunkPipeline::send(Handle& handle, View x, int peer, int tag) {
-  handle = group_.send(x, peer, tag);
+  std::atomic_thread_fence(std::memory_order_release);
+  handle = group_.send(payload(x), peer, tag);
   bytes_sent_ += x.bytes();
 }
 
@@ -116,15 +163,15 @@ void ChunkPipeline::start(const StripeChunk& chunk) {
   for_peers([&](int peer) {
     const auto p = static_cast<size_t>(peer);
     const int64_t n = chunk.length(peer);
-    if (own > 0) slot.arrivals[p] = group_.receive(part(slot.contributions, peer, own), peer, kContribution);
-    slot.awaited[p] = n > 0 && sums_ == SumsAt::everyone;
+    if (own > 0) slot.arrivals[p] = group_.receive(payload(part(slot.contributions[p], own)), peer, kContribution);
+    slot.awaited[p] = n > 0 && (shared_ || layout_.sums == SumsAt::everyone);
     // Posted before anyone can send it, so that it never waits in a buffer of MPI's.
-    if (slot.awaited[p]) slot.sum_arrivals[p] = group_.receive(part(slot.gathered, peer, n), peer, kSum);
+    if (slot.awaited[p]) slot.sum_arrivals[p] = group_.receive(payload(part(slot.gathered[p], n)), peer, kSum);
   });
   for_peers([&](int peer) {
     const int64_t n = chunk.length(peer);
     if (n == 0) return;
-    const View out = part(slot.outgoing, peer, n);
+    const View out = part(slot.outgoing[static_cast<size_t>(peer)], n);
     to_wire(array_.data() + chunk.begin(peer), out, n);
     send(slot.sends[static_cast<size_t>(peer)], out, peer, kContribution);
   });
@@ -152,22 +199,23 @@ void ChunkPipeline::sum(Slot& slot) {
   ++summed_;
   const int64_t n = slot.chunk.length(group_.rank());
   if (n == 0) return;
+  std::atomic_thread_fence(std::memory_order_acquire);
   float* own = array_.data() + slot.chunk.begin(group_.rank());
-  const View reduced = part(slot.reduced.reshape({1, slot.reduced.count()}), 0, n);
-  to_wire(own, slot.own, n);
-  alignas(64) float block[kBlock];
-  for (int64_t first = 0; first < n; first += kBlock) {
-    const int64_t length = std::min(kBlock, n - first);
-    for (int r = 0; r < group_.size(); ++r) {
-      const View all = r == group_.rank() ? slot.own : part(slot.contributions, r, n);
-      const View x = all.rows_slice(first, length);
-      r == 0 ? from_wire(x, block, length) : add_wire(x, block, length);
-    }
-    to_wire(block, reduced.rows_slice(first, length), length);
-  }
-  from_wire(reduced, own, n);
-  if (sums_ == SumsAt::owners) return;
-  for_peers([&](int peer) { send(slot.sum_sends[static_cast<size_t>(peer)], reduced, peer, kSum); });
+  const View sum = part(slot.reduced, n);
+  sum.dtype() == DType::bf16 ? this->sum<bf16_t>(slot, own, sum) : this->sum<float>(slot, own, sum);
+  if (!shared_ && layout_.sums == SumsAt::owners) return;
+  for_peers([&](int peer) { send(slot.sum_sends[static_cast<size_t>(peer)], sum, peer, kSum); });
+}
+
+template <class T>
+void ChunkPipeline::sum(Slot& slot, float* own, View sum) {
+  auto& terms = std::get<std::vector<const T*>>(terms_);
+  terms.assign(slot.contributions.size(), nullptr);  // the own one stays so
+  for_peers([&](int peer) {
+    const auto p = static_cast<size_t>(peer);
+    terms[p] = slot.contributions[p].template as<T>();
+  });
+  exchange_kernels::sum(terms, own, sum.as<T>(), sum.count());
 }
 
 /// Takes over the sums that have arrived. Idle once everything has, and everything sent has left. True: something did.
@@ -180,8 +228,11 @@ bool ChunkPipeline::gather(Slot& slot) {
       complete = false;
       return;
     }
-    const int64_t n = slot.chunk.length(peer);
-    from_wire(part(slot.gathered, peer, n), array_.data() + slot.chunk.begin(peer), n);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (layout_.sums == SumsAt::everyone) {
+      const int64_t n = slot.chunk.length(peer);
+      from_wire(part(slot.gathered[p], n), array_.data() + slot.chunk.begin(peer), n);
+    }
     slot.awaited[p] = false;
     moved = true;
   });

@@ -2,11 +2,18 @@
 // Chunks of an array on their way between ranks, a few at a time: round, send to owners, add in rank order, round and,
 // where everyone is to have the sums, send to everyone (optim/reducer.h). Never blocks; the caller keeps calling
 // advance().
+//
+// Ranks of one host read each other's rounded values where they lie (comm/shared_region.h): the messages are the same,
+// but empty. A rank overwrites what it wrote for another one once that one's sum has been told, and its own sum once
+// the others' contributions to the chunk that comes into the same slot have been told: they end a chunk before.
 
 #include <array>
+#include <optional>
+#include <tuple>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/shared_region.h"
 #include "optim/ownership.h"
 #include "tensor/arena.h"
 
@@ -17,14 +24,20 @@ enum class SumsAt : uint8_t { owners, everyone };
 
 class ChunkPipeline {
  public:
-  /// Borrows array and group; the calling thread of all other functions is the group's issuing thread. `longest`: most
-  /// elements that a chunk has per rank.
-  ChunkPipeline(std::span<float> array, Communicator& group, DType wire, SumsAt sums, int64_t longest);
-  /// Memory for chunks on their way in a group of so many ranks.
-  static size_t bytes_for(int ranks, DType wire, SumsAt sums, int64_t longest);
-  /// Most elements of a chunk of at most `bytes` in a group of so many ranks: fewer where the buffers of many ranks
-  /// would else exceed 64 MiB.
-  static int64_t chunk_limit(int ranks, DType wire, SumsAt sums, size_t bytes);
+  /// What decides how large the buffers are.
+  struct Layout {
+    int ranks = 1;
+    DType wire = DType::bf16;
+    SumsAt sums = SumsAt::everyone;
+    bool one_host = false;  ///< all ranks are on this host: they share memory where the system lets them
+  };
+  /// Collective. Borrows array and group; the calling thread of all other functions is the group's issuing thread.
+  /// `longest`: most elements that a chunk has per rank.
+  ChunkPipeline(std::span<float> array, Communicator& group, const Layout& layout, int64_t longest);
+  /// Memory for chunks on their way.
+  static size_t bytes_for(const Layout& layout, int64_t longest);
+  /// Most elements of a chunk of at most `bytes`: fewer where the buffers of many ranks would else exceed 64 MiB.
+  static int64_t chunk_limit(const Layout& layout, size_t bytes);
 
   bool full() const { return started_ - ended_ == slots_.size() || started_ - summed_ == most_summing_; }
   bool empty() const { return started_ == ended_; }
@@ -40,32 +53,41 @@ class ChunkPipeline {
   uint64_t bytes_sent() const { return bytes_sent_; }  ///< since construction
 
  private:
-  /// Buffers and operations of one chunk. Vectors and matrix rows are by peer; this rank's own are unused.
+  /// Buffers and operations of one chunk. Vectors are by peer; this rank's own entries are unused. Views: [longest]
+  /// wire.
   struct Slot {
     enum class Phase { idle, summing, gathering } phase = Phase::idle;
     StripeChunk chunk;
-    View own, reduced;                    ///< [longest] wire
-    View outgoing, contributions;         ///< [ranks, longest] wire
-    View gathered;                        ///< the same; empty where the sums stay with their owners
+    View reduced;
+    std::vector<View> outgoing, contributions;
+    std::vector<View> gathered;           ///< unused where the sums stay with their owners
     std::vector<Handle> sends, arrivals;  ///< of contributions
     std::vector<Handle> sum_sends, sum_arrivals;
-    std::vector<char> awaited;  ///< the peer's sum has not been taken over yet
+    std::vector<char> awaited;  ///< the peer has not told its sum yet, or it has not been taken over
 
     auto all_handles() { return std::array{&sends, &arrivals, &sum_sends, &sum_arrivals}; }
+    auto all_views() { return std::array{&outgoing, &contributions, &gathered}; }
   };
 
-  static void take_buffers(Slot& slot, Arena& arena, int ranks, DType wire, SumsAt sums, int64_t longest);
+  static void take_buffers(Slot& slot, Arena& arena, const Layout& layout, int64_t longest);
+  void share_buffers(int64_t longest);
   template <class Do>
   void for_peers(Do action);
+  /// What a message about x carries.
+  View payload(View x) const { return shared_ ? View(nullptr, DType::u8, Shape{0}) : x; }
   void send(Handle& handle, View x, int peer, int tag);
   void sum(Slot& slot);
+  template <class T>
+  void sum(Slot& slot, float* own, View sum);
   bool gather(Slot& slot);
 
   std::span<float> array_;
   Communicator& group_;
-  SumsAt sums_;
+  Layout layout_;
+  std::optional<SharedRegion> shared_;  ///< none: messages carry the values
   Arena buffers_;
   std::vector<Slot> slots_;
+  std::tuple<std::vector<const bf16_t*>, std::vector<const float*>> terms_;  ///< of the sum that is made
   size_t most_summing_;                          ///< chunks whose contributions are on their way
   size_t started_ = 0, summed_ = 0, ended_ = 0;  ///< chunk i lives in slot i modulo their number
   uint64_t bytes_sent_ = 0;

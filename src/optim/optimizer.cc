@@ -20,7 +20,8 @@ ReducerOptions reducer_options(const ParameterTable& table, const OptimizerOptio
           .sums = SumsAt::everyone,
           .cpus = options.progress_cpus,
           .rows = embedding_rows(table),
-          .chunk_bytes = options.one_host ? kHostChunkBytes : kNetworkChunkBytes};
+          .chunk_bytes = options.one_host ? kHostChunkBytes : kNetworkChunkBytes,
+          .one_host = options.one_host};
 }
 
 /// Pieces of about one chunk; whole values of the norm.

@@ -37,21 +37,35 @@ TEST(ExchangeKernels, WidenIsExact) {
   }
 }
 
-TEST(ExchangeKernels, AddOneRoundedSumPerElement) {
+TEST(ExchangeKernels, SumInTheOrderOfTheTermsAndRoundWhatTravelsInBf16) {
   for (const size_t n : {0ul, 1ul, 7ul, 64ul, 1001ul}) {
-    std::vector<float> x(n), y(n), z(n), expected(n), expected_bf16(n);
-    std::vector<bf16_t> narrow(n);
-    for (size_t i = 0; i < n; ++i) {
-      x[i] = 1.0f / static_cast<float>(i + 3);
-      narrow[i] = to_bf16(x[i]);
-      y[i] = z[i] = static_cast<float>(i) * 0.1f;
-      expected[i] = y[i] + x[i];
-      expected_bf16[i] = z[i] + to_float(narrow[i]);
+    for (const size_t own_place : {0ul, 1ul, 2ul}) {
+      std::vector<std::vector<float>> x(3, std::vector<float>(n));
+      std::vector<std::vector<bf16_t>> narrow(3, std::vector<bf16_t>(n));
+      for (size_t r = 0; r < 3; ++r) {
+        for (size_t i = 0; i < n; ++i) {
+          x[r][i] = (r == 1 ? 1e4F : 1.0F) / static_cast<float>(i + 3 + r);  // another order gives other bits
+          narrow[r][i] = to_bf16(x[r][i]);
+        }
+      }
+      std::vector<const float*> terms = {x[0].data(), x[1].data(), x[2].data()};
+      std::vector<const bf16_t*> narrow_terms = {narrow[0].data(), narrow[1].data(), narrow[2].data()};
+      terms[own_place] = nullptr;
+      narrow_terms[own_place] = nullptr;
+      std::vector<float> own = x[own_place], narrow_own = own, sum(n), expected(n), expected_narrow(n);
+      std::vector<bf16_t> narrow_sum(n);
+      for (size_t i = 0; i < n; ++i) {
+        expected[i] = x[0][i] + x[1][i] + x[2][i];
+        const float total = to_float(narrow[0][i]) + to_float(narrow[1][i]) + to_float(narrow[2][i]);
+        expected_narrow[i] = to_float(to_bf16(total));
+      }
+      exchange_kernels::sum(terms, own.data(), sum.data(), static_cast<int64_t>(n));
+      exchange_kernels::sum(narrow_terms, narrow_own.data(), narrow_sum.data(), static_cast<int64_t>(n));
+      EXPECT_EQ(own, expected);
+      EXPECT_EQ(sum, expected);
+      EXPECT_EQ(narrow_own, expected_narrow);
+      for (size_t i = 0; i < n; ++i) ASSERT_EQ(to_float(narrow_sum[i]), expected_narrow[i]) << i;
     }
-    exchange_kernels::add(x.data(), y.data(), static_cast<int64_t>(n));
-    exchange_kernels::add(narrow.data(), z.data(), static_cast<int64_t>(n));
-    EXPECT_EQ(y, expected);
-    EXPECT_EQ(z, expected_bf16);
   }
 }
 

@@ -2,12 +2,16 @@
 // contributions.
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "comm/scalars.h"
 #include "optim/optimizer.h"
 #include "optim/reducer.h"
@@ -68,8 +72,12 @@ TEST(ReducerOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
               const auto group = rank.reporting_group();
               std::vector<float> gradients(kCount);
               const Ownership ownership(borders, size, 2'000, 300);
-              Reducer exchange(gradients, *group, ownership, {.wire = wire, .chunk_bytes = 700});
-              for (unsigned step = 0; step < 2; ++step) {
+              // Every second step by another reducer: in memory that the ranks share.
+              Reducer messages(gradients, *group, ownership, {.wire = wire, .chunk_bytes = 700});
+              const auto other_group = rank.reporting_group();
+              Reducer shared(gradients, *other_group, ownership, {.wire = wire, .chunk_bytes = 700, .one_host = true});
+              for (unsigned step = 0; step < 4; ++step) {
+                Reducer& exchange = step % 2 == 0 ? messages : shared;
                 std::ranges::copy(gradients_of(rank.rank(), kCount, step), gradients.begin());
                 exchange.begin();
                 for (size_t end = 0; end < kCount; end += kCount / 5) exchange.ready(static_cast<int64_t>(end));
@@ -83,6 +91,49 @@ TEST(ReducerOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
       }
     }
   }
+}
+
+/// No new descriptors for anyone while it lives.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const rlimit none{0, before_.rlim_max};
+    setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(ReducerOnLocalRanks, RanksThatCannotShareMemorySaySoAndExchangeMessages) {
+  constexpr size_t kCount = 5'003;
+  std::vector<int64_t> borders = {0, 2'000, kCount};
+  std::mutex mutex;
+  std::vector<std::string> lines;
+  log::set_listener([&](std::string_view line) {
+    const std::lock_guard lock(mutex);
+    lines.emplace_back(line);
+  });
+  const NoDescriptors none;
+  run_local(2, [&](RankContext& rank) {
+    const auto group = rank.reporting_group();
+    std::vector<float> gradients = gradients_of(rank.rank(), kCount, 0);
+    const Ownership ownership(borders, 2, 2'000, 300);
+    Reducer exchange(gradients, *group, ownership, {.chunk_bytes = 700, .one_host = true});
+    exchange.begin();
+    exchange.finish();
+    EXPECT_TRUE(same_bits(gradients, expected_sum(kCount, DType::bf16, 2, 0)));
+  });
+  log::set_listener({});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_NE(lines[0].find("the ranks of this host cannot map each other's memory (containers that hide processes?): "
+                          "gradients travel as messages, which takes longer"),
+            std::string::npos)
+      << lines[0];
 }
 
 /// Weights after `steps` updates with the gradients that give() writes.

@@ -82,12 +82,15 @@ class ReducerOverRanks : public testing::TestWithParam<Case> {
 
 TEST_P(ReducerOverRanks, GivesTheOrderedSumBitForBitStepAfterStep) {
   const auto [count, wire, bucket_bytes] = GetParam();
-  for (const size_t chunk_bytes : {kHostChunkBytes, kNetworkChunkBytes, size_t{100}}) {
+  const std::pair<size_t, bool> ways[] = {
+      {kHostChunkBytes, true}, {kHostChunkBytes, false}, {kNetworkChunkBytes, false}, {100, true}, {100, false}};
+  for (const auto& [chunk_bytes, one_host] : ways) {
     if (chunk_bytes == 100 && count > 100'000) continue;
     std::vector<float> gradients(count);
     const auto own_group = group().split(0, rank());
     const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes, chunk_bytes);
-    Reducer exchange(gradients, *own_group, ownership, {.wire = wire, .chunk_bytes = chunk_bytes});
+    Reducer exchange(gradients, *own_group, ownership,
+                     {.wire = wire, .chunk_bytes = chunk_bytes, .one_host = one_host});
     for (uint32_t step = 0; step < 3; ++step) {
       std::ranges::copy(gradients_of(rank(), count, step), gradients.begin());
       exchange.begin();
@@ -96,8 +99,8 @@ TEST_P(ReducerOverRanks, GivesTheOrderedSumBitForBitStepAfterStep) {
       exchange.finish();
       const auto expected = expected_sum(count, wire, size(), step);
       const size_t at = first_difference(gradients, expected);
-      ASSERT_EQ(at, count) << "chunks of " << chunk_bytes << " step " << step << " element " << at << ": "
-                           << gradients[at] << " expected " << expected[at];
+      ASSERT_EQ(at, count) << "chunks of " << chunk_bytes << (one_host ? " in place" : "") << " step " << step
+                           << " element " << at << ": " << gradients[at] << " expected " << expected[at];
     }
   }
 }
@@ -188,23 +191,27 @@ TEST_P(ReducerBehaviour, SumsThatStayWithTheirOwnersAreThoseThatEveryoneWouldHav
   const int64_t dense = 20'000, matrix = 1000, rows = 301, width = 48;  // the matrix: dense elements [1000, 15448)
   const auto mine = with_sparse_rows(rank(), dense, rows, width, 0.2);
   const Ownership ownership = ownership_of(dense, size(), wire, 5000);
-  const auto sums = [&](SumsAt at) {
+  const auto sums = [&](SumsAt at, bool one_host) {
     auto gradients = mine;
     const auto own_group = test_process().world().split(0, rank());
-    Reducer reducer(gradients, *own_group, ownership,
-                    {.wire = wire, .sums = at, .rows = {dense, rows, width, matrix}, .chunk_bytes = 1000});
+    Reducer reducer(
+        gradients, *own_group, ownership,
+        {.wire = wire, .sums = at, .rows = {dense, rows, width, matrix}, .chunk_bytes = 1000, .one_host = one_host});
     reducer.begin();
     reducer.ready(dense / 2);
     reducer.finish();
     return gradients;
   };
-  const auto everywhere = sums(SumsAt::everyone), here = sums(SumsAt::owners);
+  const auto everywhere = sums(SumsAt::everyone, false), here = sums(SumsAt::owners, false),
+             in_place = sums(SumsAt::owners, true);
+  EXPECT_EQ(sums(SumsAt::everyone, true), everywhere);
   int64_t owned = 0;
   for (const auto& [begin, end] : ownership.owned_by(rank())) {
     owned += end - begin;
     for (int64_t i = begin; i < end; ++i) {
       const auto at = static_cast<size_t>(i);
       ASSERT_EQ(std::memcmp(&here[at], &everywhere[at], sizeof(float)), 0) << i;
+      ASSERT_EQ(std::memcmp(&in_place[at], &everywhere[at], sizeof(float)), 0) << i;
       const int64_t row = i - matrix;
       if (row < 0 || row >= rows * width) continue;
       const auto second = static_cast<size_t>(dense + row);

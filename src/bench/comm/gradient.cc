@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/median.h"
 #include "base/time.h"
@@ -23,6 +24,13 @@ void reduce(Reducer& exchange, int64_t count) {
 
 size_t chunk_bytes(const GradientOptions& gradient) { return gradient.one_host ? kHostChunkBytes : kNetworkChunkBytes; }
 
+/// Aligned as gradients are.
+std::span<float> f32_array(Arena& arena, int64_t count) {
+  const std::span<float> values = arena.take(DType::f32, {count}).values<float>();
+  std::ranges::fill(values, 0.0F);  // pages are there before anything is measured
+  return values;
+}
+
 /// As the optimizer divides the gradients of a model of one parameter.
 Ownership ownership_of(int64_t count, int ranks, const GradientOptions& gradient) {
   const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(gradient.wire)); };
@@ -41,9 +49,11 @@ double timed(Job& job, const std::function<void()>& action) {
 
 Row measure_gradient(Job& job, Communicator& group, const Options& options, const GradientOptions& gradient,
                      int64_t count) {
-  std::vector<float> values(static_cast<size_t>(count));
+  Arena arena(static_cast<size_t>(count) * sizeof(float) + 64);
+  const std::span<float> values = f32_array(arena, count);
   const Ownership ownership = ownership_of(count, job.ranks(), gradient);
-  Reducer exchange(values, group, ownership, {.wire = gradient.wire, .chunk_bytes = chunk_bytes(gradient)});
+  Reducer exchange(values, group, ownership,
+                   {.wire = gradient.wire, .chunk_bytes = chunk_bytes(gradient), .one_host = gradient.one_host});
   const auto run = [&] { reduce(exchange, count); };
   int64_t wrong = 0;
   for (int check = 0; check < options.checks; ++check) {
@@ -64,19 +74,31 @@ Row measure_gradient(Job& job, Communicator& group, const Options& options, cons
   return row;
 }
 
+double moved_bytes(int64_t count, int ranks, DType wire) {
+  const double width = static_cast<double>(size_of(wire)), own = 1.0 / ranks, others = 1 - own;
+  constexpr double kF32 = sizeof(float);
+  const double per_element = others * (kF32 + width)                                 // rounded for their owners
+                             + own * (2 * kF32 + width) + own * (ranks - 1) * width  // added up
+                             + others * (width + kF32);                              // taken over
+  return static_cast<double>(count) * per_element;
+}
+
 GradientComparison compare_gradient(Job& job, Communicator& group, const Options& options,
                                     const GradientOptions& gradient, int64_t count) {
-  std::vector<float> values(static_cast<size_t>(count)), reduced(static_cast<size_t>(count));
+  Arena arena(2 * (static_cast<size_t>(count) * sizeof(float) + 64));
+  const std::span<float> values = f32_array(arena, count), reduced = f32_array(arena, count);
   // A rank sends less than twice the array: its contributions to the others, and its sum to each of them.
   std::vector<uint8_t> outgoing(2 * static_cast<size_t>(count + 32 * job.ranks()) * size_of(gradient.wire)),
       incoming(outgoing.size());
   const Ownership ownership = ownership_of(count, job.ranks(), gradient);
-  Reducer exchange(values, group, ownership, {.wire = gradient.wire, .chunk_bytes = chunk_bytes(gradient)});
+  Reducer exchange(values, group, ownership,
+                   {.wire = gradient.wire, .chunk_bytes = chunk_bytes(gradient), .one_host = gradient.one_host});
   CollectiveCall call;
   call.count = count;
   GradientComparison result;
   result.bytes = count * static_cast<int64_t>(sizeof(float));
-  std::vector<double> library_seconds, own_seconds, two_way_seconds, speeds;
+  result.moved_bytes = moved_bytes(count, job.ranks(), gradient.wire);
+  std::vector<double> library_seconds, own_seconds, two_way_seconds, copy_seconds, speeds, of_copy;
   for (int round = -options.warmup; round < options.iterations; ++round) {
     const double theirs = timed(job, [&] { job.library.run(call, values.data(), reduced.data()); });
     const double ours = timed(job, [&] { reduce(exchange, count); });
@@ -84,16 +106,22 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
     result.wire_bytes = static_cast<uint64_t>(job.scalars.max(static_cast<int64_t>(exchange.times().wire_bytes)));
     const double plain = timed(
         job, [&] { two_way(job.group, outgoing.data(), incoming.data(), static_cast<int64_t>(result.wire_bytes)); });
+    const double copying =
+        timed(job, [&] { std::memcpy(reduced.data(), values.data(), static_cast<size_t>(result.bytes)); });
     if (round < 0) continue;
     library_seconds.push_back(theirs);
     own_seconds.push_back(ours);
     two_way_seconds.push_back(plain);
+    copy_seconds.push_back(copying);
     speeds.push_back(theirs / ours);
+    of_copy.push_back(result.moved_bytes / ours / (2 * static_cast<double>(result.bytes) / copying));
   }
   result.all_reduce_seconds = median(library_seconds);
   result.gradient_seconds = median(own_seconds);
   result.two_way_seconds = median(two_way_seconds);
   result.speed = median(speeds);
+  result.copy_rate = 2 * static_cast<double>(result.bytes) / median(copy_seconds);
+  result.of_copy = median(of_copy);
   result.ping_pong_rate = ping_pong_rate(job, kPingPongBytes, kPingPongRounds);
   return result;
 }
@@ -102,14 +130,18 @@ std::string to_text(const std::vector<GradientComparison>& comparisons, const Gr
   std::string text = fmt::format(
       "# The trainer's gradient reduction ({} on the wire, buckets of {} bytes) against MPI_Allreduce of as many f32\n"
       "# elements and against plain two-way traffic of its wire bytes, in turns; medians.\n"
-      "#{:>11}  {:>13}  {:>11}  {:>6}  {:>11}  {:>11}  {:>12}  {:>13}  {:>14}\n",
+      "# Of copy: bytes that a rank has to read and write, per second, over those of a plain copy by all ranks at "
+      "once.\n"
+      "#{:>11}  {:>13}  {:>11}  {:>6}  {:>11}  {:>11}  {:>12}  {:>13}  {:>14}  {:>10}  {:>9}\n",
       name_of(gradient.wire), gradient.bucket_bytes, "size (B)", "allreduce us", "gradient us", "ratio", "wire bytes",
-      "wire GB/s", "two-way GB/s", "of two-way", "of ping-pong");
+      "wire GB/s", "two-way GB/s", "of two-way", "of ping-pong", "copy GB/s", "of copy");
   for (const GradientComparison& c : comparisons) {
     text += fmt::format(
-        "{:>12}  {:>13.1f}  {:>11.1f}  {:>6.2f}  {:>11}  {:>11.3f}  {:>12.3f}  {:>11.1f} %  {:>12.1f} %\n", c.bytes,
-        1e6 * c.all_reduce_seconds, 1e6 * c.gradient_seconds, c.speed, c.wire_bytes, c.wire_rate() / 1e9,
-        c.two_way_rate() / 1e9, 100 * c.wire_rate() / c.two_way_rate(), 100 * c.wire_rate() / c.ping_pong_rate);
+        "{:>12}  {:>13.1f}  {:>11.1f}  {:>6.2f}  {:>11}  {:>11.3f}  {:>12.3f}  {:>11.1f} %  {:>12.1f} %  {:>10.2f}  "
+        "{:>7.1f} %\n",
+        c.bytes, 1e6 * c.all_reduce_seconds, 1e6 * c.gradient_seconds, c.speed, c.wire_bytes, c.wire_rate() / 1e9,
+        c.two_way_rate() / 1e9, 100 * c.wire_rate() / c.two_way_rate(), 100 * c.wire_rate() / c.ping_pong_rate,
+        c.copy_rate / 1e9, 100 * c.of_copy);
   }
   return text;
 }

@@ -29,10 +29,18 @@ struct GradientComparison {
   uint64_t wire_bytes = 0;     ///< sent by a rank for one reduction
   double two_way_seconds = 0;  ///< for as many bytes to the next rank while as many come from the one before
   double ping_pong_rate = 0;   ///< bytes per second of 1 MiB messages between rank 0 and the last rank
+  double moved_bytes = 0;      ///< that a rank must read and write for one reduction (moved_bytes())
+  double copy_rate = 0;        ///< bytes per second read and written by a plain copy, all ranks at once
+  double of_copy = 0;          ///< median of moved_bytes per second of a reduction over the copy rate of its round
 
   double wire_rate() const { return static_cast<double>(wire_bytes) / gradient_seconds; }
   double two_way_rate() const { return static_cast<double>(wire_bytes) / two_way_seconds; }
 };
+
+/// Bytes that one of so many ranks reads and writes when it reduces `count` elements on one host and nothing is touched
+/// twice: it rounds what others own (4 in, `wire` out), adds what comes to its own part (4 and `wire` from each other
+/// in, 4 and `wire` out), and takes over the sums of the others (`wire` in, 4 out). Pure.
+double moved_bytes(int64_t count, int ranks, DType wire);
 
 GradientComparison compare_gradient(Job& job, Communicator& group, const Options& options,
                                     const GradientOptions& gradient, int64_t count);

@@ -245,7 +245,10 @@ class Run {
                                    {"wire_bytes", c.wire_bytes},
                                    {"wire_rate", c.wire_rate()},
                                    {"two_way_rate", c.two_way_rate()},
-                                   {"ping_pong_rate", c.ping_pong_rate}});
+                                   {"ping_pong_rate", c.ping_pong_rate},
+                                   {"moved_bytes", c.moved_bytes},
+                                   {"copy_rate", c.copy_rate},
+                                   {"of_copy", c.of_copy}});
     }
   }
 
