@@ -1,8 +1,10 @@
 #include "bench/ranks.h"
 
+#include <array>
 #include <memory>
 
 #include "base/median.h"
+#include "comm/progress.h"
 #include "comm/scalars.h"
 
 namespace trireme {
@@ -30,15 +32,24 @@ class RankGroup {
   const std::vector<double>& seconds() const { return seconds_; }
   const std::vector<double>& waiting() const { return waiting_; }
   double loss() const { return loss_; }
+  /// Of all members. Collective over them; the others get nothing.
+  CpuTimes cpu() {
+    if (!context_) return {};
+    std::array<double, 4> values = cpu_.values();
+    Scalars(*world_).sum(values);
+    return CpuTimes::of(values);
+  }
 
   void run(bool counts) {
     if (!context_) return;
     Scalars scalars(*world_);
+    const CpuTimes before = context_->progress->cpu().times();
     scalars.barrier();
     const StepTime own = step_();
     const double slowest = scalars.max(own.seconds);
     loss_ = own.loss;
     if (!counts) return;
+    cpu_ = cpu_ + context_->progress->cpu().times().since(before);
     seconds_.push_back(slowest);
     waiting_.push_back(own.waiting);
   }
@@ -50,6 +61,7 @@ class RankGroup {
   MeasuredStep step_;                     ///< last: it uses the others
   std::vector<double> seconds_, waiting_;
   double loss_ = 0;
+  CpuTimes cpu_;
 };
 
 }  // namespace
@@ -66,6 +78,8 @@ std::vector<RanksTime> measure_ranks(const RankContext& job, int64_t rounds,
       everyone.barrier();
     }
   }
+  std::vector<CpuTimes> cpu;
+  for (const auto& group : groups) cpu.push_back(group->cpu());
   std::vector<RanksTime> out;
   if (job.rank() != 0) return out;
   const std::vector<double>& alone = groups[0]->seconds();
@@ -73,7 +87,8 @@ std::vector<RanksTime> measure_ranks(const RankContext& job, int64_t rounds,
     std::vector<double> speed_ups;
     for (size_t i = 0; i < alone.size(); ++i) speed_ups.push_back(group->ranks() * alone[i] / group->seconds()[i]);
     const double seconds = median(group->seconds());
-    out.push_back({group->ranks(), seconds, median(speed_ups), median(group->waiting()) / seconds, group->loss()});
+    out.push_back({group->ranks(), seconds, median(speed_ups), median(group->waiting()) / seconds, group->loss(),
+                   cpu[out.size()]});
   }
   return out;
 }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <vector>
 
+#include "comm/cpu_account.h"
 #include "comm/rank_context.h"
 
 namespace trireme {
@@ -23,6 +24,7 @@ struct RanksTime {
   double speed_up = 1;  ///< median over the rounds of the work per second over one rank's of the same round
   double waiting = 0;   ///< share of the step in which rank 0 stood still for the exchange
   double loss = 0;      ///< of the last step
+  CpuTimes cpu;         ///< of all ranks, over the timed steps
 };
 
 /// Collective over `job`. 1, 2, 4, ... and all ranks: one step of each in turn, `rounds` times after one to warm up.

@@ -45,11 +45,15 @@ void print_peak(const StepBenchOptions& o, const StepBenchResult& r) {
 
 void print_ranks(const StepBenchOptions& o, const StepBenchResult& r) {
   print_peak(o, r);
-  fmt::print("\nranks   words/s  s per step  speed-up  efficiency  waiting  TFLOP/s per rank    MFU      loss\n");
+  fmt::print(
+      "comm CPU           share of the processor time of all ranks that they spent waiting for each other and on the "
+      "exchange of gradients, by thread clocks\n\n"
+      "ranks   words/s  s per step  speed-up  efficiency  waiting  comm CPU  TFLOP/s per rank    MFU      loss\n");
   for (const RanksTime& n : r.ranks)
-    fmt::print("{:>5} {:>9.1f} {:>11.3f} {:>8.2f}x {:>10.0f}% {:>7.1f}% {:>17.4f} {:>5.1f}% {:>9.4f}\n", n.ranks,
-               tokens_per_second(o, n), n.seconds, n.speed_up, 1e2 * n.speed_up / n.ranks, 1e2 * n.waiting,
-               1e-12 * r.model_flops / n.seconds, 1e2 * r.model_flops / n.seconds / r.peak_flops, n.loss);
+    fmt::print("{:>5} {:>9.1f} {:>11.3f} {:>8.2f}x {:>10.0f}% {:>7.1f}% {:>8.1f}% {:>17.4f} {:>5.1f}% {:>9.4f}\n",
+               n.ranks, tokens_per_second(o, n), n.seconds, n.speed_up, 1e2 * n.speed_up / n.ranks, 1e2 * n.waiting,
+               1e2 * n.cpu.share_beside(), 1e-12 * r.model_flops / n.seconds,
+               1e2 * r.model_flops / n.seconds / r.peak_flops, n.loss);
 }
 
 void print_step(const StepBenchOptions& o, const Backend& backend, int threads, const StepBenchResult& r) {
@@ -93,6 +97,9 @@ Json to_json(const StepBenchOptions& o, const Backend& backend, int threads, con
                                               {"ms_per_step", 1e3 * n.seconds},
                                               {"speed_up", n.speed_up},
                                               {"waiting", n.waiting},
+                                              {"cpu_seconds", n.cpu.total},
+                                              {"cpu_waiting", n.cpu.waiting},
+                                              {"cpu_exchange", n.cpu.exchange},
                                               {"loss", n.loss},
                                               {"mfu", r.model_flops / n.seconds / r.peak_flops},
                                               {"model_flops_per_s", r.model_flops * n.ranks / n.seconds}};

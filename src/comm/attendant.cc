@@ -39,7 +39,7 @@ class Attendant::Loop {
     const std::string own = addresses_of(listener_, true, "")[0];
     if (!options_.this_host_only) addresses_ = outer_addresses();
     addresses_.push_back(own);
-    thread_.start([this] { run(); });
+    thread_.start(options_.cpu, [this] { run(); });
   }
   ~Loop() {
     thread_.stop();

@@ -18,6 +18,8 @@
 
 #include "comm/socket.h"
 
+#include "comm/cpu_account.h"
+
 namespace trireme {
 
 /// What a stop request that came this way begins with: "trireme stop (ann on h1)".
@@ -33,6 +35,7 @@ struct AttendantOptions {
   /// True: leave() is called as soon as all who wait have been told the end.
   std::function<bool(const std::string& who, bool now)> on_stop;
   std::function<void()> leave;
+  CpuAccount* cpu = nullptr;  ///< counts what its thread uses
 };
 
 class Attendant {

@@ -44,7 +44,7 @@ class ControlClient::Loop {
        const Progress* own, ControlOptions options, double limit)
       : rank_(rank), host_(host), own_(own), options_(std::move(options)) {
     connect(addresses, secret, limit);
-    thread_.start([this] { run(); });
+    thread_.start(own_ ? &own_->cpu() : nullptr, [this] { run(); });
   }
   ~Loop() {
     thread_.stop();

@@ -35,7 +35,7 @@ class ControlHub::Loop {
         liveness_(ranks, options_.hang_timeout, Clock::now()) {
     if (options_.secret.empty()) options_.secret = random_secret();
     liveness_.join(0, host_, Clock::now());
-    thread_.start([this] { run(); });
+    thread_.start(&own_.cpu(), [this] { run(); });
   }
   ~Loop() { dismiss(); }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "comm/cpu_account.h"
 
 namespace trireme {
 
@@ -24,11 +25,15 @@ class ControlThread {
   ControlThread& operator=(const ControlThread&) = delete;
   ~ControlThread() { close(wake_); }
 
-  void start(std::function<void()> body) {
+  /// account: counts what the thread uses; may be nullptr.
+  void start(CpuAccount* account, std::function<void()> body) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread(std::move(body));
+    thread_ = std::thread([account, body = std::move(body)] {
+      const CpuAccount::Thread counted(account, ThreadKind::control);
+      body();
+    });
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   /// Ends and joins.

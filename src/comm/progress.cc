@@ -80,6 +80,7 @@ RankState Progress::state() const {
 Waiting::Waiting(Progress* progress, const char* what, uint64_t bytes) : progress_(progress) {
   if (!progress_) return;
   start_ = Clock::now();
+  cpu_start_ = thread_cpu_seconds();
   progress_->since_.store(start_.time_since_epoch().count(), std::memory_order_relaxed);
   progress_->bytes_.store(bytes, std::memory_order_relaxed);
   progress_->collective_.store(what, std::memory_order_release);
@@ -89,6 +90,7 @@ Waiting::~Waiting() {
   if (!progress_) return;
   progress_->collective_.store(nullptr, std::memory_order_relaxed);
   progress_->waited_ += seconds_since(start_);
+  progress_->cpu_.add_waiting(thread_cpu_seconds() - cpu_start_);
   progress_->move();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/time.h"
+#include "comm/cpu_account.h"
 
 namespace trireme {
 
@@ -55,6 +56,8 @@ class Progress {
   RankState state() const;
   /// That the main thread has waited for other ranks since construction. Main thread only.
   double waited_seconds() const { return waited_; }
+  /// What this rank's threads use.
+  CpuAccount& cpu() const { return cpu_; }
 
  private:
   friend class Waiting;
@@ -65,6 +68,7 @@ class Progress {
   std::atomic<Clock::rep> since_ = 0;
   double waited_ = 0;
   int cpu_clock_ = 0, main_thread_ = 0;
+  mutable CpuAccount cpu_;
   mutable std::atomic<int64_t> found_ready_ = 0;  ///< calls of state() that found the main thread ready to run
 };
 
@@ -93,6 +97,7 @@ class Waiting {
  private:
   Progress* progress_;
   Clock::time_point start_;
+  double cpu_start_ = 0;
 };
 
 }  // namespace trireme

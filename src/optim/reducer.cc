@@ -122,6 +122,7 @@ class Reducer::Worker {
 
   void run() {
     try {
+      const CpuAccount::Thread counted(group_.progress() ? &group_.progress()->cpu() : nullptr, ThreadKind::exchange);
       if (!options_.cpus.empty()) pin_this_thread(options_.cpus);
       while (wait_for_step()) run_step();
     } catch (...) {

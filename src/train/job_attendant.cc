@@ -43,7 +43,8 @@ JobAttendant::JobAttendant(const Config& config, const Process& process, std::fu
                          .secret = variable("TRIREME_CONTROL_SECRET"),
                          .status = [this] { return status(); },
                          .on_stop = [this](const std::string& who, bool now) { return stop(who, now); },
-                         .leave = std::move(leave)});
+                         .leave = std::move(leave),
+                         .cpu = &process.progress().cpu()});
     write_control(dir_, {attendant_->secret(), ControlPlace::here(attendant_->addresses()), launch});
     log::set_listener([this](std::string_view line) { attendant_->say(line); });
   } catch (const Error& e) {

@@ -1,5 +1,6 @@
 #include "train/trainer.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -197,6 +198,14 @@ bool Trainer::advance() {
   return stop;
 }
 
+/// What the ranks' being several cost this training in processor time.
+void Trainer::tell_processor_time(const CpuTimes& start) {
+  if (rank().size() == 1) return;
+  std::array<double, 4> values = rank().progress->cpu().times().since(start).values();
+  scalars().sum(values);
+  log::info("{}", describe(CpuTimes::of(values), rank().size()));
+}
+
 void Trainer::end(bool stopped) {
   publish();
   work_.saver->insist();
@@ -208,6 +217,7 @@ void Trainer::end(bool stopped) {
 }
 
 bool Trainer::train() {
+  const CpuTimes start = rank().progress->cpu().times();
   if (progress().step == 0 && task_.evaluates_first()) evaluate();
   work_.saver->forget_best();  // what a run starts from is not its best result
   if (progress().step == 0 && task_.saves_first()) save();
@@ -219,6 +229,7 @@ bool Trainer::train() {
     log::info("stop requested{}{}: saving after step {}", reason.empty() ? "" : " by ", reason, progress().step);
     if (progress().step == 0) log::info("stopped before the first step: nothing to save");
   }
+  tell_processor_time(start);
   end(stopped);
   return !stopped;
 }

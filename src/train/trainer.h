@@ -45,6 +45,7 @@ class Trainer {
   bool evaluate();
   void save();
   void publish();
+  void tell_processor_time(const CpuTimes& start);
   void end(bool stopped);
 
   Work work_;

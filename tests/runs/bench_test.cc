@@ -99,14 +99,17 @@ TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
   const Outcome outcome = run(mpirun_command(3, {"bench", "step", "--preset", "gpt2-124m", "--seq", "16", "--batch",
                                                  "2", "--steps", "2", "--threads", "1", "--json", file}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(
-      outcome.output,
-      HasSubstr("ranks   words/s  s per step  speed-up  efficiency  waiting  TFLOP/s per rank    MFU      loss"));
+  EXPECT_THAT(outcome.output, HasSubstr("ranks   words/s  s per step  speed-up  efficiency  waiting  comm CPU  "
+                                        "TFLOP/s per rank    MFU      loss"));
   const Json ranks = read_json(file)["ranks"];
   ASSERT_EQ(ranks.size(), 3u) << "1, 2 and all 3";
   EXPECT_EQ(ranks["1"]["speed_up"], 1.0);
   for (const int n : {1, 2, 3}) {
     const Json& of = ranks[std::to_string(n)];
+    // Whose threads took how much is counted, not how much that is.
+    const double waiting = of["cpu_waiting"], exchange = of["cpu_exchange"], total = of["cpu_seconds"];
+    EXPECT_LT(waiting + exchange, total);
+    EXPECT_EQ(exchange > 0, n > 1) << exchange;
     EXPECT_NEAR(of["tokens_per_s"].get<double>() * of["ms_per_step"].get<double>() / 1e3, 32 * n, 1e-9);
   }
   const Outcome refused = run(mpirun_command(2, {"bench", "step", "--peer", "pytorch"}));

@@ -38,6 +38,21 @@ TEST_F(Ranks, HoldTheBitsOfOneRankThatAccumulatesTheSameMicroBatches) {
   }
 }
 
+TEST_F(Ranks, EndWithWhatTheirBeingSeveralCostInProcessorTime) {
+  const std::string number = "([0-9]+\\.[0-9])";
+  const std::regex line("processor time of 2 ranks: " + number + " s, of it " + number + " % computing, " + number +
+                        " % waiting for other ranks, " + number + " % exchange of gradients, " + number +
+                        " % control channel");
+  const Outcome two = run_ranks(2, "two");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(two.output, found, line)) << two.output;
+  double sum = 0;
+  for (size_t part = 2; part <= 5; ++part) sum += std::stod(found[part]);
+  EXPECT_NEAR(sum, 100, 0.3) << found[0];
+  EXPECT_GT(std::stod(found[2]), 0) << found[0];
+  EXPECT_THAT(run_ranks(1, "one").output, ::testing::Not(HasSubstr("processor time of")));
+}
+
 TEST_F(Ranks, NameTheirWeightsByTheHashOfOneRankAtEachSnapshotAndInTheCheckpoint) {
   std::map<int, std::string> hashes;
   for (const int ranks : {1, 3}) {
