@@ -1,0 +1,40 @@
+#pragma once
+// Sets of code points: what the classes of a regular expression stand for. kInvalidCode counts as a code point without
+// properties, so the sets that say what is not in them have it.
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "text/unicode.h"
+
+namespace trireme {
+
+class CodeSet {
+ public:
+  struct Range {
+    char32_t first, last;
+    bool operator==(const Range&) const = default;
+  };
+
+  CodeSet() = default;
+  CodeSet(char32_t first, char32_t last) : ranges_{{first, last}} {}
+  /// Ranges in any order.
+  explicit CodeSet(std::vector<Range> ranges);
+  /// A general category, such as "L" or "Lu"; nothing for other names.
+  static std::optional<CodeSet> category(std::string_view name);
+
+  void add(const CodeSet& other);
+  CodeSet complement() const;
+  bool contains(char32_t code) const;
+  bool intersects(const CodeSet& other) const;
+  const std::vector<Range>& ranges() const { return ranges_; }  ///< ascending, neither touching nor overlapping
+  bool operator==(const CodeSet&) const = default;
+
+ private:
+  void sort();
+
+  std::vector<Range> ranges_;
+};
+
+}  // namespace trireme
