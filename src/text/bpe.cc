@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "text/byte_alphabet.h"
-#include "text/gpt2_scanner.h"
 #include "text/piece_cache.h"
 
 namespace trireme {
@@ -57,30 +56,34 @@ void BpeModel::encode(std::string_view piece, ModelScratch& scratch, std::vector
   }
 }
 
-void BpeModel::encode_gpt2_pattern(std::string_view text, ModelScratch& scratch, std::vector<TokenId>& out) const {
+void BpeModel::encode_cut(std::string_view text, const CutPlan& plan, ModelScratch& scratch,
+                          std::vector<TokenId>& out) const {
   auto& own = static_cast<Scratch&>(scratch);
-  Gpt2Scanner scanner(text);
-  while (!scanner.done()) {
-    // Cut a batch first and look it up afterwards: the cache lines come while the next pieces are cut.
-    size_t pieces = 0;
-    for (; pieces < kBatch && !scanner.done(); ++pieces) {
-      Scratch::Pending& pending = own.pending[pieces];
-      pending.piece = scanner.next();
-      pending.place = own.cache.place(pending.piece, static_cast<size_t>(scanner.end() - pending.piece.data()));
-      own.cache.prefetch(pending.place);
-    }
-    size_t ids = 0;  // in own.ids, given to `out` when a longer piece or the end of the batch comes
-    const auto give = [&] { out.insert(out.end(), own.ids, own.ids + std::exchange(ids, 0)); };
-    for (size_t i = 0; i < pieces; ++i) {
-      const Scratch::Pending& pending = own.pending[i];
-      const size_t found = own.cache.find(pending.piece, pending.place, own.ids + ids);
-      ids += found;
-      if (found > 0) continue;
-      give();
-      append_longer(pending.piece, own, out);
-    }
+  const char* const end = text.data() + text.size();
+  // Cut a batch first and look it up afterwards: the cache lines come while the next pieces are cut.
+  size_t pieces = 0;
+  plan.cut(text, [&](std::string_view piece) {
+    Scratch::Pending& pending = own.pending[pieces];
+    pending.piece = piece;
+    pending.place = own.cache.place(piece, static_cast<size_t>(end - piece.data()));
+    own.cache.prefetch(pending.place);
+    if (++pieces == kBatch) encode_pending(std::exchange(pieces, 0), own, out);
+  });
+  encode_pending(pieces, own, out);
+}
+
+void BpeModel::encode_pending(size_t pieces, Scratch& scratch, std::vector<TokenId>& out) const {
+  size_t ids = 0;  // in scratch.ids, given to `out` when a longer piece or the end of the batch comes
+  const auto give = [&] { out.insert(out.end(), scratch.ids, scratch.ids + std::exchange(ids, 0)); };
+  for (size_t i = 0; i < pieces; ++i) {
+    const Scratch::Pending& pending = scratch.pending[i];
+    const size_t found = scratch.cache.find(pending.piece, pending.place, scratch.ids + ids);
+    ids += found;
+    if (found > 0) continue;
     give();
+    append_longer(pending.piece, scratch, out);
   }
+  give();
 }
 
 void BpeModel::append_longer(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "text/bpe_merges.h"
+#include "text/cut_plan.h"
 #include "text/model.h"
 
 namespace trireme {
@@ -29,8 +30,8 @@ class BpeModel final : public Model {
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   bool is_per_character() const override;
 
-  /// Ids of text cut by GPT-2's pattern: the same as encode() on each piece, without the calls between. Byte mode.
-  void encode_gpt2_pattern(std::string_view text, ModelScratch& scratch, std::vector<TokenId>& out) const;
+  /// Ids of text cut by a plan: the same as encode() on each piece, without the calls between.
+  void encode_cut(std::string_view text, const CutPlan& plan, ModelScratch& scratch, std::vector<TokenId>& out) const;
 
  private:
   struct Scratch;
@@ -38,6 +39,7 @@ class BpeModel final : public Model {
 
   /// Finds the ids of a piece, in scratch.symbols, and remembers them.
   void encode_uncached(std::string_view piece, Scratch& scratch) const;
+  void encode_pending(size_t pieces, Scratch& scratch, std::vector<TokenId>& out) const;
   void append_longer(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void first_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
   void add_unknown(std::string_view unit, std::vector<TokenId>& symbols, bool& pending) const;

@@ -355,6 +355,25 @@ Cutter::Cutter(std::string_view pattern, Text text) {
   compiler.find_skips();
 }
 
+bool Cutter::ends_between(uint8_t before, uint8_t after) const {
+  const size_t columns = size_t{1} << columns_shift_;
+  for (size_t row = 0; row < table_.size(); row += columns) {
+    const uint32_t entry = table_[row + byte_classes_[before]];
+    if (entry & kStop) continue;
+    const size_t reached = entry >> kRowShift;
+    const uint32_t behind = table_[reached + byte_classes_[after]], at_end = table_[reached + end_];
+    if (!(behind & kStop) || (behind & kMatch) != (at_end & kMatch)) return false;
+  }
+  return true;
+}
+
+bool Cutter::always_matches(uint8_t byte) const {
+  const uint32_t entry = table_[byte_classes_[byte]];
+  if (entry & kStop) return false;
+  const auto row = table_.begin() + (entry >> kRowShift);
+  return std::all_of(row, row + end_ + 1, [](uint32_t next) { return (next & kMatch) != 0; });
+}
+
 const char* Cutter::gap(const char* p, const char* end) const {
   while ((p += character(p, end).bytes) < end) {
     const bool may_begin = (table_[character(p, end).column] & kStop) == 0;

@@ -41,6 +41,11 @@ class Cutter {
   }
 
   size_t states() const { return skips_.size(); }
+  /// True if a search that has read the first of two bytes goes no further, and has the matches that it has where the
+  /// text ends between them. Of ASCII characters, or of any bytes where they are spelled.
+  bool ends_between(uint8_t before, uint8_t after) const;
+  /// True if a match begins at every such byte.
+  bool always_matches(uint8_t byte) const;
 
  private:
   friend class CutterCompiler;

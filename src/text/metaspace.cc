@@ -35,6 +35,10 @@ class Metaspace final : public PreTokenizer {
     splitter.finish();
   }
 
+  void describe(std::vector<std::string>& lines) const override {
+    lines.push_back(fmt::format("spaces become {}", options_.replacement));
+  }
+
  private:
   MetaspaceOptions options_;
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/hash.h"
-#include "text/gpt2_scanner.h"
+#include "text/cut_plan.h"
 
 namespace trireme {
 namespace {
@@ -15,7 +15,13 @@ constexpr size_t kFirstSlots = size_t{1} << 16;
 PieceCounter::PieceCounter() : slots_(kFirstSlots) {}
 
 void PieceCounter::add_text(std::string_view text) {
-  for (Gpt2Scanner scanner(text); !scanner.done();) add_piece(scanner.next(), 1);
+  const Cutter& cutter = *gpt2_cutter();
+  const char* const end = text.data() + text.size();
+  for (const char* p = text.data(); p < end;) {
+    const char* const stop = cutter.next(p, end).end;
+    add_piece({p, static_cast<size_t>(stop - p)}, 1);
+    p = stop;
+  }
 }
 
 void PieceCounter::add_piece(std::string_view piece, uint64_t count) {

@@ -86,8 +86,7 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where
   for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"}) {
     if (!end_of_text_) end_of_text_ = tokens_.find(name);
   }
-  if (parts_.pre_tokenizer && parts_.pre_tokenizer->is_plain_gpt2())
-    gpt2_ = dynamic_cast<const BpeModel*>(parts_.model.get());
+  if (parts_.plan) planned_ = dynamic_cast<const BpeModel*>(parts_.model.get());
 }
 
 PipelineTokenizer::~PipelineTokenizer() = default;
@@ -95,8 +94,9 @@ PipelineTokenizer::~PipelineTokenizer() = default;
 void PipelineTokenizer::add_tokens(std::string_view where) {
   std::vector<std::string> raw_patterns, normalized_patterns;
   std::vector<AddedToken> raw_tokens, normalized_tokens;
-  cuts_before_space_ = parts_.pre_tokenizer && parts_.pre_tokenizer->cuts_before_space() &&
-                       (!parts_.normalizer || parts_.normalizer->cuts_before_space());
+  const bool pieces_end_there = parts_.plan ? parts_.plan->cuts_before_space()
+                                            : parts_.pre_tokenizer && parts_.pre_tokenizer->cuts_before_space();
+  cuts_before_space_ = pieces_end_there && (!parts_.normalizer || parts_.normalizer->cuts_before_space());
   for (const AddedToken& token : parts_.added) {
     tokens_.add(token.content, token.id, where);
     if (special_.size() <= token.id) special_.resize(size_t{token.id} + 1);
@@ -202,7 +202,7 @@ void PipelineTokenizer::encode_normalized(std::string_view text, bool at_start, 
 
 void PipelineTokenizer::encode_pieces(std::string_view text, bool at_start, Scratch& scratch,
                                       std::vector<TokenId>& out) const {
-  if (gpt2_) return gpt2_->encode_gpt2_pattern(text, *scratch.model, out);
+  if (planned_) return planned_->encode_cut(text, *parts_.plan, *scratch.model, out);
   if (!parts_.pre_tokenizer) return parts_.model->encode(text, *scratch.model, out);
   ModelSink sink(*parts_.model, *scratch.model, out);
   parts_.pre_tokenizer->split(text, at_start, sink);
@@ -266,6 +266,12 @@ std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_sp
     text += tokens[i];
   }
   return text;
+}
+
+std::vector<std::string> PipelineTokenizer::cutting() const {
+  std::vector<std::string> lines;
+  if (parts_.pre_tokenizer) parts_.pre_tokenizer->describe(lines);
+  return lines;
 }
 
 size_t PipelineTokenizer::cut(std::string_view text, size_t near) const {

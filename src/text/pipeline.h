@@ -22,6 +22,7 @@ struct PipelineParts {
   std::vector<AddedToken> added;
   std::unique_ptr<Normalizer> normalizer;       ///< none: text stays as it is
   std::unique_ptr<PreTokenizer> pre_tokenizer;  ///< none: the text is one piece
+  std::optional<CutPlan> plan;                  ///< what the pre-tokenizer does, for a model that takes plans
   std::unique_ptr<Model> model;
   std::unique_ptr<Decoder> decoder;  ///< none: tokens are joined with spaces
   PostProcessor post_processor;
@@ -46,6 +47,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::optional<TokenId> end_of_text() const override { return end_of_text_; }
   const std::string& json() const override { return parts_.json; }
   size_t cut(std::string_view text, size_t near) const override;
+  std::vector<std::string> cutting() const override;
 
  private:
   struct Scratch;
@@ -66,7 +68,7 @@ class PipelineTokenizer final : public Tokenizer {
 
   PipelineParts parts_;
   std::string where_;
-  const BpeModel* gpt2_ = nullptr;  // set when the whole text goes to the model's own scanner
+  const BpeModel* planned_ = nullptr;  // the model, where it cuts text by the plan
   AddedTokenMatcher raw_, normalized_;
   Vocabulary tokens_;  // the model's and the added ones
   std::vector<bool> special_;

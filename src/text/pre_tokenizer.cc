@@ -1,24 +1,28 @@
 #include "text/pre_tokenizer.h"
 
-#include <functional>
-#include <vector>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "text/byte_alphabet.h"
-#include "text/gpt2_scanner.h"
 #include "text/metaspace.h"
+#include "text/pattern_tree.h"
 #include "text/piece_delimiter.h"
-#include "text/replacement.h"
+#include "text/regex.h"
 #include "text/unicode.h"
 
 namespace trireme {
 namespace {
 
+std::string describe_tables(std::string_view pattern, const Cutter& cutter) {
+  return fmt::format("{}: tables of {} states", pattern, cutter.states());
+}
+
 /// A prefix space, GPT-2's pattern, and bytes spelled in its alphabet: each of the three can be off.
 class ByteLevel final : public PreTokenizer {
  public:
   ByteLevel(bool prefix_space, bool pattern, bool spell)
-      : prefix_space_(prefix_space), pattern_(pattern), spell_(spell) {}
+      : prefix_space_(prefix_space), spell_(spell), cutter_(pattern ? gpt2_cutter() : nullptr) {}
 
   void split(std::string_view text, bool at_start, PieceSink& sink) const override {
     std::string prefixed;
@@ -27,12 +31,27 @@ class ByteLevel final : public PreTokenizer {
       prefixed.append(" ").append(text);
       text = prefixed;
     }
-    if (!pattern_) return give(text, at_start, sink);
-    for (Gpt2Scanner scanner(text); !scanner.done(); at_start = false) give(scanner.next(), at_start, sink);
+    if (!cutter_) return give(text, at_start, sink);
+    const char* const end = text.data() + text.size();
+    for (const char* p = text.data(); p < end; at_start = false) {
+      const char* const stop = cutter_->next(p, end).end;
+      give({p, static_cast<size_t>(stop - p)}, at_start, sink);
+      p = stop;
+    }
   }
 
-  bool cuts_before_space() const override { return pattern_ && !prefix_space_; }
-  bool is_plain_gpt2() const override { return pattern_ && !prefix_space_ && !spell_; }
+  bool cuts_before_space() const override { return cutter_ && !prefix_space_; }
+  bool plan(CutPlan& plan) const override {
+    if (prefix_space_ || plan.spelled()) return false;
+    if (cutter_) plan.add({cutter_});
+    plan.spell();
+    return true;
+  }
+  void describe(std::vector<std::string>& lines) const override {
+    if (prefix_space_) lines.emplace_back("a space before the text");
+    if (cutter_) lines.push_back(describe_tables("GPT-2's pattern", *cutter_));
+    lines.emplace_back("bytes in GPT-2's alphabet");
+  }
 
  private:
   void give(std::string_view piece, bool at_start, PieceSink& sink) const {
@@ -42,41 +61,44 @@ class ByteLevel final : public PreTokenizer {
       sink.piece(piece, at_start);
   }
 
-  bool prefix_space_, pattern_, spell_;
+  bool prefix_space_, spell_;
+  std::shared_ptr<const Cutter> cutter_;  // null: the text is one piece
 };
 
-/// Characters of some kind are delimiters, each one by itself.
-class CharacterSplit final : public PreTokenizer {
- public:
-  using IsDelimiter = std::function<bool(char32_t)>;
-  CharacterSplit(IsDelimiter is_delimiter, DelimiterBehavior behavior)
-      : is_delimiter_(std::move(is_delimiter)), behavior_(behavior) {}
+/// A regular expression by tables where they can do it, otherwise by PCRE2; or a string.
+struct SplitPattern {
+  std::string expression, literal;  // one of them is empty
+  std::shared_ptr<const Cutter> cutter;
+  std::optional<Regex> regex;
+  std::string refusal;  // what keeps the expression from tables
+};
 
-  void split(std::string_view text, bool at_start, PieceSink& sink) const override {
-    DelimiterSplitter splitter(text, at_start, behavior_, sink);
-    size_t plain = 0;
-    for (size_t at = 0; at < text.size();) {
-      const Decoded next = decode_utf8(text.data() + at, text.data() + text.size());
-      if (is_delimiter_(next.code)) {
-        splitter.part(plain, at, false);
-        splitter.part(at, at + next.length, true);
-        plain = at + next.length;
-      }
-      at += next.length;
-    }
-    splitter.part(plain, text.size(), false);
-    splitter.finish();
+SplitPattern compile_pattern(std::string expression, const std::string& place) {
+  SplitPattern pattern;
+  pattern.expression = std::move(expression);
+  try {
+    pattern.cutter = std::make_shared<const Cutter>(pattern.expression, Cutter::Text::utf8);
+  } catch (const NotForTables& error) {
+    pattern.refusal = error.what();
+    pattern.regex.emplace(pattern.expression, place);
   }
+  return pattern;
+}
 
- private:
-  IsDelimiter is_delimiter_;
-  DelimiterBehavior behavior_;
-};
+SplitPattern read_split_pattern(const JsonObject& element) {
+  const JsonObject body = element.object("pattern");
+  body.allow_only({"String", "Regex"});
+  if (body.has("Regex")) return compile_pattern(body.string("Regex"), body.place());
+  SplitPattern pattern;
+  pattern.literal = body.string("String");
+  require(!pattern.literal.empty(), ErrorKind::data, "{}: the pattern is empty", body.place());
+  return pattern;
+}
 
 /// Matches of a pattern are delimiters, or, inverted, what lies between them.
 class PatternSplit final : public PreTokenizer {
  public:
-  PatternSplit(TextPattern pattern, DelimiterBehavior behavior, bool invert)
+  PatternSplit(SplitPattern pattern, DelimiterBehavior behavior, bool invert)
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {}
 
   void split(std::string_view text, bool at_start, PieceSink& sink) const override {
@@ -88,7 +110,15 @@ class PatternSplit final : public PreTokenizer {
       splitter.part(begin, end, !invert_);
       plain = end;
     };
-    if (pattern_.regex) {
+    if (pattern_.cutter) {
+      const char* const end = text.data() + text.size();
+      for (const char* p = text.data(); p < end;) {
+        const Cutter::Part part = pattern_.cutter->next(p, end);
+        const auto offset = [&](const char* at) { return static_cast<size_t>(at - text.data()); };
+        if (part.matched) match(offset(p), offset(part.end));
+        p = part.end;
+      }
+    } else if (pattern_.regex) {
       for_each_valid_run(text, [&](std::string_view run, bool valid) {
         if (valid) matches(run, static_cast<size_t>(run.data() - text.data()), match);
       });
@@ -99,6 +129,23 @@ class PatternSplit final : public PreTokenizer {
     }
     splitter.part(plain, text.size(), invert_);
     splitter.finish();
+  }
+
+  bool plan(CutPlan& plan) const override {
+    const bool isolated = behavior_ == DelimiterBehavior::isolated;
+    if (!pattern_.cutter || (!isolated && behavior_ != DelimiterBehavior::removed)) return false;
+    const auto cutter =
+        plan.spelled() ? std::make_shared<const Cutter>(pattern_.expression, plan.text()) : pattern_.cutter;
+    plan.add({cutter, isolated || invert_, isolated || !invert_});
+    return true;
+  }
+  void describe(std::vector<std::string>& lines) const override {
+    if (pattern_.cutter)
+      lines.push_back(describe_tables(pattern_.expression, *pattern_.cutter));
+    else if (pattern_.regex)
+      lines.push_back(fmt::format("{}: PCRE2, because it has {}", pattern_.expression, pattern_.refusal));
+    else
+      lines.push_back(fmt::format("the string \"{}\"", pattern_.literal));
   }
 
  private:
@@ -114,7 +161,7 @@ class PatternSplit final : public PreTokenizer {
     }
   }
 
-  TextPattern pattern_;
+  SplitPattern pattern_;
   DelimiterBehavior behavior_;
   bool invert_;
 };
@@ -146,6 +193,9 @@ class Whitespace final : public PreTokenizer {
     if (text.size() > begin) give(text.size());
   }
   bool cuts_before_space() const override { return true; }
+  void describe(std::vector<std::string>& lines) const override {
+    lines.emplace_back("words and runs of other characters, without white space");
+  }
 };
 
 /// White space goes away, each punctuation character is a piece of its own.
@@ -170,6 +220,9 @@ class BertSplit final : public PreTokenizer {
     give(begin, text.size());
   }
   bool cuts_before_space() const override { return true; }
+  void describe(std::vector<std::string>& lines) const override {
+    lines.emplace_back("words and single punctuation characters, without white space");
+  }
 };
 
 class SequencePreTokenizer final : public PreTokenizer {
@@ -188,7 +241,12 @@ class SequencePreTokenizer final : public PreTokenizer {
     }
     return true;
   }
-  bool is_plain_gpt2() const override { return parts_.size() == 1 && parts_[0]->is_plain_gpt2(); }
+  bool plan(CutPlan& plan) const override {
+    return std::all_of(parts_.begin(), parts_.end(), [&](const auto& part) { return part->plan(plan); });
+  }
+  void describe(std::vector<std::string>& lines) const override {
+    for (const auto& part : parts_) part->describe(lines);
+  }
 
  private:
   /// Takes pieces for part number `index` and gives its pieces to the next one.
@@ -234,27 +292,32 @@ PreTokenizerResult make_sequence(const JsonObject& element, bool raw_bytes_possi
   return {std::make_unique<SequencePreTokenizer>(std::move(parts)), raw_bytes};
 }
 
+/// Characters of some kind are delimiters: the elements that stand for a pattern of one set.
 std::unique_ptr<PreTokenizer> make_by_character(const JsonObject& element, const std::string& type) {
-  const auto make = [](CharacterSplit::IsDelimiter is_delimiter, DelimiterBehavior behavior) {
-    return std::make_unique<CharacterSplit>(std::move(is_delimiter), behavior);
+  const auto make = [&](std::string set, DelimiterBehavior behavior) {
+    if (behavior == DelimiterBehavior::contiguous) {  // runs of them, each run one delimiter
+      set += '+';
+      behavior = DelimiterBehavior::isolated;
+    }
+    return std::make_unique<PatternSplit>(compile_pattern(std::move(set), element.place()), behavior, false);
   };
   if (type == "WhitespaceSplit") {
     element.allow_only({"type"});
-    return make([](char32_t c) { return (char_table()[c] & kSpace) != 0; }, DelimiterBehavior::removed);
+    return make(R"(\s)", DelimiterBehavior::removed);
   }
   if (type == "Punctuation") {
     element.allow_only({"type", "behavior"});
-    return make(is_punctuation, read_behavior(element, "Isolated"));
+    return make(R"([!-\/:-@\[-`{-~\p{P}])", read_behavior(element, "Isolated"));
   }
   if (type == "Digits") {
     element.allow_only({"type", "individual_digits"});
-    return make([](char32_t c) { return (char_table()[c] & kNumber) != 0; },
-                element.boolean("individual_digits") ? DelimiterBehavior::isolated : DelimiterBehavior::contiguous);
+    return make(R"(\p{N})", element.boolean("individual_digits") ? DelimiterBehavior::isolated
+                                                                 : DelimiterBehavior::contiguous);
   }
   if (type == "CharDelimiterSplit") {
     element.allow_only({"type", "delimiter"});
-    const char32_t delimiter = read_character(element, "delimiter");
-    return make([delimiter](char32_t c) { return c == delimiter; }, DelimiterBehavior::removed);
+    return make(fmt::format("\\x{{{:x}}}", static_cast<uint32_t>(read_character(element, "delimiter"))),
+                DelimiterBehavior::removed);
   }
   return nullptr;
 }
@@ -272,7 +335,7 @@ PreTokenizerResult make_pre_tokenizer(const JsonObject& element, bool raw_bytes_
   }
   if (type == "Split") {
     element.allow_only({"type", "pattern", "behavior", "invert"});
-    return {std::make_unique<PatternSplit>(read_pattern(element), read_behavior(element, ""),
+    return {std::make_unique<PatternSplit>(read_split_pattern(element), read_behavior(element, ""),
                                            element.boolean("invert", false)),
             false};
   }

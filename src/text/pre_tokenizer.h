@@ -3,8 +3,11 @@
 // tokenizer.json.
 
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "text/cut_plan.h"
 #include "text/json_node.h"
 
 namespace trireme {
@@ -24,8 +27,10 @@ class PreTokenizer {
   /// True if text that is cut between an ASCII letter or digit and the ASCII white space after it gives the same pieces
   /// on both sides as uncut text.
   virtual bool cuts_before_space() const { return false; }
-  /// True for GPT-2's pattern on unchanged bytes: the model then scans by itself.
-  virtual bool is_plain_gpt2() const { return false; }
+  /// Appends what it does to a plan of tables; false: tables cannot do it, and the plan is of no use.
+  virtual bool plan(CutPlan&) const { return false; }
+  /// Appends a line for each of its steps: how it cuts.
+  virtual void describe(std::vector<std::string>& lines) const = 0;
 };
 
 /// What the pre-tokenizer asks of the model.

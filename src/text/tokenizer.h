@@ -51,6 +51,8 @@ class Tokenizer {
   /// First place at or after `near` (> 0) where text can be cut so that encode_plain() of both sides is encode_plain()
   /// of the whole: lets several threads share one long text. text.size() if there is none.
   virtual size_t cut(std::string_view text, [[maybe_unused]] size_t near) const { return text.size(); }
+  /// How text is cut into the pieces that the model encodes: a line for each step, none where all of it is one piece.
+  virtual std::vector<std::string> cutting() const = 0;
   uint64_t hash() const;  ///< XXH3 of json()
 };
 

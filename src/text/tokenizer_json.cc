@@ -207,9 +207,15 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::
   bool raw_bytes = false;
   if (file.has("normalizer")) parts.normalizer = make_normalizer(file.object("normalizer"));
   if (file.has("pre_tokenizer")) {
-    PreTokenizerResult result = make_pre_tokenizer(file.object("pre_tokenizer"), model_type(model) == "BPE");
+    const bool bpe = model_type(model) == "BPE";
+    PreTokenizerResult result = make_pre_tokenizer(file.object("pre_tokenizer"), bpe);
     parts.pre_tokenizer = std::move(result.pre_tokenizer);
     raw_bytes = result.raw_bytes;
+    CutPlan plan;
+    if (bpe && parts.pre_tokenizer->plan(plan)) {
+      raw_bytes = plan.spelled();
+      parts.plan = std::move(plan);
+    }
   }
   parts.model = read_model(model, raw_bytes);
   if (file.has("decoder")) parts.decoder = make_decoder(file.object("decoder"));
