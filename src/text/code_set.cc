@@ -13,6 +13,9 @@ struct CategoryRun {
   std::string_view name;
 };
 
+// Planes 4 to 13, without any character; looking at them would be two thirds of the work.
+constexpr char32_t kEmptyPlanes = 0x40000, kEmptyPlanesEnd = 0xE0000;
+
 const std::vector<CategoryRun>& category_runs() {
   static const auto list = [] {
     std::vector<CategoryRun> runs;
@@ -22,6 +25,7 @@ const std::vector<CategoryRun>& category_runs() {
       const utf8proc_category_t category = utf8proc_category(code);
       if (c == 0 || category != before) runs.push_back({c, utf8proc_category_string(code)});
       before = category;
+      if (c == kEmptyPlanes) c = kEmptyPlanesEnd - 1;
     }
     return runs;
   }();

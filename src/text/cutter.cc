@@ -155,13 +155,13 @@ class CutterCompiler {
   /// Once the bytes have their classes.
   void find_skips() {
     const auto columns = size_t{1} << cutter_.columns_shift_;
-    cutter_.skips_.resize(ways_.size());
     for (size_t state = 0; state < ways_.size(); ++state) {
-      if (!find_skip(state)) continue;
+      const uint32_t skip = skip_of(state);
       for (uint32_t& entry : cutter_.table_) {
-        if (!(entry & Cutter::kStop) && entry >> Cutter::kRowShift == state * columns) entry |= Cutter::kSkip;
+        if (!(entry & Cutter::kStop) && entry >> Cutter::kRowShift == state * columns) entry |= skip;
       }
     }
+    cutter_.states_ = ways_.size();
   }
 
  private:
@@ -295,26 +295,19 @@ class CutterCompiler {
     if (!edges.empty()) refuse();
   }
 
-  /// Letters, or one case of them, or spaces: what comes in long runs.
-  bool find_skip(size_t state) {
-    constexpr uint64_t kOnes = 0x0101010101010101;
-    const uint32_t* const row = &cutter_.table_[state << cutter_.columns_shift_];
+  /// What comes in long runs.
+  uint32_t skip_of(size_t state) const {
     const auto stays = [&](unsigned first, unsigned last) {
       for (unsigned byte = first; byte <= last; ++byte) {
-        const uint32_t entry = row[cutter_.byte_classes_[byte]];
-        const bool itself = entry >> Cutter::kRowShift >> cutter_.columns_shift_ == state;
-        if (!itself || (entry & Cutter::kStop) || !(entry & Cutter::kMatch)) return false;
+        const Step step = look(state, cutter_.byte_classes_[byte]);
+        if (step.stop || !step.match || step.state != state) return false;
       }
       return true;
     };
-    const auto set = [&](unsigned first, unsigned last, uint64_t fold) {
-      cutter_.skips_[state] = {fold * kOnes, (0x80 - first) * kOnes, (0x7F - last) * kOnes};
-      return true;
-    };
     const bool lower = stays('a', 'z'), upper = stays('A', 'Z');
-    if (lower) return set('a', 'z', upper ? 0x20 : 0);
-    if (upper) return set('A', 'Z', 0);
-    return stays(' ', ' ') && set(' ', ' ', 0);
+    if (lower) return upper ? Cutter::kSkipLetters : Cutter::kSkipLower;
+    if (upper) return Cutter::kSkipUpper;
+    return stays(' ', ' ') ? Cutter::kSkipSpaces : 0;
   }
 
   Cutter& cutter_;
@@ -333,18 +326,7 @@ Cutter::Cutter(std::string_view pattern, Text text) {
   const Partition partition(program.sets());
   CutterCompiler compiler(*this, program, partition);
   compiler.compile();
-  // Classes of all code points, blocks of the same ones stored once.
-  std::map<std::array<uint8_t, kBlock>, uint16_t> known;
-  std::array<uint8_t, kBlock> block{};
-  size_t run = 0;
-  for (char32_t code = 0; code <= kInvalidCode; ++code) {
-    while (run + 1 < partition.runs.size() && partition.runs[run + 1].first <= code) ++run;
-    block[code % kBlock] = partition.runs[run].second;
-    if (code % kBlock + 1 < kBlock && code < kInvalidCode) continue;
-    const auto [entry, added] = known.emplace(block, static_cast<uint16_t>(known.size()));
-    if (added) classes_.insert(classes_.end(), block.begin(), block.end());
-    blocks_.push_back(entry->second);
-  }
+  fill_blocks(partition.runs);
   invalid_ = text == Text::utf8 ? end_ : class_of(kInvalidCode);
   for (unsigned byte = 0; byte < 256; ++byte) {
     if (text == Text::spelled)
@@ -353,6 +335,32 @@ Cutter::Cutter(std::string_view pattern, Text text) {
       byte_classes_[byte] = byte < 0x80 ? static_cast<uint8_t>(class_of(byte)) : kDecode;
   }
   compiler.find_skips();
+}
+
+/// Classes of all code points, blocks that are the same stored once.
+void Cutter::fill_blocks(const std::vector<std::pair<char32_t, uint8_t>>& runs) {
+  std::map<std::array<uint8_t, kBlock>, uint16_t> known;
+  std::array<int, kMostClasses + 1> of_one_class{};  // number of such a block, plus one
+  size_t run = 0;
+  for (char32_t code = 0; code <= kInvalidCode; code += kBlock) {
+    while (run + 1 < runs.size() && runs[run + 1].first <= code) ++run;
+    const uint8_t first_class = runs[run].second;
+    const bool one_class = run + 1 == runs.size() || runs[run + 1].first >= code + kBlock;
+    if (one_class && of_one_class[first_class] != 0) {
+      blocks_.push_back(static_cast<uint16_t>(of_one_class[first_class] - 1));
+      continue;
+    }
+    std::array<uint8_t, kBlock> block;
+    size_t at = run;
+    for (size_t i = 0; i < kBlock; ++i) {
+      while (at + 1 < runs.size() && runs[at + 1].first <= code + i) ++at;
+      block[i] = runs[at].second;
+    }
+    const auto [entry, added] = known.emplace(block, static_cast<uint16_t>(known.size()));
+    if (added) classes_.insert(classes_.end(), block.begin(), block.end());
+    if (one_class) of_one_class[first_class] = entry->second + 1;
+    blocks_.push_back(entry->second);
+  }
 }
 
 bool Cutter::ends_between(uint8_t before, uint8_t after) const {
@@ -372,6 +380,18 @@ bool Cutter::always_matches(uint8_t byte) const {
   if (entry & kStop) return false;
   const auto row = table_.begin() + (entry >> kRowShift);
   return std::all_of(row, row + end_ + 1, [](uint32_t next) { return (next & kMatch) != 0; });
+}
+
+Cutter::Character Cutter::decode(const char* p, const char* end) const {
+  const Decoded next = decode_utf8(p, end);
+  if (next.code == kInvalidCode) return {invalid_, 1};
+  return {class_of(next.code), next.length};
+}
+
+const char* Cutter::skip_others(uint32_t entry, const char* p, const char* end) {
+  if (entry & kSkipLower) return skip<'a', 'z', 0>(p, end);
+  if (entry & kSkipUpper) return skip<'A', 'Z', 0>(p, end);
+  return skip<' ', ' ', 0>(p, end);
 }
 
 const char* Cutter::gap(const char* p, const char* end) const {

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/unicode.h"
@@ -40,7 +41,7 @@ class Cutter {
     return {gap(p, end), false};
   }
 
-  size_t states() const { return skips_.size(); }
+  size_t states() const { return states_; }
   /// True if a search that has read the first of two bytes goes no further, and has the matches that it has where the
   /// text ends between them. Of ASCII characters, or of any bytes where they are spelled.
   bool ends_between(uint8_t before, uint8_t after) const;
@@ -53,47 +54,52 @@ class Cutter {
   // An entry is the row of the next state and what is known when the character is seen.
   static constexpr uint32_t kMatch = 1;  // a match ends before it
   static constexpr uint32_t kStop = 2;   // no match goes on
-  static constexpr uint32_t kSkip = 4;   // the next state stays itself over a range of ASCII
-  static constexpr int kRowShift = 3;
+  // The next state stays itself, with a match before every character, over
+  static constexpr uint32_t kSkipLetters = 4;  // a-z and A-Z
+  static constexpr uint32_t kSkipLower = 8;    // a-z
+  static constexpr uint32_t kSkipUpper = 16;   // A-Z
+  static constexpr uint32_t kSkipSpaces = 32;  // spaces
+  static constexpr uint32_t kSkips = kSkipLetters | kSkipLower | kSkipUpper | kSkipSpaces;
+  static constexpr int kRowShift = 6;
   static constexpr uint8_t kDecode = 255;  // in byte_classes_: the character has more bytes
   static constexpr size_t kBlock = 128;
 
-  /// The range of ASCII over which a state stays, for eight bytes at a time.
-  struct Skip {
-    uint64_t fold = 0, from = 0, beyond = 0;
-  };
-
   struct Character {
     unsigned column;
-    size_t bytes;
+    uint32_t bytes;
   };
   Character character(const char* p, const char* end) const {
     const unsigned column = byte_classes_[static_cast<uint8_t>(*p)];
-    if (column != kDecode) return {column, 1};
-    const Decoded next = decode_utf8(p, end);
-    if (next.code == kInvalidCode) return {invalid_, 1};
-    return {class_of(next.code), next.length};
+    return column != kDecode ? Character{column, 1} : decode(p, end);
   }
+  Character decode(const char* p, const char* end) const;
   unsigned class_of(char32_t code) const { return classes_[blocks_[code / kBlock] * kBlock + code % kBlock]; }
 
-  /// Over bytes of the range, as far as eight at a time go.
-  static const char* skip(const Skip& range, const char* p, const char* end) {
-    constexpr uint64_t kHigh = 0x8080808080808080;
+  /// Over bytes from `first` to `last`, with `fold` set in them, as far as eight at a time go.
+  template <uint8_t first, uint8_t last, uint8_t fold>
+  static const char* skip(const char* p, const char* end) {
+    constexpr uint64_t kOnes = 0x0101010101010101, kHigh = 0x80 * kOnes;
     while (end - p >= 8) {
       uint64_t word;
       std::memcpy(&word, p, 8);
-      const uint64_t folded = (word | range.fold) & ~kHigh;
-      const uint64_t others = ((folded + range.from) & ~(folded + range.beyond) & ~word & kHigh) ^ kHigh;
+      const uint64_t folded = (word | fold * kOnes) & ~kHigh;
+      const uint64_t from = folded + (0x80 - first) * kOnes, beyond = folded + (0x7F - last) * kOnes;
+      const uint64_t others = (from & ~beyond & ~word & kHigh) ^ kHigh;
       if (others != 0) return p + std::countr_zero(others) / 8;
       p += 8;
     }
     return p;
   }
+  static const char* skip(uint32_t entry, const char* p, const char* end) {
+    return entry & kSkipLetters ? skip<'a', 'z', 0x20>(p, end) : skip_others(entry, p, end);
+  }
+  static const char* skip_others(uint32_t entry, const char* p, const char* end);
 
+  void fill_blocks(const std::vector<std::pair<char32_t, uint8_t>>& runs);
   const char* gap(const char* p, const char* end) const;
 
   std::vector<uint32_t> table_;
-  std::vector<Skip> skips_;  // of each state
+  size_t states_ = 0;
   int columns_shift_ = 0;
   unsigned end_ = 0, invalid_ = 0;  // columns of the end of the text and of an invalid byte
   std::array<uint8_t, 256> byte_classes_{};
@@ -102,21 +108,38 @@ class Cutter {
 };
 
 inline const char* Cutter::match(const char* p, const char* end) const {
+  const uint32_t* const table = table_.data();
+  const uint8_t* const byte_classes = byte_classes_.data();
   const char* last = nullptr;
-  for (uint32_t row = 0;;) {
-    if (p == end) return table_[row + end_] & kMatch ? p : last;
-    const Character next = character(p, end);
-    const uint32_t entry = table_[row + next.column];
-    if (entry & kMatch) last = p;
-    if (entry & kStop) return last;
-    p += next.bytes;
-    row = entry >> kRowShift;
-    if (entry & kSkip) {
-      const char* const before = p;
-      p = skip(skips_[row >> columns_shift_], p, end);
-      if (p != before) last = p - 1;  // a state that stays itself has a match before every character
+  for (uint32_t row = 0; p != end;) {
+    const unsigned column = byte_classes[static_cast<uint8_t>(*p)];
+    uint32_t entry;
+    ptrdiff_t bytes = 1;
+    if (column != kDecode) {
+      entry = table[row + column];
+    } else {
+      const Character next = decode(p, end);
+      entry = table[row + next.column];
+      bytes = next.bytes;
     }
+    if ((entry & (kStop | kMatch)) == (kStop | kMatch)) {
+      // A branch, not a choice of values: the processor guesses it and begins with the next piece before the tables
+      // have been read.
+      asm volatile("");
+      return p;
+    }
+    if (entry & kStop) return last;
+    if (entry & kMatch) last = p;
+    p += bytes;
+    row = entry >> kRowShift;
+    if (entry & kSkips) {
+      const char* const before = p;
+      p = skip(entry, p, end);
+      if (p != before) last = p - 1;
+    }
+    if (p == end) return table[row + end_] & kMatch ? p : last;
   }
+  return last;
 }
 
 }  // namespace trireme
