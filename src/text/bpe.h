@@ -28,6 +28,7 @@ class BpeModel final : public Model {
   std::unique_ptr<ModelScratch> make_scratch() const override;
   void encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const override;
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  const MergeTable& merges() const { return merges_; }
   bool is_per_character() const override;
 
   /// Ids of text cut by a plan: the same as encode() on each piece, without the calls between.

@@ -91,6 +91,17 @@ void merge_long(const MergeTable& merges, std::vector<TokenId>& symbols, MergeSc
 
 }  // namespace
 
+std::vector<std::pair<TokenId, TokenId>> MergeTable::in_order() const {
+  std::vector<std::pair<uint64_t, std::pair<TokenId, TokenId>>> merges;
+  merges.reserve(size());
+  pairs_.for_each([&](TokenId left, TokenId right, uint64_t value) { merges.push_back({value, {left, right}}); });
+  std::sort(merges.begin(), merges.end());
+  std::vector<std::pair<TokenId, TokenId>> pairs;
+  pairs.reserve(merges.size());
+  for (const auto& [value, pair] : merges) pairs.push_back(pair);
+  return pairs;
+}
+
 void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& scratch) {
   if (symbols.size() < 2 || merges.size() == 0) return;
   if (symbols.size() <= kShort)

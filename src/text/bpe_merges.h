@@ -3,6 +3,7 @@
 // leftmost) is applied. Quadratic with a small constant for short words, O(n log n) for long ones.
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "text/pair_map.h"
@@ -22,6 +23,8 @@ class MergeTable {
   /// rank << 32 | merged id, or kNone.
   uint64_t find(TokenId left, TokenId right) const { return pairs_.find(left, right); }
   size_t size() const { return pairs_.size(); }
+  /// The pairs by rank.
+  std::vector<std::pair<TokenId, TokenId>> in_order() const;
 
  private:
   PairMap pairs_;

@@ -27,6 +27,9 @@ class ByteLevelDecoder final : public Decoder {
     }
   }
   bool is_per_token() const override { return true; }
+  void append(std::string_view token, const TextLimit&, std::string& out) const override {
+    if (!read_spelling(token, out)) out += token;
+  }
 };
 
 /// Joins all tokens into one.
@@ -193,6 +196,12 @@ std::string read_text(const JsonObject& element, std::string_view key, std::stri
 }
 
 }  // namespace
+
+void Decoder::append(std::string_view token, const TextLimit& limit, std::string& out) const {
+  std::vector<std::string> one{std::string(token)};
+  apply(one, limit);
+  for (const std::string& part : one) out += part;
+}
 
 std::unique_ptr<Decoder> make_decoder(const JsonObject& element) {
   const std::string type = element.string("type");

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "text/json_node.h"
@@ -18,6 +19,8 @@ class Decoder {
   virtual void apply(std::vector<std::string>& tokens, const TextLimit& limit) const = 0;
   /// True if the result is each token's own result, one after the other: it can then be computed once per token.
   virtual bool is_per_token() const { return false; }
+  /// Appends the text of one token, of a decoder that works token by token.
+  virtual void append(std::string_view token, const TextLimit& limit, std::string& out) const;
 };
 
 /// Throws Error::data, naming it, for an element that is not implemented.

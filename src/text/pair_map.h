@@ -25,6 +25,13 @@ class PairMap {
   /// Adds the pair with a value other than kNone; returns false, and changes nothing, if it is there already.
   bool add(TokenId left, TokenId right, uint64_t value);
   size_t size() const { return count_; }
+  /// Calls visit(left, right, value) for all pairs, in no order.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.key != kNone) visit(static_cast<TokenId>(slot.key >> 32), static_cast<TokenId>(slot.key), slot.value);
+    }
+  }
 
  private:
   struct Slot {

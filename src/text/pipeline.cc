@@ -1,6 +1,7 @@
 #include "text/pipeline.h"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -9,6 +10,32 @@
 #include "text/unicode.h"
 
 namespace trireme {
+
+namespace {
+
+constexpr size_t kCopiedBytes = 16;  // that decoding copies of a token at least
+
+}  // namespace
+
+void TokenNames::add(std::string_view token, TokenId id, std::string_view where) {
+  const std::optional<TokenId> known = model_->find(token);
+  if (known == id) return;
+  require(!known, ErrorKind::data, "{}: token \"{}\" has two ids, {} and {}", where, token, known.value_or(0), id);
+  const std::optional<std::string_view> other = model_->token(id);
+  require(!other, ErrorKind::data, "{}: id {} belongs to two tokens, \"{}\" and \"{}\"", where, id,
+          other.value_or(std::string_view()), token);
+  added_.add(token, id, where);
+}
+
+std::optional<TokenId> TokenNames::find(std::string_view token) const {
+  const std::optional<TokenId> id = model_->find(token);
+  return id ? id : added_.find(token);
+}
+
+std::optional<std::string_view> TokenNames::token(TokenId id) const {
+  const std::optional<std::string_view> token = model_->token(id);
+  return token ? token : added_.token(id);
+}
 
 struct PipelineTokenizer::Scratch {
   std::unique_ptr<ModelScratch> model;
@@ -75,7 +102,7 @@ bool is_cut(std::string_view text, size_t at) {
 
 PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where)
     : parts_(std::move(parts)), where_(where) {
-  tokens_ = parts_.model->vocabulary();
+  tokens_ = TokenNames(parts_.model->vocabulary());
   add_tokens(where);
   check_fixed_ids(where);
   prepare_decoding();
@@ -138,17 +165,23 @@ void PipelineTokenizer::check_fixed_ids(std::string_view where) const {
 
 void PipelineTokenizer::prepare_decoding() {
   if (!parts_.decoder || !parts_.decoder->is_per_token()) return;
-  decoded_.resize(tokens_.id_limit());
-  std::vector<std::string> one;
-  size_t given = 0, made = 0;  // of all tokens so far
-  for (TokenId id = 0; id < decoded_.size(); ++id) {
-    const std::string* token = tokens_.token(id);
+  decoded_starts_.reserve(tokens_.id_limit() + 1);
+  size_t given = 0;  // of all tokens so far
+  for (TokenId id = 0; id < tokens_.id_limit(); ++id) {
+    decoded_starts_.push_back(static_cast<uint32_t>(decoded_.size()));
+    const std::optional<std::string_view> token = tokens_.token(id);
     if (!token) continue;
-    one.assign(1, *token);
-    parts_.decoder->apply(one, TextLimit(token->size(), where_));
-    decoded_[id] = std::move(one[0]);
-    TextLimit(given += token->size(), where_).check(made += decoded_[id].size());
+    parts_.decoder->append(*token, TextLimit(token->size(), where_), decoded_);
+    TextLimit(given += token->size(), where_).check(decoded_.size());
   }
+  decoded_starts_.push_back(static_cast<uint32_t>(decoded_.size()));
+  decoded_.append(kCopiedBytes, '\0');
+}
+
+const std::string& PipelineTokenizer::json() const {
+  if (!parts_.write_json) return parts_.json;
+  std::call_once(json_once_, [&] { json_ = parts_.write_json(*parts_.model); });
+  return json_;
 }
 
 void PipelineTokenizer::encode_plain(std::string_view text, std::vector<TokenId>& out) const {
@@ -237,34 +270,53 @@ Encoding PipelineTokenizer::finish(std::vector<TokenId>& first, std::vector<Toke
   return encoding;
 }
 
-const std::string& PipelineTokenizer::token_or_fail(TokenId id) const {
-  const std::string* token = tokens_.token(id);
-  require(token != nullptr, ErrorKind::data, "id {} is not in the tokenizer's vocabulary of {} ids", id,
+std::string_view PipelineTokenizer::token_or_fail(TokenId id) const {
+  const std::optional<std::string_view> token = tokens_.token(id);
+  require(token.has_value(), ErrorKind::data, "id {} is not in the tokenizer's vocabulary of {} ids", id,
           tokens_.id_limit());
   return *token;
 }
 
-std::string PipelineTokenizer::id_to_token(TokenId id) const { return token_or_fail(id); }
+std::string PipelineTokenizer::id_to_token(TokenId id) const { return std::string(token_or_fail(id)); }
 
 std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
-  std::string text;
+  const auto is_left_out = [&](TokenId id) { return skip_special_tokens && id < special_.size() && special_[id]; };
+  if (!decoded_starts_.empty()) return decode_per_token(ids, is_left_out);
   std::vector<std::string> tokens;
-  for (const TokenId id : ids) {
-    const std::string& token = token_or_fail(id);
-    if (skip_special_tokens && id < special_.size() && special_[id]) continue;
-    if (!decoded_.empty())
-      text += decoded_[id];
-    else
-      tokens.push_back(token);
-  }
-  if (!decoded_.empty()) return text;
   size_t bytes = 0;
-  for (const std::string& token : tokens) bytes += token.size();
+  for (const TokenId id : ids) {
+    const std::string_view token = token_or_fail(id);
+    if (is_left_out(id)) continue;
+    tokens.emplace_back(token);
+    bytes += token.size();
+  }
   if (parts_.decoder) parts_.decoder->apply(tokens, TextLimit(bytes, where_));
+  std::string text;
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0 && !parts_.decoder) text += ' ';
     text += tokens[i];
   }
+  return text;
+}
+
+template <class IsLeftOut>
+std::string PipelineTokenizer::decode_per_token(std::span<const TokenId> ids, IsLeftOut is_left_out) const {
+  std::string text;
+  size_t used = 0;
+  for (const TokenId id : ids) {
+    // An id without a token has no bytes, and is looked at again; so has a token of none.
+    const std::string_view part = id < tokens_.id_limit() ? decoded(id) : std::string_view();
+    if (part.empty()) (void)token_or_fail(id);
+    if (is_left_out(id)) continue;
+    if (used + part.size() + kCopiedBytes > text.size())
+      text.resize(std::max({2 * text.size(), used + part.size() + kCopiedBytes, 4 * ids.size()}));
+    // Always so many bytes at first, which is one instruction; the next token writes over what was too much.
+    std::memcpy(text.data() + used, part.data(), kCopiedBytes);
+    if (part.size() > kCopiedBytes)
+      std::memcpy(text.data() + used + kCopiedBytes, part.data() + kCopiedBytes, part.size() - kCopiedBytes);
+    used += part.size();
+  }
+  text.resize(used);
   return text;
 }
 

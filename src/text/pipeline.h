@@ -1,6 +1,8 @@
 #pragma once
 // The tokenizer that tokenizer.json describes: added tokens, normalizer, pre-tokenizer, model, post-processor, decoder.
 
+#include <algorithm>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -29,6 +31,23 @@ struct PipelineParts {
   std::optional<Truncation> truncation;
   std::optional<Padding> padding;
   std::string json;
+  std::function<std::string(const Model&)> write_json;  ///< set: makes `json` when it is asked for
+};
+
+/// The tokens of a model and those that are added to them.
+class TokenNames {
+ public:
+  TokenNames() = default;
+  explicit TokenNames(const Vocabulary& model) : model_(&model) {}
+  /// Throws Error::data for a token or an id that stands for another in either.
+  void add(std::string_view token, TokenId id, std::string_view where);
+  std::optional<TokenId> find(std::string_view token) const;
+  std::optional<std::string_view> token(TokenId id) const;
+  size_t id_limit() const { return std::max(model_->id_limit(), added_.id_limit()); }
+
+ private:
+  const Vocabulary* model_ = nullptr;
+  Vocabulary added_;  // what the model has not
 };
 
 class PipelineTokenizer final : public Tokenizer {
@@ -45,7 +64,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::optional<TokenId> token_to_id(std::string_view token) const override { return tokens_.find(token); }
   std::string id_to_token(TokenId id) const override;
   std::optional<TokenId> end_of_text() const override { return end_of_text_; }
-  const std::string& json() const override { return parts_.json; }
+  const std::string& json() const override;
   size_t cut(std::string_view text, size_t near) const override;
   std::vector<std::string> cutting() const override;
 
@@ -64,18 +83,27 @@ class PipelineTokenizer final : public Tokenizer {
   void add_tokens(std::string_view where);
   void check_fixed_ids(std::string_view where) const;
   void prepare_decoding();
-  const std::string& token_or_fail(TokenId id) const;
+  template <class IsLeftOut>
+  std::string decode_per_token(std::span<const TokenId> ids, IsLeftOut is_left_out) const;
+  std::string_view token_or_fail(TokenId id) const;
+  std::string_view decoded(TokenId id) const {
+    return {decoded_.data() + decoded_starts_[id], decoded_starts_[id + size_t{1}] - decoded_starts_[id]};
+  }
 
   PipelineParts parts_;
   std::string where_;
   const BpeModel* planned_ = nullptr;  // the model, where it cuts text by the plan
   AddedTokenMatcher raw_, normalized_;
-  Vocabulary tokens_;  // the model's and the added ones
+  TokenNames tokens_;
   std::vector<bool> special_;
-  std::vector<std::string> decoded_;  // by id, where the decoder works token by token
+  // Texts by id, one after the other, where the decoder works token by token; where each begins, and the last ends.
+  std::string decoded_;
+  std::vector<uint32_t> decoded_starts_;
   std::optional<TokenId> end_of_text_;
   bool cuts_before_space_ = false, cuts_anywhere_ = false;
 
+  mutable std::once_flag json_once_;
+  mutable std::string json_;  // where it is made later
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;  // one per thread that ever encoded at the same time
 };

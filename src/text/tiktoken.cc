@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <unordered_map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "text/base64.h"
 #include "text/byte_alphabet.h"
-#include "text/tokenizer_writer.h"
+#include "text/tokenizer_assembly.h"
 #include "text/vocabulary.h"
 
 namespace trireme {
@@ -90,12 +90,12 @@ constexpr size_t kMostTokenBytes = 512;  // every way to cut one is looked at; t
 
 using Ranks = std::vector<std::pair<std::string, TokenId>>;  // token's bytes and rank, by rank
 
-Ranks read_ranks(const std::string& text, const std::string& path) {
+Ranks read_ranks(std::string_view text, const std::string& path) {
   Ranks ranks;
   size_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = std::string_view(text).substr(at, end - at);
+    std::string_view line = text.substr(at, end - at);
     at = end + 1;
     ++number;
     if (line.ends_with('\r')) line.remove_suffix(1);
@@ -117,26 +117,39 @@ Ranks read_ranks(const std::string& text, const std::string& path) {
     require(ranks.size() <= Vocabulary::kLargestId, ErrorKind::data,
             "{} has more than {} tokens, the most that are read", path, Vocabulary::kLargestId);
   }
-  std::stable_sort(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto lower = [](const auto& a, const auto& b) { return a.second < b.second; };
+  if (!std::is_sorted(ranks.begin(), ranks.end(), lower)) std::stable_sort(ranks.begin(), ranks.end(), lower);
   return ranks;
 }
 
-/// Every way to put a token together from two others, in the order of the tokens' ranks.
-void add_merges(const Ranks& ranks, BpeDescription& tokenizer) {
-  std::unordered_map<std::string_view, TokenId> known;
-  known.reserve(ranks.size());
-  for (const auto& [token, rank] : ranks) known.emplace(token, rank);
+/// The tokens in GPT-2's spelling, and every way to put a token together from two others as a merge, in the order of
+/// the tokens' ranks.
+BpeTables make_tables(const Ranks& ranks, const std::string& path) {
+  BpeTables tables;
+  Vocabulary bytes;
+  tables.vocabulary.reserve(ranks.size());
+  bytes.reserve(ranks.size());
+  const std::string place = path + ": model.vocab";
   for (const auto& [token, rank] : ranks) {
-    std::vector<std::pair<std::pair<TokenId, TokenId>, size_t>> cuts;
-    for (size_t cut = 1; cut < token.size(); ++cut) {
-      const auto left = known.find(std::string_view(token).substr(0, cut));
-      const auto right = known.find(std::string_view(token).substr(cut));
-      if (left != known.end() && right != known.end()) cuts.push_back({{left->second, right->second}, cut});
-    }
-    std::sort(cuts.begin(), cuts.end());
-    for (const auto& [pair, cut] : cuts)
-      tokenizer.merges.emplace_back(spell_bytes(token.substr(0, cut)), spell_bytes(token.substr(cut)));
+    tables.vocabulary.add(spell_bytes(token), rank, place);
+    bytes.add(token, rank, place);
   }
+  tables.merges = MergeTable(2 * ranks.size());
+  uint32_t merge = 0;
+  std::vector<std::pair<TokenId, TokenId>> pairs;
+  for (const auto& [text, rank] : ranks) {
+    const std::string_view token = text;
+    pairs.clear();
+    for (size_t cut = 1; cut < token.size(); ++cut) {
+      const std::optional<TokenId> left = bytes.find(token.substr(0, cut));
+      if (!left) continue;
+      const std::optional<TokenId> right = bytes.find(token.substr(cut));
+      if (right) pairs.emplace_back(*left, *right);
+    }
+    std::sort(pairs.begin(), pairs.end());
+    for (const auto& [left, right] : pairs) tables.merges.add(left, right, merge++, rank);
+  }
+  return tables;
 }
 
 void add_special(BpeDescription& tokenizer, std::string content, TokenId id) {
@@ -183,20 +196,18 @@ bool is_tiktoken(std::string_view text) {
   return space != std::string_view::npos && space > 0 && decode_base64(line.substr(0, space)).has_value();
 }
 
-std::string tiktoken_to_json(const std::string& text, const std::string& path, const std::string& pattern) {
+std::unique_ptr<Tokenizer> load_tiktoken(std::string_view text, const std::string& path, const std::string& pattern) {
   const Preset* preset = choose_preset(path, pattern);
   const Ranks ranks = read_ranks(text, path);
   require(!ranks.empty(), ErrorKind::data, "{} has no tokens", path);
-  BpeDescription tokenizer;
-  tokenizer.pattern = preset ? preset->pattern : pattern;
-  tokenizer.ignore_merges = true;
-  for (const auto& [token, rank] : ranks) tokenizer.vocabulary.emplace_back(spell_bytes(token), rank);
-  add_merges(ranks, tokenizer);
+  BpeDescription frame;
+  frame.pattern = preset ? preset->pattern : pattern;
+  frame.ignore_merges = true;
   if (preset && preset->name == std::string_view("llama3"))
-    add_llama3_specials(tokenizer, ranks.back().second + 1);
+    add_llama3_specials(frame, ranks.back().second + 1);
   else if (preset)
-    add_preset_specials(tokenizer, *preset, ranks, path);
-  return write_tokenizer_json(tokenizer);
+    add_preset_specials(frame, *preset, ranks, path);
+  return tokenizer_from_tables(std::move(frame), make_tables(ranks, path), path);
 }
 
 }  // namespace trireme

@@ -7,10 +7,12 @@
 #include "base/file.h"
 #include "base/hub.h"
 #include "base/log.h"
+#include "text/json_cursor.h"
 #include "text/json_node.h"
+#include "text/model_tables.h"
 #include "text/tiktoken.h"
 #include "text/tokenizer.h"
-#include "text/tokenizer_writer.h"
+#include "text/tokenizer_assembly.h"
 #include "text/unicode.h"
 #include "text/vocabulary.h"
 
@@ -25,16 +27,14 @@ constexpr size_t kMostFileBytes = size_t{64} << 20;
 std::string read_tokenizer_file(const std::string& path) { return read_text(path, kMostFileBytes); }
 
 std::vector<std::pair<std::string, TokenId>> read_vocab_json(const std::string& path) {
-  const JsonNode root = parse_json_node(read_tokenizer_file(path), path);
-  require(root.is_object(), ErrorKind::data, "{}: an object of tokens and ids was expected", path);
+  const std::string text = read_tokenizer_file(path);
+  require(JsonCursor(text).peek() == '{', ErrorKind::data, "{}: an object of tokens and ids was expected", path);
+  const Vocabulary vocabulary = read_vocabulary(text, path);
   std::vector<std::pair<std::string, TokenId>> entries;
-  entries.reserve(root.members.size());
-  for (const auto& [token, id] : root.members) {
-    require(id.is_integer() && id.integer >= 0 && id.integer <= Vocabulary::kLargestId, ErrorKind::data,
-            "{}: the id of \"{}\" must be a whole number from 0 to {}", path, token, Vocabulary::kLargestId);
-    entries.emplace_back(token, static_cast<TokenId>(id.integer));
+  entries.reserve(vocabulary.count());
+  for (TokenId id = 0; id < vocabulary.id_limit(); ++id) {
+    if (const auto token = vocabulary.token(id)) entries.emplace_back(*token, id);
   }
-  std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   return entries;
 }
 
@@ -103,8 +103,7 @@ std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& vocab, const fs
   tokenizer.merges = read_merges_txt(merges.string());
   tokenizer.added = find_special_tokens(tokenizer.vocabulary);
   tokenizer.begin = find_begin(vocab.parent_path(), tokenizer.added);
-  return tokenizer_from_json(write_tokenizer_json(tokenizer),
-                             fmt::format("{} with {}", vocab.string(), merges.string()));
+  return tokenizer_from_description(std::move(tokenizer), fmt::format("{} with {}", vocab.string(), merges.string()));
 }
 
 /// The merges file that belongs to a vocabulary file of that folder, if there is one.
@@ -170,7 +169,7 @@ bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tok
 std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& path, const TokenizerLoadOptions& options) {
   const std::vector<std::string> tokens = read_lines(path.string());
   const bool lower = choose_lower_case(path, tokens, options.lower_case);
-  return tokenizer_from_json(bert_tokenizer_json(tokens, lower, path.string()), path.string());
+  return tokenizer_from_text(bert_tokenizer_json(tokens, lower, path.string()), path.string());
 }
 
 std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLoadOptions& options) {
@@ -220,10 +219,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const Tokeniz
     return load_vocab_and_merges(file, *merges);
   }
   if (file.extension() == ".txt") return load_vocab_txt(file, options);
-  const std::string text = read_tokenizer_file(path);
+  std::string text = read_tokenizer_file(path);
   if (file.extension() == ".tiktoken" || is_tiktoken(text))
-    return tokenizer_from_json(tiktoken_to_json(text, path, options.pattern), path);
-  return tokenizer_from_json(text, path);
+    return load_tiktoken(text, path, options.pattern);
+  return tokenizer_from_text(std::move(text), path);
 }
 
 }  // namespace trireme

@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "text/bpe.h"
+#include "text/model_tables.h"
 #include "text/pipeline.h"
+#include "text/tokenizer_assembly.h"
 #include "text/unigram.h"
 #include "text/word_level.h"
 #include "text/wordpiece.h"
@@ -20,15 +22,6 @@ TokenId read_id(const JsonNode& node, std::string_view token, const std::string&
   return static_cast<TokenId>(node.integer);
 }
 
-Vocabulary read_vocabulary(const JsonObject& model) {
-  const JsonObject object = model.object("vocab");
-  Vocabulary vocabulary;
-  vocabulary.reserve(object.node().members.size());
-  for (const auto& [token, id] : object.node().members)
-    vocabulary.add(token, read_id(id, token, object.place()), object.place());
-  return vocabulary;
-}
-
 std::optional<TokenId> read_unknown(const JsonObject& model, const Vocabulary& vocabulary) {
   if (!model.has("unk_token")) return std::nullopt;
   const std::string token = model.string("unk_token");
@@ -38,75 +31,44 @@ std::optional<TokenId> read_unknown(const JsonObject& model, const Vocabulary& v
   return id;
 }
 
-struct Merge {
-  std::string left, right;
+/// Where the entries of the model come from: the text, or tables.
+struct ModelSource {
+  TokenizerText text;
+  std::optional<BpeTables> tables;
 };
 
-/// "a b" of older files. Tokens may hold spaces themselves: then the one cut counts whose three tokens exist.
-Merge cut_merge(const std::string& text, const Vocabulary& vocabulary, size_t prefix_bytes, const std::string& place) {
-  std::vector<Merge> cuts, possible;
-  for (size_t at = text.find(' ', 1); at != std::string::npos && at + 1 < text.size(); at = text.find(' ', at + 1))
-    cuts.push_back({text.substr(0, at), text.substr(at + 1)});
-  if (cuts.size() == 1) return cuts[0];
-  for (const Merge& cut : cuts) {
-    const bool known = vocabulary.find(cut.left) && vocabulary.find(cut.right) &&
-                       vocabulary.find(cut.left + cut.right.substr(std::min(cut.right.size(), prefix_bytes)));
-    if (known) possible.push_back(cut);
-  }
-  require(possible.size() == 1, ErrorKind::data, "{}: \"{}\", two tokens with one space between were expected", place,
-          text);
-  return possible[0];
+Vocabulary vocabulary_of(const JsonObject& model, const TokenizerText& text) {
+  (void)model.object("vocab");  // it is there, and an object
+  return read_vocabulary(text.vocab, model.place_of("vocab"));
 }
 
-MergeTable read_merges(const JsonObject& model, const Vocabulary& vocabulary, size_t prefix_bytes) {
-  const JsonNode* node = model.node().find("merges");
-  // An empty object is how some writers spell "no merges".
-  if (node && node->is_object() && node->members.empty()) return MergeTable();
-  const auto& items = model.array("merges");
-  MergeTable merges(items.size());
-  for (size_t i = 0; i < items.size(); ++i) {
-    const JsonNode& item = items[i];
-    const std::string place = model.place_of("merges", i);
-    const bool pair =
-        item.is_array() && item.items.size() == 2 && item.items[0].is_string() && item.items[1].is_string();
-    require(pair || item.is_string(), ErrorKind::data, "{}: a merge must be \"a b\" or [\"a\", \"b\"]", place);
-    const auto [left, right] =
-        pair ? Merge{item.items[0].text, item.items[1].text} : cut_merge(item.text, vocabulary, prefix_bytes, place);
-    const std::string merged = left + right.substr(std::min(right.size(), prefix_bytes));
-    const auto id = [&, &l = left, &r = right](const std::string& token) {
-      const std::optional<TokenId> found = vocabulary.find(token);
-      require(found.has_value(), ErrorKind::data, "{}: merge \"{} {}\": \"{}\" is not in the vocabulary", place, l, r,
-              token);
-      return *found;
-    };
-    require(merges.add(id(left), id(right), static_cast<uint32_t>(i), id(merged)), ErrorKind::data,
-            "{}: merge \"{} {}\" stands twice", place, left, right);
-  }
-  return merges;
-}
-
-std::unique_ptr<Model> read_bpe(const JsonObject& model, bool raw_bytes) {
+std::unique_ptr<Model> read_bpe(const JsonObject& model, ModelSource& source, bool raw_bytes) {
   model.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                     "byte_fallback", "ignore_merges", "vocab", "merges"});
   const JsonNode* dropout = model.node().find("dropout");
   require(!dropout || (dropout->is_number() && dropout->number == 0), ErrorKind::data,
           "{}: \"dropout\" other than 0 is not implemented: ids would be random", model.place());
-  Vocabulary vocabulary = read_vocabulary(model);
+  BpeTables tables;
+  if (source.tables)
+    tables = std::move(*source.tables);
+  else
+    tables.vocabulary = vocabulary_of(model, source.text);
   BpeOptions options;
   options.bytes = raw_bytes;
   options.byte_fallback = model.boolean("byte_fallback", false);
   options.fuse_unknown = model.boolean("fuse_unk", false);
   options.ignore_merges = model.boolean("ignore_merges", false);
-  options.unknown = read_unknown(model, vocabulary);
+  options.unknown = read_unknown(model, tables.vocabulary);
   options.continuing_prefix = model.string("continuing_subword_prefix", "");
   options.word_suffix = model.string("end_of_word_suffix", "");
-  MergeTable merges = read_merges(model, vocabulary, options.continuing_prefix.size());
-  return std::make_unique<BpeModel>(std::move(vocabulary), std::move(merges), std::move(options));
+  if (!source.tables)
+    tables.merges = read_merges(source.text.merges, model, tables.vocabulary, options.continuing_prefix.size());
+  return std::make_unique<BpeModel>(std::move(tables.vocabulary), std::move(tables.merges), std::move(options));
 }
 
-std::unique_ptr<Model> read_wordpiece(const JsonObject& model) {
+std::unique_ptr<Model> read_wordpiece(const JsonObject& model, const TokenizerText& text) {
   model.allow_only({"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});
-  Vocabulary vocabulary = read_vocabulary(model);
+  Vocabulary vocabulary = vocabulary_of(model, text);
   WordPieceOptions options;
   const std::optional<TokenId> unknown = read_unknown(model, vocabulary);
   require(unknown.has_value(), ErrorKind::data, "{}: \"unk_token\" is missing", model.place());
@@ -116,34 +78,24 @@ std::unique_ptr<Model> read_wordpiece(const JsonObject& model) {
   return std::make_unique<WordPieceModel>(std::move(vocabulary), std::move(options));
 }
 
-std::unique_ptr<Model> read_word_level(const JsonObject& model) {
+std::unique_ptr<Model> read_word_level(const JsonObject& model, const TokenizerText& text) {
   model.allow_only({"type", "unk_token", "vocab"});
-  Vocabulary vocabulary = read_vocabulary(model);
+  Vocabulary vocabulary = vocabulary_of(model, text);
   // Files that have no unknown token name one all the same.
   const std::optional<TokenId> unknown = vocabulary.find(model.string("unk_token", ""));
   return std::make_unique<WordLevelModel>(std::move(vocabulary), unknown);
 }
 
-/// The vocabulary is a list of [token, score]; the id is the place in it.
-std::unique_ptr<Model> read_unigram(const JsonObject& model) {
+std::unique_ptr<Model> read_unigram(const JsonObject& model, const TokenizerText& text) {
   model.allow_only({"type", "unk_id", "byte_fallback", "vocab"});
-  const auto& items = model.array("vocab");
-  Vocabulary vocabulary;
-  vocabulary.reserve(items.size());
-  std::vector<double> scores;
-  for (size_t i = 0; i < items.size(); ++i) {
-    const auto& entry = items[i].items;
-    require(entry.size() == 2 && entry[0].is_string() && entry[1].is_number(), ErrorKind::data,
-            "{}: [token, score] was expected", model.place_of("vocab", i));
-    vocabulary.add(entry[0].text, static_cast<TokenId>(i), model.place());
-    scores.push_back(entry[1].number);
-  }
+  (void)model.array("vocab");  // it is there, and a list
+  auto [vocabulary, scores] = read_scored_vocabulary(text.vocab, model);
   UnigramOptions options;
   options.byte_fallback = model.boolean("byte_fallback", false);
   if (model.has("unk_id")) {
     const uint64_t unknown = model.count("unk_id");
-    require(unknown < items.size(), ErrorKind::data, "{}: \"unk_id\" is {}, the vocabulary has {} tokens",
-            model.place(), unknown, items.size());
+    require(unknown < scores.size(), ErrorKind::data, "{}: \"unk_id\" is {}, the vocabulary has {} tokens",
+            model.place(), unknown, scores.size());
     options.unknown = static_cast<TokenId>(unknown);
   }
   return std::make_unique<UnigramModel>(std::move(vocabulary), std::move(scores), options);
@@ -158,12 +110,12 @@ std::string model_type(const JsonObject& model) {
   fail(ErrorKind::data, "{}: no \"type\", and no option tells which model it is", model.place());
 }
 
-std::unique_ptr<Model> read_model(const JsonObject& model, bool raw_bytes) {
+std::unique_ptr<Model> read_model(const JsonObject& model, ModelSource& source, bool raw_bytes) {
   const std::string type = model_type(model);
-  if (type == "BPE") return read_bpe(model, raw_bytes);
-  if (type == "WordPiece") return read_wordpiece(model);
-  if (type == "Unigram") return read_unigram(model);
-  if (type == "WordLevel") return read_word_level(model);
+  if (type == "BPE") return read_bpe(model, source, raw_bytes);
+  if (type == "WordPiece") return read_wordpiece(model, source.text);
+  if (type == "Unigram") return read_unigram(model, source.text);
+  if (type == "WordLevel") return read_word_level(model, source.text);
   fail(ErrorKind::data, "{}: the model \"{}\" is not implemented", model.place(), type);
 }
 
@@ -191,10 +143,9 @@ std::vector<AddedToken> read_added(const JsonObject& file) {
   return added;
 }
 
-}  // namespace
-
-std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::string_view where) {
-  const JsonNode root = parse_json_node(json_text, where);
+/// All but the text or the tables, from the frame.
+PipelineParts read_parts(std::string_view frame, ModelSource source, std::string_view where) {
+  const JsonNode root = parse_json_node(frame, where);
   const JsonObject file(root, std::string(where));
   file.allow_only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor",
                    "decoder", "model"});
@@ -202,7 +153,6 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::
   require(version == "1.0", ErrorKind::data, "{}: version \"{}\", \"1.0\" was expected", where, version);
   const JsonObject model = file.object("model");
   PipelineParts parts;
-  parts.json = json_text;
   parts.added = read_added(file);
   bool raw_bytes = false;
   if (file.has("normalizer")) parts.normalizer = make_normalizer(file.object("normalizer"));
@@ -217,12 +167,57 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::
       parts.plan = std::move(plan);
     }
   }
-  parts.model = read_model(model, raw_bytes);
+  parts.model = read_model(model, source, raw_bytes);
   if (file.has("decoder")) parts.decoder = make_decoder(file.object("decoder"));
   if (file.has("post_processor")) parts.post_processor = make_post_processor(file.object("post_processor"));
   if (file.has("truncation")) parts.truncation = make_truncation(file.object("truncation"));
   if (file.has("padding")) parts.padding = make_padding(file.object("padding"));
+  return parts;
+}
+
+/// The description that the tables were read from.
+std::string write_from_tables(BpeDescription frame, const BpeModel& model) {
+  const Vocabulary& vocabulary = model.vocabulary();
+  for (TokenId id = 0; id < vocabulary.id_limit(); ++id) {
+    if (const auto token = vocabulary.token(id)) frame.vocabulary.emplace_back(*token, id);
+  }
+  for (const auto& [left, right] : model.merges().in_order())
+    frame.merges.emplace_back(vocabulary.token(left).value(), vocabulary.token(right).value());
+  return write_tokenizer_json(frame);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> tokenizer_from_text(std::string json, std::string_view where) {
+  const TokenizerText text = split_tokenizer_text(json);
+  PipelineParts parts = read_parts(text.frame, {text, std::nullopt}, where);
+  parts.json = std::move(json);
   return std::make_unique<PipelineTokenizer>(std::move(parts), where);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::string_view where) {
+  return tokenizer_from_text(std::string(json_text), where);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_tables(BpeDescription frame, BpeTables tables, std::string_view where) {
+  PipelineParts parts = read_parts(write_tokenizer_json(frame), {{}, std::move(tables)}, where);
+  parts.write_json = [frame = std::move(frame)](const Model& model) {
+    return write_from_tables(frame, dynamic_cast<const BpeModel&>(model));
+  };
+  return std::make_unique<PipelineTokenizer>(std::move(parts), where);
+}
+
+std::unique_ptr<Tokenizer> tokenizer_from_description(BpeDescription description, std::string_view where) {
+  BpeTables tables;
+  tables.vocabulary.reserve(description.vocabulary.size());
+  const std::string place = fmt::format("{}: model.", where);
+  for (const auto& [token, id] : description.vocabulary) tables.vocabulary.add(token, id, place + "vocab");
+  MergeCollector merges(tables.vocabulary, description.merges.size(), 0, place + "merges");
+  for (const auto& [left, right] : description.merges) merges.add(left, right);
+  tables.merges = merges.take();
+  description.vocabulary = {};
+  description.merges = {};
+  return tokenizer_from_tables(std::move(description), std::move(tables), where);
 }
 
 }  // namespace trireme

@@ -67,7 +67,7 @@ UnigramModel::UnigramModel(Vocabulary vocabulary, std::vector<double> scores, Un
 void UnigramModel::build_trie() {
   std::vector<std::pair<std::string_view, TokenId>> tokens;
   for (TokenId id = 0; id < vocabulary_.id_limit(); ++id) {
-    const std::string* token = vocabulary_.token(id);
+    const std::optional<std::string_view> token = vocabulary_.token(id);
     if (token && !token->empty()) tokens.emplace_back(*token, id);
   }
   std::sort(tokens.begin(), tokens.end());

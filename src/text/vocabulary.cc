@@ -1,42 +1,74 @@
 #include "text/vocabulary.h"
 
+#include <algorithm>
+#include <bit>
+
 #include "base/error.h"
+#include "base/hash.h"
 
 namespace trireme {
+namespace {
+
+constexpr uint64_t kUpperHalf = 0xFFFFFFFF00000000;
+
+uint64_t hash_of(std::string_view token) { return xxh3(std::as_bytes(std::span(token.data(), token.size()))); }
+
+}  // namespace
+
+Vocabulary::Vocabulary() : slots_(16, kFree) {}
+
+size_t Vocabulary::slot_of(std::string_view token, uint64_t hash) const {
+  const size_t mask = slots_.size() - 1;
+  for (size_t at = hash & mask;; at = (at + 1) & mask) {
+    const uint64_t slot = slots_[at];
+    if (slot == kFree) return at;
+    if ((slot & kUpperHalf) == (hash & kUpperHalf) && text_of(static_cast<TokenId>(slot)) == token) return at;
+  }
+}
+
+void Vocabulary::resize(size_t slots) {
+  std::vector<uint64_t> old(slots, kFree);
+  old.swap(slots_);
+  for (const uint64_t slot : old) {
+    if (slot == kFree) continue;
+    const uint64_t hash = hash_of(text_of(static_cast<TokenId>(slot)));
+    size_t at = hash & (slots - 1);
+    while (slots_[at] != kFree) at = (at + 1) & (slots - 1);
+    slots_[at] = slot;
+  }
+}
 
 void Vocabulary::add(std::string_view token, TokenId id, std::string_view where) {
   require(id <= kLargestId, ErrorKind::data, "{}: token \"{}\" has id {}, ids up to {} are read", where, token, id,
           kLargestId);
-  bytes_ += token.size();
-  require(bytes_ <= kMostBytes, ErrorKind::data, "{}: its tokens have more than {} bytes, the most that are read",
-          where, kMostBytes);
-  const auto [it, inserted] = ids_.emplace(token, id);
-  if (!inserted && it->second == id) return;
-  require(inserted, ErrorKind::data, "{}: token \"{}\" has two ids, {} and {}", where, token, it->second, id);
-  if (id >= tokens_.size()) {
-    tokens_.resize(size_t{id} + 1);
-    present_.resize(size_t{id} + 1);
+  require(text_.size() + token.size() <= kMostBytes, ErrorKind::data,
+          "{}: its tokens have more than {} bytes, the most that are read", where, kMostBytes);
+  const uint64_t hash = hash_of(token);
+  const size_t at = slot_of(token, hash);
+  if (slots_[at] != kFree) {
+    const auto known = static_cast<TokenId>(slots_[at]);
+    require(known == id, ErrorKind::data, "{}: token \"{}\" has two ids, {} and {}", where, token, known, id);
+    return;
   }
-  require(!present_[id], ErrorKind::data, "{}: id {} belongs to two tokens, \"{}\" and \"{}\"", where, id, tokens_[id],
-          token);
-  tokens_[id] = token;
-  present_[id] = true;
+  if (id >= entries_.size()) entries_.resize(size_t{id} + 1);
+  require(entries_[id].bytes == kAbsent, ErrorKind::data, "{}: id {} belongs to two tokens, \"{}\" and \"{}\"", where,
+          id, text_of(id), token);
+  entries_[id] = {static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(token.size())};
+  text_ += token;
+  slots_[at] = (hash & kUpperHalf) | id;
+  if (++count_ * 2 > slots_.size()) resize(slots_.size() * 2);
 }
 
 void Vocabulary::reserve(size_t tokens) {
-  ids_.reserve(tokens);
-  tokens_.reserve(tokens);
-  present_.reserve(tokens);
+  entries_.reserve(tokens);
+  const size_t slots = std::bit_ceil(tokens * 2);
+  if (slots > slots_.size()) resize(slots);
 }
 
 std::optional<TokenId> Vocabulary::find(std::string_view token) const {
-  const auto it = ids_.find(token);
-  if (it == ids_.end()) return std::nullopt;
-  return it->second;
-}
-
-const std::string* Vocabulary::token(TokenId id) const {
-  return id < tokens_.size() && present_[id] ? &tokens_[id] : nullptr;
+  const uint64_t slot = slots_[slot_of(token, hash_of(token))];
+  if (slot == kFree) return std::nullopt;
+  return static_cast<TokenId>(slot);
 }
 
 }  // namespace trireme

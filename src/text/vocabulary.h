@@ -1,10 +1,9 @@
 #pragma once
-// Tokens and their ids, both ways. Ids need not be dense; text is stored once.
+// Tokens and their ids, both ways. Ids need not be dense; text is stored once, one token after the other.
 
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "text/tokenizer.h"
@@ -13,31 +12,43 @@ namespace trireme {
 
 class Vocabulary {
  public:
+  Vocabulary();
   /// Adds a token. Throws Error::data when the token or the id is already taken by another, or the id is above
   /// kLargestId; `where` names the file.
   void add(std::string_view token, TokenId id, std::string_view where);
   void reserve(size_t tokens);
 
   std::optional<TokenId> find(std::string_view token) const;
-  /// Text of an id, or nullptr when no token has it.
-  const std::string* token(TokenId id) const;
+  /// Text of an id, or nothing when no token has it. Valid until the next add().
+  std::optional<std::string_view> token(TokenId id) const {
+    if (id >= entries_.size() || entries_[id].bytes == kAbsent) return std::nullopt;
+    return text_of(id);
+  }
 
-  size_t count() const { return ids_.size(); }        ///< tokens
-  size_t id_limit() const { return tokens_.size(); }  ///< largest id + 1
+  size_t count() const { return count_; }              ///< tokens
+  size_t id_limit() const { return entries_.size(); }  ///< largest id + 1
 
   /// Ids index arrays, so a file that claims a huge one must not make us allocate for it.
   static constexpr TokenId kLargestId = (1u << 22) - 1;
 
  private:
-  struct Hash {
-    using is_transparent = void;
-    size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
-  };
   static constexpr size_t kMostBytes = size_t{16} << 20;  // eight times the largest in use; trees take 50 times as much
-  size_t bytes_ = 0;
-  std::vector<std::string> tokens_;
-  std::vector<bool> present_;
-  std::unordered_map<std::string, TokenId, Hash, std::equal_to<>> ids_;
+  static constexpr uint32_t kAbsent = UINT32_MAX;
+  static constexpr uint64_t kFree = UINT64_MAX;
+
+  struct Entry {
+    uint32_t offset = 0, bytes = kAbsent;
+  };
+
+  std::string_view text_of(TokenId id) const { return {text_.data() + entries_[id].offset, entries_[id].bytes}; }
+  /// Slot of the token, or the free one where it belongs.
+  size_t slot_of(std::string_view token, uint64_t hash) const;
+  void resize(size_t slots);
+
+  std::string text_;
+  std::vector<Entry> entries_;   // by id
+  std::vector<uint64_t> slots_;  // the hash's upper half, then the id: a power of two of them, at most half in use
+  size_t count_ = 0;
 };
 
 }  // namespace trireme

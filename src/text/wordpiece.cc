@@ -22,11 +22,11 @@ struct WordPieceModel::Scratch final : ModelScratch {
 WordPieceModel::WordPieceModel(Vocabulary vocabulary, WordPieceOptions options)
     : vocabulary_(std::move(vocabulary)), options_(std::move(options)), ends_(2, kNoToken) {
   for (TokenId id = 0; id < vocabulary_.id_limit(); ++id) {
-    const std::string* token = vocabulary_.token(id);
+    const std::optional<std::string_view> token = vocabulary_.token(id);
     if (!token) continue;
     add_to_tree(kWordStart, *token, id);
     if (token->starts_with(options_.prefix))
-      add_to_tree(kWordRest, std::string_view(*token).substr(options_.prefix.size()), id);
+      add_to_tree(kWordRest, token->substr(options_.prefix.size()), id);
   }
 }
 

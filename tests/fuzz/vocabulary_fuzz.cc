@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       lines.back() += c;
   }
   expect_error_at_most([&] { encode(bert_tokenizer_json(lines, size % 2 == 0, "fuzzed")); });
-  expect_error_at_most([&] { encode(tiktoken_to_json(text, "fuzzed", "gpt2")); });
+  expect_error_at_most([&] { encode(*load_tiktoken(text, "fuzzed", "gpt2")); });
   expect_error_at_most([&] { encode_files(text, false); });
   expect_error_at_most([&] { encode_files(text, true); });
   return 0;

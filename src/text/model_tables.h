@@ -1,0 +1,63 @@
+#pragma once
+// The vocabulary and the merges of a model: what of tokenizer.json has hundreds of thousands of entries. They are read
+// straight from the text; everything else is a tree of a few kilobytes.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/bpe_merges.h"
+#include "text/json_node.h"
+#include "text/vocabulary.h"
+
+namespace trireme {
+
+/// tokenizer.json in its parts.
+struct TokenizerText {
+  std::string frame;              ///< the file, where the model's "vocab" and "merges" are empty lists or objects
+  std::string_view vocab, merges; ///< their text; empty: not there, or neither a list nor an object
+};
+/// Text that is no JSON is all frame: who reads that says what is wrong.
+TokenizerText split_tokenizer_text(std::string_view json);
+
+/// {"token": id, ...}. `place` begins the errors.
+Vocabulary read_vocabulary(std::string_view text, const std::string& place);
+
+/// [["token", score], ...], as a Unigram model has it; the id is the place in the list.
+struct ScoredVocabulary {
+  Vocabulary vocabulary;
+  std::vector<double> scores;
+};
+ScoredVocabulary read_scored_vocabulary(std::string_view text, const JsonObject& model);
+
+/// Collects merges in the order of their ranks. Throws Error::data for tokens that are not in the vocabulary and for a
+/// merge that stands twice.
+class MergeCollector {
+ public:
+  /// The second token of a merge begins with a prefix of so many bytes, which the merged token has not.
+  MergeCollector(const Vocabulary& vocabulary, size_t expected, size_t prefix_bytes, std::string place);
+  void add(std::string_view left, std::string_view right);
+  /// "a b", of older files. Tokens may hold spaces themselves: then the one cut counts whose three tokens exist.
+  void add_joined(std::string_view text);
+  MergeTable take() { return std::move(table_); }
+  std::string place() const;  ///< of the next merge
+
+ private:
+  TokenId id_of(std::string_view token, std::string_view left, std::string_view right) const;
+  TokenId merged_id(std::string_view left, std::string_view rest, std::string_view right);
+  bool is_known(std::string_view left, std::string_view right) const;
+
+  const Vocabulary& vocabulary_;
+  MergeTable table_;
+  size_t prefix_bytes_;
+  std::string place_;
+  uint32_t rank_ = 0;
+  TokenId last_ = 0;  // what the last merge gave
+  std::string joined_;
+};
+
+/// The model's "merges".
+MergeTable read_merges(std::string_view text, const JsonObject& model, const Vocabulary& vocabulary,
+                       size_t prefix_bytes);
+
+}  // namespace trireme
