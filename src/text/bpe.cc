@@ -50,10 +50,7 @@ bool BpeModel::is_per_character() const {
 void BpeModel::encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const {
   if (piece.empty()) return;
   auto& own = static_cast<Scratch&>(scratch);
-  if (!own.cache.append(piece, out)) {
-    encode_uncached(piece, own);
-    out.insert(out.end(), own.symbols.begin(), own.symbols.end());
-  }
+  if (!own.cache.append(piece, out)) append_uncached(piece, own, out);
 }
 
 void BpeModel::encode_cut(std::string_view text, const CutPlan& plan, ModelScratch& scratch,
@@ -87,15 +84,13 @@ void BpeModel::encode_pending(size_t pieces, Scratch& scratch, std::vector<Token
 }
 
 void BpeModel::append_longer(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
-  std::span<const TokenId> ids = scratch.cache.find_long(piece);
-  if (ids.empty()) {
-    encode_uncached(piece, scratch);
-    ids = scratch.symbols;
-  }
+  const std::span<const TokenId> ids = scratch.cache.find_long(piece);
+  if (ids.empty()) return append_uncached(piece, scratch, out);
   out.insert(out.end(), ids.begin(), ids.end());
 }
 
-void BpeModel::encode_uncached(std::string_view piece, Scratch& scratch) const {
+void BpeModel::append_uncached(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
+  if (piece.size() > kMergeWindow) return encode_long(piece, scratch, out);
   scratch.symbols.clear();
   const std::optional<TokenId> whole = options_.ignore_merges ? whole_piece(piece) : std::nullopt;
   if (whole) {
@@ -105,6 +100,25 @@ void BpeModel::encode_uncached(std::string_view piece, Scratch& scratch) const {
     merge_symbols(merges_, scratch.symbols, scratch.merge);
   }
   scratch.cache.insert(piece, scratch.symbols);
+  out.insert(out.end(), scratch.symbols.begin(), scratch.symbols.end());
+}
+
+void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
+  const std::optional<TokenId> whole = options_.ignore_merges ? whole_piece(piece) : std::nullopt;
+  if (whole) return out.push_back(*whole);
+  if (options_.bytes && all_bytes_) {
+    const auto read = [&](size_t from, size_t count, std::vector<TokenId>& symbols) {
+      for (const char byte : piece.substr(from, count)) symbols.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
+    };
+    return merge_in_windows(merges_, piece.size(), read, scratch.merge, out);
+  }
+  std::vector<TokenId> symbols;
+  first_symbols(piece, symbols);
+  const auto read = [&](size_t from, size_t count, std::vector<TokenId>& window) {
+    const auto begin = symbols.begin() + static_cast<ptrdiff_t>(from);
+    window.insert(window.end(), begin, begin + static_cast<ptrdiff_t>(count));
+  };
+  merge_in_windows(merges_, symbols.size(), read, scratch.merge, out);
 }
 
 std::optional<TokenId> BpeModel::whole_piece(std::string_view piece) const {

@@ -38,8 +38,9 @@ class BpeModel final : public Model {
   struct Scratch;
   static constexpr TokenId kMissing = UINT32_MAX;
 
-  /// Finds the ids of a piece, in scratch.symbols, and remembers them.
-  void encode_uncached(std::string_view piece, Scratch& scratch) const;
+  /// Finds the ids of a piece and remembers them.
+  void append_uncached(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+  void encode_long(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_pending(size_t pieces, Scratch& scratch, std::vector<TokenId>& out) const;
   void append_longer(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void first_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;

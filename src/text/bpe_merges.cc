@@ -47,6 +47,7 @@ void merge_short(const MergeTable& merges, std::vector<TokenId>& symbols) {
 }
 
 /// A linked list of symbols and a heap of (rank, position); an entry whose rank is no longer its pair's is stale.
+/// s.lengths: how many symbols became each one.
 void merge_long(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& s) {
   const size_t n = symbols.size();
   assert(n < kEnd);
@@ -85,7 +86,11 @@ void merge_long(const MergeTable& merges, std::vector<TokenId>& symbols, MergeSc
     if (s.previous[at] != kEnd) push_heap(s.previous[at]);
   }
   size_t kept = 0;
-  for (uint32_t i = 0; i != kEnd; i = s.next[i]) symbols[kept++] = symbols[i];
+  s.lengths.clear();
+  for (uint32_t i = 0; i != kEnd; i = s.next[i]) {
+    symbols[kept++] = symbols[i];
+    s.lengths.push_back((s.next[i] == kEnd ? static_cast<uint32_t>(n) : s.next[i]) - i);
+  }
   symbols.resize(kept);
 }
 
@@ -108,6 +113,67 @@ void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, Merg
     merge_short(merges, symbols);
   else
     merge_long(merges, symbols, scratch);
+}
+
+namespace {
+
+constexpr int kMostRetries = 64;  // in text and in repetitions of short strings it is one or two
+
+/// Two neighbours can stand in a result if their symbols alone become them. A word's result is any sequence of tokens
+/// of which this is true for all neighbours: as long as no merge has gone over the border between two of them, the
+/// merges on both sides are those of the two alone, in the same order, so that none ever goes over it.
+bool can_be_neighbours(const MergeTable& merges, TokenId left, TokenId right, MergeScratch& scratch) {
+  merge_symbols(merges, scratch.joint, scratch);
+  return scratch.joint.size() == 2 && scratch.joint[0] == left && scratch.joint[1] == right;
+}
+
+}  // namespace
+
+void merge_in_windows(const MergeTable& merges, size_t count, const ReadSymbols& read, MergeScratch& scratch,
+                      std::vector<TokenId>& out, size_t window) {
+  const size_t before = out.size();
+  std::vector<uint32_t> taken, lengths;  // of the tokens in `out`, those of a window at least; of the window's
+  size_t begin = 0, end = 0;             // of the window
+  size_t failed_at = 0;                  // where no window could begin
+  int retries = 0;
+  const auto enlarge = [&] {  // what is far away counts too much
+    window = std::min(count, 8 * window);
+    out.resize(before);
+    taken.clear();
+    begin = end = failed_at = 0;
+    retries = 0;
+  };
+  while (begin < count) {
+    end = std::max(end, std::min(count, begin + window));
+    scratch.window.clear();
+    read(begin, end - begin, scratch.window);
+    merge_long(merges, scratch.window, scratch);
+    lengths = scratch.lengths;
+    if (begin > 0) {
+      scratch.joint.clear();
+      read(begin - taken.back(), taken.back() + lengths[0], scratch.joint);
+      if (!can_be_neighbours(merges, out.back(), scratch.window[0], scratch)) {
+        failed_at = std::max(failed_at, begin);
+        begin -= taken.back();  // the window begins one token earlier
+        out.pop_back();
+        taken.pop_back();
+        if (taken.empty() || ++retries == kMostRetries) enlarge();
+        continue;
+      }
+    }
+    // What stands behind the window may change its last tokens.
+    const size_t kept_to = end == count ? count : end - window / 8;
+    if (taken.size() > window) taken.erase(taken.begin(), taken.end() - static_cast<ptrdiff_t>(window));
+    for (size_t i = 0; i < lengths.size() && (i == 0 || begin + lengths[i] <= kept_to); ++i) {
+      out.push_back(scratch.window[i]);
+      taken.push_back(lengths[i]);
+      begin += lengths[i];
+    }
+    if (begin <= failed_at && failed_at > 0)
+      enlarge();
+    else
+      retries = 0;
+  }
 }
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 // leftmost) is applied. Quadratic with a small constant for short words, O(n log n) for long ones.
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -30,13 +31,23 @@ class MergeTable {
   PairMap pairs_;
 };
 
-/// Working memory of merge_symbols().
+/// Working memory of the functions below.
 struct MergeScratch {
   std::vector<uint64_t> values, heap;
   std::vector<uint32_t> previous, next;
+  std::vector<TokenId> window, joint;
+  std::vector<uint32_t> lengths;
 };
 
 /// Applies all merges to `symbols` in place. Fewer than 2^32 symbols.
 void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& scratch);
+
+/// More symbols than this are better merged in windows.
+constexpr size_t kMergeWindow = size_t{1} << 15;
+/// Appends the symbols number `from` to `from` + `count` of a word to `symbols`.
+using ReadSymbols = std::function<void(size_t from, size_t count, std::vector<TokenId>& symbols)>;
+/// Appends to `out` what merge_symbols() makes of a word of `count` symbols, with memory for a window of it.
+void merge_in_windows(const MergeTable& merges, size_t count, const ReadSymbols& read, MergeScratch& scratch,
+                      std::vector<TokenId>& out, size_t window = kMergeWindow);
 
 }  // namespace trireme

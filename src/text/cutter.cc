@@ -285,9 +285,8 @@ class CutterCompiler {
     for (bool changed = true; changed;) {
       changed = false;
       for (auto pair = edges.begin(); pair != edges.end();) {
-        const bool goes_on = std::any_of(pair->second.begin(), pair->second.end(), [&](const auto& edge) {
-          return !edge.second && edges.contains(edge.first);
-        });
+        const bool goes_on = std::any_of(pair->second.begin(), pair->second.end(),
+                                         [&](const auto& edge) { return !edge.second && edges.contains(edge.first); });
         changed = changed || !goes_on;
         pair = goes_on ? std::next(pair) : edges.erase(pair);
       }

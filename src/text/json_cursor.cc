@@ -169,7 +169,8 @@ std::string_view JsonCursor::skip() {
       ++at_;
     } while (depth > 0);
   } else {
-    while (at_ < text_.size() && !is_space(text_[at_]) && std::string_view(",]}").find(text_[at_]) == std::string_view::npos)
+    while (at_ < text_.size() && !is_space(text_[at_]) &&
+           std::string_view(",]}").find(text_[at_]) == std::string_view::npos)
       ++at_;
     if (at_ == begin) refuse("a value was expected");
   }

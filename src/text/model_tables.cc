@@ -42,9 +42,10 @@ TokenId read_id(JsonCursor& cursor, std::string_view token, const std::string& p
   TokenId id = 0;
   const std::string_view digits = cursor.at_number() ? cursor.number() : std::string_view();
   const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), id);
-  require(!digits.empty() && error == std::errc() && stop == digits.data() + digits.size() && id <= Vocabulary::kLargestId,
-          ErrorKind::data, "{}: the id of \"{}\" must be a whole number from 0 to {}", place, token,
-          Vocabulary::kLargestId);
+  require(
+      !digits.empty() && error == std::errc() && stop == digits.data() + digits.size() && id <= Vocabulary::kLargestId,
+      ErrorKind::data, "{}: the id of \"{}\" must be a whole number from 0 to {}", place, token,
+      Vocabulary::kLargestId);
   return id;
 }
 
@@ -187,9 +188,7 @@ MergeTable read_merges(std::string_view text, const JsonObject& model, const Voc
   if (is_empty_object) return MergeTable();
   (void)model.array("merges");  // it is there, and a list
   MergeCollector merges(vocabulary, most_entries(text, 24), prefix_bytes, model.place_of("merges"));
-  const auto refuse = [&] {
-    fail(ErrorKind::data, "{}: a merge must be \"a b\" or [\"a\", \"b\"]", merges.place());
-  };
+  const auto refuse = [&] { fail(ErrorKind::data, "{}: a merge must be \"a b\" or [\"a\", \"b\"]", merges.place()); };
   read_all(text, model.place_of("merges"), [&](JsonCursor& cursor) {
     std::string left;
     cursor.take('[');

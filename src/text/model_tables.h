@@ -14,8 +14,8 @@ namespace trireme {
 
 /// tokenizer.json in its parts.
 struct TokenizerText {
-  std::string frame;              ///< the file, where the model's "vocab" and "merges" are empty lists or objects
-  std::string_view vocab, merges; ///< their text; empty: not there, or neither a list nor an object
+  std::string frame;               ///< the file, where the model's "vocab" and "merges" are empty lists or objects
+  std::string_view vocab, merges;  ///< their text; empty: not there, or neither a list nor an object
 };
 /// Text that is no JSON is all frame: who reads that says what is wrong.
 TokenizerText split_tokenizer_text(std::string_view json);

@@ -41,7 +41,8 @@ CodeSet word_characters() {
   return set;
 }
 
-/// Adds the characters that (?i) takes for equal. Only ASCII letters have been looked at: two of them have a third form.
+/// Adds the characters that (?i) takes for equal. Only ASCII letters have been looked at: two of them have a third
+/// form.
 CodeSet without_case(const CodeSet& set) {
   CodeSet result = set;
   for (const CodeSet::Range& range : set.ranges()) {
@@ -228,7 +229,8 @@ class Parser {
     tree.most = most;
     tree.lazy = take("?");
     const bool possessive = !tree.lazy && take("+");
-    if (next_is("?") || next_is("*") || next_is("+") || next_is("{")) throw NotForTables("a repetition of a repetition");
+    if (next_is("?") || next_is("*") || next_is("+") || next_is("{"))
+      throw NotForTables("a repetition of a repetition");
     tree.parts.push_back(std::move(part));
     part = std::move(tree);
     return possessive;
@@ -333,8 +335,7 @@ class Parser {
     const bool negated = take("^");
     CodeSet set;
     for (bool first = true; first || !next_is("]"); first = false) {
-      if (next_is("&&") || next_is("[:"))
-        throw NotForTables(fmt::format("{} inside of [...]", text_.substr(at_, 2)));
+      if (next_is("&&") || next_is("[:")) throw NotForTables(fmt::format("{} inside of [...]", text_.substr(at_, 2)));
       if (take("[")) {
         set.add(char_class(fold));
         continue;

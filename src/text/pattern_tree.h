@@ -35,7 +35,8 @@ struct PatternTree {
   bool lazy = false;
 };
 
-/// Reads an expression as PCRE2 does behind Regex. Throws NotForTables for what is not in this part of the syntax, and for what is not valid.
+/// Reads an expression as PCRE2 does behind Regex. Throws NotForTables for what is not in this part of the syntax, and
+/// for what is not valid.
 PatternTree parse_pattern(std::string_view pattern);
 
 /// True if it can match without taking a character.

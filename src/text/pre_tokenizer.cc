@@ -311,8 +311,8 @@ std::unique_ptr<PreTokenizer> make_by_character(const JsonObject& element, const
   }
   if (type == "Digits") {
     element.allow_only({"type", "individual_digits"});
-    return make(R"(\p{N})", element.boolean("individual_digits") ? DelimiterBehavior::isolated
-                                                                 : DelimiterBehavior::contiguous);
+    return make(R"(\p{N})",
+                element.boolean("individual_digits") ? DelimiterBehavior::isolated : DelimiterBehavior::contiguous);
   }
   if (type == "CharDelimiterSplit") {
     element.allow_only({"type", "delimiter"});

@@ -220,8 +220,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const Tokeniz
   }
   if (file.extension() == ".txt") return load_vocab_txt(file, options);
   std::string text = read_tokenizer_file(path);
-  if (file.extension() == ".tiktoken" || is_tiktoken(text))
-    return load_tiktoken(text, path, options.pattern);
+  if (file.extension() == ".tiktoken" || is_tiktoken(text)) return load_tiktoken(text, path, options.pattern);
   return tokenizer_from_text(std::move(text), path);
 }
 

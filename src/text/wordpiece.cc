@@ -25,8 +25,7 @@ WordPieceModel::WordPieceModel(Vocabulary vocabulary, WordPieceOptions options)
     const std::optional<std::string_view> token = vocabulary_.token(id);
     if (!token) continue;
     add_to_tree(kWordStart, *token, id);
-    if (token->starts_with(options_.prefix))
-      add_to_tree(kWordRest, token->substr(options_.prefix.size()), id);
+    if (token->starts_with(options_.prefix)) add_to_tree(kWordRest, token->substr(options_.prefix.size()), id);
   }
 }
 

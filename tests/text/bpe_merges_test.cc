@@ -70,5 +70,56 @@ TEST(BpeMerges, TakeAMillionEqualSymbols) {
   EXPECT_EQ(symbols.back(), 6u);
 }
 
+ReadSymbols reader_of(const std::vector<TokenId>& symbols) {
+  return [&symbols](size_t from, size_t count, std::vector<TokenId>& out) {
+    out.insert(out.end(), symbols.begin() + static_cast<ptrdiff_t>(from),
+               symbols.begin() + static_cast<ptrdiff_t>(from + count));
+  };
+}
+
+TEST(BpeMerges, InWindowsAreThoseOfTheWholeWord) {
+  RandomStream random(5);
+  MergeScratch scratch;
+  for (int round = 0; round < 600; ++round) {
+    const auto letters = static_cast<TokenId>(1 + random.below(4));
+    const MergeTable merges = random_merges(random, letters, static_cast<uint32_t>(random.below(60)));
+    std::vector<TokenId> symbols;
+    const size_t period = 1 + random.below(40);  // repetitions are where borders depend on what is far away
+    for (size_t i = 0; i < 1500; ++i) {
+      const bool repeat = i >= period && (round % 2 == 0 || random.below(50) != 0);
+      symbols.push_back(repeat ? symbols[i - period] : static_cast<TokenId>(random.below(letters)));
+    }
+    std::vector<TokenId> whole = symbols;
+    merge_symbols(merges, whole, scratch);
+    for (const size_t window : {size_t{2}, size_t{16}, size_t{100}, size_t{700}}) {
+      std::vector<TokenId> out{7};  // stays
+      merge_in_windows(merges, symbols.size(), reader_of(symbols), scratch, out, window);
+      ASSERT_EQ(out[0], 7u);
+      out.erase(out.begin());
+      ASSERT_EQ(out, whole) << "round " << round << ", window " << window;
+    }
+  }
+}
+
+TEST(BpeMerges, InWindowsTakeNoMoreMemoryForALongerWord) {
+  RandomStream random(6);
+  const MergeTable merges = random_merges(random, 4, 60);
+  MergeScratch scratch;
+  std::vector<TokenId> out;
+  const auto read = [](size_t from, size_t count, std::vector<TokenId>& symbols) {
+    for (size_t i = from; i < from + count; ++i) symbols.push_back(static_cast<TokenId>(i * i % 7 % 4));
+  };
+  const auto memory = [&](size_t count) {
+    out.clear();
+    merge_in_windows(merges, count, read, scratch, out);
+    return 8 * (scratch.values.capacity() + scratch.heap.capacity()) +
+           4 * (scratch.previous.capacity() + scratch.next.capacity() + scratch.window.capacity() +
+                scratch.joint.capacity() + scratch.lengths.capacity());
+  };
+  const size_t small = memory(4 * kMergeWindow);
+  EXPECT_EQ(memory(40 * kMergeWindow), small);
+  EXPECT_LT(small, size_t{4} << 20);
+}
+
 }  // namespace
 }  // namespace trireme

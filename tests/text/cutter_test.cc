@@ -82,7 +82,8 @@ const CodeSet& young_characters() {
     const CodeSet theirs = set_of_pcre2("\\p{Cn}+"), ours = *CodeSet::category("Cn");
     std::vector<CodeSet::Range> young;
     for (char32_t code = 0; code < kInvalidCode; ++code) {
-      if ((code < 0xD800 || code >= 0xE000) && theirs.contains(code) != ours.contains(code)) young.push_back({code, code});
+      if ((code < 0xD800 || code >= 0xE000) && theirs.contains(code) != ours.contains(code))
+        young.push_back({code, code});
     }
     return CodeSet(std::move(young));
   }();
@@ -129,12 +130,12 @@ TEST_P(ModelPatterns, CutEveryCharacterOfUnicodeAsPcre2) {
 TEST_P(ModelPatterns, CutRandomTextAsPcre2) {
   // Characters on both sides of every border of the patterns, in scripts of one to four bytes, and bytes that are none.
   const std::vector<std::string> alphabet = {
-      " ",      " ",      "\n",     "\t",     "\r",     "'",      "s",      "t",      "r",      "e",      "v",
-      "l",      "m",      "d",      "S",      "T",      "R",      "E",      "V",      "L",      "M",      "D",
-      "A",      "z",      "0",      "9",      ".",      "-",      "_",      "/",      "|",      "(",      "]",
-      "\u00e9", "\u00c9", "\u01c5", "\u02b0", "\u017f", "\u00a0", "\u2003", "\u3000", "\u0301", "\u0663", "\u00bd",
-      "\u4e2d", "\u3042", "\uac00", "\u060c", "\u2026", "\U0001f600", "\u200d", "\u180e", "\u0085", "\u001c",
-      "\U00010400", "\u2028", "\xff", "\xe2\x82", "\x80", "\xf0\x9f"};
+      " ",      " ",      "\n",     "\t",     "\r",         "'",      "s",      "t",        "r",      "e",
+      "v",      "l",      "m",      "d",      "S",          "T",      "R",      "E",        "V",      "L",
+      "M",      "D",      "A",      "z",      "0",          "9",      ".",      "-",        "_",      "/",
+      "|",      "(",      "]",      "\u00e9", "\u00c9",     "\u01c5", "\u02b0", "\u017f",   "\u00a0", "\u2003",
+      "\u3000", "\u0301", "\u0663", "\u00bd", "\u4e2d",     "\u3042", "\uac00", "\u060c",   "\u2026", "\U0001f600",
+      "\u200d", "\u180e", "\u0085", "\u001c", "\U00010400", "\u2028", "\xff",   "\xe2\x82", "\x80",   "\xf0\x9f"};
   RandomStream random(7);
   for (int round = 0; round < 10000; ++round) {
     std::string text;
@@ -168,7 +169,8 @@ INSTANTIATE_TEST_SUITE_P(Cutter, ModelPatterns, testing::ValuesIn(test::model_pa
 
 TEST(Cutter, HasTheCategoriesOfPcre2) {
   EXPECT_LT(young_characters().ranges().size(), 400U);
-  for (const char* name : {"L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "S", "Z", "C"}) {
+  for (const char* name :
+       {"L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "S", "Z", "C"}) {
     const CodeSet theirs = set_of_pcre2(fmt::format("\\p{{{}}}+", name)), ours = *CodeSet::category(name);
     for (char32_t code = 0; code < kInvalidCode; ++code) {
       if ((code >= 0xD800 && code < 0xE000) || young_characters().contains(code)) continue;

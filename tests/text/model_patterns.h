@@ -17,8 +17,8 @@ inline const std::vector<ModelPattern>& model_patterns() {
   static const std::string upper = R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])", lower = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])";
   static const std::string tail = R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
   static const auto words = [](const std::string& after, const std::string& numbers) {
-    return R"([^\r\n\p{L}\p{N}]?)" + upper + "*" + lower + "+" + after + R"(|[^\r\n\p{L}\p{N}]?)" + upper + "+" + lower +
-           "*" + after + "|" + numbers + tail;
+    return R"([^\r\n\p{L}\p{N}]?)" + upper + "*" + lower + "+" + after + R"(|[^\r\n\p{L}\p{N}]?)" + upper + "+" +
+           lower + "*" + after + "|" + numbers + tail;
   };
   static const auto letters = [](const std::string& numbers) {
     return contractions + R"(|[^\r\n\p{L}\p{N}]?\p{L}+|)" + numbers +
@@ -26,8 +26,7 @@ inline const std::vector<ModelPattern>& model_patterns() {
   };
   static const std::vector<ModelPattern> list{
       {"GPT-2, GPT-NeoX, StarCoder, Phi-2",
-       R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)",
-       ""},
+       R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", ""},
       {"GPT-2 in tiktoken", R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)", ""},
       {"cl100k, Llama-3, Phi-4", letters(R"(\p{N}{1,3})"), ""},
       {"cl100k in tiktoken",
