@@ -1,6 +1,6 @@
 """Encodes text with another tokenizer library, once per line on standard input: the peer of `trireme bench tokenize`.
 
-usage: encode_text.py tiktoken|hf TOKENIZER.json TEXT THREADS
+usage: encode_text.py tiktoken|hf|quicktok TOKENIZER.json TEXT THREADS
 Prints "ready" after loading, then for each line read the seconds and the number of tokens of one pass.
 """
 
@@ -20,16 +20,21 @@ def byte_alphabet():
     return letters
 
 
-def make_tiktoken(path, threads):
-    import tiktoken
-
-    with open(path, encoding="utf-8") as file:
-        tokenizer = json.load(file)
+def read_ranks(tokenizer):
     letters = byte_alphabet()
     ranks = {}
     for token, rank in tokenizer["model"]["vocab"].items():
         if all(c in letters for c in token) and not token.startswith("<|"):
             ranks[bytes(letters[c] for c in token)] = rank
+    return ranks
+
+
+def make_tiktoken(path, threads):
+    import tiktoken
+
+    with open(path, encoding="utf-8") as file:
+        tokenizer = json.load(file)
+    ranks = read_ranks(tokenizer)
     pattern = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
     pre = tokenizer["pre_tokenizer"]
     if pre["type"] == "Sequence":
@@ -51,9 +56,25 @@ def make_hf(path, threads):
     return lambda parts: sum(len(e.ids) for e in tokenizer.encode_batch(parts, add_special_tokens=False))
 
 
+def make_quicktok(path, threads):
+    """One of the encodings that its package has, found by its tokens."""
+    import quicktok
+
+    with open(path, encoding="utf-8") as file:
+        ranks = read_ranks(json.load(file))
+    for name in ["cl100k_base", "o200k_base", "llama3", "qwen3"]:
+        encoding = quicktok.get_encoding(name)
+        try:
+            if all(encoding.decode_single_token_bytes(rank) == token for token, rank in ranks.items()):
+                return lambda parts: len(encoding.encode_batch(parts, threads, False)[0])
+        except (KeyError, ValueError, IndexError, RuntimeError):
+            continue
+    sys.exit("quicktok has no encoding with these tokens (it has cl100k_base, o200k_base, llama3, qwen3)")
+
+
 def main():
     peer, path, text_path, threads = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-    encode = {"tiktoken": make_tiktoken, "hf": make_hf}[peer](path, threads)
+    encode = {"tiktoken": make_tiktoken, "hf": make_hf, "quicktok": make_quicktok}[peer](path, threads)
     with open(text_path, encoding="utf-8", errors="replace", newline="") as file:
         text = file.read()
     parts = [text[i : i + PART] for i in range(0, len(text), PART)]

@@ -228,9 +228,9 @@ int bench_tokenize_command(std::vector<std::string> arguments) {
   app.add("--tokenizer", flags.tokenizer, "what `trireme tokenizer encode` takes");
   app.add("--input", flags.input, "text, also .gz and .zst; for --train also .jsonl").required();
   app.add("--threads", flags.threads, "threads (0: one and all, in turn)").in_range(0, 1024).show_default();
-  app.add("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), or both with a comma")
+  app.add("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), quicktok, or several with commas")
       .separated_by(',')
-      .one_of({"tiktoken", "hf"});
+      .one_of({"tiktoken", "hf", "quicktok"});
   app.add("--python", flags.python, "interpreter that has the peers").show_default();
   app.add("--peer-scripts", flags.peer_scripts, "folder of what runs them").show_default();
   app.add("--repeats", flags.repeats, "timed passes after the first one; the median counts").positive().show_default();

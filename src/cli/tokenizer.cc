@@ -96,22 +96,34 @@ const Flags& add_train(Flags& app, TrainFlags& flags) {
   return train;
 }
 
-void add_codec(Flags& command, CodecFlags& flags) {
+void add_tokenizer(Flags& command, CodecFlags& flags) {
   command
       .add("--tokenizer", flags.tokenizer,
            "tokenizer.json, vocab.txt, a tiktoken file, or a folder with one or with vocabulary and merges")
       .required();
   add_tokenizer_flags(command, flags.load);
+}
+
+void add_codec(Flags& command, CodecFlags& flags) {
+  add_tokenizer(command, flags);
   command.add("FILE", flags.file, "input; - is standard input").show_default();
+}
+
+void run_show_tokenizer(const CodecFlags& flags) {
+  const auto tokenizer = load_tokenizer(flags.tokenizer, load_options(flags.load));
+  fmt::print("{}: {} ids\n", flags.tokenizer, tokenizer->vocabulary_size());
+  const std::vector<std::string> steps = tokenizer->cutting();
+  fmt::print("{}\n", steps.empty() ? "text is one piece" : "text is cut into pieces by");
+  for (const std::string& step : steps) fmt::print("  {}\n", step);
 }
 
 }  // namespace
 
 int run_tokenizer(std::vector<std::string> arguments) {
   TrainFlags train;
-  CodecFlags encode, decode;
+  CodecFlags encode, decode, show;
   train.text.threads = default_threads();
-  Flags app("trireme tokenizer", "Trains tokenizers, turns text into ids and ids into text.");
+  Flags app("trireme tokenizer", "Trains tokenizers, turns text into ids and ids into text, says how text is cut.");
   const Flags& trainer = add_train(app, train);
   Flags& encoder = app.add_action("encode", "One JSON array of ids per line of text");
   add_codec(encoder, encode);
@@ -124,9 +136,15 @@ int run_tokenizer(std::vector<std::string> arguments) {
   add_codec(decoder, decode);
   decoder.add_switch("--skip-special-tokens", decode.options.skip_special_tokens,
                      "leave special tokens out of the text");
+  Flags& shower = app.add_action("show", "Says how many ids a tokenizer has, and how it cuts text");
+  add_tokenizer(shower, show);
   if (const auto code = app.parse(std::move(arguments))) return *code;
   if (trainer.chosen()) {
     run_train_tokenizer(train);
+    return 0;
+  }
+  if (shower.chosen()) {
+    run_show_tokenizer(show);
     return 0;
   }
   const bool encoding = encoder.chosen();

@@ -21,6 +21,7 @@ class MergeTable {
   bool add(TokenId left, TokenId right, uint32_t rank, TokenId merged) {
     return pairs_.add(left, right, uint64_t{rank} << 32 | merged);
   }
+  void prefetch(TokenId left, TokenId right) const { pairs_.prefetch(left, right); }
   /// rank << 32 | merged id, or kNone.
   uint64_t find(TokenId left, TokenId right) const { return pairs_.find(left, right); }
   size_t size() const { return pairs_.size(); }

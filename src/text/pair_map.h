@@ -22,6 +22,7 @@ class PairMap {
       if (slots_[slot].key == kNone) return kNone;
     }
   }
+  void prefetch(TokenId left, TokenId right) const { __builtin_prefetch(&slots_[home(uint64_t{left} << 32 | right)]); }
   /// Adds the pair with a value other than kNone; returns false, and changes nothing, if it is there already.
   bool add(TokenId left, TokenId right, uint64_t value);
   size_t size() const { return count_; }

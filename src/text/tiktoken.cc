@@ -1,7 +1,9 @@
 #include "text/tiktoken.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 
@@ -92,6 +94,8 @@ using Ranks = std::vector<std::pair<std::string, TokenId>>;  // token's bytes an
 
 Ranks read_ranks(std::string_view text, const std::string& path) {
   Ranks ranks;
+  ranks.reserve(std::min<size_t>(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1,
+                                 size_t{Vocabulary::kLargestId} + 1));
   size_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -122,33 +126,103 @@ Ranks read_ranks(std::string_view text, const std::string& path) {
   return ranks;
 }
 
-/// The tokens in GPT-2's spelling, and every way to put a token together from two others as a merge, in the order of
-/// the tokens' ranks.
+/// Ids of tokens by their bytes. Most are short: those lie in the table itself, so that one look at memory finds them,
+/// and a bit says of most others that they are not there.
+class TokenIndex {
+ public:
+  explicit TokenIndex(const Ranks& ranks) : filter_(kFilterWords) {
+    const auto is_short = [](const auto& entry) { return entry.first.size() <= kShort; };
+    const auto count = static_cast<size_t>(std::count_if(ranks.begin(), ranks.end(), is_short));
+    slots_.resize(std::bit_ceil(2 * count + 2));
+    shift_ = 64 - std::countr_zero(slots_.size());
+    for (const auto& [token, rank] : ranks) add(token, rank);
+  }
+
+  std::optional<TokenId> find(std::string_view token) const {
+    if (token.size() > kShort) return long_.find(token);
+    const uint64_t key = key_of(token), hash = hash_of(key, token.size());
+    if (!(filter_[hash % kFilterWords] >> (hash >> 58) & 1)) return std::nullopt;
+    for (size_t at = hash >> shift_;; at = (at + 1) & (slots_.size() - 1)) {
+      const Slot& slot = slots_[at];
+      if (slot.bytes == token.size() && slot.key == key) return slot.id;
+      if (slot.bytes == 0) return std::nullopt;
+    }
+  }
+
+ private:
+  static constexpr size_t kShort = 8, kFilterWords = size_t{1} << 15;
+  struct Slot {
+    uint64_t key = 0;
+    TokenId id = 0;
+    uint32_t bytes = 0;  // 0: free
+  };
+
+  static uint64_t key_of(std::string_view token) {
+    uint64_t key = 0;
+    std::memcpy(&key, token.data(), token.size());
+    return key;
+  }
+  static uint64_t hash_of(uint64_t key, size_t bytes) {
+    __extension__ using u128 = unsigned __int128;
+    const u128 product = static_cast<u128>(key ^ 0x9E3779B97F4A7C15 * (bytes + 1)) * 0xD6E8FEB86659FD93;
+    return static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
+  }
+
+  void add(std::string_view token, TokenId id) {
+    if (token.size() > kShort) return long_.add(token, id, "");
+    const uint64_t key = key_of(token), hash = hash_of(key, token.size());
+    size_t at = hash >> shift_;
+    while (slots_[at].bytes != 0) at = (at + 1) & (slots_.size() - 1);
+    slots_[at] = {key, id, static_cast<uint32_t>(token.size())};
+    filter_[hash % kFilterWords] |= uint64_t{1} << (hash >> 58);
+  }
+
+  std::vector<Slot> slots_;
+  int shift_ = 0;
+  std::vector<uint64_t> filter_;
+  Vocabulary long_;
+};
+
+struct Merge {
+  TokenId left, right, merged;
+};
+
+/// Every way to put a token together from two others, in the order of the tokens' ranks.
+MergeTable make_merges(const Ranks& ranks) {
+  const TokenIndex index(ranks);
+  MergeTable merges(2 * ranks.size());
+  uint32_t rank = 0;
+  std::vector<Merge> found;
+  constexpr size_t kBatch = 64;  // places in the table that are on their way at the same time
+  const auto add_found = [&] {
+    for (const Merge& merge : found) merges.prefetch(merge.left, merge.right);
+    for (const Merge& merge : found) merges.add(merge.left, merge.right, rank++, merge.merged);
+    found.clear();
+  };
+  for (const auto& [text, id] : ranks) {
+    const std::string_view token = text;
+    const size_t before = found.size();
+    for (size_t cut = 1; cut < token.size(); ++cut) {
+      const std::optional<TokenId> left = index.find(token.substr(0, cut));
+      if (!left) continue;
+      const std::optional<TokenId> right = index.find(token.substr(cut));
+      if (right) found.push_back({*left, *right, id});
+    }
+    std::sort(found.begin() + static_cast<ptrdiff_t>(before), found.end(),
+              [](const Merge& a, const Merge& b) { return std::pair(a.left, a.right) < std::pair(b.left, b.right); });
+    if (found.size() >= kBatch) add_found();
+  }
+  add_found();
+  return merges;
+}
+
+/// The tokens in GPT-2's spelling, and their merges.
 BpeTables make_tables(const Ranks& ranks, const std::string& path) {
   BpeTables tables;
-  Vocabulary bytes;
   tables.vocabulary.reserve(ranks.size());
-  bytes.reserve(ranks.size());
   const std::string place = path + ": model.vocab";
-  for (const auto& [token, rank] : ranks) {
-    tables.vocabulary.add(spell_bytes(token), rank, place);
-    bytes.add(token, rank, place);
-  }
-  tables.merges = MergeTable(2 * ranks.size());
-  uint32_t merge = 0;
-  std::vector<std::pair<TokenId, TokenId>> pairs;
-  for (const auto& [text, rank] : ranks) {
-    const std::string_view token = text;
-    pairs.clear();
-    for (size_t cut = 1; cut < token.size(); ++cut) {
-      const std::optional<TokenId> left = bytes.find(token.substr(0, cut));
-      if (!left) continue;
-      const std::optional<TokenId> right = bytes.find(token.substr(cut));
-      if (right) pairs.emplace_back(*left, *right);
-    }
-    std::sort(pairs.begin(), pairs.end());
-    for (const auto& [left, right] : pairs) tables.merges.add(left, right, merge++, rank);
-  }
+  for (const auto& [token, rank] : ranks) tables.vocabulary.add(spell_bytes(token), rank, place);
+  tables.merges = make_merges(ranks);
   return tables;
 }
 
