@@ -11,10 +11,10 @@
 namespace trireme {
 namespace {
 
-// Spinning for about the time of a message inside a host, then sleeping: ranks may share cores with compute threads.
-constexpr int kSpins = 200;
-constexpr auto kFirstSleep = std::chrono::microseconds(10);
-constexpr auto kLongestSleep = std::chrono::microseconds(500);
+// Spinning for about the time of a message inside a host, then sleeping for a small part of what was waited: ranks may
+// share cores with compute threads.
+constexpr int kSpins = 200, kSleepPart = 32;
+constexpr Clock::duration kShortestSleep = std::chrono::microseconds(10), kLongestSleep = std::chrono::milliseconds(2);
 
 }  // namespace
 
@@ -38,20 +38,18 @@ bool Handle::test() {
 
 void Handle::wait(std::string_view what, std::chrono::duration<double> deadline) {
   const auto start = Clock::now();
-  auto pause = kFirstSleep;
   for (int turn = 0; !test(); ++turn) {
     if (turn < kSpins) {
       std::this_thread::yield();
       continue;
     }
-    const double waited = seconds_since(start);
-    if (waited > deadline.count()) {
+    const Clock::duration waited = Clock::now() - start;
+    if (waited > deadline) {
       abandon();
       fail(ErrorKind::comm, "{}: no answer from the other ranks for {:.1f} s; see what the slowest rank is doing", what,
-           waited);
+           std::chrono::duration<double>(waited).count());
     }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, kLongestSleep);
+    std::this_thread::sleep_for(std::clamp(waited / kSleepPart, kShortestSleep, kLongestSleep));
   }
 }
 

@@ -36,6 +36,7 @@ std::string describe(const CpuTimes& times, int ranks) {
 double thread_cpu_seconds() { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 CpuAccount::Thread::Thread(CpuAccount* account, ThreadKind kind) : account_(account), kind_(kind) {
+  pthread_setname_np(pthread_self(), kind == ThreadKind::exchange ? "exchange" : "control");
   if (!account_) return;
   if (pthread_getcpuclockid(pthread_self(), &clock_) != 0) clock_ = CLOCK_THREAD_CPUTIME_ID;
   before_ = thread_cpu_seconds();

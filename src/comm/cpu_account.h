@@ -45,7 +45,7 @@ class CpuAccount {
   CpuAccount(const CpuAccount&) = delete;
   CpuAccount& operator=(const CpuAccount&) = delete;
 
-  /// While it lives, the thread that made it counts as one of this kind.
+  /// While it lives, the thread that made it counts as one of this kind, by whose name `top -H` and perf show it.
   class Thread {
    public:
     /// account may be nullptr: nobody counts.

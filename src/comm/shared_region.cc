@@ -52,10 +52,11 @@ int make_memory(size_t bytes) {
   return -1;
 }
 
-std::span<std::byte> map(int fd, size_t bytes) {
+/// flags: MAP_POPULATE, or 0.
+std::span<std::byte> map(int fd, size_t bytes, int flags) {
   struct stat info {};
   if (fd < 0 || fstat(fd, &info) != 0 || static_cast<size_t>(info.st_size) != bytes) return {};
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | flags, fd, 0);
   if (memory == MAP_FAILED) return {};
   return {static_cast<std::byte*>(memory), bytes};
 }
@@ -76,7 +77,7 @@ std::optional<SharedRegion> SharedRegion::make(Communicator& group, size_t bytes
   const size_t rounded = (std::max<size_t>(bytes, 1) + page - 1) / page * page;
   SharedRegion region(static_cast<size_t>(group.size()));
   const Descriptor own(make_memory(rounded));
-  region.parts_[rank] = map(own.get(), rounded);
+  region.parts_[rank] = map(own.get(), rounded, MAP_POPULATE);  // no page is found missing in a step
   bool good = !region.parts_[rank].empty();
   Place place{static_cast<uint64_t>(getpid()), static_cast<uint64_t>(own.get()), random_key()};
   if (good) key_of(region.parts_[rank]) = place.key;
@@ -85,7 +86,7 @@ std::optional<SharedRegion> SharedRegion::make(Communicator& group, size_t bytes
     if (r == rank) continue;
     const Descriptor theirs(
         open(fmt::format("/proc/{}/fd/{}", places[r].process, places[r].descriptor).c_str(), O_RDWR | O_CLOEXEC));
-    region.parts_[r] = map(theirs.get(), rounded);
+    region.parts_[r] = map(theirs.get(), rounded, 0);  // little of it is read here
     good = !region.parts_[r].empty() && key_of(region.parts_[r]) == places[r].key;
   }
   if (scalars.any(!good)) return std::nullopt;  // everyone has looked at the keys

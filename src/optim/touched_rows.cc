@@ -58,11 +58,12 @@ int64_t pack(float* x, int64_t rows, int64_t width, std::span<const uint64_t> ma
 void unpack(float* x, int64_t rows, int64_t width, std::span<const uint64_t> map) {
   int64_t packed = 0;
   for (const uint64_t word : map) packed += std::popcount(word);
+  const int64_t moved_over = packed;  // what lies behind was not written: its pages stay as they are
   // From the back: a row's place is never before where it lies packed.
   for (int64_t row = rows - 1; row >= 0; --row) {
     if (is_marked(map, row)) {
       move_row(x, --packed, row, width);
-    } else {
+    } else if (row < moved_over) {
       std::fill_n(x + row * width, width, 0.0f);
     }
   }

@@ -15,7 +15,8 @@ int64_t map_words(int64_t rows);
 void mark(const float* x, int64_t rows, int64_t width, std::span<uint64_t> map);
 /// Moves the marked rows of x to its front, in order. Returns their number. What lies behind them is left undefined.
 int64_t pack(float* x, int64_t rows, int64_t width, std::span<const uint64_t> map);
-/// Moves packed rows back to their places; all other rows become zero.
+/// Moves packed rows back to their places, of an array that pack() left and whose other rows were zero before: they are
+/// zero again, and where nothing was moved no memory is written.
 void unpack(float* x, int64_t rows, int64_t width, std::span<const uint64_t> map);
 
 /// Where elements of [rows, width] lie once the marked rows are packed.
