@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""What scripts/package says and makes, with tools that play the packagers: the program is a copy of true(1). That its packages install and run on a
+bare machine is what scripts/prove_clean_machine --package shows."""
+import os
+import pathlib
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@unittest.skipUnless(shutil.which("strip"), "no strip(1) here, which comes with a compiler")
+class Package(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        for folder in ("scripts", "tools", "configs", "docs", "build/release", "lib"):
+            (self.folder / folder).mkdir(parents=True)
+        for name in ("package", "demo", "environment"):
+            shutil.copy(ROOT / "scripts" / name, self.folder / "scripts" / name)
+        for name, text in {"README.md": "", "LICENSE": "", "docs/install.md": "", "configs/demo.yaml": "",
+                           "CMakeLists.txt": "project(trireme VERSION 1.2.3 LANGUAGES CXX)\n"}.items():
+            (self.folder / name).write_text(text)
+        shutil.copy("/bin/true", self.folder / "build/release/trireme")
+        self.tool("scripts/build", '[[ "$*" == "release trireme" ]]')
+        self.tool("tools/dpkg", "[[ $1 != -S ]] || exit 1; echo amd64")
+        self.tool("tools/dpkg-shlibdeps", "echo 'shlibs:Depends=libc6 (>= 2.36)'")
+        self.tool("tools/dpkg-deb", 'cp "${@: -2:1}/DEBIAN/control" "${@: -1}"')
+        self.tool("tools/git", "echo 'A Maintainer <a@b.example>'")
+        self.libraries("libmpi.so.40", "/mpi/libmpi.so.40")
+
+    def tool(self, name, body):
+        (self.folder / name).write_text(f"#!/bin/bash\n{body}\n")
+        (self.folder / name).chmod(0o755)
+
+    def libraries(self, *names_and_paths):
+        """What the program is linked with, as ldd tells it; MPI's own library loads another one."""
+        lines = [f"\\t{name} => {path} (0x1)\\n" for name, path in zip(names_and_paths[::2], names_and_paths[1::2])]
+        self.tool("tools/ldd", f"case $1 in *release/trireme) printf '{''.join(lines)}' ;; "
+                  "*) printf '\\tlibopen-rte.so.40 => /mpi/libopen-rte.so.40 (0x1)\\n' ;; esac")
+
+    def package(self, *words, path=None):
+        environment = {**os.environ, "PATH": path or f"{self.folder}/tools:{os.environ['PATH']}"}
+        return subprocess.run(["/bin/bash", "scripts/package", *words], cwd=self.folder, env=environment, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+
+    def assert_fails(self, code, message, *words, path=None):
+        done = self.package(*words, path=path)
+        self.assertEqual((done.returncode, done.stderr.splitlines()[-1:]), (code, [message]), done.stderr)
+
+    def test_both_packages_hold_the_program_its_demo_and_its_pages(self):
+        done = self.package("--output", "out")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        control = (self.folder / "out/trireme_1.2.3_amd64.deb").read_text()
+        self.assertIn("Depends: libc6 (>= 2.36), openmpi-bin\n", control)
+        self.assertIn("Maintainer: A Maintainer <a@b.example>\n", control)
+        tarball, = (self.folder / "out").glob("trireme-1.2.3-linux-*.tar.gz")
+        with tarfile.open(tarball) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+            self.assertTrue(all(member.uid == 0 for member in archive))
+        for name in ("bin/trireme", "bin/trireme-demo", "share/trireme/scripts/demo", "share/trireme/scripts/environment",
+                     "share/trireme/configs/demo.yaml", "share/doc/trireme/docs/install.md", "share/doc/trireme/copyright"):
+            self.assertIn(name, names)
+
+    def test_what_is_typed_wrongly_is_told(self):
+        self.assert_fails(2, "package: unknown argument --deb; there is only --output DIR", "--deb")
+        self.assert_fails(1, "package: --output needs a value", "--output")
+
+    def test_a_missing_tool_is_named_with_its_package(self):
+        bare = self.folder / "bare"
+        bare.mkdir()
+        for tool in ("bash", "dirname", "sed"):
+            (bare / tool).symlink_to(shutil.which(tool))
+        self.assert_fails(1, "package: no dpkg-deb here; apt-get install dpkg-dev brings it", path=str(bare))
+        (bare / "dpkg-deb").symlink_to("/bin/true")
+        self.assert_fails(1, "package: no dpkg-shlibdeps here; apt-get install dpkg-dev brings it", path=str(bare))
+
+    def test_a_project_without_a_version_is_no_package(self):
+        (self.folder / "CMakeLists.txt").write_text("project(trireme)\n")
+        self.assert_fails(1, "package: CMakeLists.txt has no version")
+
+    def test_the_packagers_own_words_come_before_their_failure(self):
+        self.tool("tools/dpkg-shlibdeps", "echo 'no dependency information found for libodd.so' >&2; exit 2")
+        done = self.package()
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, "no dependency information found for libodd.so\npackage: dpkg-shlibdeps failed\n")
+        self.tool("tools/dpkg-shlibdeps", "echo 'shlibs:Depends=libc6'")
+        self.tool("tools/dpkg-deb", "echo 'dpkg-deb: error: no room' ; exit 2")
+        done = self.package()
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(done.stderr, "dpkg-deb: error: no room\npackage: dpkg-deb failed\n")
+
+    def test_a_program_without_mpi_is_no_package(self):
+        self.libraries("libm.so.6", "/lib/libm.so.6")
+        self.assert_fails(1, "package: build/release/trireme is linked with no libmpi; the preset release is (TRIREME_MPI=openmpi)")
+
+    def test_a_library_of_no_package_is_named(self):
+        odd = self.folder / "lib/libodd.so.1"
+        odd.write_text("")
+        self.libraries("libmpi.so.40", "/mpi/libmpi.so.40", "libodd.so.1", odd)
+        self.assert_fails(1, f"package: no package has {odd}")
+
+
+if __name__ == "__main__":
+    unittest.main()
