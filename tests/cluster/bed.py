@@ -5,9 +5,11 @@ Limits are there to end a test that hangs: nothing waits for one to pass.
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -128,6 +130,34 @@ class Bed:
                         f"run: {{dir: {run}, steps: {steps}}}\noptim: {{decay_steps: 1000}}\ncheckpoint: {{every: {every}}}\nevaluation: {{every: 0}}\n"
                         "log: {every: 1}\nlaunch: {threads: 1}\n")
         return file.name, run
+
+    def write_bert(self, width=8, words=32):
+        """A Hugging Face folder of a BERT of one layer, its weights drawn from a generator of fixed seed."""
+        folder = self.work / "bert"
+        folder.mkdir(exist_ok=True)
+        (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + [f"w{i}" for i in range(words - 5)]) + "\n")
+        (folder / "config.json").write_text(json.dumps({
+            "architectures": ["BertModel"], "model_type": "bert", "vocab_size": words, "hidden_size": width, "num_hidden_layers": 1,
+            "num_attention_heads": 2, "intermediate_size": 2 * width, "max_position_embeddings": 32, "type_vocab_size": 2,
+            "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1, "layer_norm_eps": 1e-12, "pad_token_id": 0}))
+        layer = "encoder.layer.0."
+        shapes = {f"embeddings.{name}_embeddings.weight": [rows, width] for name, rows in (("word", words), ("position", 32), ("token_type", 2))}
+        for name, outputs, inputs in (("attention.self.query", width, width), ("attention.self.key", width, width),
+                                      ("attention.self.value", width, width), ("attention.output.dense", width, width),
+                                      ("intermediate.dense", 2 * width, width), ("output.dense", width, 2 * width)):
+            shapes |= {f"{layer}{name}.weight": [outputs, inputs], f"{layer}{name}.bias": [outputs]}
+        shapes |= {"pooler.dense.weight": [width, width], "pooler.dense.bias": [width]}
+        for name in ("embeddings", f"{layer}attention.output", f"{layer}output"):
+            shapes |= {f"{name}.LayerNorm.weight": [width], f"{name}.LayerNorm.bias": [width]}
+        header, data, draws = {}, b"", random.Random(1)
+        for name, shape in shapes.items():
+            count = shape[0] * (shape[1] if len(shape) > 1 else 1)
+            values = [1.0 if name.endswith("LayerNorm.weight") else draws.gauss(0, 0.02) for _ in range(count)]
+            header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+            data += struct.pack(f"<{count}f", *values)
+        text = json.dumps(header).encode()
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        return folder
 
 
 def wait_for(condition, seconds=180):

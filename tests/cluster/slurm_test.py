@@ -139,6 +139,25 @@ class Slurm(unittest.TestCase):
             self.assertIn("stop requested by trireme stop (root on h1): saving after step", output(job))
             self.assertNotIn("queueing job", output(job))
 
+    def test_fine_tuning_that_trireme_stop_ended_is_not_queued_again(self):
+        model, rows = BED.write_bert(), BED.work / "RTE"
+        rows.mkdir(exist_ok=True)
+        (rows / "train.tsv").write_text("index\tsentence1\tsentence2\tlabel\n" + "".join(
+            f"{i}\tw{i % 7} w{i % 5}\tw{i % 3}\t{('entailment', 'not_entailment')[i % 2]}\n" for i in range(200)))
+        out = BED.work / "asked-glue"
+        result = slurm(BED.binary, "slurm", "--nodes", "2", "--submit", "--", "glue", "--model_name_or_path", model, "--task_name", "rte",
+                       "--data_dir", rows, "--do_train", "--max_seq_length", "16", "--per_device_train_batch_size", "4", "--max_steps", "1000000",
+                       "--save_steps", "50", "--logging_steps", "1000", "--output_dir", out, "--launch.threads", "1")
+        self.assertEqual(result.returncode, 0, result.both)
+        job = result.stdout.strip()
+        self.assertTrue(bed.wait_for(lambda: list(out.glob("**/manifest.json"))), output(job))
+        stopped = slurm(BED.binary, "stop", out)
+        self.assertEqual(stopped.returncode, 0, stopped.both)
+        self.assert_ends(job, "FAILED")
+        state = job_state(job)
+        self.assertEqual((state["ExitCode"], state["Restarts"]), ("75:0", "0"), output(job))
+        self.assertFalse(json.loads((out / "status.json").read_text())["requeue"])
+
     def test_a_sick_node_is_drained_and_brought_back_by_slurm_itself(self):
         well = BED.work / "h2.well"
         well.unlink()
