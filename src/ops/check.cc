@@ -45,6 +45,11 @@ class Checker {
     require(!v.empty() && v.count() == other.count(), ErrorKind::shape,
             "{}: {} is {}, expected as many elements as {} ({})", op_, what, describe(v), other_name, describe(other));
   }
+  void part_of_table(ConstView table, TableRows part) const {
+    require(part.first >= 0 && part.first + table.shape()[0] <= part.of, ErrorKind::shape,
+            "{}: rows {} to {} are no part of a table of {} rows", op_, part.first, part.first + table.shape()[0],
+            part.of);
+  }
   void that(bool condition, std::string_view text) const { require(condition, ErrorKind::shape, "{}: {}", op_, text); }
 
   void dropout(const Dropout& d, int64_t rows) const {
@@ -275,15 +280,29 @@ void Ops::embedding(Context& context, ConstView tokens, ConstView positions, Con
   do_embedding(context, tokens, positions, tokens_table, positions_table, y);
 }
 
-void Ops::embedding_backward(Context& context, ConstView ids, ConstView dy, View dtable, Write write) {
+void Ops::embedding_part(Context& context, ConstView tokens, ConstView table, TableRows part, View y) {
+  const Checker check("embedding_part");
+  check.dims("y", y, 2);
+  check.activation("y", y, takes(y.dtype()), name());
+  check.is("tokens", tokens, DType::i32, {y.shape()[0]});
+  check.dims("table", table, 2);
+  check.is("table", table, y.dtype(), {table.shape()[0], y.shape()[1]});
+  check.part_of_table(table, part);
+  const OpTimer timer(recorder_, "embedding_part", {y, y});
+  do_embedding_part(context, tokens, table, part, y);
+}
+
+void Ops::embedding_backward(Context& context, ConstView ids, ConstView dy, View dtable, Write write, TableRows part) {
   const Checker check("embedding_backward");
   check.dims("dy", dy, 2);
   check.activation("dy", dy, takes(dy.dtype()), name());
   check.is("ids", ids, DType::i32, {dy.rows()});
   check.dims("dtable", dtable, 2);
   check.is("dtable", dtable, statistic_of(dy.dtype()), {dtable.shape()[0], dy.shape()[1]});
+  if (part.of == 0) part = {0, dtable.shape()[0]};
+  check.part_of_table(dtable, part);
   const OpTimer timer(recorder_, "embedding_backward", {ids, dy, dtable});
-  do_embedding_backward(context, ids, dy, dtable, write);
+  do_embedding_backward(context, ids, dy, dtable, write, part);
 }
 
 void Ops::embedding_add(Context& context, ConstView ids, ConstView table, View y) {
@@ -411,13 +430,27 @@ void Ops::softmax_stats(Context& context, ConstView logits, ConstView targets, i
   const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
   check.is("targets", targets, DType::i32, {rows});
   check.that(
-      first_class >= 0 && classes > 0 && classes <= columns,
+      first_class >= 0 && classes >= 0 && classes <= columns,
       fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
   check.is("target", target, statistic, {rows});
   const OpTimer timer(recorder_, "softmax_stats", {logits});
   do_softmax_stats(context, logits, targets, first_class, classes, max, sum, target);
+}
+
+void Ops::softmax_combine(Context& context, ConstView parts, View max, View sum, View target) {
+  const Checker check("softmax_combine");
+  const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
+  check.dims("parts", parts, 3);
+  const int64_t rows = parts.shape()[2];
+  check.is("parts", parts, statistic, {parts.shape()[0], 3, rows});
+  check.that(parts.shape()[0] > 0, "there is no part");
+  check.is("max", max, statistic, {rows});
+  check.is("sum", sum, statistic, {rows});
+  check.is("target", target, statistic, {rows});
+  const OpTimer timer(recorder_, "softmax_combine", {parts, max, sum, target});
+  do_softmax_combine(context, parts, max, sum, target);
 }
 
 double Ops::cross_entropy(Context& context, ConstView max, ConstView sum, ConstView target, ConstView targets) {
@@ -442,7 +475,7 @@ void Ops::cross_entropy_backward(Context& context, View logits, ConstView target
   const DType statistic = statistic_of(logits.dtype());
   check.is("targets", targets, DType::i32, {rows});
   check.that(
-      first_class >= 0 && classes > 0 && classes <= columns,
+      first_class >= 0 && classes >= 0 && classes <= columns,
       fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
@@ -471,6 +504,18 @@ void Ops::squared_error_backward(Context& context, View z, ConstView targets, fl
 }
 
 // ---- parameters
+
+void Ops::sum_parts(Context& context, ConstView parts, View y) {
+  const Checker check("sum_parts");
+  const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
+  check.dims("parts", parts, 2);
+  check.activation("parts", parts, takes(parts.dtype()) || parts.dtype() == statistic, name());
+  check.that(parts.rows() > 0, "there is no part");
+  check.that(y.dtype() == parts.dtype() && y.count() == parts.shape()[1],
+             fmt::format("y is {}, parts are {}", describe(y), describe(parts)));
+  const OpTimer timer(recorder_, "sum_parts", {parts, y});
+  do_sum_parts(context, parts, y);
+}
 
 void Ops::add(Context& context, ConstView x, View y) {
   const Checker check("add");

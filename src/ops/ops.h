@@ -75,6 +75,12 @@ struct AdamW {
   float gradient_scale = 1;  ///< multiplies every gradient first: clip factor
 };
 
+/// Rows [first, first + own rows) of a larger table, which a call's table is. of: rows of the whole one; 0: the call's
+/// table is all of it.
+struct TableRows {
+  int64_t first = 0, of = 0;
+};
+
 /// The largest operator calls of a plan, for its scratch memory.
 struct CallSizes {
   DType dtype = DType::f32;  ///< A
@@ -134,10 +140,13 @@ class Ops {
   /// Error::data naming row, id and table size.
   void embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
                  View y);
+  /// y = table[token - part.first], 0 where `part` of the whole table does not have the token's row.  As embedding().
+  void embedding_part(Context&, ConstView tokens, ConstView table, TableRows part, View y);
   /// dtable[i] =/+= sum over rows with ids[row] == i of dy[row].  ids: [rows] i32; dy: [rows, width] A; dtable: [n,
   /// width] S. Each id's sum is made in row order before it is written or added, so the bits depend neither on the
   /// thread count nor on what dtable held. Write::overwrite zeroes the rows that no id names; Write::add leaves them.
-  void embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write);
+  /// Where dtable is `part` of the whole table, ids of other rows are passed over.
+  void embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write, TableRows part = {});
   /// y += table[id].  ids: [rows] i32; table: [n, width] A; y: [rows, width] A. Throws as embedding().
   void embedding_add(Context&, ConstView ids, ConstView table, View y);
   /// x = 0, then x[rows[i]] = y[i]: the backward of embedding() where a table of activations is gathered.  y: [n,
@@ -173,9 +182,13 @@ class Ops {
   // ---- loss ----
   /// Per row over the first `classes` columns: max = max_j z_j; sum = sum_j exp(z_j - max); target = z[target -
   /// first_class], 0 if not in this slice. logits: [rows, columns] A or S, columns >= classes (padding columns never
-  /// get probability); targets: [rows] i32, -1: ignored; max, sum, target: [rows] S.
+  /// get probability); targets: [rows] i32, -1: ignored; max, sum, target: [rows] S. No classes: -infinity, 0, 0.
   void softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
                      View sum, View target);
+  /// The statistics of whole rows from those of their parts, in order: max = max_p max_p; sum = sum_p sum_p exp(max_p -
+  /// max); target = sum_p target_p.  parts: [parts, 3, rows] S, of each part max, sum and target; max, sum, target:
+  /// [rows] S.
+  void softmax_combine(Context&, ConstView parts, View max, View sum, View target);
   /// Sum over rows with target >= 0 of log(sum) + max - target value, in f64 and row order. max, sum, target: [rows] S,
   /// after any reduction over vocabulary slices.
   double cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets);
@@ -189,6 +202,9 @@ class Ops {
   void squared_error_backward(Context&, View z, ConstView targets, float scale);
 
   // ---- parameters ----
+  /// y = sum over p of parts[p], added in S in this order and rounded once: what several ranks contributed.  parts: [n,
+  /// count] A or S; y: count elements of the same type. y may be one of the parts.
+  void sum_parts(Context&, ConstView parts, View y);
   /// y += x.  Both S.
   void add(Context&, ConstView x, View y);
   /// y = x converted (to bf16: nearest, ties to even).
@@ -224,7 +240,8 @@ class Ops {
   virtual void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx) = 0;
   virtual void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table,
                             ConstView positions_table, View y) = 0;
-  virtual void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write) = 0;
+  virtual void do_embedding_part(Context&, ConstView tokens, ConstView table, TableRows part, View y) = 0;
+  virtual void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write, TableRows part) = 0;
   virtual void do_embedding_add(Context&, ConstView ids, ConstView table, View y) = 0;
   virtual void do_scatter_rows(Context&, ConstView y, ConstView rows, View x) = 0;
   virtual void do_rotary_table(Context&, double base, View table) = 0;
@@ -237,11 +254,13 @@ class Ops {
                                    View out) = 0;
   virtual void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes,
                                 View max, View sum, View target) = 0;
+  virtual void do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) = 0;
   virtual double do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) = 0;
   virtual void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                                          ConstView max, ConstView sum, float scale) = 0;
   virtual double do_squared_error(Context&, ConstView z, ConstView targets) = 0;
   virtual void do_squared_error_backward(Context&, View z, ConstView targets, float scale) = 0;
+  virtual void do_sum_parts(Context&, ConstView parts, View y) = 0;
   virtual void do_add(Context&, ConstView x, View y) = 0;
   virtual void do_cast(Context&, ConstView x, View y) = 0;
   virtual void do_zero(Context&, View x) = 0;

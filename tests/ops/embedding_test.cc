@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "tests/ops/op_test.h"
+#include "tests/support/expect_error.h"
 
 namespace trireme::test {
 namespace {
@@ -70,6 +71,50 @@ TEST_P(Embedding, BackwardEqualsTheReference) {
           reference->ops->embedding_backward(reference->context, ids.view(), dy.wide().view(), want.view(), write);
           expect_close(got, want, {2e-6, 5e-6}, fmt::format("{} x {}, table {}", rows, width, table_rows));
         }
+}
+
+TEST_P(Embedding, PartsOfATableAddUpToTheWholeOne) {
+  constexpr int64_t kTable = 60;
+  for (int64_t rows : kRows)
+    for (int64_t width : kWidths) {
+      const Tensor ids = some_ids(rows, kTable, 1), table = Tensor::random(dtype(), {kTable, width}, 3);
+      const Tensor dy = Tensor::random(dtype(), {rows, width}, 2);
+      Tensor y(dtype(), {rows, width}), whole(DType::f32, {kTable, width});
+      cpu->ops->embedding(cpu->context, ids.view(), {}, table.view(), {}, y.view());
+      cpu->ops->embedding_backward(cpu->context, ids.view(), dy.view(), whole.view(), Write::overwrite);
+      Tensor parts(dtype(), {3, rows * width}), sum(dtype(), {rows, width});
+      Tensor cut = Tensor::random(DType::f32, {kTable, width}, 4);
+      for (int64_t p = 0; p < 3; ++p) {
+        const TableRows part{20 * p, kTable};
+        const View out = parts.view().rows_slice(p, 1).reshape({rows, width});
+        cpu->ops->embedding_part(cpu->context, ids.view(), table.view().rows_slice(20 * p, 20), part, out);
+        Tensor wide(DType::f64, {rows, width});
+        reference->ops->embedding_part(reference->context, ids.view(), table.wide().view().rows_slice(20 * p, 20), part,
+                                       wide.view());
+        for (size_t i = 0; i < wide.size(); ++i)
+          ASSERT_EQ(parts.at(static_cast<size_t>(p) * wide.size() + i), wide.at(i));
+        cpu->ops->embedding_backward(cpu->context, ids.view(), dy.view(), cut.view().rows_slice(20 * p, 20),
+                                     Write::overwrite, part);
+        Tensor want = Tensor::random(DType::f64, {20, width}, 5), got = Tensor::random(DType::f32, {20, width}, 5);
+        want = got.wide();
+        cpu->ops->embedding_backward(cpu->context, ids.view(), dy.view(), got.view(), Write::add, part);
+        reference->ops->embedding_backward(reference->context, ids.view(), dy.wide().view(), want.view(), Write::add,
+                                           part);
+        expect_close(got, want, {2e-6, 5e-6}, fmt::format("{} x {}, part {}", rows, width, p));
+      }
+      cpu->ops->sum_parts(cpu->context, parts.view(), sum.view());
+      EXPECT_TRUE(sum == y);
+      EXPECT_TRUE(cut == whole);
+    }
+}
+
+TEST_P(Embedding, APartThatIsNoneIsRefused) {
+  const Tensor ids(DType::i32, {2}, {1, 9}), table = Tensor::random(dtype(), {5, 3}, 1);
+  Tensor y(dtype(), {2, 3});
+  EXPECT_ERROR(cpu->ops->embedding_part(cpu->context, ids.view(), table.view(), {6, 10}, y.view()), ErrorKind::shape,
+               "embedding_part: rows 6 to 11 are no part of a table of 10 rows");
+  EXPECT_ERROR(cpu->ops->embedding_part(cpu->context, ids.view(), table.view(), {0, 9}, y.view()), ErrorKind::data,
+               "row 1");
 }
 
 TEST_P(Embedding, BackwardHasTheSameBitsOnAnyThreadCount) {

@@ -42,6 +42,49 @@ constexpr Size kSizes[] = {{1, 1}, {7, 7}, {48, 41}, {768, 768}, {4097, 4097}, {
 class CrossEntropy : public CpuOp {};
 INSTANTIATE_TEST_SUITE_P(Cpu, CrossEntropy, every_case(), case_name);
 
+// Three parts of the columns, the last of which has only padding.
+TEST_P(CrossEntropy, StatsAndGradientsOfPartsComeToThoseOfTheWholeRow) {
+  constexpr int64_t kRows = 9, kColumns = 96, kClasses = 57, kPart = 32;
+  const DType stat = DType::f32;
+  for (Device* device : {cpu.get(), reference.get()}) {
+    Loss whole(dtype(), kRows, kColumns, kClasses);
+    if (device == reference.get()) whole = whole.wide();
+    const Tensor logits = whole.logits;
+    Tensor parts(device == cpu.get() ? stat : DType::f64, {3, 3, kRows});
+    std::vector<Loss> cut;
+    for (int64_t p = 0; p < 3; ++p) {
+      Loss part(dtype(), kRows, kPart, std::clamp<int64_t>(kClasses - p * kPart, 0, kPart), p * kPart);
+      if (device == reference.get()) part = part.wide();
+      part.targets = whole.targets;
+      for (int64_t row = 0; row < kRows; ++row)
+        for (int64_t j = 0; j < kPart; ++j)
+          part.logits.set(static_cast<size_t>(row * kPart + j),
+                          logits.at(static_cast<size_t>(row * kColumns + p * kPart + j)));
+      part.stats(*device);
+      const std::vector<const Tensor*> stats{&part.max, &part.sum, &part.target};
+      for (size_t which = 0; which < 3; ++which)
+        for (size_t row = 0; row < kRows; ++row)
+          parts.set((3 * static_cast<size_t>(p) + which) * kRows + row, stats[which]->at(row));
+      cut.push_back(part);
+    }
+    whole.stats(*device);
+    Loss joined = whole;
+    device->ops->softmax_combine(device->context, parts.view(), joined.max.view(), joined.sum.view(),
+                                 joined.target.view());
+    expect_close(joined.max, whole.max.wide(), {0, 0}, "max");
+    expect_close(joined.sum, whole.sum.wide(), {1e-6, 0}, "sum");
+    expect_close(joined.target, whole.target.wide(), {0, 0}, "target");
+    whole.backward(*device, 0.5f);
+    for (size_t p = 0; p < 3; ++p) {
+      cut[p].max = joined.max, cut[p].sum = joined.sum;
+      cut[p].backward(*device, 0.5f);
+      for (size_t row = 0; row < kRows; ++row)
+        for (size_t j = 0; j < kPart; ++j)
+          EXPECT_NEAR(cut[p].logits.at(row * kPart + j), whole.logits.at(row * kColumns + p * kPart + j), 4e-3);
+    }
+  }
+}
+
 TEST_P(CrossEntropy, StatsEqualTheReference) {
   for (int64_t rows : {0, 1, 9})
     for (Size size : kSizes)

@@ -50,6 +50,23 @@ TEST_P(Parameters, AddAddsOnce) {
   }
 }
 
+TEST_P(Parameters, SumPartsAddsInOrderAndRoundsOnce) {
+  for (int64_t n : kCounts)
+    for (int64_t parts : {1, 2, 5}) {
+      const Tensor x = Tensor::random(dtype(), {parts, n}, 1);
+      Tensor y(dtype(), {n}), want(DType::f64, {n});
+      cpu->ops->sum_parts(cpu->context, x.view(), y.view());
+      reference->ops->sum_parts(reference->context, x.wide().view(), want.view());
+      expect_close(y, want, GetParam().activation(), fmt::format("{} parts of {}", parts, n));
+      if (dtype() == DType::bf16) continue;
+      for (size_t i = 0; i < y.size(); ++i) {
+        float sum = static_cast<float>(x.at(i));
+        for (size_t p = 1; p < static_cast<size_t>(parts); ++p) sum += static_cast<float>(x.at(p * y.size() + i));
+        ASSERT_EQ(static_cast<float>(y.at(i)), sum);
+      }
+    }
+}
+
 TEST_P(Parameters, ZeroClearsEveryByte) {
   for (int64_t n : kCounts) {
     Tensor x = Tensor::random(dtype(), {n}, 1);

@@ -39,6 +39,17 @@ void gather(ConstView tokens, ConstView positions, ConstView tokens_table, Const
 }
 
 template <class T>
+void gather_part(ConstView tokens, ConstView table, int64_t first, View y, Range rows) {
+  const int64_t width = y.shape()[1], table_rows = table.shape()[0];
+  const size_t bytes = static_cast<size_t>(width) * sizeof(T);
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    const int64_t own = tokens.as<int32_t>()[row] - first;
+    T* out = y.as<T>() + row * width;
+    own >= 0 && own < table_rows ? std::memcpy(out, table.as<T>() + own * width, bytes) : std::memset(out, 0, bytes);
+  }
+}
+
+template <class T>
 void gather_add(ConstView ids, ConstView table, View y, Range rows) {
   const int64_t width = y.shape()[1];
   for (int64_t row = rows.begin; row < rows.end; ++row) {
@@ -70,17 +81,23 @@ void embedding_rows(ConstView tokens, ConstView positions, ConstView tokens_tabl
                            : gather<float>(tokens, positions, tokens_table, positions_table, y, rows);
 }
 
-/// The sums of the ids whose first row lies in this share of `order`, which has the rows sorted by id.
-void embedding_sums(ConstView ids, const int32_t* order, ConstView dy, View dtable, Write write, Range share) {
-  const int32_t* id = ids.as<int32_t>();
-  const int64_t rows = ids.rows(), width = dy.shape()[1];
+void embedding_part_rows(ConstView tokens, ConstView table, int64_t first, View y, Range rows) {
+  y.dtype() == DType::bf16 ? gather_part<bf16_t>(tokens, table, first, y, rows)
+                           : gather_part<float>(tokens, table, first, y, rows);
+}
+
+/// The sums of the ids whose first row lies in this share of `order`: `rows` rows sorted by id. dtable's first row is
+/// that of id `first_id`.
+void embedding_sums(const int32_t* id, const int32_t* order, int64_t rows, ConstView dy, View dtable, int64_t first_id,
+                    Write write, Range share) {
+  const int64_t width = dy.shape()[1];
   int64_t first = share.begin;
   while (first > 0 && first < share.end && id[order[first]] == id[order[first - 1]]) ++first;
   while (first < share.end) {
     const int32_t group = id[order[first]];
     int64_t end = first + 1;
     while (end < rows && id[order[end]] == group) ++end;
-    float* out = dtable.as<float>() + group * width;
+    float* out = dtable.as<float>() + (group - first_id) * width;
     dy.dtype() == DType::bf16 ? sum_group(dy.as<bf16_t>(), order + first, end - first, width, out, write)
                               : sum_group(dy.as<float>(), order + first, end - first, width, out, write);
     first = end;
@@ -94,6 +111,7 @@ HWY_AFTER_NAMESPACE();
 namespace trireme {
 
 HWY_EXPORT(embedding_rows);
+HWY_EXPORT(embedding_part_rows);
 HWY_EXPORT(embedding_sums);
 HWY_EXPORT(embedding_add_rows);
 
@@ -104,36 +122,47 @@ constexpr int64_t kFewRows = 4;  // below one row in so many, fresh zero pages c
 constexpr int kDigitBits = 11;  // 2048 counters of 4 bytes fill a quarter of a first-level cache; ids take two passes
 constexpr int64_t kDigits = int64_t{1} << kDigitBits;
 
+/// Rows whose ids a table has, by id.
+struct SortedRows {
+  const int32_t* id;     ///< of each row
+  const int32_t* order;  ///< row numbers
+  int64_t count;
+  int64_t first_id;  ///< of the table's first row
+};
+
 /// Row numbers sorted by id, rows of one id in rising order (radix sort, stable).
-const int32_t* sort_rows_by_id(Arena& scratch, ConstView ids, int64_t table_rows) {
-  const int64_t rows = ids.rows();
+SortedRows sort_rows_by_id(Arena& scratch, ConstView ids, int64_t first_id, int64_t table_rows) {
   const int32_t* id = ids.as<int32_t>();
-  int32_t* order = scratch.take(DType::i32, {rows}).as<int32_t>();
-  int32_t* sorted = scratch.take(DType::i32, {rows}).as<int32_t>();
-  for (int64_t row = 0; row < rows; ++row) order[row] = static_cast<int32_t>(row);
+  int32_t* order = scratch.take(DType::i32, {ids.rows()}).as<int32_t>();
+  int32_t* sorted = scratch.take(DType::i32, {ids.rows()}).as<int32_t>();
+  int64_t rows = 0;
+  for (int64_t row = 0; row < ids.rows(); ++row) {
+    if (id[row] >= first_id && id[row] < first_id + table_rows) order[rows++] = static_cast<int32_t>(row);
+  }
   for (int shift = 0; (table_rows - 1) >> shift > 0; shift += kDigitBits) {
     std::array<int32_t, kDigits> start{};
-    const auto digit = [&](int32_t row) { return static_cast<size_t>(id[row] >> shift & (kDigits - 1)); };
+    const auto digit = [&](int32_t row) { return static_cast<size_t>((id[row] - first_id) >> shift & (kDigits - 1)); };
     for (int64_t i = 0; i < rows; ++i) ++start[digit(order[i])];
     for (int32_t sum = 0; auto& s : start) sum += std::exchange(s, sum);
     for (int64_t i = 0; i < rows; ++i) sorted[start[digit(order[i])]++] = order[i];
     std::swap(order, sorted);
   }
-  return order;
+  return {id, order, rows, first_id};
 }
 
 /// Zeroes the rows of this share of the table that no id names.
-void zero_unnamed(ConstView ids, const int32_t* order, View dtable, Range share) {
-  const int32_t* id = ids.as<int32_t>();
+void zero_unnamed(const SortedRows& rows, View dtable, Range share) {
   const int64_t width = dtable.shape()[1];
+  const auto place = [&](int32_t row) { return rows.id[row] - rows.first_id; };
   const auto zero = [&](int64_t begin, int64_t end) {
     std::memset(dtable.as<float>() + begin * width, 0, static_cast<size_t>((end - begin) * width) * sizeof(float));
   };
-  const int32_t* next = std::partition_point(order, order + ids.rows(), [&](int32_t r) { return id[r] < share.begin; });
+  const int32_t* end = rows.order + rows.count;
+  const int32_t* next = std::partition_point(rows.order, end, [&](int32_t r) { return place(r) < share.begin; });
   int64_t begin = share.begin;
-  for (; next < order + ids.rows() && id[*next] < share.end; ++next) {
-    if (id[*next] > begin) zero(begin, id[*next]);
-    begin = id[*next] + 1;
+  for (; next < end && place(*next) < share.end; ++next) {
+    if (place(*next) > begin) zero(begin, place(*next));
+    begin = place(*next) + 1;
   }
   if (begin < share.end) zero(begin, share.end);
 }
@@ -147,6 +176,14 @@ void CpuOps::do_embedding(Context& context, ConstView tokens, ConstView position
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(embedding_rows)
     (tokens, positions, tokens_table, positions_table, y, share_of(y.rows(), part, context.threads));
+  });
+}
+
+void CpuOps::do_embedding_part(Context& context, ConstView tokens, ConstView table, TableRows part, View y) {
+  check_ids("embedding_part", "token", tokens, part.of);
+  for_each_part(context.threads, [&](int share) {
+    HWY_DYNAMIC_DISPATCH(embedding_part_rows)
+    (tokens, table, part.first, y, share_of(y.rows(), share, context.threads));
   });
 }
 
@@ -166,18 +203,19 @@ void CpuOps::do_scatter_rows(Context&, ConstView y, ConstView rows, View x) {
   }
 }
 
-void CpuOps::do_embedding_backward(Context& context, ConstView ids, ConstView dy, View dtable, Write write) {
+void CpuOps::do_embedding_backward(Context& context, ConstView ids, ConstView dy, View dtable, Write write,
+                                   TableRows part) {
   const int64_t table_rows = dtable.shape()[0];
-  check_ids("embedding_backward", "id", ids, table_rows);
+  check_ids("embedding_backward", "id", ids, part.of);
   const ArenaScope scope(*context.scratch);
-  const int32_t* order = sort_rows_by_id(*context.scratch, ids, table_rows);
+  const SortedRows rows = sort_rows_by_id(*context.scratch, ids, part.first, table_rows);
   const bool mostly_zero = write == Write::overwrite && ids.rows() < table_rows / kFewRows;
   if (mostly_zero) give_back(dtable);
-  for_each_part(context.threads, [&](int part) {
+  for_each_part(context.threads, [&](int share) {
     HWY_DYNAMIC_DISPATCH(embedding_sums)
-    (ids, order, dy, dtable, write, share_of(ids.rows(), part, context.threads));
+    (rows.id, rows.order, rows.count, dy, dtable, rows.first_id, write, share_of(rows.count, share, context.threads));
     if (write == Write::overwrite && !mostly_zero)
-      zero_unnamed(ids, order, dtable, share_of(table_rows, part, context.threads));
+      zero_unnamed(rows, dtable, share_of(table_rows, share, context.threads));
   });
 }
 

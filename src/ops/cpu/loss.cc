@@ -135,6 +135,24 @@ void CpuOps::do_softmax_stats(Context& context, ConstView logits, ConstView targ
   });
 }
 
+void CpuOps::do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) {
+  const int64_t rows = max.rows();  // a few hundred: not worth a parallel region
+  const float* all = parts.as<float>();
+  const auto part = [&](int64_t p, int64_t which, int64_t row) { return all[(3 * p + which) * rows + row]; };
+  for (int64_t row = 0; row < rows; ++row) {
+    float m = part(0, 0, row), s = 0, t = 0;
+    for (int64_t p = 1; p < parts.rows(); ++p) m = std::max(m, part(p, 0, row));
+    for (int64_t p = 0; p < parts.rows(); ++p) {
+      // Nothing but -infinity on one side: the difference would be NaN.
+      if (part(p, 1, row) != 0) s += part(p, 1, row) * std::exp(part(p, 0, row) - m);
+      t += part(p, 2, row);
+    }
+    max.as<float>()[row] = m;
+    sum.as<float>()[row] = s;
+    target.as<float>()[row] = t;
+  }
+}
+
 double CpuOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) {
   double total = 0;  // a few thousand logarithms: not worth a parallel region
   for (int64_t row = 0; row < targets.rows(); ++row) {

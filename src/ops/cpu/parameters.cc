@@ -26,6 +26,22 @@ void add_range(ConstView x, View y, Range range) {
   });
 }
 
+template <class T>
+void sum_parts(ConstView parts, View y, Range range) {
+  const int64_t n = parts.rows(), count = y.count();
+  const T* in = parts.as<T>() + range.begin;
+  T* out = y.as<T>() + range.begin;
+  for_each_vector(range.end - range.begin, [&](int64_t i, auto lanes) HWY_ATTR {
+    VecF32 sum = load(in + i, lanes);
+    for (int64_t p = 1; p < n; ++p) sum = hn::Add(sum, load(in + p * count + i, lanes));
+    store(sum, out + i, lanes);
+  });
+}
+
+void sum_parts_range(ConstView parts, View y, Range range) {
+  y.dtype() == DType::bf16 ? sum_parts<bf16_t>(parts, y, range) : sum_parts<float>(parts, y, range);
+}
+
 template <class From, class To>
 void convert(ConstView x, View y, Range range) {
   const From* in = x.as<From>() + range.begin;
@@ -74,11 +90,18 @@ HWY_AFTER_NAMESPACE();
 namespace trireme {
 
 HWY_EXPORT(add_range);
+HWY_EXPORT(sum_parts_range);
 HWY_EXPORT(cast_range);
 HWY_EXPORT(chunk_squared_norm);
 
 namespace {
 constexpr int64_t kUnit = 64;  // elements: shares begin at cache lines, whatever the type
+}
+
+void CpuOps::do_sum_parts(Context& context, ConstView parts, View y) {
+  for_each_part(context.threads, [&](int part) {
+    HWY_DYNAMIC_DISPATCH(sum_parts_range)(parts, y, share_of(y.count(), part, context.threads, kUnit));
+  });
 }
 
 void CpuOps::do_add(Context& context, ConstView x, View y) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/reference/reference_ops.h"
 
@@ -10,13 +11,31 @@ void ReferenceOps::do_softmax_stats(Context&, ConstView logits, ConstView target
   const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
   for (int64_t row = 0; row < rows; ++row) {
     const double* z = logits.as<double>() + row * columns;
-    const double m = *std::max_element(z, z + classes);
+    const double m = classes == 0 ? -std::numeric_limits<double>::infinity() : *std::max_element(z, z + classes);
     double s = 0;
     for (int64_t j = 0; j < classes; ++j) s += std::exp(z[j] - m);
     const int64_t t = targets.as<int32_t>()[row] - first_class;
     max.as<double>()[row] = m;
     sum.as<double>()[row] = s;
     target.as<double>()[row] = t >= 0 && t < classes ? z[t] : 0;
+  }
+}
+
+void ReferenceOps::do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) {
+  const int64_t rows = max.rows();
+  const auto part = [&](int64_t p, int64_t which, int64_t row) {
+    return parts.as<double>()[(3 * p + which) * rows + row];
+  };
+  for (int64_t row = 0; row < rows; ++row) {
+    double m = part(0, 0, row), s = 0, t = 0;
+    for (int64_t p = 1; p < parts.rows(); ++p) m = std::max(m, part(p, 0, row));
+    for (int64_t p = 0; p < parts.rows(); ++p) {
+      if (part(p, 1, row) != 0) s += part(p, 1, row) * std::exp(part(p, 0, row) - m);
+      t += part(p, 2, row);
+    }
+    max.as<double>()[row] = m;
+    sum.as<double>()[row] = s;
+    target.as<double>()[row] = t;
   }
 }
 

@@ -6,6 +6,14 @@
 
 namespace trireme {
 
+void ReferenceOps::do_sum_parts(Context&, ConstView parts, View y) {
+  for (int64_t i = 0; i < y.count(); ++i) {
+    double sum = 0;
+    for (int64_t p = 0; p < parts.rows(); ++p) sum += parts.as<double>()[p * y.count() + i];
+    y.as<double>()[i] = sum;
+  }
+}
+
 void ReferenceOps::do_add(Context&, ConstView x, View y) {
   for (int64_t i = 0; i < x.count(); ++i) y.as<double>()[i] += x.as<double>()[i];
 }

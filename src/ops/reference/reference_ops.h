@@ -27,7 +27,8 @@ class ReferenceOps final : public Ops {
   void do_dropout_backward(Context&, ConstView dy, const Dropout&, View dx) override;
   void do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
                     View y) override;
-  void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write) override;
+  void do_embedding_part(Context&, ConstView tokens, ConstView table, TableRows part, View y) override;
+  void do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write, TableRows part) override;
   void do_embedding_add(Context&, ConstView ids, ConstView table, View y) override;
   void do_scatter_rows(Context&, ConstView y, ConstView rows, View x) override;
   void do_rotary_table(Context&, double base, View table) override;
@@ -39,11 +40,13 @@ class ReferenceOps final : public Ops {
                            View out) override;
   void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
                         View sum, View target) override;
+  void do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) override;
   double do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) override;
   void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                                  ConstView max, ConstView sum, float scale) override;
   double do_squared_error(Context&, ConstView z, ConstView targets) override;
   void do_squared_error_backward(Context&, View z, ConstView targets, float scale) override;
+  void do_sum_parts(Context&, ConstView parts, View y) override;
   void do_add(Context&, ConstView x, View y) override;
   void do_cast(Context&, ConstView x, View y) override;
   void do_zero(Context&, View x) override;
