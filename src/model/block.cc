@@ -41,6 +41,8 @@ Block::Block(const Spec& spec, const ParameterViews& views, ConstView rotary, in
     : spec_(spec),
       rotary_(rotary),
       index_(index),
+      heads_(views.table->layout().share(spec.heads)),
+      first_head_(views.table->layout().first(spec.heads)),
       norm1_(views, block_name(index, "norm1"), spec.biases.norm, spec.norm_epsilon),
       norm2_(views, block_name(index, "norm2"), spec.biases.norm, spec.norm_epsilon),
       qkv_(views, block_name(index, "attention.qkv"), spec.biases.qkv),
@@ -49,11 +51,12 @@ Block::Block(const Spec& spec, const ParameterViews& views, ConstView rotary, in
       mlp_out_(views, block_name(index, "mlp.out"), spec.biases.mlp_out) {}
 
 AttentionShape Block::attention_shape(const Pass& pass) const {
-  return {.heads = static_cast<int>(spec_.heads),
+  return {.heads = static_cast<int>(heads_),
           .head_dim = static_cast<int>(spec_.head_dim()),
           .causal = spec_.mask == Mask::causal,
           .scale = 1.0f / std::sqrt(static_cast<float>(spec_.head_dim())),
-          .offsets = pass.batch.offsets};
+          .offsets = pass.batch.offsets,
+          .first_head = static_cast<int>(first_head_)};
 }
 
 Dropout Block::attention_dropout(const Pass& pass) const {
@@ -135,9 +138,10 @@ void Block::backward_feed_forward(const Pass& pass, ConstView dy, ConstView inpu
 void Block::backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const {
   const Dropout dropout = residual_dropout(pass, kBranch1Site);
   if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, work.branch);
-  attention_out_.backward(pass, dropout.rate > 0 ? work.branch : dy, matrix(saved.attention), work.norm);
-  pass.ops.attention_backward(pass.context, work.norm.reshape(saved.attention.shape()), saved.qkv, saved.attention,
-                              saved.lse, attention_shape(pass), attention_dropout(pass), work.qkv_gradient);
+  const View dattention(work.norm.data(), work.norm.dtype(), saved.attention.shape());
+  attention_out_.backward(pass, dropout.rate > 0 ? work.branch : dy, matrix(saved.attention), matrix(dattention));
+  pass.ops.attention_backward(pass.context, dattention, saved.qkv, saved.attention, saved.lse, attention_shape(pass),
+                              attention_dropout(pass), work.qkv_gradient);
   if (!rotary_.empty()) pass.ops.rotary_backward(pass.context, work.qkv_gradient, pass.batch.positions, rotary_);
 }
 

@@ -53,6 +53,7 @@ class Block {
   const Spec& spec_;
   ConstView rotary_;
   int64_t index_;
+  int64_t heads_, first_head_;  ///< this rank's
   Norm norm1_, norm2_;
   Linear qkv_, attention_out_, mlp_in_, mlp_out_;
 };

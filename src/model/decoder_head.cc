@@ -1,11 +1,16 @@
 #include "model/decoder_head.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace trireme {
 
 DecoderHead::DecoderHead(const Spec& spec, const ParameterViews& views)
     : spec_(spec), weight_(views, spec.tied_head ? "embedding.token.weight" : "head.weight") {
+  const Parameter& matrix = views.table->find(spec.tied_head ? "embedding.token.weight" : "head.weight");
+  cut_ = !matrix.is_whole();
+  first_class_ = matrix.box.begin[0];
+  classes_ = std::clamp<int64_t>(spec.vocabulary - first_class_, 0, matrix.shape[0]);
   if (spec.final_norm) norm_.emplace(views, "norm", spec.biases.norm, spec.norm_epsilon);
   if (spec.projected()) project_.emplace(views, "head.project", false);
   if (spec.head != HeadKind::masked_language_model) return;
@@ -44,14 +49,15 @@ void DecoderHead::backward_input(const Pass& pass, ConstView x, const Workspace&
 double DecoderHead::chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const {
   const auto& [logits, max, sum, target] = chunk;
   pass.ops.linear(pass.context, input, weight_.value, bias_.value, logits);
-  pass.ops.softmax_stats(pass.context, logits, targets, 0, spec_.vocabulary, max, sum, target);
+  pass.ops.softmax_stats(pass.context, logits, targets, first_class_, classes_, max, sum, target);
+  if (cut_) pass.tensor->combine(pass.context, max, sum, target);
   return pass.ops.cross_entropy(pass.context, max, sum, target, targets);
 }
 
 void DecoderHead::chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work,
                                  const HeadChunk& chunk, View dinput, float scale, bool first_chunk) const {
   const View logits = chunk.logits;
-  pass.ops.cross_entropy_backward(pass.context, logits, targets, 0, spec_.vocabulary, chunk.max, chunk.sum, scale);
+  pass.ops.cross_entropy_backward(pass.context, logits, targets, first_class_, classes_, chunk.max, chunk.sum, scale);
   // A later micro-batch's sum is completed apart and added once, so that it does not depend on what the accumulator
   // held.
   const bool apart = pass.write == Write::add;
@@ -86,15 +92,18 @@ double DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Works
     total += chunk_loss(pass, some, targets, chunk);
     chunk_backward(pass, some, targets, work, chunk, dinput.rows_slice(first, n), scale, first == 0);
   }
+  if (cut_) pass.tensor->start_sum(pass.context, dinput);
   if (pass.write == Write::add) {
     pass.ops.add(pass.context, work.head_gradient, weight_.gradient);
     if (!bias_.value.empty()) pass.ops.add(pass.context, work.head_bias_gradient, bias_.gradient);
   }
+  if (cut_) pass.tensor->finish_sum();
   backward_input(pass, x, work, dinput);
   return total;
 }
 
 void DecoderHead::logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const {
+  assert(!cut_);
   pass.ops.linear(pass.context, input_of(pass, x, work), weight_.value, bias_.value, logits);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // Logits of every token id: final norm; or the transform of a masked language model, norm(f(linear(x))); or a
 // projection to the embedding's width; then the token matrix (or one of its own) and cross-entropy, in row chunks.
+// Where the matrix is cut, tensor ranks have logits of some ids each, and only statistics of rows travel.
 
 #include <optional>
 
@@ -20,6 +21,7 @@ class DecoderHead final : public Head {
   ConstView input_of(const Pass& pass, ConstView x, const Workspace& work) const;
   /// work.gradient = gradient of x; dinput: of input_of(), overwritten.
   void backward_input(const Pass& pass, ConstView x, const Workspace& work, View dinput) const;
+  /// Of one row chunk: its logits, and the loss.
   double chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const;
   void chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work,
                       const HeadChunk& chunk, View dinput, float scale, bool first_chunk) const;
@@ -28,6 +30,8 @@ class DecoderHead final : public Head {
   std::optional<Norm> norm_;  ///< final, or behind the transform
   std::optional<Linear> transform_, project_;
   LayerParameter weight_, bias_;
+  int64_t first_class_, classes_;  ///< this rank's columns that are no padding
+  bool cut_;                       ///< other tensor ranks have further columns
 };
 
 }  // namespace trireme

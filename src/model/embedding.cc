@@ -9,6 +9,8 @@ constexpr uint32_t kEmbeddingSite = 0;
 
 Embedding::Embedding(const Spec& spec, const ParameterViews& views)
     : spec_(spec), token_(views, "embedding.token.weight") {
+  const Parameter& matrix = views.table->find("embedding.token.weight");
+  if (!matrix.is_whole()) part_ = {matrix.box.begin[0], matrix.global_shape[0]};
   // The tied matrix's own gradient place is the head's sum; the embedding's part has a place of its own behind all
   // parameters.
   if (views.table->tied() && !views.gradients.empty()) {
@@ -29,12 +31,18 @@ Embedding::Embedding(const Spec& spec, const ParameterViews& views)
   if (spec.embedding_norm) norm_.emplace(views, "embedding.norm", spec.biases.norm, spec.norm_epsilon);
 }
 
+void Embedding::look_up(const Pass& pass, View y) const {
+  if (!part_) return pass.ops.embedding(pass.context, pass.batch.tokens, {}, token_.value, {}, y);
+  pass.ops.embedding_part(pass.context, pass.batch.tokens, token_.value, *part_, y);
+  pass.tensor->sum(pass.context, y);
+}
+
 void Embedding::forward(const Pass& pass, const EmbeddingSaved& saved, const Workspace& work, View y) const {
   const Batch& batch = pass.batch;
   const View sum = norm_ ? saved.sum : y;
-  if (project_) {
-    pass.ops.embedding(pass.context, batch.tokens, {}, token_.value, {}, saved.tokens);
-    project_->forward(pass, saved.tokens, sum);
+  if (project_ || part_) {
+    look_up(pass, project_ ? saved.tokens : sum);
+    if (project_) project_->forward(pass, saved.tokens, sum);
     if (!position_.value.empty()) pass.ops.embedding_add(pass.context, batch.positions, position_.value, sum);
   } else {
     const ConstView positions = position_.value.empty() ? ConstView() : batch.positions;
@@ -66,7 +74,7 @@ void Embedding::backward(const Pass& pass, const EmbeddingSaved& saved, const Wo
     project_->backward(pass, dy, saved.tokens, work.narrow_gradient);
     dy = work.narrow_gradient;
   }
-  pass.ops.embedding_backward(pass.context, batch.tokens, dy, token_.gradient, pass.write);
+  pass.ops.embedding_backward(pass.context, batch.tokens, dy, token_.gradient, pass.write, part_.value_or(TableRows{}));
 }
 
 }  // namespace trireme

@@ -17,7 +17,11 @@ class Embedding {
   void backward(const Pass& pass, const EmbeddingSaved& saved, const Workspace& work) const;
 
  private:
+  /// y = tokens' rows of the token matrix.
+  void look_up(const Pass& pass, View y) const;
+
   const Spec& spec_;
+  std::optional<TableRows> part_;           ///< of the token matrix, where it is cut
   LayerParameter token_, position_, type_;  ///< position_ without the rows before position 0
   View unused_positions_;                   ///< gradient of those rows
   std::optional<Linear> project_;

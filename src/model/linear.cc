@@ -1,5 +1,7 @@
 #include "model/linear.h"
 
+#include <cassert>
+
 namespace trireme {
 
 LayerParameter::LayerParameter(const ParameterViews& views, const std::string& name) {
@@ -10,20 +12,37 @@ LayerParameter::LayerParameter(const ParameterViews& views, const std::string& n
 
 Linear::Linear(const ParameterViews& views, const std::string& name, bool has_bias) : weight_(views, name + ".weight") {
   if (has_bias) bias_ = LayerParameter(views, name + ".bias");
+  const Parameter& weight = views.table->find(name + ".weight");
+  cut_rows_ = weight.shape[0] < weight.global_shape[0];
+  cut_columns_ = weight.shape[1] < weight.global_shape[1];
 }
 
 void Linear::forward(const Pass& pass, ConstView x, View y) const {
-  pass.ops.linear(pass.context, x, weight_.value, bias_.value, y);
+  const bool adds_bias = !cut_columns_ || pass.tensor->rank() == 0;  // once in the sum
+  pass.ops.linear(pass.context, x, weight_.value, adds_bias ? bias_.value : ConstView(), y);
+  if (cut_columns_) pass.tensor->sum(pass.context, y);
 }
 
 void Linear::forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const {
+  assert(!cut_columns_);
   pass.ops.linear_activation(pass.context, x, weight_.value, bias_.value, f, pre, y);
 }
 
-void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx) const {
+void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x) const {
   pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
   if (!bias_.value.empty()) pass.ops.bias_backward(pass.context, dy, bias_.gradient, pass.write);
-  pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
+}
+
+void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx) const {
+  if (cut_rows_) {
+    pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
+    pass.tensor->start_sum(pass.context, dx);
+    backward_weights(pass, dy, x);
+    pass.tensor->finish_sum();
+  } else {
+    backward_weights(pass, dy, x);
+    pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
+  }
 }
 
 Norm::Norm(const ParameterViews& views, const std::string& name, bool has_bias, float epsilon)

@@ -1,6 +1,7 @@
 #pragma once
-// Linear and norm layers: an operator and its parameters. Where tensor parallelism cuts a linear, its collectives
-// belong here.
+// Linear and norm layers: an operator and its parameters. A linear that the table cuts by rows has its part of the
+// outputs and gives its part of the inputs' gradient, which are summed over the tensor ranks; one that is cut by
+// columns takes its part of the inputs, and its outputs are summed.
 
 #include "model/parameter_table.h"
 #include "model/pass.h"
@@ -27,13 +28,16 @@ class Linear {
   Linear(const ParameterViews& views, const std::string& name, bool has_bias);
   /// y = x w^T + bias
   void forward(const Pass& pass, ConstView x, View y) const;
-  /// pre = x w^T + bias; y = f(pre)
+  /// pre = x w^T + bias; y = f(pre). Not for a matrix that is cut by columns.
   void forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const;
-  /// Weight gradients from dy and the forward's x, then dx = dy w.
+  /// Weight gradients from dy and the forward's x, and dx = dy w, which travels meanwhile where it is a sum.
   void backward(const Pass& pass, ConstView dy, ConstView x, View dx) const;
 
  private:
+  void backward_weights(const Pass& pass, ConstView dy, ConstView x) const;
+
   LayerParameter weight_, bias_;
+  bool cut_rows_, cut_columns_;
 };
 
 class Norm {

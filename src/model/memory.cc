@@ -11,13 +11,15 @@ constexpr int64_t kLogitBytes = 256 << 20;  // fewer rows where the vocabulary i
 View first_of(View buffer, int64_t rows) { return buffer.empty() ? buffer : buffer.rows_slice(0, rows); }
 
 /// Everything that a block keeps but its input and a `middle` that all blocks share.
-BlockSaved take_block(const Spec& spec, DType dtype, int64_t rows, View shared_middle, Arena& arena) {
+BlockSaved take_block(const Spec& spec, const Layout& layout, DType dtype, int64_t rows, View shared_middle,
+                      Arena& arena) {
+  const int64_t heads = layout.share(spec.heads);
   BlockSaved saved;
-  saved.qkv = arena.take(dtype, {rows, spec.heads, 3, spec.head_dim()});
-  saved.attention = arena.take(dtype, {rows, spec.heads, spec.head_dim()});
-  saved.lse = arena.take(stat_type(dtype), {spec.heads, rows});
+  saved.qkv = arena.take(dtype, {rows, heads, 3, spec.head_dim()});
+  saved.attention = arena.take(dtype, {rows, heads, spec.head_dim()});
+  saved.lse = arena.take(stat_type(dtype), {heads, rows});
   saved.middle = spec.residual == Residual::parallel ? shared_middle : arena.take(dtype, {rows, spec.width});
-  saved.inner = arena.take(dtype, {rows, spec.inner_width});
+  saved.inner = arena.take(dtype, {rows, layout.share(spec.inner_width)});
   if (spec.norm_place == NormPlace::post) saved.sum = arena.take(dtype, {rows, spec.width});
   return saved;
 }
@@ -83,29 +85,32 @@ int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows) {
 }
 
 /// No block is at work while the head is, so what they need within a branch and the logits share their place.
-void WorkspaceMemory::take_block_or_head(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                                          Arena& arena) {
   const size_t start = arena.mark();
-  work.activation = arena.take(dtype, {shape.rows, spec.inner_width});
+  const int64_t inner = layout.share(spec.inner_width), heads = layout.share(spec.heads);
+  work.activation = arena.take(dtype, {shape.rows, inner});
   if (shape.training) {
-    const View wide = arena.take(dtype, {shape.rows, std::max(spec.inner_width, 3 * spec.width)});
-    work.inner_gradient = View(wide.data(), dtype, {shape.rows, spec.inner_width});
-    work.qkv_gradient = View(wide.data(), dtype, {shape.rows, spec.heads, 3, spec.head_dim()});
+    const View wide = arena.take(dtype, {shape.rows, std::max(inner, 3 * heads * spec.head_dim())});
+    work.inner_gradient = View(wide.data(), dtype, {shape.rows, inner});
+    work.qkv_gradient = View(wide.data(), dtype, {shape.rows, heads, 3, spec.head_dim()});
   }
   const size_t blocks_end = arena.mark();
-  if (!part.head) return;
+  if (!layout.part.head) return;
   arena.release(start);
   const int64_t head_rows = planned_head_rows(spec, dtype, shape);
-  work.chunk.logits = arena.take(dtype, {head_rows, spec.has_decoder() ? spec.vocabulary_rows : spec.classes});
+  work.chunk.logits =
+      arena.take(dtype, {head_rows, spec.has_decoder() ? layout.share(spec.vocabulary_rows) : spec.classes});
   arena.release(std::max(blocks_end, arena.mark()));
 }
 
-WorkspaceMemory::WorkspaceMemory(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                                  Arena& arena) {
   const int64_t rows = shape.rows, width = spec.width, head_rows = planned_head_rows(spec, dtype, shape);
   const DType stat = stat_type(dtype);
+  const ModelPart& part = layout.part;
   if (spec.residual == Residual::parallel) block.middle = arena.take(dtype, {rows, width});
-  if (!keeps_blocks(shape) && part.layers() > 0) block = take_block(spec, dtype, rows, block.middle, arena);
+  if (!keeps_blocks(shape) && part.layers() > 0) block = take_block(spec, layout, dtype, rows, block.middle, arena);
   if (spec.position == Position::rotary) rotary = arena.take(stat, {spec.context, spec.rotary_dims});
   work.norm = arena.take(dtype, {rows, width});
   work.branch = arena.take(dtype, {rows, width});
@@ -115,7 +120,7 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const ModelPart& part, DType 
     work.head = take_head(spec, dtype, rows, arena);
     for (View* view : {&work.chunk.max, &work.chunk.sum, &work.chunk.target}) *view = arena.take(stat, {head_rows});
   }
-  take_block_or_head(spec, part, dtype, shape, arena);
+  take_block_or_head(spec, layout, dtype, shape, arena);
   if (!shape.training) return;
   work.gradient = arena.take(dtype, {rows, width});
   if (spec.norm_place == NormPlace::post || spec.residual == Residual::parallel)
@@ -123,18 +128,21 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const ModelPart& part, DType 
   if (spec.projected() && (part.embedding || part.head))
     work.narrow_gradient = arena.take(dtype, {rows, spec.token_width()});
   if (!shape.accumulates || !spec.has_decoder() || !part.head) return;
-  work.head_gradient = arena.take(stat, {spec.vocabulary_rows, spec.token_width()});
-  if (spec.head == HeadKind::masked_language_model) work.head_bias_gradient = arena.take(stat, {spec.vocabulary_rows});
+  const int64_t vocabulary = layout.share(spec.vocabulary_rows);
+  work.head_gradient = arena.take(stat, {vocabulary, spec.token_width()});
+  if (spec.head == HeadKind::masked_language_model) work.head_bias_gradient = arena.take(stat, {vocabulary});
 }
 
-SlotMemory::SlotMemory(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+SlotMemory::SlotMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                        const WorkspaceMemory& shared, Arena& arena) {
   const int64_t rows = shape.rows;
+  const ModelPart& part = layout.part;
   if (part.embedding && spec.projected()) embedding.tokens = arena.take(dtype, {rows, spec.token_width()});
   if (part.embedding && spec.embedding_norm) embedding.sum = arena.take(dtype, {rows, spec.width});
   if (part.head || !shape.training) output = arena.take(dtype, {rows, spec.width});
   for (int64_t i = 0; i < part.layers(); ++i) {
-    BlockSaved saved = keeps_blocks(shape) ? take_block(spec, dtype, rows, shared.block.middle, arena) : shared.block;
+    BlockSaved saved =
+        keeps_blocks(shape) ? take_block(spec, layout, dtype, rows, shared.block.middle, arena) : shared.block;
     saved.x = shape.training ? arena.take(dtype, {rows, spec.width}) : output;  // without training blocks work in place
     blocks.push_back(saved);
   }

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "model/part.h"
+#include "model/parameter_table.h"
 #include "tensor/arena.h"
 
 namespace trireme {
@@ -17,8 +17,8 @@ namespace trireme {
 /// memory, not a GEMM.
 struct BlockSaved {
   View x;          ///< [R, C] input of the block
-  View qkv;        ///< [R, H, 3, C / H]
-  View attention;  ///< [R, H, C / H] before the output projection
+  View qkv;        ///< [R, H, 3, D]
+  View attention;  ///< [R, H, D] before the output projection
   View lse;        ///< [H, R] log-sum-exp of the scores
   View middle;     ///< [R, C] after the attention branch; parallel: one for all blocks, nobody reads it again
   View inner;      ///< [R, I] before the activation
@@ -53,7 +53,7 @@ struct Workspace {
   View branch;           ///< [R, C] output of a branch before dropout; gradients of it
   View activation;       ///< [R, I]
   View inner_gradient;   ///< [R, I]; shares its place with qkv_gradient
-  View qkv_gradient;     ///< [R, H, 3, C / H]
+  View qkv_gradient;     ///< [R, H, 3, D]
   View gradient;         ///< [R, C] of the residual stream
   View incoming;         ///< [R, C] a block's incoming gradient, where its norms stand in the way (post-norm, parallel)
   View narrow_gradient;  ///< [R, E] between the token matrix and its projection, in the head and in the embedding
@@ -79,18 +79,18 @@ int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows);
 
 /// What all micro-batches of a part share.
 struct WorkspaceMemory {
-  WorkspaceMemory(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, Arena& arena);
+  WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Arena& arena);
   Workspace work;
   BlockSaved block;  ///< recompute or no training: the one set of every block, without x; else only what blocks share
   View rotary;       ///< [context, rotary dims] cosines and sines; empty where positions are learned
 
  private:
-  void take_block_or_head(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, Arena& arena);
+  void take_block_or_head(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Arena& arena);
 };
 
 /// What one micro-batch keeps between its forward and its backward.
 struct SlotMemory {
-  SlotMemory(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+  SlotMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
              const WorkspaceMemory& shared, Arena& arena);
   EmbeddingSaved embedding;
   std::vector<BlockSaved> blocks;  ///< of the part's blocks; without training every x is the same buffer

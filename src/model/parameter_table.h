@@ -37,6 +37,10 @@ struct Layout {
   int tensor_rank = 0, tensor_size = 1;
   bool operator==(const Layout&) const = default;
 
+  /// This rank's part of so many heads, inner columns or token rows, and the first of it.
+  int64_t share(int64_t all) const { return all / tensor_size; }
+  int64_t first(int64_t all) const { return tensor_rank * share(all); }
+
   /// The same with ModelPart::kLast replaced. Throws Error::config naming what does not fit the model and the sizes
   /// that do.
   Layout of(const Spec& spec) const;

@@ -1,6 +1,7 @@
 #pragma once
 // What layers run with: the operators, the micro-batch and the numbers that make dropout replayable.
 
+#include "model/tensor_group.h"
 #include "ops/ops.h"
 
 namespace trireme {
@@ -28,6 +29,7 @@ struct Pass {
   uint64_t seed = 0, step = 0;     ///< with layer and site they key the dropout masks
   bool dropout = false;            ///< training
   Write write = Write::overwrite;  ///< of weight gradients: the first micro-batch overwrites
+  TensorGroup* tensor = nullptr;   ///< the ranks that share each layer; nullptr: this one has all of it
 
   Dropout dropout_at(float rate, uint32_t layer, uint32_t site) const {
     if (!dropout || rate == 0) return {};

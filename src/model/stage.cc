@@ -2,10 +2,11 @@
 
 namespace trireme {
 
-Stage::Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads)
+Stage::Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
+             TensorGroup* tensor)
     : spec_(spec),
-      workspace_(spec_, {}, dtype, shape, ops, threads),
-      part_(spec_, {}, views, dtype, shape, workspace_) {}
+      workspace_(spec_, views.table->layout(), dtype, shape, ops, threads, tensor),
+      part_(spec_, views.table->layout(), views, dtype, shape, workspace_) {}
 
 double Stage::loss(const Batch& batch) {
   part_.forward(0, batch, {}, {}, {});

@@ -1,5 +1,6 @@
 #pragma once
-// A whole model in one process that runs one micro-batch at a time: one StagePart with everything, and one slot.
+// All layers, or a tensor rank's share of each, that run one micro-batch at a time: one StagePart with everything, and
+// one slot.
 
 #include "model/stage_part.h"
 
@@ -9,8 +10,9 @@ class Stage {
  public:
   using Step = StagePart::Step;
 
-  /// Allocates activations and scratch for at most shape.rows rows. Borrows ops and the arrays behind views.
-  Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads);
+  /// Allocates activations and scratch for at most shape.rows rows. Borrows ops, tensor and the arrays behind views.
+  Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
+        TensorGroup* tensor = nullptr);
 
   /// Head::loss() of the batch; nothing is kept.
   double loss(const Batch& batch);

@@ -9,16 +9,17 @@ namespace {
 
 /// Scratch for the largest call of a step: the head's matrix is the largest, the vocabulary the widest row. A decoder's
 /// gradient is never written with Write::add: its chunks meet in the workspace.
-size_t scratch_bytes(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, const Ops& ops,
+size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, const Ops& ops,
                      int threads) {
-  const int64_t widest_block = std::max({spec.inner_width, 3 * spec.width, spec.token_width(), spec.classes});
+  const int64_t widest_block = std::max(
+      {layout.share(spec.inner_width), layout.share(3 * spec.width), spec.width, spec.token_width(), spec.classes});
   CallSizes sizes;
   sizes.dtype = dtype;
   sizes.rows = shape.rows;
-  sizes.width = part.head ? std::max(spec.vocabulary_rows, widest_block) : widest_block;
+  sizes.width = layout.part.head ? std::max(layout.share(spec.vocabulary_rows), widest_block) : widest_block;
   sizes.weight_count = std::max(spec.width, spec.token_width()) * sizes.width;
   sizes.added_count = shape.training && shape.accumulates ? spec.width * widest_block : 0;
-  sizes.attention = {.heads = static_cast<int>(spec.heads),
+  sizes.attention = {.heads = static_cast<int>(layout.share(spec.heads)),
                      .head_dim = static_cast<int>(spec.head_dim()),
                      .causal = spec.mask == Mask::causal,
                      .scale = 1,
@@ -27,23 +28,23 @@ size_t scratch_bytes(const Spec& spec, const ModelPart& part, DType dtype, const
   return ops.scratch_bytes(sizes);
 }
 
-std::vector<SlotMemory> take_slots(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape,
+std::vector<SlotMemory> take_slots(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                                    const WorkspaceMemory& shared, Arena& arena) {
   std::vector<SlotMemory> slots;
-  for (int64_t i = 0; i < shape.slots; ++i) slots.emplace_back(spec, part, dtype, shape, shared, arena);
+  for (int64_t i = 0; i < shape.slots; ++i) slots.emplace_back(spec, layout, dtype, shape, shared, arena);
   return slots;
 }
 
-size_t workspace_bytes(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape) {
+size_t workspace_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape) {
   Arena measure;
-  const WorkspaceMemory memory(spec, part, dtype, shape, measure);
+  const WorkspaceMemory memory(spec, layout, dtype, shape, measure);
   return measure.peak();
 }
 
-size_t slots_bytes(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape) {
+size_t slots_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape) {
   Arena measure, workspace;
-  const WorkspaceMemory shared(spec, part, dtype, shape, workspace);
-  (void)take_slots(spec, part, dtype, shape, shared, measure);
+  const WorkspaceMemory shared(spec, layout, dtype, shape, workspace);
+  (void)take_slots(spec, layout, dtype, shape, shared, measure);
   return measure.peak();
 }
 
@@ -66,34 +67,44 @@ class Reading {
 
 }  // namespace
 
-StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads,
-                       const ModelPart& part) {
-  const ModelPart own = part.of(spec);
-  return {workspace_bytes(spec, own, dtype, shape) + slots_bytes(spec, own, dtype, shape),
-          scratch_bytes(spec, own, dtype, shape, ops, threads)};
+TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape) {
+  return {.dtype = dtype,
+          .elements = shape.rows * std::max(spec.width, spec.token_width()),
+          .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows) : 0};
 }
 
-StageWorkspace::StageWorkspace(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, Ops& ops,
-                               int threads)
+StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads,
+                       const Layout& layout) {
+  const Layout own = layout.of(spec);
+  const int ranks = own.tensor_size;
+  return {.activations = workspace_bytes(spec, own, dtype, shape) + slots_bytes(spec, own, dtype, shape),
+          .scratch = scratch_bytes(spec, own, dtype, shape, ops, threads),
+          .tensor = ranks > 1 ? TensorGroup::bytes_for(ranks, tensor_sizes(spec, dtype, shape)) : 0};
+}
+
+StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Ops& ops,
+                               int threads, TensorGroup* tensor)
     : ops_(ops),
-      arena_(workspace_bytes(spec, part.of(spec), dtype, shape)),
-      scratch_(scratch_bytes(spec, part.of(spec), dtype, shape, ops, threads)),
+      tensor_(tensor),
+      arena_(workspace_bytes(spec, layout.of(spec), dtype, shape)),
+      scratch_(scratch_bytes(spec, layout.of(spec), dtype, shape, ops, threads)),
       context_{threads, &scratch_},
-      memory_(spec, part.of(spec), dtype, shape, arena_) {
+      memory_(spec, layout.of(spec), dtype, shape, arena_) {
+  assert(layout.tensor_size == (tensor ? tensor->size() : 1));
   if (!memory_.rotary.empty()) ops_.rotary_table(context_, static_cast<double>(spec.rotary_base), memory_.rotary);
 }
 
-StagePart::StagePart(const Spec& spec, const ModelPart& part, const ParameterViews& views, DType dtype,
+StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterViews& views, DType dtype,
                      const ModelShape& shape, StageWorkspace& workspace, WeightSource* weights)
     : spec_(spec),
-      part_(part.of(spec)),
+      part_(layout.part.of(spec)),
       views_(views),
       training_(shape.training),
       recompute_(shape.recompute),
       workspace_(workspace),
       weights_(weights ? *weights : always_there_),
-      arena_(slots_bytes(spec, part_, dtype, shape)) {
-  for (SlotMemory& memory : take_slots(spec_, part_, dtype, shape, workspace_.memory(), arena_))
+      arena_(slots_bytes(spec, layout.of(spec), dtype, shape)) {
+  for (SlotMemory& memory : take_slots(spec_, layout.of(spec), dtype, shape, workspace_.memory(), arena_))
     slots_.push_back({std::move(memory), {}, {}});
   if (part_.embedding) embedding_.emplace(spec_, views);
   blocks_.reserve(static_cast<size_t>(part_.layers()));
@@ -109,7 +120,8 @@ Pass StagePart::pass_of(const Slot& slot, Write write) const {
           .seed = slot.step.seed,
           .step = slot.step.step,
           .dropout = slot.step.dropout,
-          .write = write};
+          .write = write,
+          .tensor = workspace_.tensor()};
 }
 
 size_t StagePart::group_of_block(size_t index) const {

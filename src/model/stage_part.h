@@ -13,28 +13,36 @@
 
 namespace trireme {
 
-/// Bytes of a stage's memory (workspace and slots), and of the scratch that its operators need.
+/// The largest sums over tensor ranks of a stage.
+TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape);
+
+/// Bytes of a stage's memory.
 struct StageBytes {
-  size_t activations = 0, scratch = 0;
+  size_t activations = 0;  ///< workspace and slots
+  size_t scratch = 0;      ///< of its operators
+  size_t tensor = 0;       ///< buffers of its sums over tensor ranks
 };
 StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads,
-                       const ModelPart& part = {});
+                       const Layout& layout = {});
 
-/// What the parts of one process share, because one of them computes at a time: workspace, scratch, threads. `part`: of
-/// the model, everything that the parts hold between them.
+/// What the parts of one process share, because one of them computes at a time: workspace, scratch, threads, tensor
+/// ranks. `layout`: everything that the parts hold between them.
 class StageWorkspace {
  public:
-  /// Borrows ops.
-  StageWorkspace(const Spec& spec, const ModelPart& part, DType dtype, const ModelShape& shape, Ops& ops, int threads);
+  /// Borrows ops and tensor, which is nullptr where this rank has all of every layer.
+  StageWorkspace(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Ops& ops, int threads,
+                 TensorGroup* tensor = nullptr);
   StageWorkspace(const StageWorkspace&) = delete;
   StageWorkspace& operator=(const StageWorkspace&) = delete;
 
   Context& context() { return context_; }
   Ops& ops() { return ops_; }
+  TensorGroup* tensor() { return tensor_; }
   const WorkspaceMemory& memory() const { return memory_; }
 
  private:
   Ops& ops_;
+  TensorGroup* tensor_;
   Arena arena_, scratch_;
   Context context_;
   WorkspaceMemory memory_;
@@ -44,7 +52,7 @@ class StagePart {
  public:
   /// Allocates shape.slots slots for micro-batches of at most shape.rows rows. Borrows everything but the shape;
   /// `weights` may be none where all weights are always there.
-  StagePart(const Spec& spec, const ModelPart& part, const ParameterViews& views, DType dtype, const ModelShape& shape,
+  StagePart(const Spec& spec, const Layout& layout, const ParameterViews& views, DType dtype, const ModelShape& shape,
             StageWorkspace& workspace, WeightSource* weights = nullptr);
 
   /// How one micro-batch is run; see Pass.

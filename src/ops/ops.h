@@ -203,7 +203,8 @@ class Ops {
 
   // ---- parameters ----
   /// y = sum over p of parts[p], added in S in this order and rounded once: what several ranks contributed.  parts: [n,
-  /// count] A or S; y: count elements of the same type. y may be one of the parts.
+  /// count] A or S; y: count elements of the same type. y may be one of the parts. As it may run on a thread that
+  /// sends, beside other operators, recorders do not hear of it.
   void sum_parts(Context&, ConstView parts, View y);
   /// y += x.  Both S.
   void add(Context&, ConstView x, View y);

@@ -15,7 +15,7 @@ const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, 
 }  // namespace
 
 MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const RankContext& rank) {
-  const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, rank.threads, table.layout().part);
+  const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, rank.threads, table.layout());
   MemoryPlan memory;
   memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains);
   memory.activations = stage.activations;

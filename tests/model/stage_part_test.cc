@@ -56,8 +56,9 @@ class Pipeline {
       const ModelPart part{.first_layer = first, .last_layer = last, .embedding = p == 0, .head = p == parts - 1};
       const auto order = pipeline_order(p % stages, stages, chunks, kMicroBatches);
       const ModelShape shape{.rows = kRows, .recompute = recompute, .slots = slots_of(order, p / stages)};
-      workspaces_.push_back(std::make_unique<StageWorkspace>(spec_, part, DType::f32, shape, *ops_, 1));
-      parts_.push_back(std::make_unique<StagePart>(spec_, part, model_.views, DType::f32, shape, *workspaces_.back()));
+      workspaces_.push_back(std::make_unique<StageWorkspace>(spec_, Layout{part}, DType::f32, shape, *ops_, 1));
+      parts_.push_back(
+          std::make_unique<StagePart>(spec_, Layout{part}, model_.views, DType::f32, shape, *workspaces_.back()));
       slots_.push_back(shape.slots);
     }
     const auto buffers = static_cast<size_t>((parts + 1) * kMicroBatches);
@@ -232,8 +233,8 @@ TEST(StagePart, ReportsItsOwnGradientsInAscendingRanges) {
   const auto ops = make_cpu_ops();
   const ModelShape shape{.rows = 4};
   StageWorkspace workspace(spec, {}, DType::f32, shape, *ops, 1);
-  StagePart front(spec, {.last_layer = 1, .head = false}, model.views, DType::f32, shape, workspace);
-  StagePart back(spec, {.first_layer = 1, .embedding = false}, model.views, DType::f32, shape, workspace);
+  StagePart front(spec, {.part = {.last_layer = 1, .head = false}}, model.views, DType::f32, shape, workspace);
+  StagePart back(spec, {.part = {.first_layer = 1, .embedding = false}}, model.views, DType::f32, shape, workspace);
   std::vector<float> between(static_cast<size_t>(4 * spec.width));
   const View activations{std::span(between), {4, spec.width}};
   front.forward(0, data.batch, {}, {}, activations);
@@ -253,8 +254,8 @@ TEST(StagePart, TakesItsInputWhereItKeepsIt) {
   const auto ops = make_cpu_ops();
   const ModelShape shape{.rows = 7};
   StageWorkspace workspace(spec, {}, DType::f32, shape, *ops, 1);
-  StagePart front(spec, {.last_layer = 1, .head = false}, model.views, DType::f32, shape, workspace);
-  StagePart back(spec, {.first_layer = 1, .embedding = false}, model.views, DType::f32, shape, workspace);
+  StagePart front(spec, {.part = {.last_layer = 1, .head = false}}, model.views, DType::f32, shape, workspace);
+  StagePart back(spec, {.part = {.first_layer = 1, .embedding = false}}, model.views, DType::f32, shape, workspace);
   const View input = back.input(0, 7);
   front.forward(0, data.batch, {}, {}, input);
   back.forward(0, data.batch, {}, input, {});
@@ -266,7 +267,7 @@ TEST(StagePart, PlansItsSlots) {
   const Spec spec = small_spec();
   const auto ops = make_cpu_ops();
   const auto bytes = [&](int64_t slots, bool recompute, const ModelPart& part = {}) {
-    return stage_bytes(spec, DType::f32, {.rows = 64, .recompute = recompute, .slots = slots}, *ops, 1, part)
+    return stage_bytes(spec, DType::f32, {.rows = 64, .recompute = recompute, .slots = slots}, *ops, 1, Layout{part})
         .activations;
   };
   // Per row: two blocks of x, qkv, attention, middle (6 widths) with the inner width and lse, and the head's input.

@@ -1,0 +1,201 @@
+// Layers that are split over ranks, ranks as threads, against the whole model.
+
+#include <gtest/gtest.h>
+
+#include "base/time.h"
+#include "model/stage.h"
+#include "ops/profile.h"
+#include "tests/model/model_fixture.h"
+#include "tests/model/spec_cases.h"
+#include "tests/support/local_ranks.h"
+
+namespace trireme {
+namespace {
+
+constexpr StagePart::Step kStep{.seed = 3, .step = 5, .dropout = true};
+constexpr float kScale = 0.5f;
+constexpr int64_t kRows = 11;
+
+Spec cut_spec() {
+  Spec spec = small_spec();
+  spec.heads = 4;
+  spec.width = 16;
+  return spec;
+}
+
+/// What a rank holds of a model, and its gradients.
+struct Share {
+  ParameterTable table;
+  std::vector<float> weights, gradients;
+  ParameterViews views;
+
+  Share(const TestModel<float>& whole, int rank, int size)
+      : table(whole.table.spec(), InitScheme::gpt2, {.part = {}, .tensor_rank = rank, .tensor_size = size}),
+        weights(static_cast<size_t>(table.flat_count())),
+        gradients(static_cast<size_t>(table.gradient_count())) {
+    views = {&table, View(std::span(weights), {table.flat_count()}),
+             View(std::span(gradients), {table.gradient_count()})};
+    for (const Parameter& p : table.all()) {
+      const Parameter& from = whole.table.find(p.name);
+      for_each_run(p.box, from.box, p.box, [&](int64_t at, int64_t place, int64_t count) {
+        std::copy_n(&whole.weights[static_cast<size_t>(from.offset + at)], count,
+                    &weights[static_cast<size_t>(p.offset + place)]);
+      });
+    }
+  }
+
+  /// The largest difference of each parameter's gradient, over the norm of what it is compared with.
+  void expect_gradients_of(const TestModel<float>& whole) const {
+    double qkv_norm = 0;
+    for (const Parameter& p : table.all()) {
+      const Parameter& from = whole.table.find(p.name);
+      const std::vector<double> all = whole.gradient(from);
+      double norm = 0, worst = 0;
+      for (const double g : all) norm += g * g;
+      for_each_run(p.box, from.box, p.box, [&](int64_t at, int64_t place, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) {
+          double own = static_cast<double>(gradients[static_cast<size_t>(p.offset + place + i)]);
+          if (table.tied() && p.name == "embedding.token.weight")
+            own += static_cast<double>(gradients[static_cast<size_t>(table.flat_count() + place + i)]);
+          worst = std::max(worst, std::abs(own - all[static_cast<size_t>(at + i)]));
+        }
+      });
+      norm = std::sqrt(norm);
+      if (p.name.ends_with("qkv.weight")) qkv_norm = norm;
+      const double limit = p.name.ends_with("qkv.bias") ? std::max(norm, qkv_norm) : norm;
+      EXPECT_LE(worst, 1e-5 * limit + 1e-9) << p.name << ", norm " << norm;
+    }
+  }
+};
+
+class EveryChoiceCut : public testing::TestWithParam<SpecCase> {};
+
+INSTANTIATE_TEST_SUITE_P(TensorParallel, EveryChoiceCut, testing::ValuesIn(kSpecCases),
+                         [](const auto& choice) { return std::string(choice.param.name); });
+
+TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
+  Spec spec = cut_spec();
+  GetParam().change(spec);
+  for (const bool recompute : {false, true}) {
+    TestModel<float> whole(spec);
+    const auto ops = make_cpu_ops();
+    const ModelShape shape{.rows = kRows, .head_rows = 4, .recompute = recompute};
+    Stage stage(spec, whole.views, DType::f32, shape, *ops, 1);
+    TestBatch first(spec, {6, 4}, 10), second(spec, {3, 7, 1}, 11);
+    const auto steps = [&](Stage& of) {
+      return std::array{
+          of.loss_and_backward(first.with_values(false), kStep, kScale, Write::overwrite, nullptr),
+          of.loss_and_backward(second.with_values(false), kStep, kScale, Write::add, nullptr),
+      };
+    };
+    const auto losses = steps(stage);
+    const double evaluated = stage.loss(first.with_values(false));
+    for (const int ranks : {1, 2, 4}) {
+      if (spec.heads % ranks != 0) continue;
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, recompute " << recompute);
+      run_local(ranks, [&](RankContext& rank) {
+        const auto own_ops = make_cpu_ops();
+        Share share(whole, rank.rank(), ranks);
+        std::unique_ptr<TensorGroup> tensor;
+        if (ranks > 1)
+          tensor = std::make_unique<TensorGroup>(rank.world, *own_ops, tensor_sizes(spec, DType::f32, shape));
+        Stage part(spec, share.views, DType::f32, shape, *own_ops, 1, tensor.get());
+        const auto got = steps(part);
+        for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(got[i], losses[i], 1e-6 * std::abs(losses[i]));
+        EXPECT_NEAR(part.loss(first.with_values(false)), evaluated, 1e-6 * std::abs(evaluated));
+        share.expect_gradients_of(whole);
+      });
+    }
+  }
+}
+
+TEST(TensorGroup, SumsHaveTheSameBitsOnEveryMember) {
+  for (const int ranks : {2, 3, 4})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int64_t count : {1, 2, 7, 1000}) {
+        std::vector<std::vector<float>> got(static_cast<size_t>(ranks));
+        const auto value = [](int rank, int64_t i) {
+          return static_cast<float>(normal_at(static_cast<uint64_t>(rank), static_cast<uint64_t>(i)));
+        };
+        run_local(ranks, [&](RankContext& rank) {
+          const auto ops = make_cpu_ops();
+          TensorGroup group(rank.world, *ops, {dtype, count, 0});
+          Context context;
+          std::vector<float> wide(static_cast<size_t>(count));
+          for (int64_t i = 0; i < count; ++i) wide[static_cast<size_t>(i)] = value(rank.rank(), i);
+          Arena arena(4096);
+          const View x = arena.take(dtype, {count}), f32(wide.data(), DType::f32, {count});
+          ops->cast(context, f32, x);
+          group.sum(context, x);
+          ops->cast(context, x, f32);
+          got[static_cast<size_t>(rank.rank())] = wide;
+          // Of n elements each member sends the parts of the others, and its own part's sum to them.
+          const int64_t own = count * (rank.rank() + 1) / ranks - count * rank.rank() / ranks;
+          EXPECT_EQ(group.bytes_sent(), static_cast<size_t>(count - own + own * (ranks - 1)) * size_of(dtype));
+        });
+        for (int64_t i = 0; i < count; ++i) {
+          float sum = 0;
+          for (int r = 0; r < ranks; ++r) sum += dtype == DType::bf16 ? to_float(to_bf16(value(r, i))) : value(r, i);
+          if (dtype == DType::bf16) sum = to_float(to_bf16(sum));
+          for (const auto& member : got) ASSERT_EQ(member[static_cast<size_t>(i)], sum);
+        }
+      }
+}
+
+constexpr std::chrono::milliseconds kLate{20};
+
+/// Tells which products ran while a sum was on its way.
+class CallOrder final : public OpRecorder {
+ public:
+  bool recording() const override { return true; }
+  double now() const override { return 0; }
+  void add(OpCall call) override { calls.push_back({std::move(call.op), Clock::now()}); }
+  std::vector<std::pair<std::string, Clock::time_point>> calls;
+};
+
+// Messages that take long: the weights' gradients are done before them.
+TEST(TensorGroup, InputGradientsTravelWhileWeightGradientsAreComputed) {
+  const Spec spec = cut_spec();
+  TestModel<float> whole(spec);
+  TestBatch data(spec, {6, 4}, 10);
+  run_local(2,
+            [&](RankContext& rank) {
+              const auto ops = make_cpu_ops();
+              const ModelShape shape{.rows = kRows};
+              Share share(whole, rank.rank(), 2);
+              TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape));
+              Stage stage(spec, share.views, DType::f32, shape, *ops, 1, &tensor);
+              CallOrder order;
+              ops->report_to(&order);
+              stage.loss_and_backward(data.batch, kStep, kScale, Write::overwrite, nullptr);
+              ops->report_to(nullptr);
+              int overlapped = 0;
+              for (size_t i = 0; i + 2 < order.calls.size(); ++i) {
+                const auto& [input, begun] = order.calls[i];
+                if (!input.starts_with("linear_backward_input")) continue;
+                // Where the sum had been waited for first, this would be one message later.
+                for (size_t j = i + 1; j < std::min(i + 3, order.calls.size()); ++j) {
+                  const auto& [weight, ended] = order.calls[j];
+                  if (weight.starts_with("linear_backward_weight") && ended - begun < kLate) ++overlapped;
+                }
+              }
+              EXPECT_GE(overlapped, 2 * spec.layers) << "qkv and mlp.in of every block";
+            },
+            {.delay = [](const LocalCall&) { return std::chrono::microseconds(kLate); }});
+}
+
+TEST(TensorGroup, AFailureReachesWhoWaitsForTheSum) {
+  EXPECT_THROW(run_local(2,
+                         [&](RankContext& rank) {
+                           const auto ops = make_cpu_ops();
+                           TensorGroup group(rank.world, *ops, {DType::f32, 10, 0});
+                           if (rank.rank() == 1) throw std::runtime_error("gone");
+                           std::vector<float> x(10);
+                           Context context;
+                           group.sum(context, View(std::span(x), {10}));
+                         }),
+               std::runtime_error);
+}
+
+}  // namespace
+}  // namespace trireme
