@@ -30,25 +30,39 @@ GlueOptions glue_options(const GlueBenchOptions& o) {
 class FileOrder final : public StepBatches {
  public:
   FileOrder(const EncodedRows& rows, const RowLayout& layout, int64_t batch, const RankContext& rank)
-      : rows_(rows), packer_(layout), which_(static_cast<size_t>(batch)), rank_(rank.rank()), ranks_(rank.size()) {}
+      : rows_(rows),
+        layout_(layout),
+        packers_(1, RowPacker(layout)),
+        which_(static_cast<size_t>(batch)),
+        rank_(rank.rank()),
+        ranks_(rank.size()) {}
 
   int64_t micro_batches() const override { return 1; }
   double counted(uint64_t) override { return static_cast<double>(which_.size()); }
   std::optional<double> counted_by_all(uint64_t) const override { return static_cast<double>(all()); }
   const Batch& fill(uint64_t consumed, int64_t) override {
-    const size_t steps = static_cast<size_t>(rows_.rows()) / all();
-    const size_t own = consumed / all() % steps * all() + which_.size() * static_cast<size_t>(rank_);
-    std::iota(which_.begin(), which_.end(), static_cast<uint32_t>(own));
-    return packer_.pack(rows_, which_, own);
+    which_ = rows_of(consumed);
+    return packers_[next_++ % packers_.size()].pack(rows_, which_, which_[0]);
   }
+  int64_t rows(uint64_t consumed, int64_t) const override { return batch_rows(rows_, rows_of(consumed), layout_); }
+  void keep(int64_t batches) override { packers_.assign(static_cast<size_t>(batches), RowPacker(layout_)); }
   /// Rows of the last batch.
   const std::vector<uint32_t>& last() const { return which_; }
 
  private:
+  std::vector<uint32_t> rows_of(uint64_t consumed) const {
+    const size_t steps = static_cast<size_t>(rows_.rows()) / all();
+    const size_t own = consumed / all() % steps * all() + which_.size() * static_cast<size_t>(rank_);
+    std::vector<uint32_t> rows(which_.size());
+    std::iota(rows.begin(), rows.end(), static_cast<uint32_t>(own));
+    return rows;
+  }
   size_t all() const { return which_.size() * static_cast<size_t>(ranks_); }
 
   const EncodedRows& rows_;
-  RowPacker packer_;
+  RowLayout layout_;
+  std::vector<RowPacker> packers_;
+  size_t next_ = 0;  ///< of packers_
   std::vector<uint32_t> which_;
   int rank_, ranks_;
 };

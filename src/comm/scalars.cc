@@ -95,8 +95,9 @@ std::vector<uint64_t> Scalars::gather(uint64_t value) {
 
 std::vector<double> Scalars::gather(std::span<const double> values) { return all_values(group_, values); }
 
-std::vector<int> Scalars::differing(uint64_t value) {
-  const std::vector<uint64_t> all = gather(value);
+std::vector<int> Scalars::differing(uint64_t value) { return trireme::differing(gather(value)); }
+
+std::vector<int> differing(const std::vector<uint64_t>& all) {
   std::map<uint64_t, size_t> holders;
   for (const uint64_t v : all) ++holders[v];
   const auto most =

@@ -12,6 +12,10 @@
 
 namespace trireme {
 
+/// Places of values that are not the one that most have, ascending; empty: all agree. When no value is held by more
+/// than half, nobody can say who is right: all are returned.
+std::vector<int> differing(const std::vector<uint64_t>& values);
+
 class Scalars {
  public:
   /// Borrows the group; the calling thread is its issuing thread.
@@ -38,8 +42,7 @@ class Scalars {
   std::vector<uint64_t> gather(uint64_t value);
   /// Every rank's values behind each other; all pass as many.
   std::vector<double> gather(std::span<const double> values);
-  /// Ranks whose value is not the one that most ranks hold, ascending; empty: all agree. When no value is held by more
-  /// than half, nobody can say who is right: all ranks are returned.
+  /// differing() of every rank's value.
   std::vector<int> differing(uint64_t value);
   /// Rank `root`'s text on every rank.
   std::string broadcast(std::string_view text, int root = 0);

@@ -92,6 +92,7 @@ class StagePart {
   /// and tools.
   ConstView activation(int64_t slot, int64_t block) const;
   const ModelPart& part() const { return part_; }
+  int64_t slots() const { return static_cast<int64_t>(slots_.size()); }
 
  private:
   struct Slot {

@@ -1,6 +1,10 @@
 #include "optim/gradient_norm.h"
 
 #include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "model/mesh_layout.h"
 
 namespace trireme {
 namespace {
@@ -57,14 +61,51 @@ std::span<const double> GradientNorm::values_of(int rank, View gradients, Ops& o
   return values_;
 }
 
-double GradientNorm::squared(std::span<const double> values) const {
+std::vector<double> GradientNorm::squares(const std::function<std::span<const double>(int)>& of_rank) const {
   std::vector<size_t> next(parts_.size());  // of each rank's values
-  double sum = 0;
+  std::vector<double> sums;
+  sums.reserve(parameters_.size());
   for (const auto& owners : parameters_) {
-    double of_parameter = 0;
-    for (const size_t owner : owners) of_parameter += values[owner * values_.size() + next[owner]++];
-    sum += of_parameter;
+    double& sum = sums.emplace_back();
+    for (const size_t owner : owners) sum += of_rank(static_cast<int>(owner))[next[owner]++];
   }
+  return sums;
+}
+
+MeshNorm::MeshNorm(const ParameterTable& of, const MeshShape& mesh,
+                   const std::function<Ownership(const ParameterTable&)>& ownership_of)
+    : mesh_(mesh), parameters_(of.all().size()) {
+  std::unordered_map<std::string_view, size_t> index_of;
+  for (size_t i = 0; i < of.all().size(); ++i) index_of.emplace(of.all()[i].name, i);
+  int place = 0;
+  for (const Layout& layout : layouts_of_replica(of.spec(), mesh)) {
+    const ParameterTable table(of.spec(), InitScheme::gpt2, layout);
+    const int stage = place / static_cast<int>(mesh.tensor), shard = place % static_cast<int>(mesh.tensor);
+    ++place;
+    Place& own = places_.emplace_back(
+        Place{{table, ownership_of(table)}, stage * static_cast<int>(mesh.data * mesh.tensor) + shard, {}});
+    for (const Parameter& parameter : table.all()) {
+      const bool copy =
+          (shard > 0 && parameter.is_whole()) || (!layout.part.embedding && parameter.name == "embedding.token.weight");
+      own.counted.push_back(copy ? std::nullopt : std::optional(index_of.at(parameter.name)));
+    }
+    values_per_rank_ = std::max(values_per_rank_, own.norm.values_per_rank());
+  }
+}
+
+double MeshNorm::squared(std::span<const double> values) const {
+  std::vector<double> sums(parameters_);
+  for (const Place& place : places_) {
+    const std::vector<double> own = place.norm.squares([&](int data_rank) {
+      const auto rank = static_cast<size_t>(place.first_rank + data_rank * static_cast<int>(mesh_.tensor));
+      return values.subspan(rank * values_per_rank_, values_per_rank_);
+    });
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (place.counted[i]) sums[*place.counted[i]] += own[i];
+    }
+  }
+  double sum = 0;
+  for (const double of_parameter : sums) sum += of_parameter;
   return sum;
 }
 

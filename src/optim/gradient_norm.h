@@ -2,9 +2,12 @@
 // The squared norm of the whole gradient, of which each data rank computes the values of the chunks that it owns. Added
 // in table order they give the same bits whatever the number of ranks.
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "ops/ops.h"
 #include "optim/ownership.h"
 
@@ -18,8 +21,11 @@ class GradientNorm {
   /// Rank `rank`'s values, in table order; as many on every rank, the last ones may be unused. Valid until the next
   /// call. gradients: the flat array, complete where the rank owns it.
   std::span<const double> values_of(int rank, View gradients, Ops& ops, Context& context);
-  /// f64, per parameter in table order, then over parameters. values: of all ranks, in rank order.
-  double squared(std::span<const double> values) const;
+  /// Values that each rank has; others may have more, then all are to give so many.
+  size_t values_per_rank() const { return values_.size(); }
+  void pad_to(size_t values_per_rank) { values_.resize(values_per_rank); }
+  /// Of each parameter in table order, f64. of_rank(r): rank r's values.
+  std::vector<double> squares(const std::function<std::span<const double>(int)>& of_rank) const;
 
  private:
   /// Chunks of one parameter, side by side, of one owner.
@@ -30,6 +36,32 @@ class GradientNorm {
   std::vector<std::vector<Part>> parts_;         ///< by owner
   std::vector<std::vector<size_t>> parameters_;  ///< owners of each parameter's chunks
   std::vector<double> values_;
+};
+
+/// The squared norm of a gradient that is spread over a mesh: every value counts once. What all tensor ranks hold alike
+/// counts on the first one, a tied matrix on the first stage; per parameter, then over parameters in the whole model's
+/// table order.
+class MeshNorm {
+ public:
+  /// of: the whole model. ownership_of: of one rank's table.
+  MeshNorm(const ParameterTable& of, const MeshShape& mesh,
+           const std::function<Ownership(const ParameterTable&)>& ownership_of);
+
+  /// Most values that a rank has: all send so many.
+  size_t values_per_rank() const { return values_per_rank_; }
+  /// values: of all ranks of the mesh, in rank order.
+  double squared(std::span<const double> values) const;
+
+ private:
+  /// One (stage, tensor rank) and its data ranks.
+  struct Place {
+    GradientNorm norm;
+    int first_rank;
+    std::vector<std::optional<size_t>> counted;  ///< by parameter of its table: index in the whole model's
+  };
+  MeshShape mesh_;
+  size_t parameters_ = 0, values_per_rank_ = 0;
+  std::vector<Place> places_;
 };
 
 }  // namespace trireme

@@ -5,12 +5,16 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "comm/progress.h"
 
 namespace trireme {
 namespace {
 
+constexpr int64_t kTiedPiece = int64_t{1} << 20;  // elements that two stages exchange at a time
+
 /// The embedding's gradient comes last, and few of its rows are touched.
 SparseRows embedding_rows(const ParameterTable& table) {
+  if (!table.layout().part.embedding) return {};
   const Parameter& matrix = table.find("embedding.token.weight");
   return {table.tied() ? table.flat_count() : matrix.offset, matrix.shape[0], matrix.shape[1], matrix.offset};
 }
@@ -41,6 +45,12 @@ std::span<float> f32_gradients(const TrainingState& state, const Communicator& g
   return {};
 }
 
+/// Whether another stage holds the tied matrix, too.
+bool is_tied_across(const ParameterTable& table) {
+  const ModelPart& part = table.layout().part;
+  return table.spec().tied_head && part.embedding != part.head;
+}
+
 View slice(View flat, int64_t begin, int64_t count) { return flat.rows_slice(begin, count); }
 
 /// 1 - beta^t without losing digits while beta^t is near 1.
@@ -51,11 +61,12 @@ float correction(float beta, int64_t t) {
 }  // namespace
 
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
-  return Reducer::buffer_bytes(ownership_of(table, options, ranks), reducer_options(table, options));
+  const size_t tied = is_tied_across(table) ? static_cast<size_t>(kTiedPiece) * sizeof(float) : 0;
+  return tied + Reducer::buffer_bytes(ownership_of(table, options, ranks), reducer_options(table, options));
 }
 
 Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
-                     const OptimizerOptions& options)
+                     const OptimizerOptions& options, Communicator* tied_pair)
     : table_(table),
       state_(state),
       ops_(ops),
@@ -63,18 +74,43 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
       rank_(data_group.rank()),
       ownership_(ownership_of(table, options, data_group.size())),
       norm_(table, ownership_),
-      reducer_(f32_gradients(state, data_group), data_group, ownership_, reducer_options(table, options)) {}
+      mesh_norm_(ParameterTable(table.spec()), options.mesh.value_or(MeshShape{.data = data_group.size()}),
+                 [&](const ParameterTable& other) { return ownership_of(other, options, data_group.size()); }),
+      tied_pair_(tied_pair),
+      reducer_(f32_gradients(state, data_group), data_group, ownership_, reducer_options(table, options)) {
+  assert((tied_pair != nullptr) == is_tied_across(table));
+  norm_.pad_to(mesh_norm_.values_per_rank());
+  if (tied_pair) tied_piece_.resize(static_cast<size_t>(kTiedPiece));
+}
 
 void Optimizer::begin_exchange() { reducer_.begin(); }
 
 void Optimizer::ready(ParameterRange range) { reducer_.ready(range.end); }
 
 /// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, behind all others.
+/// Where two stages hold the matrix, each sends its sum to the other.
 void Optimizer::add_tied_sum(Context& context) {
+  if (tied_pair_) return add_other_stages_sum(context);
   if (!table_.tied()) return;
   const Parameter& matrix = table_.find("embedding.token.weight");
   ops_.add(context, slice(state_.gradients(), table_.flat_count(), matrix.count()),
            slice(state_.gradients(), matrix.offset, matrix.count()));
+}
+
+void Optimizer::add_other_stages_sum(Context& context) {
+  constexpr const char* kWhat = "the other stage's sum of the tied matrix";
+  const Parameter& matrix = table_.find("embedding.token.weight");
+  const View own = slice(state_.gradients(), matrix.offset, matrix.count());
+  const int other = 1 - tied_pair_->rank();
+  const Waiting waiting(tied_pair_->progress(), kWhat, own.bytes());
+  for (int64_t at = 0; at < own.count(); at += kTiedPiece) {
+    const View piece = own.rows_slice(at, std::min(kTiedPiece, own.count() - at));
+    const View theirs(tied_piece_.data(), DType::f32, piece.shape());
+    Handle arrival = tied_pair_->receive(theirs, other, 0), leaving = tied_pair_->send(piece, other, 0);
+    arrival.wait(kWhat);
+    leaving.wait(kWhat);
+    ops_.add(context, theirs, piece);
+  }
 }
 
 std::span<const double> Optimizer::finish_exchange(Context& context) {
@@ -83,7 +119,7 @@ std::span<const double> Optimizer::finish_exchange(Context& context) {
   return norm_.values_of(rank_, state_.gradients(), ops_, context);
 }
 
-double Optimizer::squared_norm(std::span<const double> values) const { return norm_.squared(values); }
+double Optimizer::squared_norm(std::span<const double> values) const { return mesh_norm_.squared(values); }
 
 void Optimizer::update(Context& context, double learning_rate, int64_t t, double norm) {
   assert(t >= 1);

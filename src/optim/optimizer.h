@@ -7,6 +7,7 @@
 // included, is rounded to the wire type, added in f32 in rank order, and the sum rounded to the wire type again: the
 // same bits on every rank, whatever the backend. A group of one exchanges nothing and rounds nothing.
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct OptimizerOptions {
   size_t bucket_bytes = 25'000'000;  ///< of the wire type
   bool one_host = true;              ///< all ranks of the group are on this host
   std::vector<int> progress_cpus;    ///< the exchange thread runs on these; empty: where its creator does
+  std::optional<MeshShape> mesh{};   ///< what the gradient is spread over; none: the data group alone
 };
 
 /// Memory that an optimizer over so many data ranks takes for its exchange.
@@ -34,9 +36,10 @@ size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& optio
 
 class Optimizer final : public GradientSink {
  public:
-  /// Borrows everything; `data_group` is used by this object's progress thread alone.
+  /// Borrows everything; `data_group` is used by this object's progress thread alone. tied_pair: of first and last
+  /// stage where they hold a tied matrix each; else nullptr.
   Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
-            const OptimizerOptions& options);
+            const OptimizerOptions& options, Communicator* tied_pair = nullptr);
 
   /// Before the backward of the step's last micro-batch: from here on ready() starts exchanges.
   void begin_exchange();
@@ -46,7 +49,7 @@ class Optimizer final : public GradientSink {
   /// complete gradient: of the chunks that it owns, in table order, as many on every rank (the last ones may be
   /// unused). Valid until the next step. Throws Error::comm, Error::peer.
   std::span<const double> finish_exchange(Context& context);
-  /// The squared norm (f64, per parameter in table order) from the values of all data ranks, in rank order.
+  /// The squared norm (f64, per parameter in table order) from the values of all ranks of the mesh, in rank order.
   double squared_norm(std::span<const double> values) const;
   /// AdamW over all parameters; t = updates applied, this one included, from 1. norm = sqrt(squared_norm()).
   void update(Context& context, double learning_rate, int64_t t, double norm);
@@ -55,6 +58,7 @@ class Optimizer final : public GradientSink {
 
  private:
   void add_tied_sum(Context& context);
+  void add_other_stages_sum(Context& context);
 
   const ParameterTable& table_;
   TrainingState& state_;
@@ -63,7 +67,10 @@ class Optimizer final : public GradientSink {
   int rank_;
   Ownership ownership_;
   GradientNorm norm_;
-  Reducer reducer_;  ///< last: its thread uses the others
+  MeshNorm mesh_norm_;
+  Communicator* tied_pair_;
+  std::vector<float> tied_piece_;  ///< of the other stage's sum of the tied matrix
+  Reducer reducer_;                ///< last: its thread uses the others
 };
 
 }  // namespace trireme

@@ -1,9 +1,13 @@
 #include "train/facts.h"
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
+#include "model/mesh_layout.h"
 #include "model/stage.h"
 #include "train/machine.h"
 #include "train/optim_options.h"
+#include "train/stage_links.h"
 
 namespace trireme {
 namespace {
@@ -20,8 +24,11 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
   memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains);
   memory.activations = stage.activations;
   memory.scratch = stage.scratch;
+  memory.exchange = stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
+                                                         plan.shape.rows, plan.spec.width);
   if (!plan.trains) return memory;
-  memory.exchange = exchange_bytes(table, optimizer_options(plan.config(), rank, {}), static_cast<int>(plan.mesh.data));
+  memory.exchange +=
+      exchange_bytes(table, optimizer_options(plan.config(), rank, {}), static_cast<int>(plan.mesh.data));
   memory.snapshot = 3 * static_cast<size_t>(table.flat_count()) * sizeof(float) / static_cast<size_t>(rank.size());
   return memory;
 }
@@ -37,15 +44,15 @@ void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankCon
           gigabytes(available), plan.micro_sequences);
 }
 
-RunFacts run_facts(const Setup& setup, const ParameterTable& table, const MemoryPlan& memory, const RankContext& rank,
-                   const Backend& backend, const PeakRate& peak) {
+RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankContext& rank, const Backend& backend,
+                   const PeakRate& peak) {
   const Spec& s = setup.spec;
   const BatchShape& b = setup.batch;
   RunFacts facts;
   const auto add = [&](const char* name, std::string value) { facts.emplace_back(name, std::move(value)); };
-  add("model",
-      fmt::format("{:.2f}M parameters: {} layers, {} heads, width {}, context {}, vocabulary {}",
-                  static_cast<double>(table.total()) / 1e6, s.layers, s.heads, s.width, s.context, s.vocabulary));
+  add("model", fmt::format("{:.2f}M parameters: {} layers, {} heads, width {}, context {}, vocabulary {}",
+                           static_cast<double>(ParameterTable(s).total()) / 1e6, s.layers, s.heads, s.width, s.context,
+                           s.vocabulary));
   add("data", fmt::format("{} ({} tokens){}", setup.train->name(), setup.train->tokens(),
                           setup.validation ? fmt::format(", validation {} ({} tokens)", setup.validation->name(),
                                                          setup.validation->tokens())
@@ -58,6 +65,14 @@ RunFacts run_facts(const Setup& setup, const ParameterTable& table, const Memory
   add("batch", fmt::format("{} x {} = {} tokens per step: {} ranks x {} micro-batches of {}", b.global, b.sequence,
                            b.global * b.sequence, b.ranks, b.micro_batches, b.largest_micro()));
   add("precision", std::string(name_of(setup.dtype)));
+  if (setup.mesh.tensor * setup.mesh.pipeline > 1) {
+    std::vector<std::string> stages;
+    for (const ModelPart& part : stages_of(s, setup.mesh.pipeline))
+      stages.push_back(fmt::format("{}{}{}", part.embedding ? "embedding + " : "", part.layers(),
+                                   part.head ? " layers + head" : " layers"));
+    add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}", setup.mesh.data, setup.mesh.tensor,
+                            setup.mesh.pipeline, fmt::join(stages, " | ")));
+  }
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size, rank.world.backend()));
   add("cpu", fmt::format("{}, kernels {}, {} threads per rank", backend.hardware, backend.kernels, rank.threads));
   add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",

@@ -21,7 +21,7 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
 /// Throws Error::config with the numbers when the plans of this host's ranks do not fit in its memory.
 void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankContext& rank);
 
-RunFacts run_facts(const Setup& setup, const ParameterTable& table, const MemoryPlan& memory, const RankContext& rank,
-                   const Backend& backend, const PeakRate& peak);
+RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankContext& rank, const Backend& backend,
+                   const PeakRate& peak);
 
 }  // namespace trireme

@@ -45,8 +45,12 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
 }
 
 SessionOptions session_options(const RunPlan& plan, const Job& job) {
-  SessionOptions options{
-      .spec = plan.spec, .dtype = plan.dtype, .shape = plan.shape, .mesh = plan.mesh, .optimizer = {}};
+  SessionOptions options{.spec = plan.spec,
+                         .dtype = plan.dtype,
+                         .shape = plan.shape,
+                         .mesh = plan.mesh,
+                         .optimizer = {},
+                         .progress_cpus = job.cores.progress_cpus};
   if (plan.trains) options.optimizer = optimizer_options(plan.config(), job.rank, job.cores.progress_cpus);
   return options;
 }

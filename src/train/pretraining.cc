@@ -27,8 +27,7 @@ class Pretraining final : public Task {
   const std::vector<DataFileFact>& mapped_files() const override { return setup_.data_files; }
   RunFacts facts(const Work& work, const PeakRate& peak) const override {
     const RankContext& rank = work.session.rank();
-    return run_facts(setup_, work.run.table, plan_memory(setup_, work.run.table, *backend_.ops, rank), rank, backend_,
-                     peak);
+    return run_facts(setup_, plan_memory(setup_, work.run.table, *backend_.ops, rank), rank, backend_, peak);
   }
 
   bool evaluates_first() const override { return setup_.config().evaluation.every > 0; }
@@ -93,7 +92,9 @@ RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   Backend backend = make_backend();
   const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars);
   together(job.scalars, [&] {  // before anything large is allocated
-    require_memory(plan_memory(setup, ParameterTable(setup.spec), *backend.ops, job.rank), setup, job.rank);
+    require_memory(
+        plan_memory(setup, ParameterTable(setup.spec, setup.init_scheme, setup.held), *backend.ops, job.rank), setup,
+        job.rank);
   });
   Run run(setup, job.claim);
   Session session(session_options(setup, job), run.table, run.state, *backend.ops, job.rank);

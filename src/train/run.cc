@@ -9,7 +9,7 @@ namespace trireme {
 Run::Run(const RunPlan& of, RunClaim* folder)
     : plan(of),
       claim(folder),
-      table(plan.spec, plan.init_scheme),
+      table(plan.spec, plan.init_scheme, plan.held),
       state(table, plan.dtype, plan.trains),
       schedule(schedule_of(plan.config())),
       skips(plan.config().run.dir, plan.config().run.max_skips) {

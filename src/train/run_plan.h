@@ -10,6 +10,7 @@
 #include "comm/mesh.h"
 #include "config/load.h"
 #include "model/memory.h"
+#include "model/parameter_table.h"
 
 namespace trireme {
 
@@ -19,6 +20,7 @@ struct RunPlan {
   InitScheme init_scheme = InitScheme::gpt2;  ///< of weights that start from scratch
   DType dtype = DType::f32;
   MeshShape mesh;                          ///< with every axis filled in
+  Layout held;                             ///< what this rank holds of the model
   bool trains = true;                      ///< else it only evaluates: no gradients, no moments, no snapshots
   ModelShape shape;                        ///< of the model's memory
   int64_t micro_sequences = 0;             ///< of the largest micro-batch

@@ -11,12 +11,6 @@ namespace trireme {
 void require_runnable(const LoadedConfig& loaded) {
   const Config& config = loaded.config;
   std::vector<std::string> reasons;
-  if (config.mesh.tensor > 1)
-    reasons.push_back(fmt::format("{} is {}: matrices are not split over ranks yet; set --mesh.tensor 1",
-                                  loaded.where("mesh.tensor"), config.mesh.tensor));
-  if (config.mesh.pipeline > 1)
-    reasons.push_back(fmt::format("{} is {}: layers are not split over ranks yet; set --mesh.pipeline 1",
-                                  loaded.where("mesh.pipeline"), config.mesh.pipeline));
   if (config.optim.shard != ShardChoice::none)
     reasons.push_back(
         fmt::format("{} asks for sharded state, and every rank holds all of it yet; set --optim.shard none",

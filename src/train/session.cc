@@ -1,6 +1,25 @@
 #include "train/session.h"
 
 namespace trireme {
+namespace {
+
+/// A group of first and last stage; nullptr on the others, and where no matrix is tied across stages. Collective.
+std::unique_ptr<Communicator> make_tied_pair(Communicator& pipeline, const Spec& spec) {
+  if (pipeline.size() == 1 || !spec.tied_head) return nullptr;
+  const bool holds = pipeline.rank() == 0 || pipeline.rank() + 1 == pipeline.size();
+  auto group = pipeline.split(holds ? 0 : 1, pipeline.rank());
+  if (!holds) return nullptr;
+  group->report_to(pipeline.progress());
+  return group;
+}
+
+std::unique_ptr<Communicator> own_group(Communicator& axis, Progress* progress) {
+  auto group = axis.split(0, axis.rank());
+  group->report_to(progress);
+  return group;
+}
+
+}  // namespace
 
 Session::Session(const SessionOptions& options, const ParameterTable& table, TrainingState& state, Ops& ops,
                  const RankContext& rank)
@@ -10,12 +29,20 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       rank_(rank),
       mesh_(rank.world, options.mesh),
       scalars_(mesh_.world()),
+      tensor_group_(mesh_.tensor().size() > 1 ? own_group(mesh_.tensor(), rank.progress) : nullptr),
+      links_(mesh_.pipeline(), options.dtype, options.shape.rows, options.spec.width, options.progress_cpus),
       stage_(options.spec, {&table, state.weights(), state.gradients()}, options.dtype, options.shape, ops,
-             rank.threads) {
+             rank.threads,
+             tensor_group_
+                 ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(options.spec, options.dtype, options.shape),
+                                    options.progress_cpus)
+                 : nullptr) {
   if (!options.optimizer) return;
-  exchange_group_ = mesh_.data().split(0, mesh_.data().rank());
-  exchange_group_->report_to(rank.progress);
-  optimizer_.emplace(table, state, ops, *exchange_group_, *options.optimizer);
+  exchange_group_ = own_group(mesh_.data(), rank.progress);
+  tied_pair_ = make_tied_pair(mesh_.pipeline(), options.spec);
+  OptimizerOptions optimizer = *options.optimizer;
+  optimizer.mesh = mesh_.shape();
+  optimizer_.emplace(table, state, ops, *exchange_group_, optimizer, tied_pair_.get());
 }
 
 }  // namespace trireme

@@ -12,6 +12,7 @@
 #include "model/stage.h"
 #include "ops/backend.h"
 #include "optim/optimizer.h"
+#include "train/stage_links.h"
 
 namespace trireme {
 
@@ -21,11 +22,14 @@ struct SessionOptions {
   ModelShape shape;
   MeshShape mesh;                             ///< as resolve_mesh() gave it
   std::optional<OptimizerOptions> optimizer;  ///< none: nothing is trained
+  std::vector<int> progress_cpus{};  ///< threads that carry messages between layers and stages run on these; empty:
+                                     ///< where their creator does
 };
 
 class Session {
  public:
-  /// Collective over the rank's world. table, state: of the whole model. Borrows everything but the options.
+  /// Collective over the rank's world. table, state: of what this rank holds of the model (model/mesh_layout.h).
+  /// Borrows everything but the options.
   Session(const SessionOptions& options, const ParameterTable& table, TrainingState& state, Ops& ops,
           const RankContext& rank);
 
@@ -37,8 +41,15 @@ class Session {
   TrainingState& state() { return state_; }
   const ParameterTable& table() const { return table_; }
   const RankContext& rank() const { return rank_; }
+  StageLinks& links() { return links_; }
+  /// Of ranks that compute the same loss the first one's counts: of the last stage and tensor rank 0. Likewise, of
+  /// those that read the same batch the first one's count of it.
+  bool counts_loss() const { return links_.last() && place().tensor == 0; }
+  bool counts_batch() const { return place().pipeline == 0 && place().tensor == 0; }
 
  private:
+  MeshPlace place() const { return mesh_.place(); }
+
   const ParameterTable& table_;
   TrainingState& state_;
   Ops& ops_;
@@ -46,7 +57,11 @@ class Session {
   Mesh mesh_;
   Scalars scalars_;
   std::unique_ptr<Communicator> exchange_group_;  ///< of the data axis, for the exchange's own thread
+  std::unique_ptr<Communicator> tensor_group_;    ///< of the tensor axis, for its sums' own thread; none: one rank
+  std::unique_ptr<Communicator> tied_pair_;       ///< first and last stage, where both hold a tied matrix
   std::optional<Optimizer> optimizer_;
+  std::optional<TensorGroup> tensor_;
+  StageLinks links_;
   Stage stage_;
 };
 

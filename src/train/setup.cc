@@ -7,7 +7,9 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "comm/agreement.h"
+#include "model/mesh_layout.h"
 #include "model/model_options.h"
+#include "model/pipeline_order.h"
 #include "train/data_setup.h"
 #include "train/guard/data_proof.h"
 #include "train/resume.h"
@@ -110,14 +112,17 @@ void open_resume(Setup& setup, const std::string& path) {
 }
 
 /// The memory shape of this run's model.
-void plan_shape(Setup& setup) {
+void plan_shape(Setup& setup, int rank) {
   setup.trains = !setup.config().evaluation.only;
   setup.micro_sequences = setup.batch.largest_micro();
+  const int64_t stage = place_of(setup.mesh, rank).pipeline;
+  const auto order = pipeline_order(stage, setup.mesh.pipeline, 1, setup.batch.micro_batches);
   setup.shape = {.rows = setup.micro_sequences * setup.batch.sequence,
                  .training = setup.trains,
                  .head_rows = 0,
                  .accumulates = setup.batch.micro_batches > 1,
-                 .recompute = setup.config().model.recompute};
+                 .recompute = setup.config().model.recompute,
+                 .slots = setup.trains ? slots_of(order, 0) : 1};
 }
 
 }  // namespace
@@ -143,7 +148,8 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
     if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
     setup.batch = resolve_batch(setup, scalars.rank());
-    plan_shape(setup);
+    setup.held = layout_of(setup.spec, setup.mesh, scalars.rank());
+    plan_shape(setup, scalars.rank());
     open_data(setup);
     if (setup.resume) check_resume(setup);
     if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);

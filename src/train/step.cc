@@ -6,29 +6,44 @@
 #include "train/sign_of_life.h"
 
 namespace trireme {
-namespace {
-
-constexpr int64_t kSlot = 0;  // one stage runs each backward right after its forward
-
-}  // namespace
-
-void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
-  const Batch& batch = batches_.fill(start.consumed, action.micro_batch);
-  has_rows_ = batch.rows() > 0;
-  if (!has_rows_) return;
-  const StagePart::Step numbers{
-      .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
-  session_.stage().part().forward(kSlot, batch, numbers, {}, {});
+TrainStep::TrainStep(Session& session, StepBatches& batches, uint64_t seed)
+    : session_(session), batches_(batches), seed_(seed), slots_(session.stage().part().slots()) {
+  batches_.keep(slots_);
 }
 
-double TrainStep::backward(const PipelineAction& action, float scale) {
+/// What the action takes from a neighbour stage begins to arrive.
+void TrainStep::expect(const PipelineAction& action, const StepStart& start) {
+  session_.links().expect(action.pass, action.micro_batch, batches_.rows(start.consumed, action.micro_batch));
+}
+
+void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
+  const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
+  const Batch& batch = batches_.fill(start.consumed, m);
+  if (rows == 0) return;
+  const StagePart::Step numbers{
+      .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
+  StageLinks& links = session_.links();
+  const ConstView in = links.receive(action.pass, m, rows);
+  session_.stage().part().forward(slot_of(action), batch, numbers, in, links.outgoing(action.pass, m, rows));
+  links.send(action.pass, m, rows);
+}
+
+double TrainStep::backward(const PipelineAction& action, const StepStart& start, float scale) {
+  const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
   Stage& stage = session_.stage();
   Optimizer& optimizer = session_.optimizer();
-  const Write write = action.micro_batch == 0 ? Write::overwrite : Write::add;
-  const bool last = action.micro_batch + 1 == batches_.micro_batches();
+  const Write write = m == 0 ? Write::overwrite : Write::add;
+  const bool last = m + 1 == batches_.micro_batches();
   if (last) optimizer.begin_exchange();
-  if (has_rows_)
-    return stage.part().backward(kSlot, {.scale = scale, .write = write, .sink = last ? &optimizer : nullptr}, {}, {});
+  if (rows > 0) {
+    StageLinks& links = session_.links();
+    const ConstView dy = links.receive(action.pass, m, rows);
+    const double loss =
+        stage.part().backward(slot_of(action), {.scale = scale, .write = write, .sink = last ? &optimizer : nullptr},
+                              dy, links.outgoing(action.pass, m, rows));
+    links.send(action.pass, m, rows);
+    return loss;
+  }
   // The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
   if (write == Write::overwrite) session_.ops().zero(stage.context(), session_.state().gradients());
   if (last) {
@@ -37,20 +52,25 @@ double TrainStep::backward(const PipelineAction& action, float scale) {
   return 0;
 }
 
-/// Sum of the losses of this rank's micro-batches.
+/// Sum of the losses of this rank's micro-batches; 0 where another rank has them.
 double TrainStep::run_micro_batches(const StepStart& start, float scale) {
+  StageLinks& links = session_.links();
   const int64_t count = batches_.micro_batches();
+  const std::vector<PipelineAction> order = pipeline_order(links.stage(), links.stages(), 1, count);
   double loss = 0;
   SignOfLife sign("this step");
-  for (const PipelineAction& action : pipeline_order(0, 1, 1, count)) {
-    if (action.pass == PipelinePass::forward) {
-      forward(action, start);
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i == 0) expect(order[0], start);
+    if (i + 1 < order.size()) expect(order[i + 1], start);  // while this one computes
+    if (order[i].pass == PipelinePass::forward) {
+      forward(order[i], start);
     } else {
-      loss += backward(action, scale);
-      sign.tell(action.micro_batch + 1, count);
+      loss += backward(order[i], start, scale);
+      sign.tell(order[i].micro_batch + 1, count);
     }
   }
-  return loss;
+  links.flush();
+  return session_.counts_loss() ? loss : 0;
 }
 
 /// One message: what ranks have to tell each other after a step. norms: this rank's values of the squared norm.
@@ -77,7 +97,7 @@ StepResult TrainStep::agree(double loss, std::span<const double> norms, double c
 double TrainStep::count(uint64_t consumed) {
   const double own = batches_.counted(consumed);
   const auto all = batches_.counted_by_all(consumed);
-  return all ? *all : session_.scalars().sum(own);
+  return all ? *all : session_.scalars().sum(session_.counts_batch() ? own : 0);
 }
 
 StepResult TrainStep::run(const StepStart& start) {
@@ -90,6 +110,25 @@ StepResult TrainStep::run(const StepStart& start) {
   return result;
 }
 
+namespace {
+
+/// Loss of a batch, whose forward goes through all stages; 0 on ranks whose loss does not count.
+double loss_of(Session& session, const Batch& batch, int64_t number) {
+  constexpr int64_t kSlot = 0;
+  constexpr PipelinePass kForward = PipelinePass::forward;
+  StageLinks& links = session.links();
+  StagePart& part = session.stage().part();
+  links.expect(kForward, number, batch.rows());
+  const ConstView in = links.receive(kForward, number, batch.rows());
+  part.forward(kSlot, batch, {}, in, links.outgoing(kForward, number, batch.rows()));
+  links.send(kForward, number, batch.rows());
+  if (!links.last()) return 0;
+  const double loss = part.loss(kSlot);
+  return session.counts_loss() ? loss : 0;
+}
+
+}  // namespace
+
 std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches) {
   Batcher batcher(shape.largest_micro(), shape.sequence);
   Scalars& scalars = session.scalars();
@@ -101,10 +140,11 @@ std::optional<double> evaluate(Session& session, const SampleSource& data, const
       const BatchSlice slice = batch_slice(first, shape, m);
       if (slice.count == 0) continue;
       const Batch& batch = batcher.fill(data, Stream::evaluation, slice);
-      loss += session.stage().loss(batch);
-      tokens += counted_rows(batch);
+      loss += loss_of(session, batch, m);
+      if (session.counts_batch()) tokens += counted_rows(batch);
       sign.tell(b * shape.micro_batches + m + 1, batches * shape.micro_batches);
     }
+    session.links().flush();
     if (scalars.any(session.rank().stop_requested())) return std::nullopt;
   }
   return scalars.sum(loss) / scalars.sum(tokens);

@@ -33,8 +33,7 @@ struct StepResult {
 class TrainStep {
  public:
   /// Borrows both. seed: of dropout.
-  TrainStep(Session& session, StepBatches& batches, uint64_t seed)
-      : session_(session), batches_(batches), seed_(seed) {}
+  TrainStep(Session& session, StepBatches& batches, uint64_t seed);
 
   /// Collective over the session's mesh.
   StepResult run(const StepStart& start);
@@ -42,14 +41,16 @@ class TrainStep {
  private:
   double count(uint64_t consumed);
   double run_micro_batches(const StepStart& start, float scale);
+  void expect(const PipelineAction& action, const StepStart& start);
   void forward(const PipelineAction& action, const StepStart& start);
-  double backward(const PipelineAction& action, float scale);
+  double backward(const PipelineAction& action, const StepStart& start, float scale);
+  int64_t slot_of(const PipelineAction& action) const { return action.micro_batch % slots_; }
   StepResult agree(double loss, std::span<const double> norms, double counted, const StepStart& start);
 
   Session& session_;
   StepBatches& batches_;
   uint64_t seed_;
-  bool has_rows_ = false;  ///< the micro-batch between its forward and its backward
+  int64_t slots_;  ///< micro-batches that are between forward and backward at a time
 };
 
 /// Collective. Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the

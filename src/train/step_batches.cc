@@ -9,8 +9,13 @@ double counted_rows(const Batch& batch) {
   return static_cast<double>(std::count_if(targets, targets + batch.rows(), [](int32_t t) { return t >= 0; }));
 }
 
-SampleBatches::SampleBatches(const SampleSource& data, const BatchShape& shape)
-    : data_(data), shape_(shape), batcher_(shape.largest_micro(), shape.sequence) {}
+SampleBatches::SampleBatches(const SampleSource& data, const BatchShape& shape) : data_(data), shape_(shape) {
+  keep(1);
+}
+
+void SampleBatches::keep(int64_t batches) {
+  batchers_.assign(static_cast<size_t>(batches), Batcher(shape_.largest_micro(), shape_.sequence));
+}
 
 BatchSlice SampleBatches::slice(uint64_t consumed, int64_t index) const { return batch_slice(consumed, shape_, index); }
 
@@ -28,7 +33,7 @@ std::optional<double> SampleBatches::counted_by_all(uint64_t) const {
 }
 
 const Batch& SampleBatches::fill(uint64_t consumed, int64_t index) {
-  return batcher_.fill(data_, Stream::training, slice(consumed, index));
+  return batchers_[next_++ % batchers_.size()].fill(data_, Stream::training, slice(consumed, index));
 }
 
 }  // namespace trireme

@@ -20,8 +20,13 @@ class StepBatches {
   virtual double counted(uint64_t consumed) = 0;
   /// The same over all ranks, where it is known without asking them.
   virtual std::optional<double> counted_by_all(uint64_t consumed) const = 0;
-  /// Valid until the next call; no rows where the global batch leaves this one none.
+  /// No rows where the global batch leaves this one none. Valid until the next call, or as many calls later as keep()
+  /// said.
   virtual const Batch& fill(uint64_t consumed, int64_t index) = 0;
+  /// Rows of the batch that fill() would give, which it does not end.
+  virtual int64_t rows(uint64_t consumed, int64_t index) const = 0;
+  /// As many batches are needed at a time.
+  virtual void keep(int64_t batches) = 0;
 };
 
 /// Rows of a batch of sequences that have a target.
@@ -36,13 +41,18 @@ class SampleBatches final : public StepBatches {
   double counted(uint64_t consumed) override;
   std::optional<double> counted_by_all(uint64_t consumed) const override;
   const Batch& fill(uint64_t consumed, int64_t index) override;
+  int64_t rows(uint64_t consumed, int64_t index) const override {
+    return slice(consumed, index).count * shape_.sequence;
+  }
+  void keep(int64_t batches) override;
 
  private:
   BatchSlice slice(uint64_t consumed, int64_t index) const;
 
   const SampleSource& data_;
   BatchShape shape_;
-  Batcher batcher_;
+  std::vector<Batcher> batchers_;
+  size_t next_ = 0;  ///< of batchers_
 };
 
 }  // namespace trireme

@@ -86,8 +86,8 @@ void Trainer::check_ranks() {
   data_windows_.hash_next();
   const bool compared = progress().step == 1 || due(config().run.hash_every);
   if (compared)
-    check_parameters(work_.session.mesh().data(), scalars(), rank().host, work_.run.state, work_.run.table,
-                     progress().step, config().run.on_difference == OnDifference::heal);
+    check_parameters(work_.session.mesh(), scalars(), rank().host, work_.run.state, work_.run.table, progress().step,
+                     config().run.on_difference == OnDifference::heal);
   if (compared || done()) data_windows_.compare(scalars(), rank().host, progress().step);
 }
 

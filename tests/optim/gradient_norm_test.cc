@@ -56,7 +56,8 @@ TEST(GradientNorm, OfOwnersHasTheBitsOfOneRank) {
         const auto of_rank = norm.values_of(r, View(std::span(own), flat.shape()), *backend.ops, context);
         values.insert(values.end(), of_rank.begin(), of_rank.end());
       }
-      EXPECT_EQ(norm.squared(values), expected) << ranks << " ranks, buckets of " << bucket;
+      const MeshNorm all(table, {.data = ranks}, [&](const ParameterTable&) { return ownership; });
+      EXPECT_EQ(all.squared(values), expected) << ranks << " ranks, buckets of " << bucket;
     }
   }
 }

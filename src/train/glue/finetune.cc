@@ -192,7 +192,8 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
     if (options.train && options.overwrite && options.resume.empty() && job.rank.rank() == 0)
       clear_checkpoints(options.output_dir);
     plan = make_job(options, start, job.mesh);
-    require_memory(plan_memory(plan, ParameterTable(plan.spec), *backend.ops, job.rank), plan, job.rank);
+    require_memory(plan_memory(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), *backend.ops, job.rank),
+                   plan, job.rank);
   });
   prove_same_rows(plan, job.scalars, job.rank.host);
   Run run(plan, job.claim);

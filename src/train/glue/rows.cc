@@ -86,9 +86,17 @@ int64_t rows_that_fit(const EncodedRows& rows, std::span<const uint32_t> which, 
   return most;
 }
 
+int64_t batch_rows(const EncodedRows& from, std::span<const uint32_t> which, const RowLayout& layout) {
+  int64_t rows = 0;
+  for (const uint32_t row : which)
+    rows += layout.length > 0 ? layout.length : static_cast<int64_t>(from.offsets[row + 1] - from.offsets[row]);
+  return rows;
+}
+
 RowBatches::RowBatches(const EncodedRows& rows, const EpochPlan& plan, const RowLayout& layout, const BatchLimit& limit,
                        int ranks, int rank, uint64_t seed)
-    : rows_(rows), plan_(plan), packer_(layout), limit_(limit), ranks_(ranks), rank_(rank), seed_(seed) {
+    : rows_(rows), plan_(plan), layout_(layout), limit_(limit), ranks_(ranks), rank_(rank), seed_(seed) {
+  keep(1);
   cut(0);
 }
 
@@ -121,11 +129,20 @@ double RowBatches::counted(uint64_t consumed) {
   return static_cast<double>(cuts_.back() - cuts_.front());
 }
 
+std::span<const uint32_t> RowBatches::micro_batch(int64_t index) const {
+  const uint64_t begin = cuts_[static_cast<size_t>(index)], end = cuts_[static_cast<size_t>(index) + 1];
+  return std::span(order_).subspan(static_cast<size_t>(plan_.at(consumed_).first) + begin, end - begin);
+}
+
 const Batch& RowBatches::fill(uint64_t consumed, int64_t index) {
   if (consumed != consumed_) cut(consumed);
-  const uint64_t begin = cuts_[static_cast<size_t>(index)], end = cuts_[static_cast<size_t>(index) + 1];
-  const auto place = static_cast<size_t>(plan_.at(consumed).first) + begin;
-  return packer_.pack(rows_, std::span(order_).subspan(place, end - begin), consumed + begin);
+  RowPacker& packer = packers_[next_++ % packers_.size()];
+  return packer.pack(rows_, micro_batch(index), consumed + cuts_[static_cast<size_t>(index)]);
+}
+
+int64_t RowBatches::rows([[maybe_unused]] uint64_t consumed, int64_t index) const {
+  assert(consumed == consumed_);
+  return batch_rows(rows_, micro_batch(index), layout_);
 }
 
 }  // namespace trireme

@@ -40,6 +40,9 @@ struct RowLayout {
   int64_t classes = 0;  ///< 1: labels are values
 };
 
+/// Rows of a batch of `which`, padding included.
+int64_t batch_rows(const EncodedRows& from, std::span<const uint32_t> which, const RowLayout& layout);
+
 /// One batch at a time. Padding stands behind all rows, as sequences of its own: it is computed, as much of it as rows
 /// padded to one length have, and nobody reads it.
 class RowPacker {
@@ -71,13 +74,19 @@ class RowBatches final : public StepBatches {
     return static_cast<double>(plan_.at(consumed).count);
   }
   const Batch& fill(uint64_t consumed, int64_t index) override;
+  int64_t rows(uint64_t consumed, int64_t index) const override;
+  void keep(int64_t batches) override { packers_.assign(static_cast<size_t>(batches), RowPacker(layout_)); }
 
  private:
+  /// Of the step that is cut.
+  std::span<const uint32_t> micro_batch(int64_t index) const;
   void cut(uint64_t consumed);
 
   const EncodedRows& rows_;
   EpochPlan plan_;
-  RowPacker packer_;
+  RowLayout layout_;
+  std::vector<RowPacker> packers_;
+  size_t next_ = 0;  ///< of packers_
   BatchLimit limit_;
   int ranks_, rank_;
   uint64_t seed_;

@@ -1,8 +1,10 @@
 #include "train/guard/healing.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/log.h"
+#include "comm/agreement.h"
 #include "comm/progress.h"
 #include "comm/proof.h"
 
@@ -19,30 +21,73 @@ void copy_from(int source, View flat, Communicator& replicas) {
   }
 }
 
-void warn(const std::vector<int>& ranks, int source, Scalars& scalars, std::string_view host, int64_t step) {
+/// Ranks that hold the same as `rank`, itself among them, by their place on the data axis.
+std::vector<int> replicas_of(int rank, const MeshShape& mesh) {
+  const MeshPlace place = place_of(mesh, rank);
+  std::vector<int> ranks;
+  for (int64_t d = 0; d < mesh.data; ++d)
+    ranks.push_back(static_cast<int>((place.pipeline * mesh.data + d) * mesh.tensor + place.tensor));
+  return ranks;
+}
+
+/// Ranks that differ from most of their replicas, ascending.
+std::vector<int> differing_ranks(const std::vector<uint64_t>& hashes, const MeshShape& mesh) {
+  std::vector<int> all;
+  for (int rank = 0; rank < static_cast<int>(hashes.size()); ++rank) {
+    if (place_of(mesh, rank).data != 0) continue;
+    const std::vector<int> replicas = replicas_of(rank, mesh);
+    std::vector<uint64_t> values;
+    for (const int replica : replicas) values.push_back(hashes[static_cast<size_t>(replica)]);
+    for (const int at : differing(values)) all.push_back(replicas[static_cast<size_t>(at)]);
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+/// The first of the rank's replicas that is not among `ranks`, by its place on the data axis; none: nobody is right.
+std::optional<int> good_replica(int rank, const std::vector<int>& ranks, const MeshShape& mesh) {
+  const std::vector<int> replicas = replicas_of(rank, mesh);
+  for (size_t d = 0; d < replicas.size(); ++d) {
+    if (std::ranges::find(ranks, replicas[d]) == ranks.end()) return static_cast<int>(d);
+  }
+  return {};
+}
+
+void heal_replicas(const std::vector<int>& ranks, Mesh& mesh, TrainingState& state) {
+  const int rank = mesh.world().rank();
+  const std::vector<int> replicas = replicas_of(rank, mesh.shape());
+  if (std::ranges::none_of(replicas, [&](int r) { return std::ranges::find(ranks, r) != ranks.end(); })) return;
+  const int source = good_replica(rank, ranks, mesh.shape()).value();
+  for (const View array : {state.weights(), state.remainder(), state.moment1(), state.moment2()})
+    copy_from(source, array, mesh.data());
+}
+
+void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars, std::string_view host, int64_t step) {
   const std::string names = names_of(ranks, scalars, host);
+  const int source = replicas_of(ranks[0], mesh)[static_cast<size_t>(good_replica(ranks[0], ranks, mesh).value())];
   log::write_once(
       log::Level::warning,
       fmt::format("{} held other parameters than the other {} ranks after step {}, as after a bit that "
                   "flipped in memory; weights and moments were copied from rank {}; check that host's memory",
-                  names, scalars.size() - static_cast<int>(ranks.size()), step, source));
+                  names, mesh.data - static_cast<int64_t>(ranks.size()), step, source));
 }
 
 }  // namespace
 
-void check_parameters(Communicator& replicas, Scalars& scalars, std::string_view host, TrainingState& state,
+void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, TrainingState& state,
                       const ParameterTable& table, int64_t step, bool heal) {
-  if (scalars.size() == 1) return;
-  const std::vector<int> ranks = scalars.differing(parameter_hash(state, table));
+  const MeshShape& shape = mesh.shape();
+  if (shape.data == 1) return;
+  std::vector<int> ranks = differing_ranks(scalars.gather(parameter_hash(state, table)), shape);
   if (ranks.empty()) return;
-  if (heal && static_cast<int>(ranks.size()) < scalars.size()) {
-    int source = 0;
-    while (std::ranges::find(ranks, source) != ranks.end()) ++source;
-    for (const View array : {state.weights(), state.remainder(), state.moment1(), state.moment2()})
-      copy_from(source, array, replicas);
-    warn(ranks, source, scalars, host, step);
+  const bool can = std::ranges::all_of(ranks, [&](int r) { return good_replica(r, ranks, shape).has_value(); });
+  if (heal && can) {
+    heal_replicas(ranks, mesh, state);
+    warn(ranks, shape, scalars, host, step);
+    ranks = differing_ranks(scalars.gather(parameter_hash(state, table)), shape);
+    if (ranks.empty()) return;
   }
-  prove_same_parameters(scalars, host, parameter_hash(state, table), step);
+  throw CommonError(ErrorKind::mismatch, different_parameters(ranks, scalars.gather(host), step));
 }
 
 }  // namespace trireme

@@ -1,0 +1,22 @@
+#pragma once
+// What the ranks of a mesh hold of a model. A pure function: every rank knows what every other one holds.
+
+#include <vector>
+
+#include "comm/mesh.h"
+#include "model/parameter_table.h"
+
+namespace trireme {
+
+/// Blocks of each pipeline stage, so that the slowest one has the least work: a block's matrices and attention over the
+/// whole context against the head's matrix, which goes to the last stage. Of equal cuts the one whose first stages,
+/// which keep most micro-batches, have the fewest blocks. Throws Error::config where there are more stages than blocks.
+std::vector<ModelPart> stages_of(const Spec& spec, int64_t stages);
+
+/// Throws Error::config naming what does not fit the model and the sizes that do. mesh: as resolve_mesh() gave it.
+Layout layout_of(const Spec& spec, const MeshShape& mesh, int rank);
+
+/// The layouts of one data replica, in rank order: of (stage, tensor rank) = (0, 0), (0, 1) ...
+std::vector<Layout> layouts_of_replica(const Spec& spec, const MeshShape& mesh);
+
+}  // namespace trireme

@@ -1,0 +1,71 @@
+#include "model/mesh_layout.h"
+
+#include <gtest/gtest.h>
+
+#include "model/presets.h"
+#include "tests/model/model_fixture.h"
+#include "tests/support/expect_error.h"
+
+namespace trireme {
+namespace {
+
+std::vector<int64_t> blocks_of(const Spec& spec, int64_t stages) {
+  std::vector<int64_t> blocks;
+  int64_t next = 0;
+  for (const ModelPart& part : stages_of(spec, stages)) {
+    EXPECT_EQ(part.first_layer, next);
+    EXPECT_EQ(part.embedding, next == 0);
+    next = part.last_layer;
+    EXPECT_EQ(part.head, next == spec.layers);
+    blocks.push_back(part.layers());
+  }
+  EXPECT_EQ(next, spec.layers);
+  return blocks;
+}
+
+// GPT-2 124M's head is about five blocks' work.
+TEST(MeshLayout, StagesAreBalancedByWorkWithTheHead) {
+  const Spec gpt2 = preset("gpt2").spec;
+  EXPECT_EQ(blocks_of(gpt2, 1), (std::vector<int64_t>{12}));
+  EXPECT_EQ(blocks_of(gpt2, 2), (std::vector<int64_t>{8, 4}));
+  EXPECT_EQ(blocks_of(gpt2, 4), (std::vector<int64_t>{3, 4, 4, 1}));
+  EXPECT_EQ(blocks_of(preset("neox-20b").spec, 4), (std::vector<int64_t>{11, 11, 11, 11}));
+  Spec classifier = gpt2;
+  classifier.head = HeadKind::classifier;
+  EXPECT_EQ(blocks_of(classifier, 4), (std::vector<int64_t>{3, 3, 3, 3}));
+  EXPECT_EQ(blocks_of(classifier, 5), (std::vector<int64_t>{2, 2, 2, 3, 3}));
+  for (int64_t stages = 1; stages <= 12; ++stages)
+    for (const int64_t n : blocks_of(gpt2, stages)) EXPECT_GE(n, 1);
+}
+
+TEST(MeshLayout, EveryRankHasItsPlaceAndTheRanksOfAReplicaHoldTheModel) {
+  const Spec spec = small_spec();
+  const MeshShape mesh{.data = 3, .tensor = 2, .pipeline = 2};
+  for (int rank = 0; rank < 12; ++rank) {
+    const Layout layout = layout_of(spec, mesh, rank);
+    EXPECT_EQ(layout.tensor_rank, rank % 2);
+    EXPECT_EQ(layout.part.embedding, rank < 6);
+    EXPECT_EQ(layout.part.head, rank >= 6);
+  }
+  int64_t held = 0, replicated = 0;
+  for (const Layout& layout : layouts_of_replica(spec, mesh)) {
+    for (const Parameter& p : ParameterTable(spec, InitScheme::gpt2, layout).all()) {
+      const bool copy =
+          (layout.tensor_rank > 0 && p.is_whole()) || (p.name == "embedding.token.weight" && layout.part.head);
+      (copy ? replicated : held) += p.stored().elements();
+    }
+  }
+  EXPECT_EQ(held, ParameterTable(spec).total());
+  EXPECT_GT(replicated, 0);
+}
+
+TEST(MeshLayout, WhatDoesNotFitIsRefusedWithWhatDoes) {
+  const Spec spec = small_spec();
+  EXPECT_ERROR(stages_of(spec, 3), ErrorKind::config,
+               "pipeline 3 cuts 2 layers into more stages than there are; at most 2 have one each");
+  EXPECT_ERROR(layout_of(spec, {.data = 1, .tensor = 3, .pipeline = 1}, 0), ErrorKind::config,
+               "tensor 3 does not divide 2 heads; 1, 2 do");
+}
+
+}  // namespace
+}  // namespace trireme

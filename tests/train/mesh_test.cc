@@ -1,0 +1,205 @@
+// Whole training steps over every axis of the mesh, ranks as threads, against one rank that holds all of the model.
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <mutex>
+
+#include "model/mesh_layout.h"
+#include "model/pipeline_order.h"
+#include "tests/support/cut_states.h"
+#include "tests/support/local_ranks.h"
+#include "tests/support/tiny_model.h"
+#include "train/guard/healing.h"
+#include "train/step.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kGlobal = 12, kSequence = 8, kSteps = 6;
+
+Spec gpt2() {
+  Spec spec = tiny_spec();
+  spec.layers = 4;
+  spec.heads = 4;
+  return spec;
+}
+Spec neox() {
+  Spec spec = gpt2();
+  spec.tied_head = false;
+  spec.position = Position::rotary;
+  spec.rotary_dims = 2;
+  spec.residual = Residual::parallel;
+  return spec;
+}
+Spec opt() {
+  Spec spec = gpt2();
+  spec.norm_place = NormPlace::post;
+  spec.final_norm = false;
+  spec.embedding_width = 8;
+  spec.position_offset = 2;
+  spec.activation = Activation::relu;
+  return spec;
+}
+Spec bert() {
+  Spec spec = gpt2();
+  spec.norm_place = NormPlace::post;
+  spec.final_norm = false;
+  spec.mask = Mask::full;
+  spec.token_types = 2;
+  spec.embedding_norm = true;
+  spec.head = HeadKind::masked_language_model;
+  return spec;
+}
+
+struct Family {
+  const char* name;
+  Spec (*spec)();
+};
+constexpr Family kFamilies[] = {{"gpt2", gpt2}, {"neox", neox}, {"opt", opt}, {"bert", bert}};
+
+struct Layouts {
+  MeshShape mesh;
+  bool recompute = false, dropout = false;
+  DType wire = DType::f32;
+};
+
+std::vector<uint16_t> some_tokens() {
+  std::vector<uint16_t> tokens(700);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * i % 13);
+  return tokens;
+}
+
+/// What training comes to: the same on every rank, and the weights put together again.
+struct Outcome {
+  std::vector<double> losses, norms;
+  double evaluation = 0;
+  std::vector<float> weights;
+};
+
+/// kSteps steps from the same start.
+Outcome train(Spec spec, const Layouts& layouts) {
+  if (layouts.dropout) spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = 0.2f;
+  const MeshShape mesh = layouts.mesh;
+  const auto ranks = static_cast<int>(mesh.data * mesh.tensor * mesh.pipeline);
+  const ParameterTable whole(spec);
+  TrainingState all(whole, DType::f32, false);
+  Outcome outcome;
+  std::mutex mutex;
+  run_local(ranks, [&](RankContext& rank) {
+    const Backend backend = make_backend();
+    const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()));
+    TrainingState state(table, DType::f32, true);
+    initialize(state, table, 5);
+    const MeshPlace place = place_of(mesh, rank.rank());
+    constexpr int64_t kMicro = 1;
+    const BatchShape shape{.global = kGlobal,
+                           .micro_batches = kGlobal / mesh.data / kMicro,
+                           .sequence = kSequence,
+                           .ranks = static_cast<int>(mesh.data),
+                           .rank = place.data};
+    const auto order = pipeline_order(place.pipeline, mesh.pipeline, 1, shape.micro_batches);
+    OptimizerOptions options;
+    options.adamw.epsilon = 1e-3f;  // Adam's direction of a gradient near zero is not its sign
+    options.wire = layouts.wire;
+    Session session({.spec = spec,
+                     .dtype = DType::f32,
+                     .shape = {.rows = kMicro * kSequence,
+                               .head_rows = 4,
+                               .recompute = layouts.recompute,
+                               .slots = slots_of(order, 0)},
+                     .mesh = mesh,
+                     .optimizer = options},
+                    table, state, *backend.ops, rank);
+    const std::vector<uint16_t> tokens = some_tokens();
+    const WindowSource windows(tokens, 3);
+    SampleBatches batches(windows, shape);
+    TrainStep step(session, batches, 7);
+    std::vector<double> losses, norms;
+    for (int64_t i = 0; i < kSteps; ++i) {
+      const StepResult result = step.run({.step = i,
+                                          .consumed = static_cast<uint64_t>(i * kGlobal),
+                                          .update = i + 1,
+                                          .learning_rate = 1e-2,
+                                          .most_loss = std::numeric_limits<double>::infinity()});
+      losses.push_back(result.loss);
+      norms.push_back(result.norm);
+    }
+    const double evaluation = evaluate(session, windows, shape, 1).value();
+    check_parameters(session.mesh(), session.scalars(), "host", state, table, kSteps, false);
+    const std::lock_guard lock(mutex);
+    if (outcome.losses.empty()) outcome = {losses, norms, evaluation, {}};
+    EXPECT_EQ(outcome.losses, losses) << "rank " << rank.rank();
+    EXPECT_EQ(outcome.norms, norms) << "rank " << rank.rank();
+    EXPECT_EQ(outcome.evaluation, evaluation);
+    copy_common(table, state, whole, all);
+  });
+  const auto values = all.weights().values<float>();
+  outcome.weights = {values.begin(), values.end()};
+  return outcome;
+}
+
+std::string name_of(const MeshShape& mesh) {
+  return "data " + std::to_string(mesh.data) + ", tensor " + std::to_string(mesh.tensor) + ", pipeline " +
+         std::to_string(mesh.pipeline);
+}
+
+void expect_near(const Outcome& got, const Outcome& want, const Spec& spec) {
+  for (size_t i = 0; i < want.losses.size(); ++i) {
+    EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << "step " << i + 1;
+    EXPECT_NEAR(got.norms[i], want.norms[i], 1e-4 * want.norms[i]) << "step " << i + 1;
+  }
+  EXPECT_NEAR(got.evaluation, want.evaluation, 1e-5 * want.evaluation);
+  const ParameterTable table(spec);
+  for (const Parameter& p : table.all()) {
+    double norm = 0, difference = 0;
+    for (int64_t i = p.offset; i < p.offset + p.stored().elements(); ++i) {
+      const double w = static_cast<double>(want.weights[static_cast<size_t>(i)]);
+      norm += w * w;
+      difference = std::max(difference, std::abs(w - static_cast<double>(got.weights[static_cast<size_t>(i)])));
+    }
+    EXPECT_LE(difference, 1e-5 * std::sqrt(norm) + 1e-7) << p.name;
+  }
+}
+
+class MeshTraining : public testing::TestWithParam<Family> {};
+INSTANTIATE_TEST_SUITE_P(Families, MeshTraining, testing::ValuesIn(kFamilies),
+                         [](const auto& family) { return std::string(family.param.name); });
+
+TEST_P(MeshTraining, EveryLayoutComesToWhatOneRankComesTo) {
+  const Spec spec = GetParam().spec();
+  const Layouts layouts[] = {
+      {{.data = 1, .tensor = 2, .pipeline = 1}},
+      {{.data = 1, .tensor = 4, .pipeline = 1}, true},
+      {{.data = 2, .tensor = 2, .pipeline = 1}, false, true},
+      {{.data = 1, .tensor = 2, .pipeline = 2}, true, true},
+      {{.data = 2, .tensor = 1, .pipeline = 2}},
+      {{.data = 2, .tensor = 2, .pipeline = 2}},
+      {{.data = 1, .tensor = 2, .pipeline = 4}},
+  };
+  for (const Layouts& layout : layouts) {
+    SCOPED_TRACE(name_of(layout.mesh));
+    const Outcome one = train(spec, {{.data = 1, .tensor = 1, .pipeline = 1}, layout.recompute, layout.dropout});
+    expect_near(train(spec, layout), one, spec);
+  }
+}
+
+TEST_P(MeshTraining, APipelineGivesTheBitsOfOneStage) {
+  const Spec spec = GetParam().spec();
+  for (const bool more : {false, true})  // recomputation and dropout
+    for (const int64_t data : {1, 2}) {
+      const Outcome one = train(spec, {{.data = data, .tensor = 1, .pipeline = 1}, more, more});
+      for (const int64_t stages : {2, 3, 4}) {
+        const MeshShape mesh{.data = data, .tensor = 1, .pipeline = stages};
+        SCOPED_TRACE(name_of(mesh));
+        const Outcome got = train(spec, {mesh, more, more});
+        EXPECT_EQ(got.losses, one.losses);
+        EXPECT_EQ(got.norms, one.norms);
+        EXPECT_EQ(got.evaluation, one.evaluation);
+        EXPECT_EQ(got.weights, one.weights);
+      }
+    }
+}
+
+}  // namespace
+}  // namespace trireme
