@@ -29,7 +29,7 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
   if (!plan.trains) return memory;
   memory.exchange +=
       exchange_bytes(table, optimizer_options(plan.config(), rank, {}), static_cast<int>(plan.mesh.data));
-  memory.snapshot = 3 * static_cast<size_t>(table.flat_count()) * sizeof(float) / static_cast<size_t>(rank.size());
+  memory.snapshot = 3 * static_cast<size_t>(table.flat_count()) * sizeof(float) / static_cast<size_t>(plan.mesh.data);
   return memory;
 }
 

@@ -62,11 +62,19 @@ void Saver::put_off(int64_t step) {
             step, newest());
 }
 
+/// Of the ranks that hold the model between them, without their replicas. Collective.
+std::string Saver::hash_of_model() {
+  std::vector<uint64_t> hashes = scalars_.gather(parameter_hash(state_, table_));
+  int rank = 0;
+  std::erase_if(hashes, [&](uint64_t) { return place_of(plan_.mesh, rank++).data != 0; });
+  return hex64(hashes.size() == 1 ? hashes[0] : xxh3(std::as_bytes(std::span(hashes))));
+}
+
 void Saver::begin(const RunProgress& progress) {
   together(scalars_, [&] { claim_.check(); });
   start_ = Clock::now();
   CheckpointFacts facts = facts_of(progress);
-  if (scalars_.rank() == 0) parameters_ = hex64(parameter_hash(state_, table_));
+  parameters_ = hash_of_model();
   facts.parameter_hash = parameters_;
   writer_.begin(facts);
   put_off_ = false;

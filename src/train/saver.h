@@ -59,6 +59,7 @@ class Saver {
   CheckpointFacts facts_of(const RunProgress& progress) const;
   void wait_for_disk() const;
   std::string newest() const;  ///< path of the newest snapshot, "none"
+  std::string hash_of_model();
   void tell_best(const RunProgress& progress) const;
   void link_best(const std::string& folder) const;
 
@@ -69,7 +70,7 @@ class Saver {
   Scalars scalars_;
   CheckpointWriter writer_;
   Clock::time_point start_;
-  std::string parameters_;    ///< hash of the weights of the newest save; rank 0
+  std::string parameters_;    ///< hash of the weights of the newest save
   bool best_ = false;         ///< no snapshot has the best weights yet
   bool saving_best_ = false;  ///< the one under way does
   bool insists_ = false;
