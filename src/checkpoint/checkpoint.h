@@ -70,7 +70,8 @@ class CheckpointWriter {
 
   /// Collective. Throws Error::io on every rank when a checkpoint of such facts does not fit on the disk.
   void require_space(const CheckpointFacts& facts);
-  /// Copies this rank's slices to host buffers and starts writing; returns at once. The save before must have been
+  /// Collective where ranks share the optimizer's state, parts of which travel to who stores them. Copies this rank's
+  /// slices to host buffers and starts writing; returns at once. The save before must have been
   /// published (publish() waits for it if need be).
   void begin(const CheckpointFacts& facts);
   /// A save was begun and not yet published: the same on every rank.

@@ -196,8 +196,7 @@ class SliceLoader {
 
   void store(const Parameter& own, Part part, int64_t at, std::span<const float> values) {
     if (part == Part::weight) return state_.write_weights(own.offset + at, values);
-    const View moment = part == Part::adam_m ? state_.moment1() : state_.moment2();
-    std::ranges::copy(values, moment.as<float>() + *own.gradient_offset + at);
+    state_.write_moment(part == Part::adam_m ? state_.moment1() : state_.moment2(), *own.gradient_offset + at, values);
   }
 
   const std::string& folder_;

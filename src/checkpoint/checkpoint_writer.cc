@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <mutex>
 #include <numeric>
@@ -30,10 +31,13 @@ namespace trireme {
 namespace fs = std::filesystem;
 namespace {
 
-void copy_slice(const TrainingState& state, const Parameter& rows, Part part, View buffer) {
-  if (part == Part::weight) return state.read_master(rows, buffer.values<float>());
+/// Copies elements [first, first + count) of a part; of what the optimizer keeps only those that are here.
+void copy_part(const TrainingState& state, Part part, int64_t first, int64_t count, float* out) {
+  if (part == Part::weight) return state.read_weights(first, {out, static_cast<size_t>(count)});
   const View moment = part == Part::adam_m ? state.moment1() : state.moment2();
-  std::memcpy(buffer.data(), gradient_of(moment, rows).data(), buffer.bytes());
+  state.for_owned(first, first + count, [&](int64_t begin, int64_t n, int64_t place) {
+    std::copy_n(moment.as<float>() + place, n, out + (begin - first));
+  });
 }
 
 /// What each rank of the group holds.
@@ -51,6 +55,32 @@ std::vector<Layout> gather_layouts(const Layout& own, Scalars& scalars) {
   }
   return layouts;
 }
+
+/// What each rank keeps of the optimizer's state.
+std::vector<std::vector<ParameterRange>> gather_owned(const TrainingState& state, Scalars& scalars) {
+  std::vector<ParameterRange> own;
+  state.for_owned(0, state.weights().count(), [&](int64_t begin, int64_t count, int64_t) {
+    own.push_back({begin, begin + count});
+  });
+  const std::string_view text(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(ParameterRange));
+  std::vector<std::vector<ParameterRange>> all;
+  for (const std::string& said : scalars.gather(text)) {
+    std::vector<ParameterRange>& ranges = all.emplace_back(said.size() / sizeof(ParameterRange));
+    std::memcpy(ranges.data(), said.data(), said.size());
+  }
+  return all;
+}
+
+/// Elements of a slice that one rank keeps and another one stores.
+struct Transfer {
+  int peer = 0;
+  bool leaves = false;  ///< else it arrives
+  Part part = Part::weight;
+  int64_t first = 0, count = 0;  ///< in the flat order
+  float* to = nullptr;           ///< in the snapshot, where it arrives
+};
+constexpr size_t kTransfersOnTheirWay = 8;
+constexpr int kStateTag = 5;
 
 /// What went wrong in `work`, empty if nothing did.
 template <class Work>
@@ -79,6 +109,7 @@ struct CheckpointWriter::Implementation {
   std::vector<Parameter> sources;  // the rows of this rank's slices in the state
   Arena arena;
   std::vector<View> buffers;
+  std::vector<Transfer> transfers;  // in an order that is the same on both sides of each
 
   bool pending = false;
   CheckpointFacts facts;
@@ -128,6 +159,57 @@ struct CheckpointWriter::Implementation {
     arena = Arena(bytes);
     std::memset(arena.base(), 0, arena.capacity());  // memory that is missing is missed now, not at the first save
     take_all(arena);
+  }
+
+  /// Where ranks share what the optimizer keeps. owned: by rank.
+  void plan_transfers(std::span<const Layout> layouts, const std::vector<std::vector<ParameterRange>>& owned) {
+    const int self = group.rank();
+    const auto shares = [&](size_t rank) { return layouts[rank] == table.layout(); };
+    for (size_t writer_rank = 0; writer_rank < layouts.size(); ++writer_rank) {
+      if (!shares(writer_rank)) continue;
+      const std::vector<Slice>& list = slices_of_ranks[writer_rank];
+      for (size_t i = 0; i < list.size(); ++i) {
+        if (list[i].part == Part::weight && state.weights().dtype() != DType::bf16) continue;
+        const Parameter& own = table.find(whole.all()[list[i].parameter].name);
+        const Parameter rows = rows_of(own, list[i].box.begin[0] - own.box.begin[0], list[i].box.count[0]);
+        const ParameterRange wanted{rows.offset, rows.offset + rows.count()};
+        for (size_t owner = 0; owner < owned.size(); ++owner) {
+          const bool leaves = static_cast<int>(owner) == self, arrives = static_cast<int>(writer_rank) == self;
+          if (!shares(owner) || leaves == arrives) continue;
+          for (const ParameterRange& range : owned[owner]) {
+            const int64_t first = std::max(range.begin, wanted.begin), end = std::min(range.end, wanted.end);
+            if (first >= end) continue;
+            transfers.push_back({static_cast<int>(leaves ? writer_rank : owner), leaves, list[i].part, first,
+                                 end - first, arrives ? buffers[i].as<float>() + (first - wanted.begin) : nullptr});
+          }
+        }
+      }
+    }
+  }
+
+  /// Collective: parts of slices that others keep arrive in the snapshot.
+  void run_transfers() {
+    constexpr const char* kWhat = "the optimizer's state of other ranks";
+    struct OnItsWay {
+      Handle handle;
+      std::vector<float> values;  // that leave
+    };
+    std::deque<OnItsWay> on_their_way;
+    const Waiting waiting(progress, kWhat, 0);
+    for (const Transfer& transfer : transfers) {
+      OnItsWay& next = on_their_way.emplace_back();
+      if (transfer.leaves) {
+        next.values.resize(static_cast<size_t>(transfer.count));
+        copy_part(state, transfer.part, transfer.first, transfer.count, next.values.data());
+        next.handle = group.send(View(next.values.data(), DType::f32, {transfer.count}), transfer.peer, kStateTag);
+      } else {
+        next.handle = group.receive(View(transfer.to, DType::f32, {transfer.count}), transfer.peer, kStateTag);
+      }
+      if (on_their_way.size() < kTransfersOnTheirWay) continue;
+      on_their_way.front().handle.wait(kWhat);
+      on_their_way.pop_front();
+    }
+    for (OnItsWay& last : on_their_way) last.handle.wait(kWhat);
   }
 
   void join() {
@@ -237,6 +319,7 @@ CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTa
     self.plan(layouts);
   });
   agree_on_success(scalars, failure);
+  if (state.is_sharded()) self.plan_transfers(layouts, gather_owned(state, scalars));
   std::random_device device;
   self.token = scalars.broadcast(group.rank() == 0 ? fmt::format("{:08x}", device()) : std::string());
 }
@@ -255,8 +338,10 @@ void CheckpointWriter::begin(const CheckpointFacts& facts) {
 #pragma omp parallel for schedule(dynamic)
   for (int64_t i = 0; i < count; ++i) {
     const auto at = static_cast<size_t>(i);
-    copy_slice(self.state, self.sources[at], self.slices()[at].part, self.buffers[at]);
+    const View buffer = self.buffers[at];
+    copy_part(self.state, self.slices()[at].part, self.sources[at].offset, buffer.count(), buffer.as<float>());
   }
+  self.run_transfers();
   self.pending = true;
   self.written = false;
   self.slices_done = 0;

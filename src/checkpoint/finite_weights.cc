@@ -23,9 +23,7 @@ int64_t count_in(const T* values, int64_t n) {
   return count;
 }
 
-int64_t not_finite(View flat, const Parameter& parameter) {
-  if (flat.empty()) return 0;
-  const int64_t first = parameter.offset, n = parameter.stored_shape.count();
+int64_t not_finite(View flat, int64_t first, int64_t n) {
   if (flat.dtype() == DType::bf16) return count_in(flat.as<bf16_t>() + first, n);
   if (flat.dtype() == DType::f64) return count_in(flat.as<double>() + first, n);
   return count_in(flat.as<float>() + first, n);
@@ -36,13 +34,21 @@ int64_t not_finite(View flat, const Parameter& parameter) {
 std::string describe_not_finite(const TrainingState& state, const ParameterTable& table) {
   const std::pair<const char*, View> parts[] = {
       {"", state.weights()}, {", first moment", state.moment1()}, {", second moment", state.moment2()}};
+  const auto count_bad = [&](View values, const Parameter& parameter, bool is_weights) {
+    const int64_t first = parameter.offset, n = parameter.stored_shape.count();
+    if (is_weights) return not_finite(values, first, n);
+    int64_t bad = 0;
+    state.for_owned(first, first + n,
+                    [&](int64_t, int64_t count, int64_t place) { bad += not_finite(values, place, count); });
+    return bad;
+  };
   std::string first;
   size_t tensors = 0, more = 0;
   for (const Parameter& parameter : table.all()) {
     for (const auto& [part, values] : parts) {
       if (values.empty()) continue;
       ++tensors;
-      const int64_t bad = not_finite(values, parameter);
+      const int64_t bad = count_bad(values, parameter, *part == '\0');
       if (bad == 0) continue;
       more += first.empty() ? 0 : 1;
       if (first.empty())

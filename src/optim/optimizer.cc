@@ -19,9 +19,16 @@ SparseRows embedding_rows(const ParameterTable& table) {
   return {table.tied() ? table.flat_count() : matrix.offset, matrix.shape[0], matrix.shape[1], matrix.offset};
 }
 
+/// Whether another stage holds the tied matrix, too.
+bool is_tied_across(const ParameterTable& table) {
+  const ModelPart& part = table.layout().part;
+  return table.spec().tied_head && part.embedding != part.head;
+}
+
 ReducerOptions reducer_options(const ParameterTable& table, const OptimizerOptions& options) {
   return {.wire = options.wire,
-          .sums = SumsAt::everyone,
+          // Stages that hold a tied matrix each add each other's sum, and own other elements of it.
+          .sums = options.shard && !is_tied_across(table) ? SumsAt::owners : SumsAt::everyone,
           .cpus = options.progress_cpus,
           .rows = embedding_rows(table),
           .chunk_bytes = options.one_host ? kHostChunkBytes : kNetworkChunkBytes,
@@ -45,12 +52,6 @@ std::span<float> f32_gradients(const TrainingState& state, const Communicator& g
   return {};
 }
 
-/// Whether another stage holds the tied matrix, too.
-bool is_tied_across(const ParameterTable& table) {
-  const ModelPart& part = table.layout().part;
-  return table.spec().tied_head && part.embedding != part.head;
-}
-
 View slice(View flat, int64_t begin, int64_t count) { return flat.rows_slice(begin, count); }
 
 /// 1 - beta^t without losing digits while beta^t is near 1.
@@ -60,13 +61,19 @@ float correction(float beta, int64_t t) {
 
 }  // namespace
 
+std::vector<ParameterRange> kept_states(const ParameterTable& table, const OptimizerOptions& options, int ranks,
+                                        int rank) {
+  if (!options.shard || ranks == 1) return {};
+  return ownership_of(table, options, ranks).owned_by(rank);
+}
+
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
   const size_t tied = is_tied_across(table) ? static_cast<size_t>(kTiedPiece) * sizeof(float) : 0;
   return tied + Reducer::buffer_bytes(ownership_of(table, options, ranks), reducer_options(table, options));
 }
 
 Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
-                     const OptimizerOptions& options, Communicator* tied_pair)
+                     const OptimizerOptions& options, Communicator* tied_pair, Communicator* weights_group)
     : table_(table),
       state_(state),
       ops_(ops),
@@ -81,6 +88,9 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
   assert((tied_pair != nullptr) == is_tied_across(table));
   norm_.pad_to(mesh_norm_.values_per_rank());
   if (tied_pair) tied_piece_.resize(static_cast<size_t>(kTiedPiece));
+  assert(state.is_sharded() == !kept_states(table, options, data_group.size(), data_group.rank()).empty());
+  assert((weights_group != nullptr) == state.is_sharded());
+  if (weights_group) gatherer_.emplace(*weights_group, ownership_);
 }
 
 void Optimizer::begin_exchange() { reducer_.begin(); }
@@ -133,12 +143,15 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
   for (const Parameter& parameter : table_.all()) {
     AdamW own = adamw;
     if (parameter.rule == UpdateRule::adamw_no_decay && !options_.decay_all) own.weight_decay = 0;
-    const auto flat = [&](View array) {
-      return array.empty() ? View() : slice(array, parameter.offset, parameter.count());
+    const auto update_run = [&](int64_t first, int64_t count, int64_t place) {
+      const View remainder = state_.remainder();
+      ops_.adamw(context, own, slice(state_.gradients(), first, count), slice(state_.moment1(), place, count),
+                 slice(state_.moment2(), place, count), slice(state_.weights(), first, count),
+                 remainder.empty() ? remainder : slice(remainder, place, count));
     };
-    ops_.adamw(context, own, flat(state_.gradients()), flat(state_.moment1()), flat(state_.moment2()),
-               flat(state_.weights()), flat(state_.remainder()));
+    state_.for_owned(parameter.offset, parameter.offset + parameter.count(), update_run);
   }
+  if (gatherer_) gatherer_->gather(state_.weights());
 }
 
 const ExchangeTimes& Optimizer::last_exchange() const { return reducer_.times(); }

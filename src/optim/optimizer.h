@@ -14,6 +14,7 @@
 #include "comm/communicator.h"
 #include "model/parameter_table.h"
 #include "ops/ops.h"
+#include "optim/gatherer.h"
 #include "optim/gradient_norm.h"
 #include "optim/reducer.h"
 #include "optim/training_state.h"
@@ -29,17 +30,23 @@ struct OptimizerOptions {
   bool one_host = true;              ///< all ranks of the group are on this host
   std::vector<int> progress_cpus;    ///< the exchange thread runs on these; empty: where its creator does
   std::optional<MeshShape> mesh{};   ///< what the gradient is spread over; none: the data group alone
+  bool shard = false;                ///< each data rank keeps the moments of what it owns and updates that (ZeRO-1)
 };
 
 /// Memory that an optimizer over so many data ranks takes for its exchange.
+/// The elements of which data rank `rank` of so many keeps remainder and moments; none: all.
+std::vector<ParameterRange> kept_states(const ParameterTable& table, const OptimizerOptions& options, int ranks,
+                                        int rank);
+
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks);
 
 class Optimizer final : public GradientSink {
  public:
   /// Borrows everything; `data_group` is used by this object's progress thread alone. tied_pair: of first and last
-  /// stage where they hold a tied matrix each; else nullptr.
+  /// stage where they hold a tied matrix each; else nullptr. weights_group: the data ranks once more, for
+  /// update() of a sharded state; else nullptr.
   Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
-            const OptimizerOptions& options, Communicator* tied_pair = nullptr);
+            const OptimizerOptions& options, Communicator* tied_pair = nullptr, Communicator* weights_group = nullptr);
 
   /// Before the backward of the step's last micro-batch: from here on ready() starts exchanges.
   void begin_exchange();
@@ -51,7 +58,8 @@ class Optimizer final : public GradientSink {
   std::span<const double> finish_exchange(Context& context);
   /// The squared norm (f64, per parameter in table order) from the values of all ranks of the mesh, in rank order.
   double squared_norm(std::span<const double> values) const;
-  /// AdamW over all parameters; t = updates applied, this one included, from 1. norm = sqrt(squared_norm()).
+  /// AdamW over all parameters, or over what this rank owns, whose weights then reach every data rank; t = updates
+  /// applied, this one included, from 1. norm = sqrt(squared_norm()).
   void update(Context& context, double learning_rate, int64_t t, double norm);
 
   const ExchangeTimes& last_exchange() const;
@@ -68,6 +76,7 @@ class Optimizer final : public GradientSink {
   Ownership ownership_;
   GradientNorm norm_;
   MeshNorm mesh_norm_;
+  std::optional<Gatherer> gatherer_;  ///< of a sharded state
   Communicator* tied_pair_;
   std::vector<float> tied_piece_;  ///< of the other stage's sum of the tied matrix
   Reducer reducer_;                ///< last: its thread uses the others

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -17,15 +18,17 @@ constexpr int64_t kWorthATeam = 1 << 16;  // below, waking threads costs more th
 /// Takes the arrays from an arena that measures or that holds them.
 struct Arrays {
   View weights, remainder, gradients, moment1, moment2;
-  Arrays(Arena& arena, const ParameterTable& table, DType dtype, bool moments) {
-    const Shape flat{table.flat_count()};
+  Arrays(Arena& arena, const ParameterTable& table, DType dtype, bool moments,
+         const std::vector<ParameterRange>& owned) {
     const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-    weights = arena.take(dtype, flat);
-    if (dtype == DType::bf16) remainder = arena.take(DType::i16, flat);
+    int64_t kept = owned.empty() ? table.flat_count() : 0;
+    for (const ParameterRange& range : owned) kept += range.end - range.begin;
+    weights = arena.take(dtype, Shape{table.flat_count()});
+    if (dtype == DType::bf16) remainder = arena.take(DType::i16, Shape{kept});
     if (!moments) return;
     gradients = arena.take(wide, Shape{table.gradient_count()});
-    moment1 = arena.take(wide, flat);
-    moment2 = arena.take(wide, flat);
+    moment1 = arena.take(wide, Shape{kept});
+    moment2 = arena.take(wide, Shape{kept});
   }
 };
 
@@ -36,12 +39,12 @@ void join(const bf16_t* high, const int16_t* low, int64_t n, float* out) {
   }
 }
 
-void split(const float* values, int64_t n, bf16_t* high, int16_t* low) {
+/// What the nearest bf16 values leave of values.
+void split(const float* values, int64_t n, int16_t* low) {
   for (int64_t i = 0; i < n; ++i) {
     uint32_t bits;
     std::memcpy(&bits, &values[i], sizeof bits);
-    high[i] = to_bf16_master(values[i]);
-    low[i] = static_cast<int16_t>(bits - (uint32_t{high[i].bits} << 16));
+    low[i] = static_cast<int16_t>(bits - (uint32_t{to_bf16_master(values[i]).bits} << 16));
   }
 }
 
@@ -49,7 +52,10 @@ void split(const float* values, int64_t n, bf16_t* high, int16_t* low) {
 void store(const TrainingState& state, int64_t first, const float* values, int64_t n) {
   switch (state.weights().dtype()) {
     case DType::bf16:
-      split(values, n, state.weights().as<bf16_t>() + first, state.remainder().as<int16_t>() + first);
+      std::transform(values, values + n, state.weights().as<bf16_t>() + first, to_bf16_master);
+      state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
+        split(values + (begin - first), count, state.remainder().as<int16_t>() + place);
+      });
       return;
     case DType::f64:
       std::copy(values, values + n, state.weights().as<double>() + first);
@@ -83,11 +89,14 @@ void check_size(const char* call, const Parameter& parameter, size_t found) {
 
 }  // namespace
 
-TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments) {
+TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments, std::vector<ParameterRange> owned)
+    : owned_(std::move(owned)) {
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64, ErrorKind::config,
           "weights cannot be {}; use f32 or bf16", name_of(dtype));
-  arena_ = Arena(bytes_for(table, dtype, moments));
-  const Arrays arrays(arena_, table, dtype, moments);
+  int64_t place = 0;
+  for (const ParameterRange& range : owned_) places_.push_back(std::exchange(place, place + range.end - range.begin));
+  arena_ = Arena(bytes_for(table, dtype, moments, owned_));
+  const Arrays arrays(arena_, table, dtype, moments, owned_);
   weights_ = arrays.weights;
   remainder_ = arrays.remainder;
   gradients_ = arrays.gradients;
@@ -98,9 +107,10 @@ TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool mome
   }
 }
 
-size_t TrainingState::bytes_for(const ParameterTable& table, DType dtype, bool moments) {
+size_t TrainingState::bytes_for(const ParameterTable& table, DType dtype, bool moments,
+                                const std::vector<ParameterRange>& owned) {
   Arena measure;
-  (void)Arrays(measure, table, dtype, moments);
+  (void)Arrays(measure, table, dtype, moments, owned);
   return measure.peak();
 }
 
@@ -108,10 +118,16 @@ size_t TrainingState::bytes() const { return arena_.peak(); }
 
 void TrainingState::read_master(const Parameter& parameter, std::span<float> out) const {
   check_size("read_master", parameter, out.size());
-  const int64_t n = stored_count(parameter), first = parameter.offset;
+  read_weights(parameter.offset, out);
+}
+
+void TrainingState::read_weights(int64_t first, std::span<float> out) const {
+  const auto n = static_cast<int64_t>(out.size());
   switch (weights_.dtype()) {
     case DType::bf16:
-      return join(weights_.as<bf16_t>() + first, remainder_.as<int16_t>() + first, n, out.data());
+      return for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
+        join(weights_.as<bf16_t>() + begin, remainder_.as<int16_t>() + place, count, out.data() + (begin - first));
+      });
     case DType::f64: {
       const double* from = weights_.as<double>() + first;
       for (int64_t i = 0; i < n; ++i) out[static_cast<size_t>(i)] = static_cast<float>(from[i]);
@@ -120,6 +136,12 @@ void TrainingState::read_master(const Parameter& parameter, std::span<float> out
     default:
       std::copy(weights_.as<float>() + first, weights_.as<float>() + first + n, out.data());
   }
+}
+
+void TrainingState::write_moment(View moment, int64_t first, std::span<const float> values) const {
+  for_owned(first, first + static_cast<int64_t>(values.size()), [&](int64_t begin, int64_t count, int64_t place) {
+    std::copy_n(values.data() + (begin - first), count, moment.as<float>() + place);
+  });
 }
 
 void TrainingState::write_master(const Parameter& parameter, std::span<const float> values) {
@@ -171,7 +193,7 @@ uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table)
       return xxh3({first, static_cast<size_t>(stored_count(parameters[i])) * width});
     };
     hashes[2 * i] = hash_of(state.weights());
-    hashes[2 * i + 1] = hash_of(state.remainder());
+    hashes[2 * i + 1] = state.is_sharded() ? 0 : hash_of(state.remainder());
   }
   return xxh3(std::as_bytes(std::span(hashes)));
 }

@@ -18,10 +18,15 @@ const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, 
 
 }  // namespace
 
+std::vector<ParameterRange> kept_states(const RunPlan& plan, const ParameterTable& table, const RankContext& rank) {
+  return kept_states(table, optimizer_options(plan.config(), rank, {}), static_cast<int>(plan.mesh.data),
+                     place_of(plan.mesh, rank.rank()).data);
+}
+
 MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const RankContext& rank) {
   const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, rank.threads, table.layout());
   MemoryPlan memory;
-  memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains);
+  memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains, kept_states(plan, table, rank));
   memory.activations = stage.activations;
   memory.scratch = stage.scratch;
   memory.exchange = stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
@@ -73,6 +78,11 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
     add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}", setup.mesh.data, setup.mesh.tensor,
                             setup.mesh.pipeline, fmt::join(stages, " | ")));
   }
+  if (setup.trains && setup.config().optim.shard == ShardChoice::optimizer && setup.mesh.data > 1)
+    add("sharded",
+        fmt::format("each of {} data ranks keeps its part of what the optimizer remembers; one whose weights "
+                    "differ ends the run, because no other has its part",
+                    setup.mesh.data));
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size, rank.world.backend()));
   add("cpu", fmt::format("{}, kernels {}, {} threads per rank", backend.hardware, backend.kernels, rank.threads));
   add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",

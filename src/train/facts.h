@@ -15,6 +15,9 @@ struct MemoryPlan {
   size_t state = 0, activations = 0, scratch = 0, snapshot = 0, exchange = 0;
   size_t total() const { return state + activations + scratch + snapshot + exchange; }
 };
+/// What of the optimizer's state this rank keeps; none: all.
+std::vector<ParameterRange> kept_states(const RunPlan& plan, const ParameterTable& table, const RankContext& rank);
+
 /// table: what this rank holds of the plan's model.
 MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const RankContext& rank);
 

@@ -24,6 +24,7 @@ OptimizerOptions optimizer_options(const Config& config, const RankContext& rank
   options.adamw.weight_decay = static_cast<float>(o.weight_decay);
   options.decay_all = o.decay_all;
   options.clip = o.clip;
+  options.shard = o.shard == ShardChoice::optimizer;
   options.wire = config.comm.wire;
   options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
   options.one_host = rank.one_host();

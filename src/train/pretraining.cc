@@ -91,12 +91,11 @@ void make_weights(const Setup& setup, Run& run) {
 RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   Backend backend = make_backend();
   const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars);
+  const ParameterTable table(setup.spec, setup.init_scheme, setup.held);
   together(job.scalars, [&] {  // before anything large is allocated
-    require_memory(
-        plan_memory(setup, ParameterTable(setup.spec, setup.init_scheme, setup.held), *backend.ops, job.rank), setup,
-        job.rank);
+    require_memory(plan_memory(setup, table, *backend.ops, job.rank), setup, job.rank);
   });
-  Run run(setup, job.claim);
+  Run run(setup, job.claim, kept_states(setup, table, job.rank));
   Session session(session_options(setup, job), run.table, run.state, *backend.ops, job.rank);
   load_start(run, job.rank, job.scalars,
              "training cannot go on from it; name an earlier one with --checkpoint.resume (`trireme checkpoint list` "

@@ -11,10 +11,16 @@ namespace trireme {
 void require_runnable(const LoadedConfig& loaded) {
   const Config& config = loaded.config;
   std::vector<std::string> reasons;
-  if (config.optim.shard != ShardChoice::none)
+  if (config.optim.shard == ShardChoice::gradients || config.optim.shard == ShardChoice::parameters)
     reasons.push_back(
-        fmt::format("{} asks for sharded state, and every rank holds all of it yet; set --optim.shard none",
+        fmt::format("{} shares gradients or weights among the data ranks, which is not there yet; set --optim.shard "
+                    "optimizer, which shares what the optimizer keeps, or none",
                     loaded.where("optim.shard")));
+  if (config.optim.shard != ShardChoice::none && config.run.on_difference == OnDifference::heal &&
+      loaded.given("run.on-difference"))
+    reasons.push_back(fmt::format(
+        "{} copies a rank's state from a good one, and with {} no other rank has it; set --run.on-difference stop",
+        loaded.where("run.on-difference"), loaded.where("optim.shard")));
   if (config.precision.dtype == DType::f16)
     reasons.push_back(fmt::format("{} is f16, and CPUs do not train in it; set --precision.dtype bf16",
                                   loaded.where("precision.dtype")));

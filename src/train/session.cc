@@ -42,7 +42,8 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
   tied_pair_ = make_tied_pair(mesh_.pipeline(), options.spec);
   OptimizerOptions optimizer = *options.optimizer;
   optimizer.mesh = mesh_.shape();
-  optimizer_.emplace(table, state, ops, *exchange_group_, optimizer, tied_pair_.get());
+  if (state.is_sharded()) weights_group_ = own_group(mesh_.data(), rank.progress);
+  optimizer_.emplace(table, state, ops, *exchange_group_, optimizer, tied_pair_.get(), weights_group_.get());
 }
 
 }  // namespace trireme

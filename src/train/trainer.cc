@@ -87,7 +87,7 @@ void Trainer::check_ranks() {
   const bool compared = progress().step == 1 || due(config().run.hash_every);
   if (compared)
     check_parameters(work_.session.mesh(), scalars(), rank().host, work_.run.state, work_.run.table, progress().step,
-                     config().run.on_difference == OnDifference::heal);
+                     config().run.on_difference == OnDifference::heal && !work_.run.state.is_sharded());
   if (compared || done()) data_windows_.compare(scalars(), rank().host, progress().step);
 }
 

@@ -62,6 +62,8 @@ struct Layouts {
   MeshShape mesh;
   bool recompute = false, dropout = false;
   DType wire = DType::f32;
+  bool shard = false;
+  DType dtype = DType::f32;
 };
 
 std::vector<uint16_t> some_tokens() {
@@ -83,15 +85,22 @@ Outcome train(Spec spec, const Layouts& layouts) {
   const MeshShape mesh = layouts.mesh;
   const auto ranks = static_cast<int>(mesh.data * mesh.tensor * mesh.pipeline);
   const ParameterTable whole(spec);
-  TrainingState all(whole, DType::f32, false);
+  TrainingState all(whole, layouts.dtype, false);
   Outcome outcome;
   std::mutex mutex;
   run_local(ranks, [&](RankContext& rank) {
     const Backend backend = make_backend();
     const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()));
-    TrainingState state(table, DType::f32, true);
-    initialize(state, table, 5);
     const MeshPlace place = place_of(mesh, rank.rank());
+    OptimizerOptions options;
+    options.adamw.epsilon = 1e-3f;  // Adam's direction of a gradient near zero is not its sign
+    options.wire = layouts.wire;
+    options.shard = layouts.shard;
+    options.bucket_bytes = 4000;
+    TrainingState state(table, layouts.dtype, true,
+                        kept_states(table, options, static_cast<int>(mesh.data), place.data));
+    EXPECT_EQ(state.is_sharded(), layouts.shard && mesh.data > 1);
+    initialize(state, table, 5);
     constexpr int64_t kMicro = 1;
     const BatchShape shape{.global = kGlobal,
                            .micro_batches = kGlobal / mesh.data / kMicro,
@@ -99,11 +108,8 @@ Outcome train(Spec spec, const Layouts& layouts) {
                            .ranks = static_cast<int>(mesh.data),
                            .rank = place.data};
     const auto order = pipeline_order(place.pipeline, mesh.pipeline, 1, shape.micro_batches);
-    OptimizerOptions options;
-    options.adamw.epsilon = 1e-3f;  // Adam's direction of a gradient near zero is not its sign
-    options.wire = layouts.wire;
     Session session({.spec = spec,
-                     .dtype = DType::f32,
+                     .dtype = layouts.dtype,
                      .shape = {.rows = kMicro * kSequence,
                                .head_rows = 4,
                                .recompute = layouts.recompute,
@@ -132,10 +138,15 @@ Outcome train(Spec spec, const Layouts& layouts) {
     EXPECT_EQ(outcome.losses, losses) << "rank " << rank.rank();
     EXPECT_EQ(outcome.norms, norms) << "rank " << rank.rank();
     EXPECT_EQ(outcome.evaluation, evaluation);
-    copy_common(table, state, whole, all);
+    for (const Parameter& parameter : table.all()) {
+      const Parameter& to = whole.find(parameter.name);
+      layouts.dtype == DType::bf16 ? copy_box<bf16_t>(parameter, state.weights(), to, all.weights())
+                                   : copy_box<float>(parameter, state.weights(), to, all.weights());
+    }
   });
-  const auto values = all.weights().values<float>();
-  outcome.weights = {values.begin(), values.end()};
+  for (int64_t i = 0; i < all.weights().count(); ++i)
+    outcome.weights.push_back(layouts.dtype == DType::bf16 ? to_float(all.weights().as<bf16_t>()[i])
+                                                           : all.weights().as<float>()[i]);
   return outcome;
 }
 
@@ -182,6 +193,23 @@ TEST_P(MeshTraining, EveryLayoutComesToWhatOneRankComesTo) {
     const Outcome one = train(spec, {{.data = 1, .tensor = 1, .pipeline = 1}, layout.recompute, layout.dropout});
     expect_near(train(spec, layout), one, spec);
   }
+}
+
+TEST_P(MeshTraining, ASharedOptimizerGivesTheBitsOfOneThatEveryRankHas) {
+  const Spec spec = GetParam().spec();
+  for (const MeshShape& mesh : {MeshShape{2, 1, 1}, MeshShape{3, 1, 1}, MeshShape{2, 2, 1}, MeshShape{2, 1, 2}})
+    for (const DType wire : {DType::f32, DType::bf16})
+      for (const DType dtype : {DType::f32, DType::bf16}) {
+        SCOPED_TRACE(name_of(mesh) + ", wire " + std::string(name_of(wire)) + ", weights " +
+                     std::string(name_of(dtype)));
+        const Layouts whole{.mesh = mesh, .wire = wire, .dtype = dtype};
+        Layouts shared = whole;
+        shared.shard = true;
+        const Outcome got = train(spec, shared), want = train(spec, whole);
+        EXPECT_EQ(got.losses, want.losses);
+        EXPECT_EQ(got.norms, want.norms);
+        EXPECT_EQ(got.weights, want.weights);
+      }
 }
 
 TEST_P(MeshTraining, APipelineGivesTheBitsOfOneStage) {

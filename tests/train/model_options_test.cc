@@ -124,13 +124,14 @@ TEST(ResolveForRanks, FillsInMeshAndBatch) {
 
 TEST(Runnable, TellsEverythingThatCannotBeTrainedAtOnce) {
   EXPECT_NO_THROW(require_runnable(load({})));
-  EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "mesh.pipeline=2"})));
+  EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "mesh.pipeline=2", "optim.shard=optimizer"})));
   try {
-    require_runnable(load({"optim.shard=optimizer", "precision.dtype=f16"}));
+    require_runnable(load({"optim.shard=gradients", "precision.dtype=f16", "run.on-difference=heal"}));
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("2 settings cannot be trained with:\n"), HasSubstr("set --optim.shard none"),
-                                HasSubstr("set --precision.dtype bf16")));
+    EXPECT_THAT(e.what(), AllOf(HasSubstr("3 settings cannot be trained with:\n"),
+                                HasSubstr("set --optim.shard optimizer, which"),
+                                HasSubstr("set --run.on-difference stop"), HasSubstr("set --precision.dtype bf16")));
   }
 }
 
