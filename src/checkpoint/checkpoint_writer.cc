@@ -194,6 +194,7 @@ struct CheckpointWriter::Implementation {
       Handle handle;
       std::vector<float> values;  // that leave
     };
+    if (transfers.empty()) return;
     std::deque<OnItsWay> on_their_way;
     const Waiting waiting(progress, kWhat, 0);
     for (const Transfer& transfer : transfers) {

@@ -20,7 +20,9 @@ Clock::duration duration(double seconds) {
 }  // namespace
 
 std::string describe(const Loss& loss) {
-  return fmt::format("rank {} on {} was lost ({}) in {}", loss.rank, loss.host, loss.reason, describe(loss.last));
+  const std::string place = loss.place.empty() ? "" : fmt::format(" ({})", loss.place);
+  return fmt::format("rank {}{} on {} was lost ({}) in {}", loss.rank, place, loss.host, loss.reason,
+                     describe(loss.last));
 }
 
 std::string connection_closed(double since_heartbeat) {
@@ -57,7 +59,7 @@ void Liveness::slept(Clock::duration time) {
 }
 
 Loss Liveness::loss(size_t rank, std::string reason) const {
-  return {static_cast<int>(rank), ranks_[rank].host, ranks_[rank].state, std::move(reason)};
+  return {static_cast<int>(rank), ranks_[rank].host, ranks_[rank].state, std::move(reason), {}};
 }
 
 Loss Liveness::closed(int rank, Time now) const {

@@ -14,11 +14,13 @@ namespace trireme {
 struct Loss {
   int rank = 0;
   std::string host;
-  RankState last;      ///< what it last told
-  std::string reason;  ///< connection_closed(0.4), "no heartbeat for 10.0 s", ...
+  RankState last;          ///< what it last told
+  std::string reason;      ///< connection_closed(0.4), "no heartbeat for 10.0 s", ...
+  std::string place = {};  ///< in the mesh, where that says more than its number (describe_place())
 };
 
-/// "rank 1 on node2 was lost (its connection closed 0.4 s after its last heartbeat) in step 57, waiting for ..."
+/// "rank 1 (data 0, tensor 1, pipeline 0) on node2 was lost (its connection closed 0.4 s after its last heartbeat) in
+/// step 57, waiting for ..."
 std::string describe(const Loss& loss);
 
 /// The reason for a rank that left without a bye. What it last told is as old as that, in seconds.

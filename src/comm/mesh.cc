@@ -35,6 +35,12 @@ MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
        fits.tensor, fits.pipeline);
 }
 
+std::string describe_place(const MeshShape& shape, int rank) {
+  if (shape.tensor * shape.pipeline == 1) return {};
+  const MeshPlace place = place_of(shape, rank);
+  return fmt::format("data {}, tensor {}, pipeline {}", place.data, place.tensor, place.pipeline);
+}
+
 MeshPlace place_of(const MeshShape& shape, int rank) {
   const int tensor = static_cast<int>(shape.tensor), data = static_cast<int>(shape.data);
   return {.data = rank / tensor % data, .tensor = rank % tensor, .pipeline = rank / tensor / data};

@@ -182,7 +182,9 @@ struct OptimOptions {
     v.number("weight-decay", weight_decay, "decoupled decay of tensors with two or more dims", 0, 100);
     v.flag("decay-all", decay_all, "weight-decay is for every tensor, biases and norms too, as metaseq and fairseq do");
     v.number("clip", clip, "global gradient norm is clipped to this (0: off)", 0, 1e9);
-    v.choice("shard", shard, "what is sharded over data-parallel ranks (ZeRO 0 to 3); so far training does only none",
+    v.choice("shard", shard,
+             "what data-parallel ranks share instead of each having all of it (ZeRO 0 to 3); training does none and "
+             "optimizer",
              {{"none", ShardChoice::none},
               {"optimizer", ShardChoice::optimizer},
               {"gradients", ShardChoice::gradients},
@@ -206,8 +208,8 @@ struct MeshOptions {
   template <class V>
   void visit(V& v) {
     v.integer("data", data, "data-parallel ranks (0: all that the other axes leave)", 0, 1 << 20);
-    v.integer("tensor", tensor, "tensor-parallel ranks; so far training does only 1", 1, 4096);
-    v.integer("pipeline", pipeline, "pipeline stages; so far training does only 1", 1, 1000);
+    v.integer("tensor", tensor, "ranks that split each layer; must divide the heads", 1, 4096);
+    v.integer("pipeline", pipeline, "stages of layers, each on other ranks; at most as many as layers", 1, 1000);
   }
 };
 

@@ -24,7 +24,7 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
                         process.size(), process.launcher().name);
   });
   if (request.look) request.look(scalars);
-  PeerWatch peers(config, process, scalars, process.progress());
+  PeerWatch peers(config, mesh, process, scalars, process.progress());
   const CorePlan cores = take_cores(config, process, scalars);
   std::optional<RunClaim> claim;
   const auto asked = [&] { return claim ? claim->stop_request() : peers.stop_request(); };

@@ -58,8 +58,8 @@ StepResult Trainer::step(double rate) {
                                        .learning_rate = rate,
                                        .most_loss = only_warns ? std::numeric_limits<double>::infinity() : limit,
                                        .saved = !work_.saver->pending() || work_.saver->idle()});
-  const double exposed = work_.session.optimizer().last_exchange().exposed_seconds;
-  work_.run.meter.add_step(seconds_since(start) - (rank().progress->waited_seconds() - waited), exposed);
+  const double exposed = rank().progress->waited_seconds() - waited;
+  work_.run.meter.add_step(seconds_since(start) - exposed, exposed);
   if (profile_.end_step(exposed)) show_profile();
   account(result, limit);
   rank().progress->set_step(progress().step);

@@ -49,7 +49,8 @@ TEST(MeshLayout, EveryRankHasItsPlaceAndTheRanksOfAReplicaHoldTheModel) {
   }
   int64_t held = 0, replicated = 0;
   for (const Layout& layout : layouts_of_replica(spec, mesh)) {
-    for (const Parameter& p : ParameterTable(spec, InitScheme::gpt2, layout).all()) {
+    const ParameterTable table(spec, InitScheme::gpt2, layout);
+    for (const Parameter& p : table.all()) {
       const bool copy =
           (layout.tensor_rank > 0 && p.is_whole()) || (p.name == "embedding.token.weight" && layout.part.head);
       (copy ? replicated : held) += p.stored().elements();

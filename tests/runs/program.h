@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <functional>
+#include <iterator>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -119,11 +121,26 @@ inline std::vector<std::string> mpirun_command(int ranks, std::vector<std::strin
 }
 
 /// Process id of one rank under mpirun: Open MPI's children are the ranks, Hydra's is a proxy whose children are.
-inline pid_t first_rank_of(const Program& mpirun) {
-  const auto children = [](pid_t pid) { return read_text(fmt::format("/proc/{0}/task/{0}/children", pid)); };
-  const pid_t child = std::stoi(children(mpirun.pid()));
-  const bool is_proxy = read_text(fmt::format("/proc/{}/cmdline", child)).find("hydra") != std::string::npos;
-  return is_proxy ? std::stoi(children(child)) : child;
+inline std::vector<pid_t> ranks_of(const Program& mpirun) {
+  const auto children = [](pid_t pid) {
+    std::istringstream text(read_text(fmt::format("/proc/{0}/task/{0}/children", pid)));
+    return std::vector<pid_t>(std::istream_iterator<pid_t>(text), {});
+  };
+  const std::vector<pid_t> ranks = children(mpirun.pid());
+  const bool is_proxy = read_text(fmt::format("/proc/{}/cmdline", ranks.at(0))).find("hydra") != std::string::npos;
+  return is_proxy ? children(ranks[0]) : ranks;
+}
+inline pid_t first_rank_of(const Program& mpirun) { return ranks_of(mpirun).at(0); }
+
+/// By what the launcher told it.
+inline pid_t rank_of(const Program& mpirun, int rank) {
+  for (const pid_t pid : ranks_of(mpirun)) {
+    const std::string environment = '\0' + read_text(fmt::format("/proc/{}/environ", pid));
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+      if (environment.find(fmt::format("{}{}={}{}", '\0', name, rank, '\0')) != std::string::npos) return pid;
+    }
+  }
+  throw std::runtime_error(fmt::format("no rank {}", rank));
 }
 
 inline Outcome run(std::vector<std::string> command, const std::vector<std::string>& environment = {}) {

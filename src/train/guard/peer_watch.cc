@@ -49,7 +49,8 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
 
 }  // namespace
 
-PeerWatch::PeerWatch(const Config& config, const Process& process, Scalars& scalars, const Progress& progress) {
+PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
+                     const Progress& progress) {
   const std::string secret = launcher_secret();
   if (process.size() == 1 && secret.empty()) return;
   const std::string run_dir = config.evaluation.only ? std::string() : config.run.dir;
@@ -58,8 +59,11 @@ PeerWatch::PeerWatch(const Config& config, const Process& process, Scalars& scal
                                   .one_host = process.local_size() == process.size(),
                                   .interface = config.comm.interface,
                                   .secret = secret,
-                                  .on_loss = [&progress, run_dir, rank = process.rank()](
-                                                 const Loss& loss) { report(loss, rank, progress.state(), run_dir); },
+                                  .on_loss =
+                                      [&progress, run_dir, mesh, rank = process.rank()](Loss loss) {
+                                        loss.place = describe_place(mesh, loss.rank);
+                                        report(loss, rank, progress.state(), run_dir);
+                                      },
                                   .leave = leave});
 }
 

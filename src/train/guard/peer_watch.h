@@ -14,8 +14,9 @@ namespace trireme {
 class PeerWatch {
  public:
   /// Collective. Watches from here to its end; a job of one that no launcher controls needs none and has none.
-  /// progress: this rank's; the groups of `process` report to it.
-  PeerWatch(const Config& config, const Process& process, Scalars& scalars, const Progress& progress);
+  /// mesh: as resolve_mesh() gave it. progress: this rank's; the groups of `process` report to it.
+  PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
+            const Progress& progress);
   ~PeerWatch();
 
   /// Where a launcher can join, on rank 0.

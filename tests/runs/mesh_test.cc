@@ -1,0 +1,105 @@
+// Whole programs over tensor, pipeline and data ranks.
+
+#include <gmock/gmock.h>
+
+#include "tests/runs/training_fixture.h"
+
+namespace trireme {
+namespace {
+
+using ::testing::HasSubstr;
+using Flags = std::vector<std::string>;
+
+class MeshRuns : public TrainingFixture {
+ protected:
+  void SetUp() override {
+    if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  }
+
+  static Flags with(Flags flags, const Flags& more) {
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  }
+  /// Steps to `steps` over so many ranks.
+  Outcome go_on(const std::string& name, int ranks, const char* steps, const Flags& layout) {
+    const Flags flags = with({"--run.steps", steps, "--optim.decay-steps", "24", "--optim.epsilon", "1e-3"}, layout);
+    const Outcome outcome = run(mpirun_command(ranks, train(name, flags)));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome;
+  }
+};
+
+TEST_F(MeshRuns, ARunGoesOnOverAnyOtherLayout) {
+  go_on("one", 1, "24", {});
+  go_on("changes", 4, "6", {"--mesh.tensor", "2", "--mesh.pipeline", "2"});
+  go_on("changes", 2, "12", {"--optim.shard", "optimizer"});
+  go_on("changes", 2, "18", {"--mesh.pipeline", "2", "--batch.micro", "2", "--model.recompute", "true"});
+  go_on("changes", 4, "24", {"--mesh.tensor", "2", "--optim.shard", "optimizer"});
+  const auto one = losses("one"), changes = losses("changes");
+  ASSERT_EQ(changes.size(), one.size());
+  for (const auto& [step, loss] : one) EXPECT_NEAR(changes.at(step), loss, 1e-5 * loss) << "step " << step;
+  const std::vector<float> want = weights("one"), got = weights("changes");
+  double norm = 0, difference = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    norm += static_cast<double>(want[i]) * want[i];
+    difference += static_cast<double>(want[i] - got[i]) * (want[i] - got[i]);
+  }
+  EXPECT_LE(difference, 1e-10 * norm);
+}
+
+TEST_F(MeshRuns, TheReportSaysWhoHoldsWhat) {
+  const Outcome outcome =
+      go_on("run", 4, "2", {"--mesh.data", "2", "--mesh.pipeline", "2", "--optim.shard", "optimizer"});
+  EXPECT_THAT(outcome.output,
+              HasSubstr("data 2 x tensor 1 x pipeline 2: stages of embedding + 1 layers | 1 layers + head"));
+  EXPECT_THAT(outcome.output, HasSubstr("each of 2 data ranks keeps its part of what the optimizer remembers"));
+}
+
+TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
+  const struct {
+    int ranks;
+    Flags layout;
+    const char* message;
+  } cases[] = {
+      {3, {"--mesh.tensor", "3"}, "tensor 3 does not divide 2 heads; 1, 2 do"},
+      {3,
+       {"--mesh.pipeline", "3"},
+       "pipeline 3 cuts 2 layers into more stages than there are; at most 2 have one each"},
+      {3, {"--mesh.tensor", "2"}, "mesh rest x 2 x 1 needs a multiple of 2 processes but the launcher started 3"},
+      {2,
+       {"--optim.shard", "parameters"},
+       "optim.shard (flag --optim.shard) shares gradients or weights among the data ranks, which is not there yet; set "
+       "--optim.shard optimizer"},
+  };
+  for (const auto& [ranks, layout, message] : cases) {
+    const Outcome outcome = run(mpirun_command(ranks, train("refused", layout)));
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  }
+}
+
+TEST_F(MeshRuns, ARankThatIsLostIsNamedWithItsPlace) {
+  Program program(
+      mpirun_command(4, train("run", {"--run.steps", "100000", "--mesh.tensor", "2", "--mesh.pipeline", "2"})));
+  ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step      5/") != std::string::npos; }))
+      << program.output();
+  kill(rank_of(program, 3), SIGKILL);
+  const Outcome outcome = program.finish();
+  EXPECT_THAT(outcome.output, HasSubstr("rank 3 (data 0, tensor 1, pipeline 1) on "));
+  EXPECT_THAT(read_text(path("run") + "/status.json"), HasSubstr("\"peer-lost\""));
+}
+
+TEST_F(MeshRuns, AStopSignalSavesOnEveryLayout) {
+  Program program(mpirun_command(4, train("run", {"--run.steps", "100000", "--mesh.tensor", "2", "--mesh.pipeline", "2",
+                                                  "--checkpoint.every", "0"})));
+  ASSERT_TRUE(program.wait_for([](const std::string& out) { return out.find("step      5/") != std::string::npos; }))
+      << program.output();
+  kill(rank_of(program, 2), SIGTERM);
+  const Outcome outcome = program.finish();
+  const int64_t step = progress("run").step;
+  EXPECT_GE(step, 5);
+  EXPECT_THAT(outcome.output, HasSubstr("saving after step " + std::to_string(step)));
+}
+
+}  // namespace
+}  // namespace trireme
