@@ -76,16 +76,16 @@ void prove_one_job(Scalars& scalars, std::string_view host, std::string_view con
   prove_same_text(scalars, host, config, "run the same configuration", "give every rank the same files and flags");
 }
 
-std::string different_parameters(const std::vector<int>& ranks, const std::vector<std::string>& hosts, int64_t step) {
+std::string different_parameters(const std::vector<int>& ranks, Scalars& scalars, std::string_view host, int64_t step) {
   return fmt::format(
       "ranks hold different parameters after step {}: {}; resume from the last checkpoint and check that host's memory",
-      step, who_differs(ranks, hosts));
+      step, who_differs(ranks, scalars.gather(host)));
 }
 
 void prove_same_parameters(Scalars& scalars, std::string_view host, uint64_t hash, int64_t step) {
   const std::vector<int> ranks = scalars.differing(hash);
   if (ranks.empty()) return;
-  throw CommonError(ErrorKind::mismatch, different_parameters(ranks, scalars.gather(host), step));
+  throw CommonError(ErrorKind::mismatch, different_parameters(ranks, scalars, host, step));
 }
 
 }  // namespace trireme

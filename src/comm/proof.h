@@ -27,8 +27,8 @@ void prove_same_text(Scalars& scalars, std::string_view host, std::string_view t
 /// from the majority and the first line that does.
 void prove_one_job(Scalars& scalars, std::string_view host, std::string_view config, std::string_view version);
 
-/// What is said of ranks that hold other parameters than they should; hosts: of all ranks; step: steps done.
-std::string different_parameters(const std::vector<int>& ranks, const std::vector<std::string>& hosts, int64_t step);
+/// Collective. What is said of ranks that hold other parameters than they should; step: steps done.
+std::string different_parameters(const std::vector<int>& ranks, Scalars& scalars, std::string_view host, int64_t step);
 /// Collective. Throws Error::mismatch on every rank unless all hold the same parameters, naming those that do not.
 void prove_same_parameters(Scalars& scalars, std::string_view host, uint64_t hash, int64_t step);
 

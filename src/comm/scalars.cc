@@ -87,7 +87,7 @@ std::vector<std::string> Scalars::gather(std::string_view text) {
   return texts;
 }
 
-std::vector<uint64_t> Scalars::gather(uint64_t value) {
+std::vector<uint64_t> Scalars::gather_values(uint64_t value) {
   const auto own = static_cast<int64_t>(value);
   const std::vector<int64_t> all = all_values(group_, std::span(&own, 1));
   return {all.begin(), all.end()};
@@ -95,7 +95,7 @@ std::vector<uint64_t> Scalars::gather(uint64_t value) {
 
 std::vector<double> Scalars::gather(std::span<const double> values) { return all_values(group_, values); }
 
-std::vector<int> Scalars::differing(uint64_t value) { return trireme::differing(gather(value)); }
+std::vector<int> Scalars::differing(uint64_t value) { return trireme::differing(gather_values(value)); }
 
 std::vector<int> differing(const std::vector<uint64_t>& all) {
   std::map<uint64_t, size_t> holders;

@@ -39,7 +39,7 @@ class Scalars {
 
   /// One entry per rank, lengths may differ.
   std::vector<std::string> gather(std::string_view text);
-  std::vector<uint64_t> gather(uint64_t value);
+  std::vector<uint64_t> gather_values(uint64_t value);
   /// Every rank's values behind each other; all pass as many.
   std::vector<double> gather(std::span<const double> values);
   /// differing() of every rank's value.

@@ -37,8 +37,9 @@ struct Place {
 };
 
 std::vector<Place> exchange(Scalars& scalars, const Place& own) {
-  const std::vector<uint64_t> processes = scalars.gather(own.process), descriptors = scalars.gather(own.descriptor),
-                              keys = scalars.gather(own.key);
+  const std::vector<uint64_t> processes = scalars.gather_values(own.process),
+                              descriptors = scalars.gather_values(own.descriptor),
+                              keys = scalars.gather_values(own.key);
   std::vector<Place> places;
   for (size_t r = 0; r < processes.size(); ++r) places.push_back({processes[r], descriptors[r], keys[r]});
   return places;

@@ -23,13 +23,13 @@ int64_t slot_count(int64_t longest, DType wire, int ranks) {
   return std::clamp(kBytesOnTheirWay / chunk_bytes / std::max(1, ranks - 1), kFewestSlots, kMostSlots);
 }
 
-using Layout = ChunkPipeline::Layout;
+using Route = ChunkPipeline::Route;
 
 /// Buffers of a slot, in chunks. Shared: one for each rank, its own one for the sum. Else Slot::reduced, and two or
 /// three for each rank.
-int64_t chunks_per_slot(const Layout& layout) {
-  if (layout.one_host) return layout.ranks;
-  return 1 + (layout.sums == SumsAt::everyone ? 3 : 2) * int64_t{layout.ranks};
+int64_t chunks_per_slot(const Route& route) {
+  if (route.one_host) return route.ranks;
+  return 1 + (route.sums == SumsAt::everyone ? 3 : 2) * int64_t{route.ranks};
 }
 
 /// Bytes of a row of the shared buffers.
@@ -38,9 +38,9 @@ size_t row_bytes(DType wire, int64_t longest) {
   return (static_cast<size_t>(longest) * size_of(wire) + kLine - 1) / kLine * kLine;
 }
 
-size_t shared_bytes(const Layout& layout, int64_t longest) {
-  return static_cast<size_t>(slot_count(longest, layout.wire, layout.ranks) * layout.ranks) *
-         row_bytes(layout.wire, longest);
+size_t shared_bytes(const Route& route, int64_t longest) {
+  return static_cast<size_t>(slot_count(longest, route.wire, route.ranks) * route.ranks) *
+         row_bytes(route.wire, longest);
 }
 
 constexpr int kContribution = 1, kSum = 2;  // tags
@@ -66,14 +66,14 @@ bool all_done(std::vector<Handle>& handles) {
 
 }  // namespace
 
-ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, const Layout& layout, int64_t longest)
+ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, const Route& route, int64_t longest)
     : array_(array),
       group_(group),
-      layout_(layout),
-      shared_(layout.one_host ? SharedRegion::make(group, shared_bytes(layout, longest)) : std::nullopt),
-      slots_(static_cast<size_t>(slot_count(longest, layout.wire, group.size()))),
+      route_(route),
+      shared_(route.one_host ? SharedRegion::make(group, shared_bytes(route, longest)) : std::nullopt),
+      slots_(static_cast<size_t>(slot_count(longest, route.wire, group.size()))),
       most_summing_(std::max<size_t>(kFewestSlots, slots_.size() / 2)) {
-  assert(layout.ranks == group.size());
+  assert(route.ranks == group.size());
   const auto ranks = static_cast<size_t>(group.size());
   for (Slot& slot : slots_) {
     for (auto* handles : slot.all_handles()) handles->resize(ranks);
@@ -84,51 +84,51 @@ ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, const 
     share_buffers(longest);
     return;
   }
-  if (layout_.one_host && group.rank() == 0) {
+  if (route_.one_host && group.rank() == 0) {
     log::info(
         "the ranks of this host cannot map each other's memory (containers that hide processes?): gradients travel as "
         "messages, which takes longer");
   }
-  layout_.one_host = false;
-  buffers_ = Arena(bytes_for(layout_, longest));
-  for (Slot& slot : slots_) take_buffers(slot, buffers_, layout_, longest);
+  route_.one_host = false;
+  buffers_ = Arena(bytes_for(route_, longest));
+  for (Slot& slot : slots_) take_buffers(slot, buffers_, route_, longest);
 }
 
-size_t ChunkPipeline::bytes_for(const Layout& layout, int64_t longest) {
-  if (layout.one_host) return shared_bytes(layout, longest);
+size_t ChunkPipeline::bytes_for(const Route& route, int64_t longest) {
+  if (route.one_host) return shared_bytes(route, longest);
   Arena measure;
-  for (int64_t i = 0; i < slot_count(longest, layout.wire, layout.ranks); ++i) {
+  for (int64_t i = 0; i < slot_count(longest, route.wire, route.ranks); ++i) {
     Slot slot;
-    for (auto* views : slot.all_views()) views->resize(static_cast<size_t>(layout.ranks));
-    take_buffers(slot, measure, layout, longest);
+    for (auto* views : slot.all_views()) views->resize(static_cast<size_t>(route.ranks));
+    take_buffers(slot, measure, route, longest);
   }
   return measure.peak();
 }
 
-int64_t ChunkPipeline::chunk_limit(const Layout& layout, size_t bytes) {
-  const auto width = static_cast<int64_t>(size_of(layout.wire));
+int64_t ChunkPipeline::chunk_limit(const Route& route, size_t bytes) {
+  const auto width = static_cast<int64_t>(size_of(route.wire));
   const int64_t wanted = std::max<int64_t>(1, static_cast<int64_t>(bytes) / width);
-  const int64_t bound = static_cast<int64_t>(kMostBufferBytes) / (kFewestSlots * chunks_per_slot(layout) * width);
+  const int64_t bound = static_cast<int64_t>(kMostBufferBytes) / (kFewestSlots * chunks_per_slot(route) * width);
   return std::min(wanted, std::max(kChunkMultiple, bound / kChunkMultiple * kChunkMultiple));
 }
 
-void ChunkPipeline::take_buffers(Slot& slot, Arena& arena, const Layout& layout, int64_t longest) {
+void ChunkPipeline::take_buffers(Slot& slot, Arena& arena, const Route& route, int64_t longest) {
   const Shape row{longest};
-  slot.reduced = arena.take(layout.wire, row);
-  for (View& view : slot.outgoing) view = arena.take(layout.wire, row);
-  for (View& view : slot.contributions) view = arena.take(layout.wire, row);
-  if (layout.sums == SumsAt::owners) return;
-  for (View& view : slot.gathered) view = arena.take(layout.wire, row);
+  slot.reduced = arena.take(route.wire, row);
+  for (View& view : slot.outgoing) view = arena.take(route.wire, row);
+  for (View& view : slot.contributions) view = arena.take(route.wire, row);
+  if (route.sums == SumsAt::owners) return;
+  for (View& view : slot.gathered) view = arena.take(route.wire, row);
 }
 
 /// Of every slot a row for each rank: what it is to add, in its own one what it has added up.
 void ChunkPipeline::share_buffers(int64_t longest) {
   const int own = group_.rank(), ranks = group_.size();
-  const size_t bytes = row_bytes(layout_.wire, longest);
+  const size_t bytes = row_bytes(route_.wire, longest);
   for (size_t s = 0; s < slots_.size(); ++s) {
     const auto row = [&](int writer, int reader) {
       const size_t at = s * static_cast<size_t>(ranks) + static_cast<size_t>(reader);
-      return View(shared_->of(writer).data() + at * bytes, layout_.wire, Shape{longest});
+      return View(shared_->of(writer).data() + at * bytes, route_.wire, Shape{longest});
     };
     Slot& slot = slots_[s];
     slot.reduced = row(own, own);
@@ -164,7 +164,7 @@ void ChunkPipeline::start(const StripeChunk& chunk) {
     const auto p = static_cast<size_t>(peer);
     const int64_t n = chunk.length(peer);
     if (own > 0) slot.arrivals[p] = group_.receive(payload(part(slot.contributions[p], own)), peer, kContribution);
-    slot.awaited[p] = n > 0 && (shared_ || layout_.sums == SumsAt::everyone);
+    slot.awaited[p] = n > 0 && (shared_ || route_.sums == SumsAt::everyone);
     // Posted before anyone can send it, so that it never waits in a buffer of MPI's.
     if (slot.awaited[p]) slot.sum_arrivals[p] = group_.receive(payload(part(slot.gathered[p], n)), peer, kSum);
   });
@@ -203,7 +203,7 @@ void ChunkPipeline::sum(Slot& slot) {
   float* own = array_.data() + slot.chunk.begin(group_.rank());
   const View sum = part(slot.reduced, n);
   sum.dtype() == DType::bf16 ? this->sum<bf16_t>(slot, own, sum) : this->sum<float>(slot, own, sum);
-  if (!shared_ && layout_.sums == SumsAt::owners) return;
+  if (!shared_ && route_.sums == SumsAt::owners) return;
   for_peers([&](int peer) { send(slot.sum_sends[static_cast<size_t>(peer)], sum, peer, kSum); });
 }
 
@@ -229,7 +229,7 @@ bool ChunkPipeline::gather(Slot& slot) {
       return;
     }
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (layout_.sums == SumsAt::everyone) {
+    if (route_.sums == SumsAt::everyone) {
       const int64_t n = slot.chunk.length(peer);
       from_wire(part(slot.gathered[p], n), array_.data() + slot.chunk.begin(peer), n);
     }

@@ -25,7 +25,7 @@ enum class SumsAt : uint8_t { owners, everyone };
 class ChunkPipeline {
  public:
   /// What decides how large the buffers are.
-  struct Layout {
+  struct Route {
     int ranks = 1;
     DType wire = DType::bf16;
     SumsAt sums = SumsAt::everyone;
@@ -33,11 +33,11 @@ class ChunkPipeline {
   };
   /// Collective. Borrows array and group; the calling thread of all other functions is the group's issuing thread.
   /// `longest`: most elements that a chunk has per rank.
-  ChunkPipeline(std::span<float> array, Communicator& group, const Layout& layout, int64_t longest);
+  ChunkPipeline(std::span<float> array, Communicator& group, const Route& route, int64_t longest);
   /// Memory for chunks on their way.
-  static size_t bytes_for(const Layout& layout, int64_t longest);
+  static size_t bytes_for(const Route& route, int64_t longest);
   /// Most elements of a chunk of at most `bytes`: fewer where the buffers of many ranks would else exceed 64 MiB.
-  static int64_t chunk_limit(const Layout& layout, size_t bytes);
+  static int64_t chunk_limit(const Route& route, size_t bytes);
 
   bool full() const { return started_ - ended_ == slots_.size() || started_ - summed_ == most_summing_; }
   bool empty() const { return started_ == ended_; }
@@ -69,7 +69,7 @@ class ChunkPipeline {
     auto all_views() { return std::array{&outgoing, &contributions, &gathered}; }
   };
 
-  static void take_buffers(Slot& slot, Arena& arena, const Layout& layout, int64_t longest);
+  static void take_buffers(Slot& slot, Arena& arena, const Route& route, int64_t longest);
   void share_buffers(int64_t longest);
   template <class Do>
   void for_peers(Do action);
@@ -83,7 +83,7 @@ class ChunkPipeline {
 
   std::span<float> array_;
   Communicator& group_;
-  Layout layout_;
+  Route route_;
   std::optional<SharedRegion> shared_;  ///< none: messages carry the values
   Arena buffers_;
   std::vector<Slot> slots_;

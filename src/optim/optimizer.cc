@@ -5,12 +5,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "comm/progress.h"
 
 namespace trireme {
 namespace {
-
-constexpr int64_t kTiedPiece = int64_t{1} << 20;  // elements that two stages exchange at a time
 
 /// The embedding's gradient comes last, and few of its rows are touched.
 SparseRows embedding_rows(const ParameterTable& table) {
@@ -68,7 +65,7 @@ std::vector<ParameterRange> kept_states(const ParameterTable& table, const Optim
 }
 
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
-  const size_t tied = is_tied_across(table) ? static_cast<size_t>(kTiedPiece) * sizeof(float) : 0;
+  const size_t tied = is_tied_across(table) ? TiedSum::buffer_bytes() : 0;
   return tied + Reducer::buffer_bytes(ownership_of(table, options, ranks), reducer_options(table, options));
 }
 
@@ -83,11 +80,10 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
       norm_(table, ownership_),
       mesh_norm_(ParameterTable(table.spec()), options.mesh.value_or(MeshShape{.data = data_group.size()}),
                  [&](const ParameterTable& other) { return ownership_of(other, options, data_group.size()); }),
-      tied_pair_(tied_pair),
       reducer_(f32_gradients(state, data_group), data_group, ownership_, reducer_options(table, options)) {
   assert((tied_pair != nullptr) == is_tied_across(table));
   norm_.pad_to(mesh_norm_.values_per_rank());
-  if (tied_pair) tied_piece_.resize(static_cast<size_t>(kTiedPiece));
+  if (tied_pair) other_stage_.emplace(*tied_pair, ops);
   assert(state.is_sharded() == !kept_states(table, options, data_group.size(), data_group.rank()).empty());
   assert((weights_group != nullptr) == state.is_sharded());
   if (weights_group) gatherer_.emplace(*weights_group, ownership_);
@@ -100,27 +96,11 @@ void Optimizer::ready(ParameterRange range) { reducer_.ready(range.end); }
 /// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, behind all others.
 /// Where two stages hold the matrix, each sends its sum to the other.
 void Optimizer::add_tied_sum(Context& context) {
-  if (tied_pair_) return add_other_stages_sum(context);
-  if (!table_.tied()) return;
+  if (!table_.tied() && !other_stage_) return;
   const Parameter& matrix = table_.find("embedding.token.weight");
+  if (other_stage_) return other_stage_->add_other(context, slice(state_.gradients(), matrix.offset, matrix.count()));
   ops_.add(context, slice(state_.gradients(), table_.flat_count(), matrix.count()),
            slice(state_.gradients(), matrix.offset, matrix.count()));
-}
-
-void Optimizer::add_other_stages_sum(Context& context) {
-  constexpr const char* kWhat = "the other stage's sum of the tied matrix";
-  const Parameter& matrix = table_.find("embedding.token.weight");
-  const View own = slice(state_.gradients(), matrix.offset, matrix.count());
-  const int other = 1 - tied_pair_->rank();
-  const Waiting waiting(tied_pair_->progress(), kWhat, own.bytes());
-  for (int64_t at = 0; at < own.count(); at += kTiedPiece) {
-    const View piece = own.rows_slice(at, std::min(kTiedPiece, own.count() - at));
-    const View theirs(tied_piece_.data(), DType::f32, piece.shape());
-    Handle arrival = tied_pair_->receive(theirs, other, 0), leaving = tied_pair_->send(piece, other, 0);
-    arrival.wait(kWhat);
-    leaving.wait(kWhat);
-    ops_.add(context, theirs, piece);
-  }
 }
 
 std::span<const double> Optimizer::finish_exchange(Context& context) {

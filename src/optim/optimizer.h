@@ -17,6 +17,7 @@
 #include "optim/gatherer.h"
 #include "optim/gradient_norm.h"
 #include "optim/reducer.h"
+#include "optim/tied_sum.h"
 #include "optim/training_state.h"
 
 namespace trireme {
@@ -66,7 +67,6 @@ class Optimizer final : public GradientSink {
 
  private:
   void add_tied_sum(Context& context);
-  void add_other_stages_sum(Context& context);
 
   const ParameterTable& table_;
   TrainingState& state_;
@@ -76,10 +76,9 @@ class Optimizer final : public GradientSink {
   Ownership ownership_;
   GradientNorm norm_;
   MeshNorm mesh_norm_;
-  std::optional<Gatherer> gatherer_;  ///< of a sharded state
-  Communicator* tied_pair_;
-  std::vector<float> tied_piece_;  ///< of the other stage's sum of the tied matrix
-  Reducer reducer_;                ///< last: its thread uses the others
+  std::optional<Gatherer> gatherer_;    ///< of a sharded state
+  std::optional<TiedSum> other_stage_;  ///< where it holds the tied matrix, too
+  Reducer reducer_;                     ///< last: its thread uses the others
 };
 
 }  // namespace trireme

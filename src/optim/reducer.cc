@@ -30,7 +30,7 @@ std::vector<Stripe> dense_stripes(const Ownership& ownership, const SparseRows& 
   return rows.count > 0 ? ownership.before(rows.begin) : ownership.stripes();
 }
 
-ChunkPipeline::Layout layout_of(const Ownership& ownership, const ReducerOptions& options) {
+ChunkPipeline::Route route_of(const Ownership& ownership, const ReducerOptions& options) {
   return {ownership.ranks(), options.wire, options.sums, options.one_host};
 }
 
@@ -38,7 +38,7 @@ ChunkPipeline::Layout layout_of(const Ownership& ownership, const ReducerOptions
 int64_t longest_chunk(const Ownership& ownership, const ReducerOptions& options) {
   int64_t longest = 0;
   for (const Stripe& stripe : ownership.stripes()) longest = std::max(longest, stripe.longest());
-  return std::min(longest, ChunkPipeline::chunk_limit(layout_of(ownership, options), options.chunk_bytes));
+  return std::min(longest, ChunkPipeline::chunk_limit(route_of(ownership, options), options.chunk_bytes));
 }
 
 size_t map_bytes(const SparseRows& rows) {
@@ -58,7 +58,7 @@ class Reducer::Worker {
         limit_(longest_chunk(ownership, options_)),
         dense_(dense_stripes(ownership, options_.rows)),
         chunks_(chunks_of(dense_, limit_)),
-        pipeline_(gradients, group, layout_of(ownership, options_), limit_),
+        pipeline_(gradients, group, route_of(ownership, options_), limit_),
         own_map_(static_cast<size_t>(touched_rows::map_words(options_.rows.count))),
         peer_maps_(own_map_.size() * static_cast<size_t>(group.size())),
         thread_([this] { run(); }) {}
@@ -276,7 +276,7 @@ const ExchangeTimes& Reducer::times() const { return worker_ ? worker_->times() 
 size_t Reducer::buffer_bytes(const Ownership& ownership, const ReducerOptions& options) {
   const int ranks = ownership.ranks();
   if (ranks == 1) return 0;
-  return ChunkPipeline::bytes_for(layout_of(ownership, options), longest_chunk(ownership, options)) +
+  return ChunkPipeline::bytes_for(route_of(ownership, options), longest_chunk(ownership, options)) +
          (static_cast<size_t>(ranks) + 1) * map_bytes(options.rows);
 }
 

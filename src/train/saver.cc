@@ -64,7 +64,7 @@ void Saver::put_off(int64_t step) {
 
 /// Of the ranks that hold the model between them, without their replicas. Collective.
 std::string Saver::hash_of_model() {
-  std::vector<uint64_t> hashes = scalars_.gather(parameter_hash(state_, table_));
+  std::vector<uint64_t> hashes = scalars_.gather_values(parameter_hash(state_, table_));
   int rank = 0;
   std::erase_if(hashes, [&](uint64_t) { return place_of(plan_.mesh, rank++).data != 0; });
   return hex64(hashes.size() == 1 ? hashes[0] : xxh3(std::as_bytes(std::span(hashes))));

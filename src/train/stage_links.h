@@ -25,15 +25,15 @@ class StageLinks {
   bool last() const { return stage_ + 1 == stages_; }
 
   /// What the pass of a micro-batch takes begins to arrive: from the stage before (forward) or behind (backward).
-  /// Nothing where it takes nothing. Of each pass at most two are expected at a time, in the order of receive().
+  /// Nothing where it takes nothing. Of each pass at most two are expected at a time, in the order of take().
   void expect(PipelinePass pass, int64_t micro_batch, int64_t rows);
-  /// What was expected; empty where the pass takes nothing. [rows, width], valid until the next-but-one receive() of
-  /// the pass.
-  View receive(PipelinePass pass, int64_t micro_batch, int64_t rows);
+  /// What was expected; empty where the pass takes nothing. [rows, width], valid until the next-but-one take() of the
+  /// pass.
+  View take(PipelinePass pass, int64_t micro_batch, int64_t rows);
   /// Where the pass writes what it hands on; empty where it hands on nothing.
   View outgoing(PipelinePass pass, int64_t micro_batch, int64_t rows);
   /// Sends what was written there.
-  void send(PipelinePass pass, int64_t micro_batch, int64_t rows);
+  void hand_on(PipelinePass pass, int64_t micro_batch, int64_t rows);
   /// Returns once everything sent has left.
   void flush();
 

@@ -23,9 +23,9 @@ void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
   const StagePart::Step numbers{
       .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
   StageLinks& links = session_.links();
-  const ConstView in = links.receive(action.pass, m, rows);
+  const ConstView in = links.take(action.pass, m, rows);
   session_.stage().part().forward(slot_of(action), batch, numbers, in, links.outgoing(action.pass, m, rows));
-  links.send(action.pass, m, rows);
+  links.hand_on(action.pass, m, rows);
 }
 
 double TrainStep::backward(const PipelineAction& action, const StepStart& start, float scale) {
@@ -37,11 +37,11 @@ double TrainStep::backward(const PipelineAction& action, const StepStart& start,
   if (last) optimizer.begin_exchange();
   if (rows > 0) {
     StageLinks& links = session_.links();
-    const ConstView dy = links.receive(action.pass, m, rows);
+    const ConstView dy = links.take(action.pass, m, rows);
     const double loss =
         stage.part().backward(slot_of(action), {.scale = scale, .write = write, .sink = last ? &optimizer : nullptr},
                               dy, links.outgoing(action.pass, m, rows));
-    links.send(action.pass, m, rows);
+    links.hand_on(action.pass, m, rows);
     return loss;
   }
   // The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
@@ -119,9 +119,9 @@ double loss_of(Session& session, const Batch& batch, int64_t number) {
   StageLinks& links = session.links();
   StagePart& part = session.stage().part();
   links.expect(kForward, number, batch.rows());
-  const ConstView in = links.receive(kForward, number, batch.rows());
+  const ConstView in = links.take(kForward, number, batch.rows());
   part.forward(kSlot, batch, {}, in, links.outgoing(kForward, number, batch.rows()));
-  links.send(kForward, number, batch.rows());
+  links.hand_on(kForward, number, batch.rows());
   if (!links.last()) return 0;
   const double loss = part.loss(kSlot);
   return session.counts_loss() ? loss : 0;

@@ -78,16 +78,16 @@ void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, Train
                       const ParameterTable& table, int64_t step, bool heal) {
   const MeshShape& shape = mesh.shape();
   if (shape.data == 1) return;
-  std::vector<int> ranks = differing_ranks(scalars.gather(parameter_hash(state, table)), shape);
+  std::vector<int> ranks = differing_ranks(scalars.gather_values(parameter_hash(state, table)), shape);
   if (ranks.empty()) return;
   const bool can = std::ranges::all_of(ranks, [&](int r) { return good_replica(r, ranks, shape).has_value(); });
   if (heal && can) {
     heal_replicas(ranks, mesh, state);
     warn(ranks, shape, scalars, host, step);
-    ranks = differing_ranks(scalars.gather(parameter_hash(state, table)), shape);
+    ranks = differing_ranks(scalars.gather_values(parameter_hash(state, table)), shape);
     if (ranks.empty()) return;
   }
-  throw CommonError(ErrorKind::mismatch, different_parameters(ranks, scalars.gather(host), step));
+  throw CommonError(ErrorKind::mismatch, different_parameters(ranks, scalars, host, step));
 }
 
 }  // namespace trireme

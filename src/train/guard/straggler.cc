@@ -38,7 +38,7 @@ std::optional<Straggler> StragglerWatch::judge(std::span<const uint64_t> busy, i
 
 void StragglerWatch::tell(Scalars& scalars, std::string_view host, double busy, int64_t steps) {
   if (scalars.size() == 1) return;
-  const auto slow = judge(scalars.gather(std::bit_cast<uint64_t>(busy)), steps);
+  const auto slow = judge(scalars.gather_values(std::bit_cast<uint64_t>(busy)), steps);
   if (!slow) return;
   const std::string its_host = scalars.broadcast(host, slow->rank);
   log::write_once(

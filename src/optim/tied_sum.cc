@@ -1,0 +1,32 @@
+#include "optim/tied_sum.h"
+
+#include <algorithm>
+
+#include "comm/progress.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kPiece = int64_t{1} << 20;  // elements that travel at a time
+constexpr const char* kWhat = "the other stage's sum of the tied matrix";
+
+}  // namespace
+
+TiedSum::TiedSum(Communicator& pair, Ops& ops) : pair_(pair), ops_(ops), piece_(static_cast<size_t>(kPiece)) {}
+
+size_t TiedSum::buffer_bytes() { return static_cast<size_t>(kPiece) * sizeof(float); }
+
+void TiedSum::add_other(Context& context, View own) {
+  const int other = 1 - pair_.rank();
+  const Waiting waiting(pair_.progress(), kWhat, own.bytes());
+  for (int64_t at = 0; at < own.count(); at += kPiece) {
+    const View piece = own.rows_slice(at, std::min(kPiece, own.count() - at));
+    const View theirs(piece_.data(), DType::f32, piece.shape());
+    Handle arrival = pair_.receive(theirs, other, 0), leaving = pair_.send(piece, other, 0);
+    arrival.wait(kWhat);
+    leaving.wait(kWhat);
+    ops_.add(context, theirs, piece);
+  }
+}
+
+}  // namespace trireme
