@@ -16,20 +16,30 @@ class MergeTable {
  public:
   static constexpr uint64_t kNone = PairMap::kNone;
 
-  explicit MergeTable(size_t merges = 0) : pairs_(merges) {}
+  explicit MergeTable(size_t merges = 0) : pairs_(merges), of_bytes_(kBytes * kBytes, kNone) {}
   /// Returns false, and changes nothing, if the pair has a merge already.
   bool add(TokenId left, TokenId right, uint32_t rank, TokenId merged) {
-    return pairs_.add(left, right, uint64_t{rank} << 32 | merged);
+    const uint64_t value = uint64_t{rank} << 32 | merged;
+    if (!pairs_.add(left, right, value)) return false;
+    if ((left | right) < kBytes) of_bytes_[left * kBytes + right] = value;
+    return true;
   }
   void prefetch(TokenId left, TokenId right) const { pairs_.prefetch(left, right); }
   /// rank << 32 | merged id, or kNone.
-  uint64_t find(TokenId left, TokenId right) const { return pairs_.find(left, right); }
+  uint64_t find(TokenId left, TokenId right) const {
+    return (left | right) < kBytes ? of_bytes_[left * kBytes + right] : pairs_.find(left, right);
+  }
   size_t size() const { return pairs_.size(); }
   /// The pairs by rank.
   std::vector<std::pair<TokenId, TokenId>> in_order() const;
 
  private:
+  // The first ids are the 256 bytes in most vocabularies, and every word begins with their pairs: these have a table
+  // that stays in a core's own cache.
+  static constexpr TokenId kBytes = 256;
+
   PairMap pairs_;
+  std::vector<uint64_t> of_bytes_;
 };
 
 /// Working memory of the functions below.
