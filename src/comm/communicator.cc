@@ -14,7 +14,7 @@ namespace {
 // Spinning for about the time of a message inside a host, then sleeping for a small part of what was waited: ranks may
 // share cores with compute threads.
 constexpr int kSpins = 200, kSleepPart = 32;
-constexpr Clock::duration kShortestSleep = std::chrono::microseconds(10), kLongestSleep = std::chrono::milliseconds(2);
+constexpr Clock::duration kShortestSleep = std::chrono::microseconds(10), kLongestSleep = std::chrono::milliseconds(5);
 
 }  // namespace
 

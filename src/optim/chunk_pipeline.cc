@@ -58,10 +58,9 @@ void from_wire(ConstView x, float* y, int64_t n) {
 /// The first n elements.
 View part(View x, int64_t n) { return x.rows_slice(0, n); }
 
+/// Looks no further than the first that is not: one look moves everything, and each costs.
 bool all_done(std::vector<Handle>& handles) {
-  bool done = true;
-  for (Handle& handle : handles) done = handle.test() && done;
-  return done;
+  return std::ranges::all_of(handles, [](Handle& handle) { return handle.test(); });
 }
 
 }  // namespace
