@@ -1,9 +1,10 @@
 #include "text/cutter.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <pcre2.h>
 
+#include <cctype>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

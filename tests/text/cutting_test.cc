@@ -1,7 +1,10 @@
 // What a tokenizer makes of its pre-tokenizer: tables from text to ids where it can, and the same ids by every way.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <stdexcept>
 
 #include "base/file.h"
 #include "base/rng.h"
