@@ -111,7 +111,8 @@ class StagePart {
   const Spec& spec_;
   ModelPart part_;
   ParameterViews views_;
-  bool training_, recompute_;
+  [[maybe_unused]] bool training_;
+  bool recompute_;
   StageWorkspace& workspace_;
   WeightSource always_there_;
   WeightSource& weights_;

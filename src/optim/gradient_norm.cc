@@ -97,7 +97,8 @@ double MeshNorm::squared(std::span<const double> values) const {
   std::vector<double> sums(parameters_);
   for (const Place& place : places_) {
     const std::vector<double> own = place.norm.squares([&](int data_rank) {
-      const auto rank = static_cast<size_t>(place.first_rank + data_rank * static_cast<int>(mesh_.tensor));
+      const size_t rank =
+          static_cast<size_t>(place.first_rank) + static_cast<size_t>(data_rank) * static_cast<size_t>(mesh_.tensor);
       return values.subspan(rank * values_per_rank_, values_per_rank_);
     });
     for (size_t i = 0; i < own.size(); ++i) {

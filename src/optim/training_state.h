@@ -3,7 +3,10 @@
 // of them, the int16 remainder that makes bf16 weights an exact f32 master and the two moments, of all elements or,
 // where ranks share it (optim.shard), of those that this rank owns, behind each other. One arena, sized by the table.
 
+#include <algorithm>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "model/parameter_table.h"
 #include "tensor/arena.h"

@@ -60,9 +60,10 @@ PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process&
                                   .interface = config.comm.interface,
                                   .secret = secret,
                                   .on_loss =
-                                      [&progress, run_dir, mesh, rank = process.rank()](Loss loss) {
-                                        loss.place = describe_place(mesh, loss.rank);
-                                        report(loss, rank, progress.state(), run_dir);
+                                      [&progress, run_dir, mesh, rank = process.rank()](const Loss& loss) {
+                                        Loss named = loss;
+                                        named.place = describe_place(mesh, loss.rank);
+                                        report(named, rank, progress.state(), run_dir);
                                       },
                                   .leave = leave});
 }

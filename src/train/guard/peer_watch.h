@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/control.h"
+#include "comm/mesh.h"
 #include "comm/process.h"
 #include "config/config.h"
 
