@@ -93,7 +93,7 @@ struct ModelOptions {
 };
 
 struct DataOptions {
-  std::string dir, train = "train.bin", validation = "val.bin", split, index_dir, tokenizer, merges;
+  std::string dir, train = "train.bin", validation = "val.bin", test, split, index_dir, tokenizer, merges;
   bool verify = false, whole_words = false;
   double mask_rate = 0.15;
 
@@ -104,9 +104,12 @@ struct DataOptions {
            "training tokens, in dir or an absolute path: a token file, the prefix of an indexed dataset of Megatron or "
            "NeoX, or weights and prefixes in turn (0.7 a_text_document 0.3 b_text_document)");
     v.text("validation", validation, "validation tokens, likewise (empty: none)");
-    v.text("split", split,
-           "shares of an indexed dataset's documents for training, validation and test, like 969, 30, 1 (empty: all "
-           "for training)");
+    v.text("test", test,
+           "tokens of a test after the last step, likewise (empty: the third share of data.split, where that has one)");
+    v.text(
+        "split", split,
+        "shares of an indexed dataset's documents for training, validation and a test after the last step, like 969, "
+        "30, 1 (empty: all for training)");
     v.text(
         "index-dir", index_dir,
         "folder for the order of an indexed dataset's samples, NeoX's three .npy files; one of each host's own works "

@@ -375,8 +375,9 @@ class Translator {
   void data() {
     if (!is("use_shared_fs") && !view_.native("data.index-dir"))
       object("use_shared_fs", "name a folder of each host's own for the order of the samples: --data.index-dir FOLDER");
-    if (view_.given("test_data_paths"))
-      object("test_data_paths", "no test set is evaluated at the end of training yet; remove it");
+    if (view_.given("test_data_paths") && !view_.given("train_data_paths"))
+      object("test_data_paths",
+             "NeoX reads it with train_data_paths only; with data_path the third share of split is the test");
     if (view_.given("train_data_paths")) {
       if (view_.given("data_path")) object("data_path", "train_data_paths says the data too; remove one of them");
       if (const auto text = blend("train")) set("data.train", *text, "train_data_paths");
@@ -384,6 +385,9 @@ class Translator {
         set("data.validation", "", "train_data_paths");
       } else if (const auto validation = blend("valid")) {
         set("data.validation", *validation, "valid_data_paths");
+      }
+      if (view_.given("test_data_paths")) {
+        if (const auto test = blend("test")) set("data.test", *test, "test_data_paths");
       }
     } else if (view_.given("data_path")) {
       copy("data_path", "data.train");

@@ -99,10 +99,10 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
   const bool blended = options_.sets.size() > 1;
   if (!options_.split.empty()) {
     const PartBorders borders = part_borders(options_.split, set.data->sequences());
-    const size_t part = options_.part == "train" ? 0 : 1;
+    const size_t part = options_.part == "train" ? 0 : options_.part == "valid" ? 1 : 2;
     first = borders[part];
     last = borders[part + 1];
-    set.unused = borders[3] - borders[2];
+    set.test = borders[3] - borders[2];
   }
   uint64_t ids = 0;
   for (uint64_t i = first; i < last; ++i) ids += static_cast<uint64_t>(set.data->lengths()[i]);
@@ -177,10 +177,19 @@ std::vector<std::string> IndexedSource::index_files() const {
   return files;
 }
 
+uint64_t IndexedSource::test_documents() const {
+  uint64_t documents = 0;
+  for (const Set& set : sets_) {
+    if (set.test == 0) return 0;
+    documents += set.test;
+  }
+  return documents;
+}
+
 uint64_t IndexedSource::unused_documents() const {
   uint64_t documents = 0;
-  for (const Set& set : sets_) documents += set.unused;
-  return documents;
+  for (const Set& set : sets_) documents += set.test;
+  return test_documents() > 0 ? 0 : documents;
 }
 
 std::vector<SourceFile> IndexedSource::files(const BeforeBlock& before) const {

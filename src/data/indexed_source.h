@@ -23,9 +23,10 @@ std::vector<WeightedPrefix> parse_blend(const std::string& text);
 
 struct IndexedSourceOptions {
   std::vector<WeightedPrefix> sets;
-  std::string part = "train";  ///< train or valid: names the order's files; with `split`, which documents are read
-  std::string split;           ///< "969, 30, 1"; empty: all documents
-  uint64_t samples = 0;        ///< as many as the run draws: the order depends on it, as in NeoX
+  std::string part =
+      "train";           ///< train, valid or test: names the order's files; with `split`, which documents are read
+  std::string split;     ///< "969, 30, 1"; empty: all documents
+  uint64_t samples = 0;  ///< as many as the run draws: the order depends on it, as in NeoX
   uint64_t sequence = 0, seed = 0;
   std::string index_folder;  ///< for the order's files; empty: beside the datasets
   uint64_t vocabulary = 0;   ///< ids of the model
@@ -46,7 +47,9 @@ class IndexedSource final : public FileSource {
   std::string name() const override;
   std::vector<SourceFile> files(const BeforeBlock& before) const override;
   std::vector<std::string> index_files() const override;
-  /// Documents of the split's third part, which neither training nor validation reads.
+  /// Documents of the split's third part, over all datasets; 0 where one of them has none, so that there is no test.
+  uint64_t test_documents() const;
+  /// Those where some dataset has none: nothing reads them.
   uint64_t unused_documents() const;
 
  private:
@@ -54,7 +57,7 @@ class IndexedSource final : public FileSource {
     std::string stem;  ///< of the order's files
     std::unique_ptr<IndexedDataset> data;
     std::unique_ptr<NeoxIndex> order;
-    uint64_t unused = 0;  ///< documents of the third part of the split
+    uint64_t test = 0;  ///< documents of the third part of the split
   };
   Set open(size_t number) const;
 

@@ -55,7 +55,7 @@ constexpr NeoxSize kNeox[] = {{{"neox-19m", 6, 8, 512}},
                               {{"neox-800m", 16, 8, 2048}},
                               {{"neox-1.3b", 24, 16, 2048, "neox-1-3b"}},
                               {{"neox-2.7b", 32, 32, 2560, "neox-2-7b"}},
-                              {{"neox-6.7b", 32, 32, 4096, "neox-6-7b"}, true, Activation::gelu_tanh},
+                              {{"neox-6.7b", 32, 32, 4096, "neox-6-7b"}},
                               {{"neox-13b", 40, 40, 5120}},
                               {{"neox-20b", 44, 64, 6144}, true, Activation::gelu_tanh, 50432},
                               {{"neox-175b", 96, 96, 12288}}};

@@ -15,6 +15,7 @@ constexpr int kBarWidth = 24;  // leaves room for the numbers on a terminal of 8
 
 class ConsoleSink : public Sink {
  public:
+  explicit ConsoleSink(StepForm form) : form_(form) {}
   std::string name() const override { return "the console"; }
 
   void start(const AttemptStart& attempt) override {
@@ -23,8 +24,11 @@ class ConsoleSink : public Sink {
     for (const auto& fact : attempt.facts) width = std::max(width, fact.first.size());
     for (const auto& [name, value] : attempt.facts) log::info("{:<{}}  {}", name, width, value);
   }
-  void step(const Metrics& metrics) override { log::info("{}", step_line(metrics, steps_)); }
+  void step(const Metrics& metrics) override {
+    log::info("{}", form_ == StepForm::neox ? neox_step_line(metrics, steps_) : step_line(metrics, steps_));
+  }
   void evaluation(const EvaluationMetrics& metrics) override { log::info("{}", evaluation_line(metrics)); }
+  void test(const TestMetrics& metrics) override { log::info("{}", test_line(metrics)); }
   void checkpoint(const CheckpointEvent& event) override { log::info("{}", checkpoint_line(event)); }
   void sample(const SampleText& sample) override {
     log::info("sample at step {}: {}{}", sample.step, sample.prompt, sample.text);
@@ -32,8 +36,17 @@ class ConsoleSink : public Sink {
   void finish(std::string_view state, int64_t step) override { log::info("{} at step {}", state, step); }
 
  private:
+  StepForm form_;
   int64_t steps_ = 0;
 };
+
+/// "90.3T": three digits before the point at most.
+std::string with_prefix(double value) {
+  constexpr const char* kPrefixes[] = {"", "K", "M", "G", "T", "P"};
+  size_t thousands = 0;
+  for (; std::abs(value) >= 1000 && thousands + 1 < std::size(kPrefixes); ++thousands) value /= 1000;
+  return fmt::format("{:.1f}{}", value, kPrefixes[thousands]);
+}
 
 }  // namespace
 
@@ -44,10 +57,26 @@ std::string step_line(const Metrics& m, int64_t steps) {
   line += fmt::format(
       " | lr {:>8.2e} | grad {:>8.4f} | {:>9.0f} tok/s | {:>8.1f} ms/step | wait {:>4.1f}% | mfu {:>4.1f}%",
       m.learning_rate, m.gradient_norm, m.tokens_per_second, m.ms_per_step, 100 * m.exposed_share, 100 * m.mfu);
+  line += fmt::format(" | {:>6.1f} samples/s | {:>6}FLOP/s", m.samples_per_second, with_prefix(m.flops_per_second));
   if (m.memory_bytes > 0) line += fmt::format(" | {:>6.2f} GB", static_cast<double>(m.memory_bytes) / 1e9);
   line += fmt::format(" | {} samples", m.samples);
   if (m.skipped > 0) line += fmt::format(" | {} skipped", m.skipped);
   return line;
+}
+
+std::string neox_step_line(const Metrics& m, int64_t steps) {
+  return fmt::format(
+      " samples/sec: {:.3f} | iteration {:8d}/{:8d} | elapsed time per iteration (ms): {:.1f} | learning rate: {:.3E} "
+      "| "
+      "approx flops per GPU: {}FLOPS | lm_loss: {:.6E} | grad norm: {:.3f} | loss scale: 1.0 | number of skipped "
+      "iterations: {:3d} | number of nan iterations: {:3d} |",
+      m.samples_per_second, m.step, steps, m.ms_per_step, m.learning_rate, with_prefix(m.flops_per_device),
+      m.interval_loss, m.gradient_norm, m.interval_skipped, m.interval_not_finite);
+}
+
+std::string test_line(const TestMetrics& m) {
+  return fmt::format("test at step {}: loss {:.4f}, perplexity {:.2f} ({:.1f} s)", m.step, m.loss, std::exp(m.loss),
+                     m.seconds);
 }
 
 std::string evaluation_line(const EvaluationMetrics& m) {
@@ -84,6 +113,6 @@ std::string duration_text(double seconds) {
   return fmt::format("{}s", total);
 }
 
-std::unique_ptr<Sink> make_console_sink() { return std::make_unique<ConsoleSink>(); }
+std::unique_ptr<Sink> make_console_sink(StepForm form) { return std::make_unique<ConsoleSink>(form); }
 
 }  // namespace trireme

@@ -12,7 +12,11 @@ namespace trireme {
 /// mfu 45.2% | 1.23 GB | 3840 samples. Columns keep their width from line to line; perplexity and memory stand there
 /// where they are known, skipped steps once there are any.
 std::string step_line(const Metrics& metrics, int64_t steps);
+/// The same as GPT-NeoX writes it, with the interval's mean loss and the gradient's norm; its GPUs are ranks. Without
+/// fp16 there is no loss scale: 1.
+std::string neox_step_line(const Metrics& metrics, int64_t steps);
 std::string evaluation_line(const EvaluationMetrics& metrics);
+std::string test_line(const TestMetrics& metrics);
 std::string checkpoint_line(const CheckpointEvent& event);
 
 /// [=========>          ]  45% step 900/2000, loss 3.214, 2m13s left; `seconds_left` below 0: not known yet.

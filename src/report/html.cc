@@ -97,6 +97,11 @@ std::string tiles(const RunLog& log) {
                 fmt::format("best validation loss, at step {}: perplexity {:.2f}", best->step,
                             std::exp(best->validation_loss)));
   }
+  if (!log.tests.empty()) {
+    const TestMetrics& test = log.tests.back();
+    out += tile(fmt::format("{:.4f}", test.loss),
+                fmt::format("test loss, at step {}: perplexity {:.2f}", test.step, std::exp(test.loss)));
+  }
   if (!log.steps.empty()) {
     out += tile(fmt::format("{:.0f}", median_speed(log.steps)), "tokens/s, median");
     out += tile(short_number(static_cast<double>(log.steps.back().tokens)), "tokens trained on");

@@ -41,6 +41,8 @@ class JsonlSink : public Sink {
     record["learning_rate"] = m.learning_rate;
     record["gradient_norm"] = m.gradient_norm;
     record["tokens_per_second"] = m.tokens_per_second;
+    record["samples_per_second"] = m.samples_per_second;
+    record["flops_per_second"] = m.flops_per_second;
     record["ms_per_step"] = m.ms_per_step;
     record["exposed_share"] = m.exposed_share;
     record["mfu"] = m.mfu;
@@ -57,6 +59,13 @@ class JsonlSink : public Sink {
     record["perplexity"] = std::exp(m.validation_loss);
     record["seconds"] = m.seconds;
     record["best"] = m.best;
+    end(record);
+  }
+  void test(const TestMetrics& m) override {
+    Json record = begin("test", m.step);
+    record["loss"] = m.loss;
+    record["perplexity"] = std::exp(m.loss);
+    record["seconds"] = m.seconds;
     end(record);
   }
   void checkpoint(const CheckpointEvent& event) override {

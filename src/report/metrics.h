@@ -25,6 +25,12 @@ struct Metrics {
   int64_t skipped = 0;                    ///< steps skipped since step 0: not finite, or a spike
   std::optional<double> perplexity = {};  ///< exp(loss), where the loss is one of tokens
   uint64_t memory_bytes = 0;              ///< resident memory of rank 0's process (0: not known)
+  double samples_per_second = 0;          ///< as tokens_per_second
+  double flops_per_second = 0;            ///< likewise, of the model's arithmetic, all ranks together
+  double flops_per_device = 0;            ///< the same of one rank
+  double interval_loss = 0;               ///< mean over the interval's steps that were not skipped; NaN: none was
+  int64_t interval_skipped = 0;           ///< steps of the interval that were skipped
+  int64_t interval_not_finite = 0;        ///< those of them whose loss or gradients were not finite
 };
 
 /// Result of one evaluation at a step.
@@ -34,6 +40,13 @@ struct EvaluationMetrics {
   double validation_loss = 0;        ///< mean over tokens, nats; the sinks add perplexity = exp of it
   double seconds = 0;                ///< what the evaluation took
   bool best = false;                 ///< lowest validation loss so far
+};
+
+/// The test after the last step.
+struct TestMetrics {
+  int64_t step = 0;
+  double loss = 0;  ///< mean over tokens, nats; the sinks add perplexity = exp of it
+  double seconds = 0;
 };
 
 /// A snapshot was published.

@@ -46,7 +46,7 @@ Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t s
   implementation_->first_step = first_step;
   implementation_->steps = steps;
   auto& sinks = implementation_->sinks;
-  sinks.push_back({make_console_sink()});
+  sinks.push_back({make_console_sink(options.neox_form ? StepForm::neox : StepForm::native)});
   if (!options.run_dir.empty() && options.jsonl) sinks.push_back({make_jsonl_sink(options.run_dir + "/metrics.jsonl")});
   if (!options.run_dir.empty() && options.tensorboard) {
     sinks.push_back({make_tensorboard_sink(options.run_dir + "/tensorboard")});
@@ -75,6 +75,10 @@ void Reporter::step(const Metrics& metrics) {
 
 void Reporter::evaluation(const EvaluationMetrics& metrics) {
   if (implementation_) implementation_->each([&](Sink& sink) { sink.evaluation(metrics); });
+}
+
+void Reporter::test(const TestMetrics& metrics) {
+  if (implementation_) implementation_->each([&](Sink& sink) { sink.test(metrics); });
 }
 
 void Reporter::checkpoint(const CheckpointEvent& event) {

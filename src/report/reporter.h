@@ -17,7 +17,8 @@ struct ReporterOptions {
   std::string run_dir;  ///< empty: console only
   bool jsonl = true;
   bool tensorboard = true;
-  bool is_rank0 = true;  ///< on other ranks every call does nothing
+  bool is_rank0 = true;    ///< on other ranks every call does nothing
+  bool neox_form = false;  ///< the console's steps as GPT-NeoX writes them
 };
 
 class Reporter {
@@ -34,6 +35,7 @@ class Reporter {
   void progress(int64_t step, double loss);
   void step(const Metrics& metrics);
   void evaluation(const EvaluationMetrics& metrics);
+  void test(const TestMetrics& metrics);
   void checkpoint(const CheckpointEvent& event);
   void sample(const SampleText& sample);
   /// Last record of the attempt; `state` as in status.json (done, stopped, failed). Removes the bar, flushes the files.

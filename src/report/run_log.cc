@@ -35,6 +35,7 @@ void read_start(const Json& record, RunLog& log) {
   log.attempts.push_back(attempt);
   drop_after(log.steps, attempt.first_step);
   drop_after(log.evaluations, attempt.first_step);
+  drop_after(log.tests, attempt.first_step);
   drop_after(log.checkpoints, attempt.first_step);
   drop_after(log.samples, attempt.first_step);
 }
@@ -53,7 +54,10 @@ Metrics read_step(const Json& record) {
   m.tokens = record.at("tokens").get<uint64_t>();
   m.skipped = record.at("skipped").get<int64_t>();
   if (record.contains("perplexity")) m.perplexity = number(record, "perplexity");
-  m.memory_bytes = record.value("memory_bytes", uint64_t{0});  // logs of the first releases have neither
+  // Logs of the first releases have none of these.
+  m.memory_bytes = record.value("memory_bytes", uint64_t{0});
+  if (record.contains("samples_per_second")) m.samples_per_second = number(record, "samples_per_second");
+  if (record.contains("flops_per_second")) m.flops_per_second = number(record, "flops_per_second");
   return m;
 }
 
@@ -75,6 +79,8 @@ void read_record(const Json& record, RunLog& log) {
     log.steps.push_back(read_step(record));
   } else if (kind == "evaluation") {
     log.evaluations.push_back(read_evaluation(record));
+  } else if (kind == "test") {
+    log.tests.push_back({step, number(record, "loss"), number(record, "seconds")});
   } else if (kind == "checkpoint") {
     log.checkpoints.push_back(
         {step, record.at("path").get<std::string>(), number(record, "seconds"), record.at("best").get<bool>()});

@@ -19,6 +19,7 @@ struct AttemptLog {
 struct RunLog {
   std::vector<Metrics> steps;  ///< ascending step; a non-finite number is NaN
   std::vector<EvaluationMetrics> evaluations;
+  std::vector<TestMetrics> tests;
   std::vector<CheckpointEvent> checkpoints;
   std::vector<SampleText> samples;
   std::vector<AttemptLog> attempts;

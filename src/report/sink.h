@@ -24,14 +24,17 @@ class Sink {
   virtual void start(const AttemptStart& attempt) = 0;
   virtual void step(const Metrics& metrics) = 0;
   virtual void evaluation(const EvaluationMetrics& metrics) = 0;
+  virtual void test(const TestMetrics& metrics) = 0;
   virtual void checkpoint(const CheckpointEvent& event) = 0;
   virtual void sample(const SampleText& sample) = 0;
   virtual void finish(std::string_view state, int64_t step) = 0;
 };
 
-/// Aligned lines through the log.
-std::unique_ptr<Sink> make_console_sink();
-/// One JSON object per line, appended: {"record": start|step|evaluation|checkpoint|sample|finish, "time": Unix seconds,
+/// Lines through the log: aligned ones, or a step's as GPT-NeoX writes it.
+enum class StepForm : uint8_t { native, neox };
+std::unique_ptr<Sink> make_console_sink(StepForm form = StepForm::native);
+/// One JSON object per line, appended: {"record": start|step|evaluation|test|checkpoint|sample|finish, "time": Unix
+/// seconds,
 /// ...} with the field names of metrics.h. The file rotates at `bytes`.
 std::unique_ptr<Sink> make_jsonl_sink(const std::string& path, uint64_t bytes = kLogBytes);
 /// An event file per attempt in `folder`, scalars only, and another one whenever the last has `bytes`; of those of an

@@ -80,6 +80,8 @@ class TensorboardSink : public Sink {
     scalar(m.step, "train/gradient_norm", m.gradient_norm);
     scalar(m.step, "train/skipped", static_cast<double>(m.skipped));
     scalar(m.step, "speed/tokens_per_second", m.tokens_per_second);
+    scalar(m.step, "speed/samples_per_second", m.samples_per_second);
+    scalar(m.step, "speed/flops_per_second", m.flops_per_second);
     scalar(m.step, "speed/ms_per_step", m.ms_per_step);
     scalar(m.step, "speed/exposed_share", m.exposed_share);
     scalar(m.step, "speed/mfu", m.mfu);
@@ -90,6 +92,11 @@ class TensorboardSink : public Sink {
     scalar(m.step, "validation/loss", m.validation_loss);
     scalar(m.step, "validation/perplexity", std::exp(m.validation_loss));
     if (m.train_loss) scalar(m.step, "validation/train_loss", *m.train_loss);
+    flush();
+  }
+  void test(const TestMetrics& m) override {
+    scalar(m.step, "test/loss", m.loss);
+    scalar(m.step, "test/perplexity", std::exp(m.loss));
     flush();
   }
   void checkpoint(const CheckpointEvent&) override {}  // no scalar in it

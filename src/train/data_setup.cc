@@ -41,23 +41,28 @@ std::unique_ptr<FileSource> open_tokens(const DataOptions& data, const std::stri
   return std::make_unique<TokenFileSource>(std::move(dataset), static_cast<uint64_t>(config.run.seed));
 }
 
+enum class Part : uint8_t { train, valid, test };
+
+const char* name_of(Part part) { return part == Part::train ? "train" : part == Part::valid ? "valid" : "test"; }
+
 /// Samples that a run draws of a part: NeoX's own numbers, on which its order depends.
-uint64_t samples_of(const Config& config, const BatchShape& batch, bool training) {
+uint64_t samples_of(const Config& config, const BatchShape& batch, Part part) {
   const int64_t steps = config.run.steps, every = config.evaluation.every;
-  if (training) return static_cast<uint64_t>(checked_product({steps, batch.global}, "run.steps x batch.global"));
-  const int64_t evaluations = every == 0 ? 1 : steps / every + 1;
+  if (part == Part::train)
+    return static_cast<uint64_t>(checked_product({steps, batch.global}, "run.steps x batch.global"));
+  const int64_t evaluations = every == 0 || part == Part::test ? 1 : steps / every + 1;
   return static_cast<uint64_t>(checked_product({evaluations, config.evaluation.batches, batch.global},
                                                "evaluations x evaluation.batches x batch.global"));
 }
 
-std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, bool training, const std::string& split,
+std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, Part part, const std::string& split,
                                             const Config& config, const BatchShape& batch, uint64_t vocabulary,
                                             const BeforeBlock& before) {
   IndexedSourceOptions options;
   options.sets = std::move(sets);
-  options.part = training ? "train" : "valid";
+  options.part = name_of(part);
   options.split = split;
-  options.samples = samples_of(config, batch, training);
+  options.samples = samples_of(config, batch, part);
   options.sequence = static_cast<uint64_t>(batch.sequence);
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.index_folder = config.data.index_dir;
@@ -70,9 +75,18 @@ std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, bo
 void tell_unused(const IndexedSource& data, const std::string& split) {
   if (const uint64_t documents = data.unused_documents(); documents > 0)
     log::info(
-        "data.split {}: the {} documents of its third part, for tests, are not read: neither training nor "
-        "validation uses them",
+        "data.split {}: the {} documents of its third part, for a test, are not read: of another dataset it has none, "
+        "so "
+        "that there is no test",
         split, documents);
+}
+
+/// What data.test or data.validation names.
+std::unique_ptr<FileSource> open_named(const std::string& option, Part part, const Config& config,
+                                       const BatchShape& batch, uint64_t vocabulary, const BeforeBlock& before) {
+  const std::vector<WeightedPrefix> sets = indexed_sets(config.data, option);
+  if (sets.empty()) return open_tokens(config.data, option, config, batch, vocabulary, before);
+  return open_indexed(sets, part, "", config, batch, vocabulary, before);
 }
 
 }  // namespace
@@ -90,7 +104,7 @@ void require_training_data(const DataOptions& data) {
 
 std::vector<std::string> token_files(const DataOptions& data) {
   std::vector<std::string> files;
-  for (const std::string& option : {data.train, data.validation}) {
+  for (const std::string& option : {data.train, data.validation, data.test}) {
     const std::vector<WeightedPrefix> sets = indexed_sets(data, option);
     for (const WeightedPrefix& set : sets) {
       for (const char* suffix : {".bin", ".idx"}) files.push_back(fs::absolute(set.prefix + suffix));
@@ -149,25 +163,30 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
   const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);
   require(!sets.empty() || data.split.empty(), ErrorKind::config,
           "data.split divides indexed datasets, and data.train \"{}\" is a token file; remove data.split", data.train);
+  if (!data.test.empty()) {
+    require(data.split.empty(), ErrorKind::config,
+            "data.split takes the test's documents from data.train, and data.test names others; give one of them");
+    out.test = open_named(data.test, Part::test, config, batch, vocabulary, before);
+  }
   if (sets.empty()) {
     out.train = open_tokens(data, data.train, config, batch, vocabulary, before);
     if (!data.validation.empty())
       out.validation = open_tokens(data, data.validation, config, batch, vocabulary, before);
     return out;
   }
-  auto train = open_indexed(sets, true, data.split, config, batch, vocabulary, before);
+  auto train = open_indexed(sets, Part::train, data.split, config, batch, vocabulary, before);
   tell_unused(*train, data.split);
+  if (train->test_documents() > 0)
+    out.test = open_indexed(sets, Part::test, data.split, config, batch, vocabulary, before);
   out.train = std::move(train);
   const bool named = loaded.origins.contains("data.validation") && !data.validation.empty();
   require(!named || data.split.empty(), ErrorKind::config,
           "data.split takes the validation documents from data.train, and data.validation names others; give one of "
           "them");
   if (!data.split.empty()) {
-    out.validation = open_indexed(sets, false, data.split, config, batch, vocabulary, before);
+    out.validation = open_indexed(sets, Part::valid, data.split, config, batch, vocabulary, before);
   } else if (named) {
-    const std::vector<WeightedPrefix> others = indexed_sets(data, data.validation);
-    out.validation = others.empty() ? open_tokens(data, data.validation, config, batch, vocabulary, before)
-                                    : open_indexed(others, false, "", config, batch, vocabulary, before);
+    out.validation = open_named(data.validation, Part::valid, config, batch, vocabulary, before);
   }
   return out;
 }
@@ -190,7 +209,7 @@ RunData open_masked_data(const LoadedConfig& loaded, const BatchShape& batch, ui
   BatchShape text = batch;
   text.sequence -= kMaskedEnds;
   RunData data = open_run_data(loaded, text, tokenizer->vocabulary_size(), before);
-  for (auto* source : {&data.train, &data.validation}) {
+  for (auto* source : {&data.train, &data.validation, &data.test}) {
     if (*source)
       *source =
           std::make_unique<MaskedSource>(std::move(*source), masking, static_cast<uint64_t>(loaded.config.run.seed));

@@ -29,7 +29,7 @@ void require_one_tokenizer(const DataOptions& data, const std::string& tokenizer
 int64_t vocabulary_of_data(const DataOptions& data, const std::string& tokenizer_json);
 
 struct RunData {
-  std::unique_ptr<FileSource> train, validation;  ///< validation: may be none
+  std::unique_ptr<FileSource> train, validation, test;  ///< validation and test: may be none
 };
 
 /// before: called before each block that is read or made. vocabulary: ids of the model; no id of the data may be beyond

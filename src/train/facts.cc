@@ -61,7 +61,8 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
   add("data", fmt::format("{} ({} tokens){}", setup.train->name(), setup.train->tokens(),
                           setup.validation ? fmt::format(", validation {} ({} tokens)", setup.validation->name(),
                                                          setup.validation->tokens())
-                                           : ""));
+                                           : "") +
+                  (setup.test ? fmt::format(", test {} ({} tokens)", setup.test->name(), setup.test->tokens()) : ""));
   if (s.head == HeadKind::masked_language_model)
     add("masking", fmt::format("{:.3g} % of the tokens are to be found (8 of 10 masked, 1 another token, 1 as it is), "
                                "{}",

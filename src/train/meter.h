@@ -11,11 +11,13 @@ class StepMeter {
   /// One more step: busy: seconds in which this rank waited for no other; exposed: seconds that it waited for the
   /// exchange of gradients.
   void add_step(double busy, double exposed);
+  /// What became of the step.
+  void add_result(double loss, bool skipped, bool finite);
   /// Seconds that went to an evaluation or a snapshot.
   void add_aside(double seconds) { aside_ += seconds; }
-  /// Fills what `metrics` says of time, but for mfu, and of this process' memory, from the tokens of one step; gives
-  /// the steps per second.
-  double fill(Metrics& metrics, double tokens_per_step) const;
+  /// Fills what `metrics` says of time, but for what depends on the arithmetic, of the interval's losses and of this
+  /// process' memory, from the tokens and samples of one step; gives the steps per second.
+  double fill(Metrics& metrics, double tokens_per_step, double samples_per_step) const;
   void restart() { *this = {}; }
 
   int64_t steps() const { return steps_; }
@@ -23,8 +25,8 @@ class StepMeter {
 
  private:
   Clock::time_point start_ = Clock::now();
-  double aside_ = 0, exposed_ = 0, busy_ = 0;
-  int64_t steps_ = 0;
+  double aside_ = 0, exposed_ = 0, busy_ = 0, loss_ = 0;
+  int64_t steps_ = 0, good_ = 0, skipped_ = 0, not_finite_ = 0;
 };
 
 /// Adds the seconds of its life to a meter as time aside.

@@ -22,7 +22,9 @@ class Pretraining final : public Task {
   uint64_t tokens(uint64_t samples) const override { return samples * static_cast<uint64_t>(setup_.batch.sequence); }
   StepCost step_cost() const override {
     const auto tokens = static_cast<double>(setup_.batch.global * setup_.batch.sequence);
-    return {tokens, train_flops_per_token(setup_.spec, setup_.batch.sequence) * tokens};
+    return {.tokens = tokens,
+            .flops = train_flops_per_token(setup_.spec, setup_.batch.sequence) * tokens,
+            .samples = static_cast<double>(setup_.batch.global)};
   }
   const std::vector<DataFileFact>& mapped_files() const override { return setup_.data_files; }
   RunFacts facts(const Work& work, const PeakRate& peak) const override {
@@ -42,6 +44,7 @@ class Pretraining final : public Task {
             .snapshot = every(config.checkpoint.every) || extra_snapshots_.contains(progress.step)};
   }
   bool evaluate(Work& work) override;
+  bool test(Work& work) override;
   void step_done(const StepResult&) override {}
 
  private:
@@ -73,6 +76,15 @@ bool Pretraining::evaluate(Work& work) {
     if (work.saver && setup_.config().checkpoint.best) work.saver->mark_best();
   }
   work.run.reporter->evaluation(metrics);
+  return true;
+}
+
+bool Pretraining::test(Work& work) {
+  if (!setup_.test) return true;
+  const auto start = Clock::now();
+  const auto loss = trireme::evaluate(work.session, *setup_.test, setup_.batch, setup_.config().evaluation.batches);
+  if (!loss) return false;
+  work.run.reporter->test({.step = work.run.progress.step, .loss = *loss, .seconds = seconds_since(start)});
   return true;
 }
 

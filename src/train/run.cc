@@ -20,7 +20,8 @@ void Run::open_report(const RankContext& rank, const RunFacts& facts) {
   reporter = std::make_unique<Reporter>(ReporterOptions{.run_dir = claim ? config().run.dir : std::string(),
                                                         .jsonl = config().log.jsonl,
                                                         .tensorboard = config().log.tensorboard,
-                                                        .is_rank0 = rank.rank() == 0},
+                                                        .is_rank0 = rank.rank() == 0,
+                                                        .neox_form = plan.loaded.dialect == "gpt-neox"},
                                         progress.step, config().run.steps, facts);
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/host.h"
@@ -78,17 +80,23 @@ void open_data(Setup& setup) {
                      : open_run_data(setup.loaded, setup.batch, vocabulary, check_stop);
   setup.train = std::move(data.train);
   setup.validation = std::move(data.validation);
+  setup.test = std::move(data.test);
   for (const FileSource* source : {setup.train.get(), setup.validation.get()}) {
     if (!source) continue;
     for (const SourceFile& file : source->files(check_stop))
       setup.data_files.push_back({file.path, file.bytes, hex64(file.hash)});
+  }
+  if (!setup.test) return;
+  for (const SourceFile& file : setup.test->files(check_stop)) {  // those of a split are there already
+    const DataFileFact fact{file.path, file.bytes, hex64(file.hash)};
+    if (std::ranges::find(setup.data_files, fact) == setup.data_files.end()) setup.data_files.push_back(fact);
   }
 }
 
 /// Also those that are made from the others: every host may have them in a folder of its own.
 std::vector<std::string> index_files(const Setup& setup) {
   std::vector<std::string> files;
-  for (const FileSource* source : {setup.train.get(), setup.validation.get()}) {
+  for (const FileSource* source : {setup.train.get(), setup.validation.get(), setup.test.get()}) {
     if (!source) continue;
     for (std::string& file : source->index_files()) files.push_back(std::move(file));
   }

@@ -19,7 +19,7 @@ namespace trireme {
 struct Setup : RunPlan {
   BatchShape batch;
   std::optional<ModelFolder> init;  ///< weights of a new run; empty: from scratch
-  std::unique_ptr<FileSource> train, validation;
+  std::unique_ptr<FileSource> train, validation, test;
 };
 
 /// Collective. Throws CommonError (config, data, io) with the numbers and the fix.

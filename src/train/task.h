@@ -25,7 +25,7 @@ struct Due {
 
 /// One step's work over all ranks, for rates.
 struct StepCost {
-  double tokens = 0, flops = 0;
+  double tokens = 0, flops = 0, samples = 0;
 };
 
 class Task {
@@ -50,6 +50,8 @@ class Task {
   virtual Due due(const RunProgress& progress) const = 0;
   /// Collective. False: a stop was asked for meanwhile.
   virtual bool evaluate(Work& work) = 0;
+  /// Collective, after the last evaluation: what is measured once, at the end. False as above.
+  virtual bool test(Work&) { return true; }
   /// After each step that was accounted for.
   virtual void step_done(const StepResult& result) = 0;
 };

@@ -71,6 +71,7 @@ void Trainer::account(const StepResult& result, double limit) {
   const uint64_t first = progress().samples;
   work_.saver->saw_step(progress().step, result);
   work_.run.skips.account(result, task_.step_samples(first), limit, progress(), scalars());
+  work_.run.meter.add_result(result.loss, result.skipped, result.finite);
   task_.step_done(result);
   if (result.skipped) return;
   if (result.loss > limit) {
@@ -103,7 +104,9 @@ void Trainer::report(const StepResult& result, double rate) {
   metrics.tokens = task_.tokens(progress().samples);
   metrics.skipped = progress().skipped;
   const StepCost cost = task_.step_cost();
-  metrics.mfu = peak_.share(meter.fill(metrics, cost.tokens) * cost.flops);
+  metrics.flops_per_second = meter.fill(metrics, cost.tokens, cost.samples) * cost.flops;
+  metrics.flops_per_device = metrics.flops_per_second / rank().size();
+  metrics.mfu = peak_.share(metrics.flops_per_second);
   work_.run.reporter->step(metrics);
   straggler_.tell(scalars(), rank().host, meter.busy_per_step(), meter.steps());
   together(scalars(), [&] { data_guard_.check(); });
@@ -162,6 +165,11 @@ bool Trainer::evaluate() {
   return true;
 }
 
+void Trainer::test() {
+  const InPhase phase(*rank().progress, Phase::evaluation);
+  (void)task_.test(work_);  // a stop meanwhile finds the run at its end
+}
+
 void Trainer::save() {
   if (work_.saver->has(progress().step)) return;
   if (work_.saver->in_streak()) return work_.saver->put_off(progress().step);
@@ -210,6 +218,7 @@ void Trainer::end(bool stopped) {
   publish();
   work_.saver->insist();
   if (!stopped && task_.evaluates_last()) evaluate();
+  if (!stopped) test();
   if (progress().step > 0 && (stopped || task_.saves_last() || work_.saver->in_streak())) save();
   publish();
   if (!stopped) work_.saver->finish(progress());
@@ -235,7 +244,7 @@ bool Trainer::train() {
 }
 
 bool Trainer::evaluate_only() {
-  evaluate();
+  if (evaluate()) test();
   const bool stopped = scalars().any(rank().stop_requested());
   if (stopped) log::info("stopped before the evaluation was done");
   work_.run.reporter->finish(stopped ? "stopped" : "done", progress().step);

@@ -43,6 +43,7 @@ class Trainer {
   void show_profile();
   bool roll_back();
   bool evaluate();
+  void test();
   void save();
   void publish();
   void tell_processor_time(const CpuTimes& start);

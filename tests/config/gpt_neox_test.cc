@@ -228,7 +228,7 @@ TEST_F(GptNeox, ModelsThatAreNotHereAreRefused) {
       {"merge_file: m.txt", "GPT2BPETokenizer needs vocab_file and merge_file"},
       {"train_epochs: 2", "set train_iters"},
       {"use_shared_fs: false", "--data.index-dir FOLDER"},
-      {"test_data_paths: [a]", "no test set is evaluated"},
+      {"test_data_paths: [a]", "NeoX reads it with train_data_paths only"},
       {"{train_data_paths: [a, b], train_data_weights: [1]}", "2 paths and 1 weights"},
       {"checkpoint_scale: log", "set linear"},
       {"fp16: {enabled: true, type: bfloat16}", "set precision: bfloat16 and remove fp16"},
@@ -251,9 +251,12 @@ TEST_F(GptNeox, DataAndTokenizers) {
   EXPECT_EQ(one.split, "969, 30, 1");
   EXPECT_EQ(one.merges, "m.txt");
   const DataOptions many =
-      load_with("{train_data_paths: [a, b], train_data_weights: [1., 2], valid_data_paths: [c]}").config.data;
+      load_with(
+          "{train_data_paths: [a, b], train_data_weights: [1., 2], valid_data_paths: [c], test_data_paths: [d, e]}")
+          .config.data;
   EXPECT_EQ(many.train, "1 a 2 b");
   EXPECT_EQ(many.validation, "c");
+  EXPECT_EQ(many.test, "1 d 1 e");
   EXPECT_EQ(many.split, "");
   EXPECT_EQ(load_with("tokenizer_type: CharLevelTokenizer").config.data.tokenizer, "CharLevelTokenizer");
 }

@@ -2,12 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "config/document.h"
 #include "config/load.h"
+#include "model/model_options.h"
 #include "model/presets.h"
 #include "tests/support/paths.h"
+#include "tests/support/test_data.h"
 
 namespace trireme {
 namespace {
@@ -91,7 +96,7 @@ TEST(PublishedRuns, NeoxIsItsLadder) {
                             {"125m", 12, 768, 12, 6e-4, 320000},    {"350m", 24, 1024, 16, 3e-4, 320000},
                             {"760m", 24, 1536, 16, 2.5e-4, 320000}, {"800m", 16, 2048, 8, 2.5e-4, 143000},
                             {"1.3b", 24, 2048, 16, 2e-4, 320000},   {"2.7b", 32, 2560, 32, 1.6e-4, 320000},
-                            {"6.7b", 32, 4096, 32, 1.2e-4, 143000}, {"13b", 40, 5120, 40, 1e-4, 320000},
+                            {"6.7b", 32, 4096, 32, 1.2e-4, 320000}, {"13b", 40, 5120, 40, 1e-4, 320000},
                             {"20b", 44, 6144, 64, 0.97e-4, 150000}, {"175b", 96, 12288, 96, 6e-5, 320000}};
   EXPECT_EQ(shipped("neox-").size(), std::size(kTable));
   for (const Row& row : kTable) {
@@ -104,12 +109,60 @@ TEST(PublishedRuns, NeoxIsItsLadder) {
     EXPECT_EQ(spec.context, 2048);
     EXPECT_FALSE(spec.tied_head);
     EXPECT_EQ(config.optim.learning_rate, row.learning_rate);
-    const bool to_zero =
-        row.name == std::string("6.7b") || row.name == std::string("175b");  // they name no lowest rate
+    const bool to_zero = row.name == std::string("175b");  // it names no lowest rate
     EXPECT_NEAR(config.optim.min_learning_rate, to_zero ? 0 : row.learning_rate / 10, 1e-12);
     EXPECT_EQ(config.run.steps, row.steps);
-    EXPECT_EQ(config.optim.warmup_steps, row.steps / 100);
+    EXPECT_EQ(config.optim.warmup_fraction, 0.01);
     EXPECT_EQ(config.optim.schedule, RateCourse::cosine);
+    EXPECT_EQ(config.optim.schedule_form, ScheduleForm::neox);
+    EXPECT_EQ(config.optim.clip, 0);
+  }
+}
+
+/// An option's value as `config show` has it, by its name in JSON.
+void flatten(const Json& json, const std::string& prefix, std::map<std::string, std::string>& out) {
+  for (const auto& [key, value] : json.items()) {
+    if (value.is_object()) {
+      flatten(value, prefix + key + ".", out);
+    } else {
+      out[prefix + key] = value.dump();
+    }
+  }
+}
+
+std::map<std::string, std::string> values_of(LoadedConfig loaded) {
+  resolve_model_options(loaded);
+  std::map<std::string, std::string> out;
+  flatten(to_json(loaded.config), "", out);
+  return out;
+}
+
+TEST(PublishedRuns, NeoxEqualsNeoxsFilesButForWhatTheirHeadSays) {
+  TRIREME_NEEDS_TEST_DATA("configs/neox");
+  const auto theirs = [](const std::vector<std::string>& names) {
+    std::vector<std::string> files;
+    for (const std::string& name : names)
+      files.push_back((test_data_dir() / "configs/neox" / (name + ".yml")).string());
+    return values_of(load_config(files, {}));
+  };
+  const std::pair<const char*, std::vector<std::string>> cases[] = {{"125m", {"125M", "local_setup"}},
+                                                                    {"1.3b", {"1-3B", "local_setup"}},
+                                                                    {"2.7b", {"2-7B", "local_setup"}},
+                                                                    {"6.7b", {"6-7B", "slurm_local"}},
+                                                                    {"20b", {"20B"}}};
+  for (const auto& [name, files] : cases) {
+    SCOPED_TRACE(name);
+    std::set<std::string> other = {"model.preset", "model.init",        "precision.dtype",   "optim.shard",
+                                   "data.dir",     "data.train",        "data.split",        "data.tokenizer",
+                                   "data.merges",  "run.dir",           "checkpoint.resume", "batch.per-rank",
+                                   "batch.global", "batch.accumulation"};
+    if (std::string(name) == "20b") other.insert({"mesh.tensor", "mesh.pipeline", "model.vocabulary-multiple"});
+    const auto ours = values_of(load(std::string("neox-") + name + ".yaml"));
+    for (const auto& [option, value] : theirs(files)) {
+      if (other.contains(option)) continue;
+      EXPECT_EQ(ours.at(option), value) << option;
+    }
+    EXPECT_EQ(ours.at("batch.micro"), "4");
   }
 }
 

@@ -8,12 +8,17 @@
 namespace trireme {
 namespace {
 
-Metrics example() { return {120, 4.56781, 6e-4, 1.2345, 12345.4, 332.14, 0.031, 0.452, 3840, 245760, 0}; }
+Metrics example() {
+  Metrics m{120, 4.56781, 6e-4, 1.2345, 12345.4, 332.14, 0.031, 0.452, 3840, 245760, 0};
+  m.samples_per_second = 96.44;
+  m.flops_per_second = 9.87654e12;
+  return m;
+}
 
 TEST(StepLine, ShowsEveryNumberWithItsUnit) {
   EXPECT_EQ(step_line(example(), 2000),
             "step  120/2000 | loss  4.5678 | lr 6.00e-04 | grad   1.2345 |     12345 tok/s |    332.1 ms/step | "
-            "wait  3.1% | mfu 45.2% | 3840 samples");
+            "wait  3.1% | mfu 45.2% |   96.4 samples/s |   9.9TFLOP/s | 3840 samples");
 }
 
 TEST(StepLine, ShowsPerplexityAndMemoryWhereTheyAreKnown) {
@@ -22,7 +27,7 @@ TEST(StepLine, ShowsPerplexityAndMemoryWhereTheyAreKnown) {
   m.memory_bytes = 1'234'000'000;
   EXPECT_EQ(step_line(m, 2000),
             "step  120/2000 | loss  4.5678 | ppl     96.33 | lr 6.00e-04 | grad   1.2345 |     12345 tok/s |    332.1 "
-            "ms/step | wait  3.1% | mfu 45.2% |   1.23 GB | 3840 samples");
+            "ms/step | wait  3.1% | mfu 45.2% |   96.4 samples/s |   9.9TFLOP/s |   1.23 GB | 3840 samples");
 }
 
 TEST(StepLine, KeepsItsColumnsFromStepToStep) {
@@ -47,6 +52,23 @@ TEST(StepLine, ShowsANonFiniteLossAsSuch) {
   Metrics m = example();
   m.loss = std::numeric_limits<double>::quiet_NaN();
   EXPECT_NE(step_line(m, 2000).find("loss     nan"), std::string::npos);
+}
+
+TEST(NeoxStepLine, IsThatOfNeoxWithTheGradientsNorm) {
+  Metrics m = example();
+  m.flops_per_device = 90.34e12;
+  m.interval_loss = 9.876543;
+  m.interval_skipped = 2;
+  m.interval_not_finite = 1;
+  EXPECT_EQ(
+      neox_step_line(m, 150000),
+      " samples/sec: 96.440 | iteration      120/  150000 | elapsed time per iteration (ms): 332.1 | learning rate: "
+      "6.000E-04 | approx flops per GPU: 90.3TFLOPS | lm_loss: 9.876543E+00 | grad norm: 1.234 | loss scale: 1.0 | "
+      "number of skipped iterations:   2 | number of nan iterations:   1 |");
+}
+
+TEST(TestLine, HasLossAndPerplexity) {
+  EXPECT_EQ(test_line({250, std::log(100.0), 2.34}), "test at step 250: loss 4.6052, perplexity 100.00 (2.3 s)");
 }
 
 TEST(EvaluationLine, AddsPerplexityAndWhetherItIsTheBest) {

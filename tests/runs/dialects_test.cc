@@ -283,6 +283,12 @@ TEST_F(GptNeox, TrainsFromItsFilesAndGoesOnFromLoad) {
               HasSubstr("conf/local_setup.yml:1: load is checkpoints, which holds no checkpoint: the run "
                         "starts from scratch"));
   EXPECT_THAT(outcome.output, HasSubstr("1 keys of gpt-neox have no effect here (--verbose says why): hostfile"));
+  EXPECT_THAT(
+      outcome.output,
+      ContainsRegex(" samples/sec: [0-9.]+ \\| iteration        4/       4 \\| elapsed time per iteration \\(ms\\): "
+                    "[0-9.]+ \\| learning rate: [0-9.E-]+ \\| approx flops per GPU: [0-9.]+[KMGT]FLOPS \\| lm_loss: "
+                    "[0-9.]+E\\+00 \\| grad norm: [0-9.]+ \\| loss scale: 1.0 \\| number of skipped iterations:   "
+                    "0 \\| number of nan iterations:   0 \\|"));
   EXPECT_EQ(progress("checkpoints").samples, 4u * 12);
   EXPECT_EQ(open_checkpoint(path("checkpoints")).facts.spec.residual, Residual::parallel);
   for (const char* step : {"step-00000000", "step-00000002", "step-00000004"})

@@ -24,8 +24,6 @@ class IndexedData : public TrainingFixture {
     flags.insert(flags.end(), more.begin(), more.end());
     return train(run, flags);
   }
-
- private:
   /// The ids of a token file as documents of `length` ids.
   void write_dataset(const std::string& name, const std::string& tokens, int32_t length) const {
     const std::string ids = read_text(path(tokens));
@@ -52,15 +50,36 @@ TEST_F(IndexedData, BlendedAndSplitTrainsAndEvaluates) {
     EXPECT_TRUE(std::filesystem::exists(path(name))) << name;
 }
 
-TEST_F(IndexedData, APartOfTheSplitThatNothingReadsIsTold) {
+TEST_F(IndexedData, TheThirdPartOfTheSplitIsTheTest) {
   const Outcome three = run(trireme_command(blend("three", {"--run.steps", "2"})));
   ASSERT_EQ(three.code, 0) << three.output;
-  // 1 % of 541 and of 364 documents
   EXPECT_THAT(three.output,
-              HasSubstr("data.split 90, 9, 1: the 9 documents of its third part, for tests, are not read"));
+              ::testing::ContainsRegex("data .* tokens\\), validation 0.7 .*, test 0.7 .*b \\([0-9]+ tokens"));
+  EXPECT_THAT(three.output, ::testing::ContainsRegex("test at step 2: loss [0-9.]+, perplexity [0-9.]+ \\("));
+  // evaluation.batches x batch.global = 24 samples, 70 % and 0.5 % more
+  EXPECT_TRUE(std::filesystem::exists(path("a_test_0_indexmap_17ns_16sl_1337s_packedpi_ac_doc_idx.npy")));
+  const RunLog log = read_run_log(path("three/metrics.jsonl"));
+  ASSERT_EQ(log.tests.size(), 1);
+  EXPECT_EQ(log.tests[0].step, 2);
+  EXPECT_GT(log.tests[0].loss, 1);
+  const Outcome again = run(trireme_command(blend("three", {"--run.steps", "2", "--evaluation.only", "true"})));
+  EXPECT_THAT(again.output, HasSubstr(fmt::format("test at step 2: loss {:.4f}, ", log.tests[0].loss)));
   const Outcome two = run(trireme_command(blend("two", {"--run.steps", "2", "--data.split", "90, 10"})));
   ASSERT_EQ(two.code, 0) << two.output;
-  EXPECT_THAT(two.output, ::testing::Not(HasSubstr("third part")));
+  EXPECT_THAT(two.output, ::testing::Not(HasSubstr("test at step")));
+}
+
+TEST_F(IndexedData, APartOfTheSplitThatNothingReadsIsTold) {
+  write_dataset("c", "train.bin", 1000);  // 20 documents: 1 % of them is none
+  const Outcome outcome = run(trireme_command(blend("run", {"--run.steps", "2", "--data.train", "0.7 a 0.3 c"})));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("data.split 90, 9, 1: the 5 documents of its third part, for a test, are not "
+                                        "read: of another dataset it has none, so that there is no test"));
+  EXPECT_THAT(outcome.output, ::testing::Not(HasSubstr("test at step")));
+  const Outcome both = run(trireme_command(blend("never", {"--data.test", "b"})));
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.output,
+              HasSubstr("data.split takes the test's documents from data.train, and data.test names others"));
 }
 
 TEST_F(IndexedData, AnyNumberOfRanksGoesOnWithTheSameSamples) {

@@ -67,12 +67,28 @@ TEST_F(Training, WarmsUpAndFallsAlongTheCosine) {
   EXPECT_NEAR(rates.at(20), 1e-4, 1e-12);
 }
 
+TEST_F(Training, ATestSetIsMeasuredAfterTheLastStep) {
+  const Outcome outcome = done("run", {"--data.test", "val.bin"});
+  const RunLog log = read_run_log(path("run") + "/metrics.jsonl");
+  ASSERT_EQ(log.tests.size(), 1);
+  EXPECT_EQ(log.tests[0].step, 20);
+  EXPECT_EQ(log.tests[0].loss, log.evaluations.back().validation_loss) << "the same windows of the same file";
+  EXPECT_THAT(outcome.output, HasSubstr(fmt::format("test at step 20: loss {:.4f}, perplexity {:.2f} (",
+                                                    log.tests[0].loss, std::exp(log.tests[0].loss))));
+  EXPECT_THAT(line_with(outcome.output, "data  "), HasSubstr("val.bin (4000 tokens), test "));
+  const Outcome absent = run(trireme_command(train("absent", {"--data.test", "nowhere.bin"})));
+  EXPECT_EQ(absent.code, 1) << absent.output;
+  EXPECT_THAT(absent.output, HasSubstr("nowhere.bin"));
+}
+
 TEST_F(Training, LogsOneLinePerIntervalAndTheSameToFiles) {
   const Outcome outcome = done("run", {"--log.every", "5", "--evaluation.every", "10", "--checkpoint.every", "10"});
-  EXPECT_THAT(line_with(outcome.output, "step 10/20 |"),
-              MatchesRegex(
-                  R"(step 10/20 \| loss +[0-9.]+ \| ppl +[0-9.]+ \| lr [0-9.e-]+ \| grad +[0-9.]+ \| +[0-9]+ tok/s \| )"
-                  R"(+[0-9.]+ ms/step \| wait +[0-9.]+% \| mfu +[0-9.]+% \| +[0-9.]+ GB \| 120 samples)"));
+  EXPECT_THAT(
+      line_with(outcome.output, "step 10/20 |"),
+      MatchesRegex(
+          R"(step 10/20 \| loss +[0-9.]+ \| ppl +[0-9.]+ \| lr [0-9.e-]+ \| grad +[0-9.]+ \| +[0-9]+ tok/s \| )"
+          R"(+[0-9.]+ ms/step \| wait +[0-9.]+% \| mfu +[0-9.]+% \| +[0-9.]+ samples/s \| +[0-9.]+[KMGT]FLOP/s \| )"
+          R"(+[0-9.]+ GB \| 120 samples)"));
   EXPECT_THAT(line_with(outcome.output, "evaluation at step 20"),
               MatchesRegex(R"(.*validation loss [0-9.]+, perplexity [0-9.]+, train loss [0-9.]+.*)"));
   EXPECT_THAT(line_with(outcome.output, "mfu  "), HasSubstr("6 x matmul parameters + 6 x layers x width x sequence"));

@@ -33,7 +33,9 @@ class FineTuning final : public Task {
   }
   StepCost step_cost() const override {
     const double tokens = row_length() * static_cast<double>(job_.epochs.global);
-    return {tokens, train_flops_per_token(job_.spec, std::llround(row_length())) * tokens};
+    return {.tokens = tokens,
+            .flops = train_flops_per_token(job_.spec, std::llround(row_length())) * tokens,
+            .samples = static_cast<double>(job_.epochs.global)};
   }
   const std::vector<DataFileFact>& mapped_files() const override { return no_files_; }
   RunFacts facts(const Work& work, const PeakRate& peak) const override;
