@@ -70,8 +70,8 @@ constexpr size_t kMostPatternBytes = size_t{1} << 14, kMostCodeBytes = size_t{1}
 constexpr uint32_t kMostLeastMatch = 4096;
 constexpr uint32_t kMostHeapKib = 1 << 17;  // for backtracking where the JIT's stack is too small
 
-// Processor time that the patterns of a thread may take for all the text that it gives them. They are ten times as fast
-// and more; a short text is not worth the look at the clock.
+// Processor time that the patterns of a thread may take for the text that it gives them. They are ten times as fast and
+// more; a short text is not worth the look at the clock. Of what text before did not need only so much is left over.
 constexpr double kFreeSeconds = 2, kSecondsPerByte = 2e-6;
 constexpr size_t kTimedBytes = 1024;
 constexpr uint64_t kFindsPerLook = 64;
@@ -144,6 +144,7 @@ Regex& Regex::operator=(Regex&&) noexcept = default;
 Regex::Search::Search(const Regex& regex, std::string_view text)
     : regex_(regex), text_(text), places_(places_per_call(text.size())) {
   if (text.size() < kTimedBytes) return;
+  account.granted = std::min(account.granted, account.used + kFreeSeconds);
   account.granted += static_cast<double>(text.size()) * kSecondsPerByte;
   last_look_ = thread_seconds();
 }
