@@ -17,8 +17,6 @@ namespace trireme {
 class FaultFixture : public TrainingFixture {
  protected:
   static bool has_mpi() { return !mpirun_path().empty(); }
-  /// Under Hydra survivors are ended within milliseconds of a death, so that their last line is best effort.
-  static bool is_hydra() { return run({mpirun_path(), "--version"}).output.find("HYDRA") != std::string::npos; }
 
   /// Ranks under mpirun, each in a shell that writes its exit code to RUN.code.RANK.
   std::vector<std::string> ranks_command(int ranks, const std::string& run,

@@ -29,7 +29,7 @@ class PeerLoss : public FaultFixture {
     EXPECT_EQ(status.code, 76);
     EXPECT_EQ(status.rank, rank);
     EXPECT_THAT(status.message, HasSubstr(reason));
-    if (!is_hydra()) {
+    if (!mpirun_is_hydra()) {
       const std::string line = "error: rank " + std::to_string(rank) + " on ";
       EXPECT_EQ(count_of(outcome.output, line), 2) << outcome.output;
       EXPECT_EQ(count_of(outcome.output, "was lost (" + reason), 2) << outcome.output;
@@ -86,7 +86,7 @@ TEST_F(PeerLoss, ARankThatIsKilledDuringTheStartAnEvaluationOrASaveIsNamedWithTh
     EXPECT_NE(outcome.code, 0);
     EXPECT_EQ(read_status(path(c.name)).state, "peer-lost") << outcome.output;
     EXPECT_EQ(read_status(path(c.name)).rank, 1);
-    if (!is_hydra()) {
+    if (!mpirun_is_hydra()) {
       EXPECT_THAT(outcome.output, HasSubstr(" s after its last heartbeat) in "));
       EXPECT_THAT(outcome.output, HasSubstr("in " + c.phase));
     }

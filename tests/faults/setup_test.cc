@@ -91,7 +91,7 @@ TEST_F(WrongSetup, ARankThatNeverComesToMpiEndsTheWaitWithItsNumber) {
     // The others come later: Open MPI ends a job at once in which a rank ends after others have called MPI_Init.
     const Outcome outcome = run_shell(std::string("test $RANK = 1 && exec ") + absent + "; sleep 1; exec " +
                                       trireme_path() + " " + quoted(train("run", {"--run.start-timeout", "3"})));
-    if (!is_hydra()) {  // which gives a code of its own
+    if (!mpirun_is_hydra()) {  // which gives a code of its own
       EXPECT_EQ(outcome.code, 76) << outcome.output;
     }
     EXPECT_EQ(count_of(outcome.output, "error: "), 1) << outcome.output;
@@ -103,7 +103,7 @@ TEST_F(WrongSetup, ARankThatNeverComesToMpiEndsTheWaitWithItsNumber) {
 }
 
 TEST_F(WrongSetup, TheMpirunOfAnotherMpiIsNamedWithTheFix) {
-  const std::string foreign = is_hydra() ? "mpirun.openmpi" : "mpirun.mpich";
+  const std::string foreign = mpirun_is_hydra() ? "mpirun.openmpi" : "mpirun.mpich";
   if (run({"sh", "-c", "command -v " + foreign}).code != 0) GTEST_SKIP() << foreign << " is not installed";
   auto words = mpirun_command(2, train("run"));
   words[0] = foreign;

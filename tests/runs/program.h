@@ -147,4 +147,9 @@ inline Outcome run(std::vector<std::string> command, const std::vector<std::stri
   return Program(std::move(command), environment).finish();
 }
 
+/// Hydra ends the survivors of a death within milliseconds, so that their last line is best effort.
+inline bool mpirun_is_hydra() {
+  return run({mpirun_path(), "--version"}).output.find("HYDRA") != std::string::npos;
+}
+
 }  // namespace trireme
