@@ -148,8 +148,6 @@ inline Outcome run(std::vector<std::string> command, const std::vector<std::stri
 }
 
 /// Hydra ends the survivors of a death within milliseconds, so that their last line is best effort.
-inline bool mpirun_is_hydra() {
-  return run({mpirun_path(), "--version"}).output.find("HYDRA") != std::string::npos;
-}
+inline bool mpirun_is_hydra() { return run({mpirun_path(), "--version"}).output.find("HYDRA") != std::string::npos; }
 
 }  // namespace trireme
