@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+"""The recipe of docs/gpt-neox.md on three hosts made of namespaces (hosts.sh): runs every command that stands behind "hN$ " in its
+section, in the page's order, in a shell of that host, and finds what the page prints under it. Arguments: the program, a work folder."""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+import unittest
+
+import bed
+from bed import records, status, wait_for
+
+BED = None  # set by bed.main()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE, SECTION = ROOT / "docs/gpt-neox.md", "## 6. The whole recipe on three hosts"
+PEERS = ROOT / ".venv/bin/python"
+NEEDS_PEERS = "make_parity_case.py", "case.safetensors"
+LEFT_OUT = "..."
+
+
+class Command:
+    """What the page shows: a command of a host, its here-document included, and lines of what it prints."""
+
+    def __init__(self, host, text, line):
+        self.host, self.text, self.line, self.prints = int(host), text, line, []
+
+    def __str__(self):
+        return f"{PAGE.name}:{self.line}: h{self.host}$ {self.text}"
+
+
+def commands_of(page, section):
+    """The commands in the fenced blocks of a section, in order."""
+    found, fenced, inside, ends = [], False, False, None
+    for number, line in enumerate(page.splitlines(), 1):
+        if line.startswith("## "):
+            inside = line == section
+        elif inside and line.startswith("```"):
+            fenced = not fenced
+        elif inside and fenced and ends:
+            found[-1].text += "\n" + line
+            ends = None if line == ends else ends
+        elif inside and fenced and (match := re.match(r"h(\d)\$ (.*)", line)):
+            found.append(Command(match[1], match[2], number))
+            here = re.search(r"<<'(\w+)'", line)
+            ends = here and here[1]
+        elif inside and fenced and line.strip():
+            found[-1].prints.append(line)
+    return found
+
+
+def form(line):
+    """A line without what another machine, another hour or another compiler changes: numbers, hashes, widths of columns."""
+    line = re.sub(r"\b[0-9a-f]{16}\b", "#", line)
+    line = re.sub(r"[-+]?\d[\d.]*(e[-+]?\d+)?", "#", line, flags=re.IGNORECASE)
+    line = re.sub(r"(# )(M|G|T|k)(B|FLOP)", r"\1\3", re.sub(r"#([KMGT])", r"# \1", line))
+    return " ".join(line.split())
+
+
+def missing_line(prints, output):
+    """The first line of the page that the output has not, behind those before it; "..." ends a line of which more was printed."""
+    lines = [form(line) for line in output.splitlines()]
+    for line in prints:
+        wanted = form(line)
+        fits = (lambda found, head=form(line.removesuffix(LEFT_OUT)): found.startswith(head)) if line.endswith(LEFT_OUT) else wanted.__eq__
+        at = next((i for i, found in enumerate(lines) if fits(found)), None)
+        if at is None:
+            return line
+        del lines[:at + 1]
+    return None
+
+
+class Shell:
+    """One shell of a host, in which commands run one after the other."""
+
+    def __init__(self, host):
+        self.marks = 0
+        self.log = BED.work / f"shell-{host}.log"
+        self.file = open(self.log, "w")
+        self.process = subprocess.Popen(BED.on(host, "bash"), cwd=BED.work, stdin=subprocess.PIPE, stdout=self.file,
+                                        stderr=subprocess.STDOUT, text=True, env=BED.environment)
+
+    def run(self, text, seconds=120):
+        """Exit code and output."""
+        self.marks += 1
+        begin, mark = self.log.stat().st_size, f"END-OF-COMMAND-{self.marks}"
+        self.process.stdin.write(f"{{\n{text}\n}} </dev/null\nprintf '\\n{mark} %s\\n' $?\n")
+        self.process.stdin.flush()
+
+        def said():
+            with open(self.log, encoding="utf-8") as file:
+                file.seek(begin)
+                return re.match(rf"(.*)\n{mark} (\d+)\n", file.read(), re.DOTALL)
+        if not wait_for(said, seconds):
+            raise AssertionError(f"no end of: {text}\n{self.log.read_text()[begin:]}")
+        found = said()
+        return int(found[2]), found[1]
+
+    def close(self):
+        self.process.stdin.close()
+        try:
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            self.file.close()
+
+
+def run_here(text):
+    """Outside of the hosts, which do not see .venv in a checkout under /tmp or /root."""
+    done = subprocess.run(["bash", "-c", text], cwd=BED.work, env=BED.environment, stdin=subprocess.DEVNULL, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=240, check=False)
+    return done.returncode, done.stdout
+
+
+def write_pile(file):
+    """Documents in the form of the Pile: paragraphs of this project's pages."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = [text for page in pages for text in page.read_text().split("\n\n") if len(text) > 200]
+    file.write_text("".join(json.dumps({"text": text, "meta": {"pile_set_name": "Github"}}) + "\n" for text in texts))
+
+
+class Recipe(unittest.TestCase):
+    def start_shells(self):
+        shells = {host: Shell(host) for host in (1, 2, 3)}
+        for shell in shells.values():
+            self.addCleanup(shell.close)
+        return shells
+
+    def check(self, command, output):
+        line = missing_line(command.prints, output)
+        self.assertIsNone(line, f"{command}\nthe page shows a line that was not printed:\n{line}\nprinted was:\n{output}")
+
+    def number(self, pattern, output):
+        found = re.search(pattern, output)
+        self.assertIsNotNone(found, output)
+        return float(found[1])
+
+    def check_numbers(self, outputs):
+        """What numbers have to do with each other, which the page's lines do not tell."""
+        stopped, resumed, evaluated = (next(text for command, text in outputs if command.startswith(start)) for start in
+                                       ("cat train.log", "trireme launch -f hostfile --ppn 1", "trireme train"))
+        self.assertEqual(self.number(r"stopped at step (\d+)", stopped), self.number(r"RESUMING .*: (\d+) steps", resumed))
+        losses = [self.number(rf"{kind} at step {step}: .*?loss (\d+\.\d+)", text) for kind, step, text in
+                  (("evaluation", 0, stopped), ("evaluation", 120, resumed), ("test", 120, resumed))]
+        self.assertGreater(losses[0] - 1, losses[1], "it learns")
+        again = [self.number(rf"{kind} at step 120: .*?loss (\d+\.\d+)", evaluated) for kind in ("evaluation", "test")]
+        for before, after in zip(losses[1:], again):
+            self.assertAlmostEqual(before, after, delta=0.002)
+
+    def test_every_command_of_the_page_prints_what_the_page_says(self):
+        write_pile(BED.work / "pile.jsonl")
+        os.symlink(ROOT, BED.work / "trireme")
+        (BED.work / "path").mkdir()
+        os.symlink(BED.binary, BED.work / "path/trireme")
+        BED.environment["PATH"] = f"{BED.work}/path:{BED.environment['PATH']}"
+        commands = commands_of(PAGE.read_text(), SECTION)
+        self.assertGreater(len(commands), 15, "the section or its commands are gone")
+        shells, outputs, without_peers = self.start_shells(), [], []
+        for command in commands:
+            with_peers = any(word in command.text for word in NEEDS_PEERS)
+            if with_peers and not PEERS.exists():
+                without_peers.append(command)
+                continue
+            before = time.monotonic()
+            code, output = run_here(command.text) if with_peers else shells[command.host].run(command.text)
+            print(f"{time.monotonic() - before:6.1f} s  {command}", flush=True)
+            if os.environ.get("RECIPE_PRINT"):
+                print(output, flush=True)
+            self.assertEqual(code, 75 if command.text.startswith("wait") else 0, f"{command}\n{output}")
+            self.check(command, output)
+            outputs.append((command.text, output))
+            if command.text.endswith("&"):  # who reads the page takes longer to type
+                run = BED.work / "checkpoints"
+                self.assertTrue(wait_for(lambda: status(run).get("state") == "running" and len(records(run)) > 2), output)
+        self.check_numbers(outputs)
+        if without_peers:
+            self.skipTest(f"{len(without_peers)} commands need transformers: no {PEERS}; scripts/bootstrap --peers makes it")
+
+
+class TheTestItself(unittest.TestCase):
+    """That it can fail."""
+
+    def test_commands_and_their_output_are_read_from_the_section_only(self):
+        page = f"{SECTION}\n```\nh1$ one\nprinted 1\n\nh2$ cat >f <<'END'\nh1$ no command\nEND\n```\nh1$ text\n## 7. Other\n```\nh1$ other\n```\n"
+        found = commands_of(page, SECTION)
+        self.assertEqual([(c.host, c.text, c.prints) for c in found],
+                         [(1, "one", ["printed 1"]), (2, "cat >f <<'END'\nh1$ no command\nEND", [])])
+
+    def test_lines_may_differ_in_numbers_only(self):
+        self.assertIsNone(missing_line(["loss 1.25 | 3.2 GB"], "head\nloss  7.5e-05 | 12.25 MB\n"))
+        self.assertIsNone(missing_line(["loss 1.25 | ..."], "loss  2.5 | more\n"))
+        self.assertEqual(missing_line(["loss 1.25"], "loss 1.25 more\n"), "loss 1.25")
+        self.assertEqual(missing_line(["b", "a"], "a\nb\n"), "a")
+        self.assertEqual(missing_line(["parameters 0123456789abcdef of 2"], "parameters none of 2\n"), "parameters 0123456789abcdef of 2")
+
+
+if __name__ == "__main__":
+    sys.exit(bed.main(3))
