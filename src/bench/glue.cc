@@ -83,7 +83,13 @@ struct Tuning {
                                                options.batch, rank);
     order = batches.get();
     const int64_t longest = options.pad ? options.max_length : rows.longest;
-    return {model, rank, {.rows = options.batch * longest}, options.batch * rank.size(), 2e-5, std::move(batches)};
+    return {model,
+            rank,
+            {.data = rank.size()},
+            {.rows = options.batch * longest, .accumulates = false},
+            options.batch * rank.size(),
+            2e-5,
+            std::move(batches)};
   }
 
   /// Model FLOPs of these rows' tokens without padding.
@@ -174,9 +180,10 @@ GlueBenchResult bench_glue(const GlueBenchOptions& o, Ops& ops, const RankContex
     const auto tokens = static_cast<int64_t>(result.tokens_per_row * static_cast<double>(o.batch));
     result.ceiling_flops_per_second = step_ceiling(model.spec, DType::f32, tokens, rank.threads);
   } else {
-    result.ranks = measure_ranks(rank, o.steps, [&](const RankContext& group) -> MeasuredStep {
+    const auto make = [&](size_t, const RankContext& group) -> MeasuredStep {
       return [steps = std::make_shared<OwnSteps>(tuning, group)] { return steps->training.run(); };
-    });
+    };
+    result.ranks = measure_in_turn(rank, growing_groups(rank.size()), o.steps, make);
   }
   return result;
 }

@@ -11,9 +11,9 @@ namespace trireme {
 namespace {
 
 /// The job's first ranks as a job of their own. One of its members stays where it is: the step borrows the context.
-class RankGroup {
+class MeasuredGroup {
  public:
-  RankGroup(const RankContext& job, int ranks, const std::function<MeasuredStep(const RankContext&)>& make)
+  MeasuredGroup(const RankContext& job, int ranks, const std::function<MeasuredStep(const RankContext&)>& make)
       : ranks_(ranks), world_(job.world.split(job.rank() < ranks ? 0 : 1, job.rank())) {
     if (job.rank() >= ranks) return;
     world_->report_to(job.progress);
@@ -66,11 +66,19 @@ class RankGroup {
 
 }  // namespace
 
-std::vector<RanksTime> measure_ranks(const RankContext& job, int64_t rounds,
-                                     const std::function<MeasuredStep(const RankContext&)>& make) {
-  std::vector<std::unique_ptr<RankGroup>> groups;
-  for (int ranks = 1; ranks < job.size(); ranks *= 2) groups.push_back(std::make_unique<RankGroup>(job, ranks, make));
-  groups.push_back(std::make_unique<RankGroup>(job, job.size(), make));
+std::vector<RankGroup> growing_groups(int ranks) {
+  std::vector<RankGroup> groups;
+  for (int size = 1; size < ranks; size *= 2) groups.push_back({size, static_cast<double>(size)});
+  groups.push_back({ranks, static_cast<double>(ranks)});
+  return groups;
+}
+
+std::vector<RanksTime> measure_in_turn(const RankContext& job, const std::vector<RankGroup>& plans, int64_t rounds,
+                                       const std::function<MeasuredStep(size_t i, const RankContext&)>& make) {
+  std::vector<std::unique_ptr<MeasuredGroup>> groups;
+  for (size_t i = 0; i < plans.size(); ++i)
+    groups.push_back(
+        std::make_unique<MeasuredGroup>(job, plans[i].ranks, [&](const RankContext& group) { return make(i, group); }));
   Scalars everyone(job.world);
   for (int64_t round = 0; round <= rounds; ++round) {
     for (const auto& group : groups) {
@@ -82,10 +90,11 @@ std::vector<RanksTime> measure_ranks(const RankContext& job, int64_t rounds,
   for (const auto& group : groups) cpu.push_back(group->cpu());
   std::vector<RanksTime> out;
   if (job.rank() != 0) return out;
-  const std::vector<double>& alone = groups[0]->seconds();
+  const std::vector<double>& first = groups[0]->seconds();
   for (const auto& group : groups) {
     std::vector<double> speed_ups;
-    for (size_t i = 0; i < alone.size(); ++i) speed_ups.push_back(group->ranks() * alone[i] / group->seconds()[i]);
+    const double work = plans[out.size()].work / plans[0].work;
+    for (size_t i = 0; i < first.size(); ++i) speed_ups.push_back(work * first[i] / group->seconds()[i]);
     const double seconds = median(group->seconds());
     out.push_back({group->ranks(), seconds, median(speed_ups), median(group->waiting()) / seconds, group->loss(),
                    cpu[out.size()]});

@@ -1,5 +1,6 @@
 #pragma once
-// Steps of a job's first ranks, in turn with those of other numbers of ranks: how the speed grows with their number.
+// Steps of a job's ranks in turn: of its first ones, to see how the speed grows with their number, or of all of them,
+// arranged in one way and another.
 
 #include <functional>
 #include <vector>
@@ -12,25 +13,32 @@ namespace trireme {
 /// One step of a rank.
 struct StepTime {
   double seconds = 0;
-  double waiting = 0;  ///< of it, for the exchange of gradients
+  double waiting = 0;  ///< of it, for other ranks
   double loss = 0;
 };
 using MeasuredStep = std::function<StepTime()>;
 
-/// Steps of so many ranks, each with the same work.
+/// Steps of so many ranks.
 struct RanksTime {
   int ranks = 1;
   double seconds = 0;   ///< of a step, median, of the slowest rank
-  double speed_up = 1;  ///< median over the rounds of the work per second over one rank's of the same round
-  double waiting = 0;   ///< share of the step in which rank 0 stood still for the exchange
+  double speed_up = 1;  ///< median over the rounds of the work per second over the first group's of the same round
+  double waiting = 0;   ///< share of the step in which rank 0 stood still for other ranks
   double loss = 0;      ///< of the last step
   CpuTimes cpu;         ///< of all ranks, over the timed steps
 };
 
-/// Collective over `job`. 1, 2, 4, ... and all ranks: one step of each in turn, `rounds` times after one to warm up.
-/// `make` makes, collectively over the ranks it is given, their step; it borrows them. Rank 0's result is the one to
-/// show.
-std::vector<RanksTime> measure_ranks(const RankContext& job, int64_t rounds,
-                                     const std::function<MeasuredStep(const RankContext&)>& make);
+/// The first ranks of a job.
+struct RankGroup {
+  int ranks = 1;
+  double work = 1;  ///< of its step, in any unit
+};
+/// 1, 2, 4, ... and all of so many ranks, with the same work for each rank.
+std::vector<RankGroup> growing_groups(int ranks);
+
+/// Collective over `job`. One step of each group in turn, `rounds` times after one to warm up. `make` makes,
+/// collectively over the ranks it is given, the step of group i; it borrows them. Rank 0's result is the one to show.
+std::vector<RanksTime> measure_in_turn(const RankContext& job, const std::vector<RankGroup>& groups, int64_t rounds,
+                                       const std::function<MeasuredStep(size_t i, const RankContext&)>& make);
 
 }  // namespace trireme

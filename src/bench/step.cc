@@ -4,7 +4,9 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <charconv>
 #include <memory>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -15,6 +17,8 @@
 #include "bench/training.h"
 #include "comm/agreement.h"
 #include "data/token_dataset.h"
+#include "model/mesh_layout.h"
+#include "model/pipeline_order.h"
 #include "model/presets.h"
 #include "train/machine.h"
 #include "train/peak.h"
@@ -47,13 +51,14 @@ std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& 
 /// Steps on windows of the tokens; logged by the first rank.
 class TrainingStep {
  public:
-  TrainingStep(const StepBenchOptions& o, MeasuredModel& model, const WindowSource& windows, const RankContext& rank)
-      : training_(model, rank, {.rows = o.batch * o.sequence, .recompute = o.recompute}, o.batch * rank.size(), 1e-4,
-                  std::make_unique<SampleBatches>(windows, BatchShape{.global = o.batch * rank.size(),
-                                                                      .sequence = o.sequence,
-                                                                      .ranks = rank.size(),
-                                                                      .rank = rank.rank()})),
-        logs_(rank.rank() == 0) {}
+  TrainingStep(const StepBenchOptions& o, MeasuredModel& model, const WindowSource& windows, const RankContext& rank,
+               const MeshShape& mesh, int64_t micro_batches = 1)
+      : TrainingStep(o, model, windows, rank, mesh,
+                     BatchShape{.global = o.batch * rank.size(),
+                                .micro_batches = micro_batches,
+                                .sequence = o.sequence,
+                                .ranks = static_cast<int>(mesh.data),
+                                .rank = place_of(mesh, rank.rank()).data}) {}
 
   StepTime run() {
     const StepTime time = training_.run();
@@ -64,6 +69,20 @@ class TrainingStep {
   double loss() const { return loss_; }
 
  private:
+  TrainingStep(const StepBenchOptions& o, MeasuredModel& model, const WindowSource& windows, const RankContext& rank,
+               const MeshShape& mesh, const BatchShape& batch)
+      : training_(model, rank, mesh, model_shape(o, rank, mesh, batch), batch.global, 1e-4,
+                  std::make_unique<SampleBatches>(windows, batch)),
+        logs_(rank.rank() == 0) {}
+  static ModelShape model_shape(const StepBenchOptions& o, const RankContext& rank, const MeshShape& mesh,
+                                const BatchShape& batch) {
+    const auto order = pipeline_order(place_of(mesh, rank.rank()).pipeline, mesh.pipeline, 1, batch.micro_batches);
+    return {.rows = batch.largest_micro() * batch.sequence,
+            .accumulates = batch.micro_batches > 1,
+            .recompute = o.recompute,
+            .slots = slots_of(order, 0)};
+  }
+
   MeasuredTraining training_;
   bool logs_;
   int64_t steps_ = 0;
@@ -132,7 +151,72 @@ double least(const std::vector<PeerStep>& peers, Figure figure) {
   return best;
 }
 
+/// The smallest number of micro-batches that gives each at most --micro sequences; without it one, and in a pipeline
+/// four per stage, where there are so many sequences.
+int64_t micro_batches_of(const StepBenchOptions& o, const MeshShape& mesh, int ranks) {
+  const int64_t sequences = o.batch * ranks / mesh.data;
+  if (o.micro > 0) return (sequences + o.micro - 1) / o.micro;
+  return mesh.pipeline == 1 ? 1 : std::min(sequences, 4 * mesh.pipeline);
+}
+
+/// "2x1x1". Throws Error::usage.
+MeshShape parse_layout(const std::string& word) {
+  MeshShape shape;
+  const char *at = word.data(), *const end = at + word.size();
+  bool good = true;
+  for (int64_t* axis : {&shape.data, &shape.tensor, &shape.pipeline}) {
+    if (axis != &shape.data) good = good && at != end && *at++ == 'x';
+    const auto [next, error] = std::from_chars(at, end, *axis);
+    good = good && error == std::errc();
+    at = next;
+  }
+  require(good && at == end, ErrorKind::usage,
+          "--layouts: \"{}\" is no layout; expected data x tensor x pipeline, like 2x1x1", word);
+  return shape;
+}
+
+/// Throws Error::usage, and Error::config for a layout that the model cannot have.
+std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& spec, int ranks) {
+  std::vector<MeshShape> shapes;
+  if (o.layouts == "all") {
+    for (int64_t pipeline = 1; pipeline <= std::min<int64_t>(ranks, spec.layers); ++pipeline)
+      for (int64_t tensor = 1; tensor <= ranks; ++tensor) {
+        if (ranks % (tensor * pipeline) != 0 || spec.heads % tensor != 0) continue;
+        shapes.push_back({ranks / (tensor * pipeline), tensor, pipeline});
+      }
+  } else {
+    std::istringstream words(o.layouts);
+    for (std::string word; std::getline(words, word, ',');)
+      shapes.push_back(resolve_mesh(parse_layout(word), ranks, "mpirun"));
+  }
+  std::vector<MeasuredLayout> layouts;
+  for (const MeshShape& shape : shapes) {
+    (void)layouts_of_replica(spec, shape);
+    const int64_t micro_batches = micro_batches_of(o, shape, ranks);
+    layouts.push_back({shape, micro_batches, pipeline_use(spec, shape.pipeline, micro_batches)});
+  }
+  return layouts;
+}
+
+/// One step of each layout in turn, all of the same global batch and from the same weights.
+void measure_layouts(const StepBenchOptions& options, const Spec& spec, const WindowSource& windows, Backend& backend,
+                     const RankContext& rank, const std::vector<int>& progress_cpus, StepBenchResult& result) {
+  result.layouts = layouts_of(options, spec, rank.size());
+  std::vector<std::unique_ptr<MeasuredModel>> models;
+  for (const MeasuredLayout& layout : result.layouts)
+    models.push_back(std::make_unique<MeasuredModel>(spec, options.dtype, *backend.ops, progress_cpus, layout.mesh,
+                                                     rank.rank(), options.shard && layout.mesh.data > 1));
+  const std::vector<RankGroup> groups(result.layouts.size(), {rank.size(), 1});
+  result.ranks = measure_in_turn(rank, groups, options.steps, [&](size_t i, const RankContext& group) -> MeasuredStep {
+    const MeasuredLayout& layout = result.layouts[i];
+    return [step = std::make_shared<TrainingStep>(options, *models[i], windows, group, layout.mesh,
+                                                  layout.micro_batches)] { return step->run(); };
+  });
+}
+
 }  // namespace
+
+std::string MeasuredLayout::name() const { return fmt::format("{}x{}x{}", mesh.data, mesh.tensor, mesh.pipeline); }
 
 double StepBenchResult::peer_ratio() const {
   return least(peers, [](const PeerStep& peer) { return peer.ratio(); });
@@ -153,6 +237,9 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
             options.sequence, spec.context, options.preset);
     require(!options.pytorch || rank.size() == 1, ErrorKind::usage, "--peer is measured on one rank, not on {}",
             rank.size());
+    require(options.layouts.empty() || rank.size() > 1, ErrorKind::usage,
+            "--layouts compares layouts of several ranks, and this is one: start it with mpirun -n N");
+    if (!options.layouts.empty()) (void)layouts_of(options, spec, rank.size());
   });
   const double tokens = static_cast<double>(options.batch * options.sequence);
   StepBenchResult result;
@@ -163,16 +250,23 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   const std::vector<uint16_t> ids = bench_tokens(options, spec);
   const WindowSource windows(ids, 1);
   if (rank.size() > 1) {
-    MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
-    result.ranks = measure_ranks(rank, options.steps, [&](const RankContext& group) -> MeasuredStep {
-      return [step = std::make_shared<TrainingStep>(options, model, windows, group)] { return step->run(); };
-    });
+    if (options.layouts.empty()) {
+      MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
+      result.ranks = measure_in_turn(
+          rank, growing_groups(rank.size()), options.steps, [&](size_t, const RankContext& group) -> MeasuredStep {
+            const MeshShape mesh{.data = group.size()};
+            return
+                [step = std::make_shared<TrainingStep>(options, model, windows, group, mesh)] { return step->run(); };
+          });
+    } else {
+      measure_layouts(options, spec, windows, backend, rank, progress_cpus, result);
+    }
     return result;
   }
   std::vector<double> seconds;
   {
     MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
-    TrainingStep ours(options, model, windows, rank);
+    TrainingStep ours(options, model, windows, rank, {.data = 1});
     for (int64_t i = 0; i < options.warmup; ++i) ours.run();
     if (options.pytorch) {
       for (const char* mode : {"eager", "compiled"})

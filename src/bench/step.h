@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "bench/ranks.h"
+#include "comm/mesh.h"
 #include "comm/rank_context.h"
+#include "config/choices.h"
 #include "model/spec.h"
 #include "ops/backend.h"
 #include "tensor/dtype.h"
@@ -19,8 +21,11 @@ struct StepBenchOptions {
   int64_t batch = 4, sequence = 1024;  ///< batch: sequences per rank
   DType dtype = DType::f32;
   int64_t steps = 5, warmup = 1;  ///< warmup: on one rank; several warm up with one step of each number of ranks
-  bool recompute = false;
-  std::string tokens;     ///< token file; empty: random ids
+  Recompute recompute = Recompute::none;
+  std::string tokens;   ///< token file; empty: random ids
+  std::string layouts;  ///< "2x1x1,1x2x1": layouts of all ranks to compare, data x tensor x pipeline; "all": every one
+  int64_t micro = 0;    ///< with layouts: sequences per micro-batch at most; 0: micro_batches_of()
+  bool shard = false;   ///< with layouts: data ranks share the optimizer's state
   double peak_flops = 0;  ///< of one rank, for the MFU; 0: measured (train/peak.h)
   bool pytorch = false;
   std::string python = ".venv/bin/python", peer_script = "bench/peers/pytorch_step.py";
@@ -42,10 +47,19 @@ struct PeerStep {
   double ratio() const { return times.median / our_seconds; }  ///< above 1: we are faster
 };
 
+/// A layout whose step was measured.
+struct MeasuredLayout {
+  MeshShape mesh;
+  int64_t micro_batches = 1;  ///< per data rank
+  double use = 1;             ///< pipeline_use()
+  std::string name() const;   ///< "2x1x1"
+};
+
 struct StepBenchResult {
   double peak_flops = 0;  ///< of one rank: what the MFU is a share of
   bool peak_is_measured = true;
-  std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one. What follows is of one:
+  std::vector<RanksTime> ranks;         ///< of 1, 2, 4, ... and all ranks of the job, or of layouts; empty for one rank
+  std::vector<MeasuredLayout> layouts;  ///< those of `ranks`; empty where none were asked for. What follows is of one:
   StepTimes times;
   double tokens_per_second = 0;
   double model_flops = 0;  ///< of one step: train_flops_per_token x tokens

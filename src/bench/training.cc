@@ -3,32 +3,57 @@
 #include <limits>
 
 #include "base/time.h"
+#include "comm/progress.h"
+#include "model/mesh_layout.h"
 
 namespace trireme {
 namespace {
 
-SessionOptions session_options(const MeasuredModel& model, const RankContext& rank, const ModelShape& shape) {
+OptimizerOptions optimizer_options(std::vector<int> progress_cpus, bool shard) {
+  OptimizerOptions options;
+  options.progress_cpus = std::move(progress_cpus);
+  options.shard = shard;
+  return options;
+}
+
+SessionOptions session_options(const MeasuredModel& model, const RankContext& rank, const MeshShape& mesh,
+                               const ModelShape& shape) {
   SessionOptions options{.spec = model.spec,
                          .dtype = model.dtype,
                          .shape = shape,
-                         .mesh = {.data = rank.size()},
-                         .optimizer = model.optimizer};
-  options.shape.accumulates = false;
+                         .mesh = mesh,
+                         .optimizer = model.optimizer,
+                         .progress_cpus = model.optimizer.progress_cpus};
   options.optimizer->one_host = rank.one_host();
   return options;
 }
 
 }  // namespace
 
-MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus)
-    : spec(model), dtype(type), ops(operators), table(model), state(table, type, true) {
-  optimizer.progress_cpus = std::move(progress_cpus);
+MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, const OptimizerOptions& options,
+                             const Layout& held, int data_ranks, int data_rank)
+    : spec(model),
+      dtype(type),
+      ops(operators),
+      optimizer(options),
+      table(model, InitScheme::gpt2, held),
+      state(table, type, true, kept_states(table, optimizer, data_ranks, data_rank)) {
   initialize(state, table, 1);
 }
 
-MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank, const ModelShape& shape,
-                                   int64_t samples, double learning_rate, std::unique_ptr<StepBatches> batches)
-    : session_(session_options(model, rank, shape), model.table, model.state, model.ops, rank),
+MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus)
+    : MeasuredModel(model, type, operators, optimizer_options(std::move(progress_cpus), false), {}, 1, 0) {}
+
+MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus,
+                             const MeshShape& mesh, int rank, bool shard)
+    : MeasuredModel(model, type, operators, optimizer_options(std::move(progress_cpus), shard),
+                    layout_of(model, mesh, rank), static_cast<int>(mesh.data), place_of(mesh, rank).data) {}
+
+MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank, const MeshShape& mesh,
+                                   const ModelShape& shape, int64_t samples, double learning_rate,
+                                   std::unique_ptr<StepBatches> batches)
+    : rank_(rank),
+      session_(session_options(model, rank, mesh, shape), model.table, model.state, model.ops, rank),
       batches_(std::move(batches)),
       step_(session_, *batches_, 1),
       samples_(samples),
@@ -36,6 +61,7 @@ MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank
 
 StepTime MeasuredTraining::run() {
   const auto start = Clock::now();
+  const double waited = rank_.progress->waited_seconds();
   const StepResult result = step_.run({.step = steps_,
                                        .consumed = static_cast<uint64_t>(consumed_),
                                        .update = steps_ + 1,
@@ -43,7 +69,7 @@ StepTime MeasuredTraining::run() {
                                        .most_loss = std::numeric_limits<double>::infinity()});
   ++steps_;
   consumed_ += samples_;
-  return {seconds_since(start), session_.optimizer().last_exchange().exposed_seconds, result.loss};
+  return {seconds_since(start), rank_.progress->waited_seconds() - waited, result.loss};
 }
 
 }  // namespace trireme

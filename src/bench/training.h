@@ -11,28 +11,37 @@ namespace trireme {
 
 /// What steps over different ranks share. Borrows the operators.
 struct MeasuredModel {
+  /// Of the whole model.
   MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus);
+  /// Of what a rank of the mesh holds of it. shard: ranks that hold the same share the optimizer's state.
+  MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus, const MeshShape& mesh,
+                int rank, bool shard);
 
   Spec spec;
   DType dtype;
   Ops& ops;
+  OptimizerOptions optimizer;
   ParameterTable table;
   TrainingState state;
-  OptimizerOptions optimizer;
+
+ private:
+  MeasuredModel(const Spec& model, DType type, Ops& operators, const OptimizerOptions& options, const Layout& held,
+                int data_ranks, int data_rank);
 };
 
 /// Every call of run() is one step over the ranks that it was made with.
 class MeasuredTraining {
  public:
-  /// Collective over `rank`. shape: of one micro-batch per step. samples: of a step, over all ranks. Borrows the model
-  /// and the context.
-  MeasuredTraining(MeasuredModel& model, const RankContext& rank, const ModelShape& shape, int64_t samples,
-                   double learning_rate, std::unique_ptr<StepBatches> batches);
+  /// Collective over `rank`. mesh: of its ranks, as the model was made for. samples: of a step, over all ranks. Borrows
+  /// the model and the context.
+  MeasuredTraining(MeasuredModel& model, const RankContext& rank, const MeshShape& mesh, const ModelShape& shape,
+                   int64_t samples, double learning_rate, std::unique_ptr<StepBatches> batches);
   StepTime run();
   /// Back to the first sample.
   void restart() { consumed_ = 0; }
 
  private:
+  const RankContext& rank_;
   Session session_;
   std::unique_ptr<StepBatches> batches_;
   TrainStep step_;

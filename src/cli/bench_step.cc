@@ -11,6 +11,7 @@
 #include "cli/flags.h"
 #include "cli/version.h"
 #include "comm/process.h"
+#include "config/schema.h"
 #include "ops/backend.h"
 #include "train/cores.h"
 
@@ -29,6 +30,22 @@ void print_peer(const PeerStep& peer, const StepBenchResult& ours) {
              static_cast<double>(ours.peak_rss) / static_cast<double>(peer.peak_rss));
 }
 
+const Option& recompute_option() { return *schema().find("model.recompute"); }
+
+std::string name_of(Recompute recompute) {
+  Config config;
+  config.model.recompute = recompute;
+  return std::get<std::string>(get(config, recompute_option()));
+}
+
+/// Throws Error::config naming what there is.
+Recompute recompute_of(const std::string& text) {
+  const Setting setting{"recompute", resolve_plain(text), text, {"flag --recompute", 0, kFlagLayer}, ""};
+  Config config;
+  set(config, recompute_option(), convert(recompute_option(), setting));
+  return config.model.recompute;
+}
+
 double tokens_per_second(const StepBenchOptions& o, const RanksTime& time) {
   return static_cast<double>(o.batch * o.sequence * time.ranks) / time.seconds;
 }
@@ -41,6 +58,26 @@ void print_peak(const StepBenchOptions& o, const StepBenchResult& r) {
       r.model_flops / static_cast<double>(o.batch * o.sequence) / 1e6);
   fmt::print("MFU                model FLOPs / s of a rank over {:.4f} TFLOP/s ({})\n", r.peak_flops / 1e12,
              r.peak_is_measured ? "a large matrix product, just measured; --peak-tflops sets it" : "--peak-tflops");
+}
+
+/// Layouts of the same ranks and global batch, the first one's rate as the measure.
+void print_layouts(const StepBenchOptions& o, const StepBenchResult& r) {
+  print_peak(o, r);
+  fmt::print(
+      "comm CPU           share of the processor time of all ranks that they spent waiting for each other and on "
+      "exchange, by thread clocks\n"
+      "usable             what a pipeline can compute in at most: m / (m + p - 1) with m micro-batches over p stages, "
+      "less for uneven stages\n\n"
+      "data x tensor x pipeline  micro-batches   words/s  s per step  of the first  usable  waiting  comm CPU    MFU   "
+      "   "
+      "loss\n");
+  for (size_t i = 0; i < r.ranks.size(); ++i) {
+    const RanksTime& n = r.ranks[i];
+    fmt::print("{:>24} {:>14} {:>9.1f} {:>11.3f} {:>12.2f}x {:>6.0f}% {:>7.1f}% {:>8.1f}% {:>5.1f}% {:>9.4f}\n",
+               r.layouts[i].name(), r.layouts[i].micro_batches, tokens_per_second(o, n), n.seconds, n.speed_up,
+               1e2 * r.layouts[i].use, 1e2 * n.waiting, 1e2 * n.cpu.share_beside(),
+               1e2 * r.model_flops / n.seconds / r.peak_flops, n.loss);
+  }
 }
 
 void print_ranks(const StepBenchOptions& o, const StepBenchResult& r) {
@@ -60,6 +97,7 @@ void print_step(const StepBenchOptions& o, const Backend& backend, int threads, 
   fmt::print("{} (commit {})\n", backend.hardware, commit_text());
   fmt::print("{} {}, batch {} x {}{}, {} threads{}, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
              r.ranks.empty() ? "" : " per rank", threads, r.ranks.empty() ? "" : " per rank", backend.kernels);
+  if (!r.layouts.empty()) return print_layouts(o, r);
   if (!r.ranks.empty()) return print_ranks(o, r);
   fmt::print("step               {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", r.times.median, o.steps,
              r.times.fastest, r.times.slowest);
@@ -87,22 +125,31 @@ Json to_json(const PeerStep& peer) {
 }
 
 Json to_json(const StepBenchOptions& o, const Backend& backend, int threads, const StepBenchResult& r) {
-  Json json{{"preset", o.preset},     {"dtype", name_of(o.dtype)}, {"recompute", o.recompute},
+  Json json{{"preset", o.preset},     {"dtype", name_of(o.dtype)}, {"recompute", name_of(o.recompute)},
             {"batch", o.batch},       {"seq", o.sequence},         {"steps", o.steps},
             {"threads", threads},     {"cpu", backend.hardware},   {"kernels", backend.kernels},
             {"commit", commit_text()}};
   json["peak_flops_per_s"] = r.peak_flops;
-  for (const RanksTime& n : r.ranks)
-    json["ranks"][std::to_string(n.ranks)] = {{"tokens_per_s", tokens_per_second(o, n)},
-                                              {"ms_per_step", 1e3 * n.seconds},
-                                              {"speed_up", n.speed_up},
-                                              {"waiting", n.waiting},
-                                              {"cpu_seconds", n.cpu.total},
-                                              {"cpu_waiting", n.cpu.waiting},
-                                              {"cpu_exchange", n.cpu.exchange},
-                                              {"loss", n.loss},
-                                              {"mfu", r.model_flops / n.seconds / r.peak_flops},
-                                              {"model_flops_per_s", r.model_flops * n.ranks / n.seconds}};
+  for (size_t i = 0; i < r.ranks.size(); ++i) {
+    const RanksTime& n = r.ranks[i];
+    Json figures{{"tokens_per_s", tokens_per_second(o, n)},
+                 {"ms_per_step", 1e3 * n.seconds},
+                 {"speed_up", n.speed_up},
+                 {"waiting", n.waiting},
+                 {"cpu_seconds", n.cpu.total},
+                 {"cpu_waiting", n.cpu.waiting},
+                 {"cpu_exchange", n.cpu.exchange},
+                 {"loss", n.loss},
+                 {"mfu", r.model_flops / n.seconds / r.peak_flops},
+                 {"model_flops_per_s", r.model_flops * n.ranks / n.seconds}};
+    if (r.layouts.empty()) {
+      json["ranks"][std::to_string(n.ranks)] = std::move(figures);
+    } else {
+      figures["micro_batches"] = r.layouts[i].micro_batches;
+      figures["pipeline_use"] = r.layouts[i].use;
+      json["layouts"][r.layouts[i].name()] = std::move(figures);
+    }
+  }
   if (!r.ranks.empty()) return json;
   json["tokens_per_s"] = r.tokens_per_second;
   json["ms_per_step"] = 1e3 * r.times.median;
@@ -147,7 +194,8 @@ int bench_step_command(std::vector<std::string> arguments) {
             "Measures a whole training step: forward, backward, clip and AdamW, beside the rate of its own GEMMs.");
   app.set_footer(
       "Under `mpirun -n N` or `trireme launch` it compares 1, 2, 4, ... and N ranks, each with --batch sequences per "
-      "step: the speed-up table.");
+      "step: the speed-up table. With --layouts it compares layouts of the N ranks (docs/layouts.md) on one global "
+      "batch of N x --batch sequences, the first one being the measure of the others.");
   app.add("--preset", options.preset, "named sizes, as --model.preset takes them (docs/models.md)").show_default();
   app.add("--batch", options.batch, "sequences per step and rank").in_range(1, 1 << 20).show_default();
   app.add("--seq", options.sequence, "tokens per sequence").in_range(1, 1 << 20).show_default();
@@ -157,7 +205,20 @@ int bench_step_command(std::vector<std::string> arguments) {
   app.add("--threads", threads, "compute threads per rank (0: its share of the physical cores)")
       .in_range(0, 1024)
       .show_default();
-  app.add_switch("--recompute", options.recompute, "keep only block inputs for backward: less memory, more time");
+  std::string recompute = "none";
+  app.add("--recompute", recompute, "what backward computes again, as model.recompute says; alone: full")
+      .optional_value("full", "[none|attention|full]=none");
+  app.add(
+      "--layouts", options.layouts,
+      "several ranks: layouts to compare, data x tensor x pipeline: 4x1x1,2x2x1,1x2x2; all: every one that the model "
+      "can have");
+  app.add(
+         "--micro", options.micro,
+         "with --layouts: sequences per micro-batch at most (0: all of a data rank's; in a pipeline four micro-batches "
+         "per stage)")
+      .in_range(0, 1 << 20)
+      .show_default();
+  app.add_switch("--shard", options.shard, "with --layouts: optim.shard optimizer");
   app.add("--data", options.tokens, "token file to train on (default: random tokens)");
   app.add_switch("--synthetic", synthetic, "random tokens, said out loud: what metaseq's --benchmark trains on");
   app.add("--peak-tflops", peak_tflops,
@@ -174,6 +235,9 @@ int bench_step_command(std::vector<std::string> arguments) {
   require(!synthetic || options.tokens.empty(), ErrorKind::usage,
           "--synthetic means random tokens, and --data {} names others; leave one out", options.tokens);
   require(peak_tflops >= 0, ErrorKind::usage, "--peak-tflops is {}, expected 0 (measure it) or more", peak_tflops);
+  require(!options.layouts.empty() || (options.micro == 0 && !options.shard), ErrorKind::usage,
+          "--micro and --shard belong to --layouts; give the layouts, or `--layouts all`");
+  options.recompute = recompute_of(recompute);
   options.pytorch = peer == "pytorch";
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.peak_flops = 1e12 * peak_tflops;

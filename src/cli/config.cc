@@ -9,6 +9,7 @@
 #include "cli/config_wizard.h"
 #include "config/document.h"
 #include "model/model_options.h"
+#include "train/rank_table.h"
 #include "train/resolve_ranks.h"
 
 namespace trireme {
@@ -20,7 +21,8 @@ constexpr const char* kUsage =
     "       trireme config wizard [--answer VALUE ...] [--output FILE]\n\n"
     "show     prints the configuration that these files and flags give, as native YAML, and where each value came "
     "from;\n"
-    "         --ranks N: with the mesh and the batch of so many ranks; --verbose: also why keys have no effect\n"
+    "         --ranks N: with the mesh and the batch of so many ranks, and what each of them holds; --verbose: also "
+    "why keys have no effect\n"
     "options  prints docs/options.md: every option, and the keys of every dialect\n"
     "wizard   asks what `accelerate config` asks and writes a file for `trireme launch --config-file`\n";
 
@@ -48,7 +50,8 @@ void show(std::vector<std::string> words) {
   resolve_model_options(loaded);
   if (ranks > 0) resolve_for_ranks(loaded, ranks);
   if (split.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
-  fmt::print("{}", to_yaml(loaded));
+  const std::string table = ranks > 0 ? rank_table(loaded, ranks) : "";
+  fmt::print("{}{}", to_yaml(loaded), table);
 }
 
 }  // namespace

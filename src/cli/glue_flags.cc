@@ -12,6 +12,7 @@
 #include "cli/tokenizer_flags.h"
 #include "config/foreign_options.h"
 #include "data/glue/task.h"
+#include "train/runnable.h"
 
 namespace trireme {
 namespace {
@@ -20,10 +21,10 @@ constexpr double kMostEpochs = 1e6;
 
 /// Native options that stay the user's; run_glue's arguments decide about the rest.
 bool stays_native(std::string_view name) {
-  constexpr std::string_view kOptions[] = {"model.dropout",     "model.recompute",    "run.hang-timeout",
-                                           "run.start-timeout", "run.hash-every",     "run.max-skips",
-                                           "run.take-over",     "run.on-difference",  "log.jsonl",
-                                           "log.tensorboard",   "checkpoint.on-error"};
+  constexpr std::string_view kOptions[] = {
+      "model.dropout",       "model.recompute", "run.hang-timeout",  "run.start-timeout", "run.hash-every",
+      "run.max-skips",       "run.take-over",   "run.on-difference", "log.jsonl",         "log.tensorboard",
+      "checkpoint.on-error", "mesh.data",       "mesh.tensor",       "optim.shard"};
   return name.starts_with("comm.") || name.starts_with("launch.") ||
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }
@@ -86,8 +87,9 @@ GlueFlags::GlueFlags()
   add_training();
   add_rhythm();
   flags_.set_footer(
-      "Native options of the groups comm and launch, --model.dropout, --model.recompute, --run.take-over and others\n"
-      "(docs/glue.md) are understood too.\n" +
+      "Native options of the groups comm and launch, --model.dropout, --model.recompute, --mesh.tensor, "
+      "--optim.shard,\n"
+      "--run.take-over and others (docs/glue.md) are understood too.\n" +
       foreign_options_help("glue"));
 }
 
@@ -234,6 +236,7 @@ GlueOptions read_glue_flags(std::vector<std::string> arguments) {
   flags.flags().parse(std::move(arguments));
   GlueOptions options = flags.read();
   options.native = load_config({}, native);
+  require_runnable(options.native);
   return options;
 }
 

@@ -9,6 +9,8 @@ enum class InitChoice : uint8_t { preset, gpt2, bert, opt, neox };
 enum class MlpActivation : uint8_t { gelu_tanh, gelu_erf, relu };
 enum class NormChoice : uint8_t { pre, post };
 enum class ResidualChoice : uint8_t { sequential, parallel };
+/// What backward computes again instead of keeping it: nothing, attention's output, or a block's whole forward.
+enum class Recompute : uint8_t { none, attention, full };
 enum class PositionChoice : uint8_t { learned, rotary };
 /// The learning rate's course after warm-up.
 enum class RateCourse : uint8_t { constant, cosine, linear, exponential };

@@ -24,7 +24,8 @@ struct ModelOptions {
   int64_t position_offset = 0;
   double rotary_fraction = 1, rotary_base = 10000, norm_epsilon = 1e-5;
   bool tied_head = true, bias = true, qkv_bias = true, attention_out_bias = true, mlp_in_bias = true,
-       mlp_out_bias = true, norm_bias = true, recompute = false;
+       mlp_out_bias = true, norm_bias = true;
+  Recompute recompute = Recompute::none;
   double dropout = 0, embedding_dropout = -1, attention_dropout = -1;
 
   template <class V>
@@ -82,9 +83,12 @@ struct ModelOptions {
     v.flag("mlp-in-bias", mlp_in_bias, "bias of the MLP's first linear (not given: as bias)");
     v.flag("mlp-out-bias", mlp_out_bias, "bias of the MLP's second linear (not given: as bias)");
     v.flag("norm-bias", norm_bias, "biases of the norms (not given: as bias)");
-    v.flag(
-        "recompute", recompute,
-        "keep only each block's input for backward and run its forward again: less memory, about a quarter more time");
+    v.choice("recompute", recompute,
+             "what backward computes again instead of keeping it, with the same bits: none; attention: the output of "
+             "attention, a tenth of what a block keeps; full: all but each block's input, about a quarter more time. "
+             "false and true, or the option alone, mean none and full",
+             {{"none", Recompute::none}, {"attention", Recompute::attention}, {"full", Recompute::full}},
+             {{"false", "none"}, {"true", "full"}});
     v.number("dropout", dropout, "dropout of embeddings, attention and residual branches", 0, 0.999);
     v.number("embedding-dropout", embedding_dropout, "dropout of embeddings (-1: as dropout)", -1, 0.999);
     v.number("attention-dropout", attention_dropout, "dropout of attention's probabilities (-1: as dropout)", -1,

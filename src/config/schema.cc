@@ -60,7 +60,8 @@ struct Collector {
   void flag(const char* name, bool& field, const char* help) { add(name, &field, help, OptionType::flag); }
   template <class E>
   void choice(const char* name, E& field, const char* help,
-              std::initializer_list<std::pair<const char*, std::type_identity_t<E>>> choices) {
+              std::initializer_list<std::pair<const char*, std::type_identity_t<E>>> choices,
+              std::initializer_list<std::pair<const char*, const char*>> spellings = {}) {
     const std::vector<std::pair<std::string, E>> names(choices.begin(), choices.end());
     ChoiceField accessor{
         [&field, names] { return std::ranges::find(names, field, &std::pair<std::string, E>::second)->first; },
@@ -69,6 +70,7 @@ struct Collector {
         }};
     Option& option = add(name, std::move(accessor), help, OptionType::choice);
     for (const auto& [text, value] : names) option.choices.push_back(text);
+    for (const auto& [text, meaning] : spellings) option.spellings.emplace_back(text, meaning);
   }
   void integer(const char* name, int64_t& field, const char* help, int64_t minimum, int64_t maximum) {
     Option& option = add(name, &field, help, OptionType::integer);
@@ -156,6 +158,15 @@ std::string Option::expected() const {
   return "";
 }
 
+bool Option::stands_alone() const {
+  return type == OptionType::flag ||
+         std::ranges::find(spellings, "true", &std::pair<std::string, std::string>::first) != spellings.end();
+}
+
+bool Option::takes(std::string_view word) const {
+  return std::holds_alternative<bool>(resolve_plain(word)) || std::ranges::find(choices, word) != choices.end();
+}
+
 Value get(const Config& config, const Option& option) {
   Config copy = config;  // visit() hands out mutable fields
   return std::visit([](const auto& field) { return read(field); }, field_of(copy, option));
@@ -175,6 +186,9 @@ Value convert(const Option& option, const Setting& setting) {
     case OptionType::choice:
       for (const std::string& choice : option.choices) {
         if (choice == setting.text) return setting.text;
+      }
+      for (const auto& [text, meaning] : option.spellings) {
+        if (text == to_text(value)) return meaning;
       }
       break;
     case OptionType::integer:

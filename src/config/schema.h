@@ -19,12 +19,17 @@ struct Option {
   std::string help;
   OptionType type = OptionType::text;
   Value default_value;
-  Value minimum, maximum;            ///< of integers (int64_t) and numbers (double)
-  std::vector<std::string> choices;  ///< of choices
-  size_t index = 0;                  ///< place in the order of declaration
+  Value minimum, maximum;                                      ///< of integers (int64_t) and numbers (double)
+  std::vector<std::string> choices;                            ///< of choices
+  std::vector<std::pair<std::string, std::string>> spellings;  ///< of choices: what is taken too, and what it means
+  size_t index = 0;                                            ///< place in the order of declaration
 
   /// "a whole number from 1 to 1000", "one of f32, bf16".
   std::string expected() const;
+  /// May be given without a value, which means true.
+  bool stands_alone() const;
+  /// Of one that stands alone: the word is a value of it.
+  bool takes(std::string_view word) const;
 };
 
 struct OptionGroup {

@@ -68,6 +68,11 @@ Dropout Block::residual_dropout(const Pass& pass, uint32_t site) const {
   return pass.dropout_at(on ? spec_.residual_dropout : 0, static_cast<uint32_t>(index_), site);
 }
 
+void Block::recompute_attention(const Pass& pass, const BlockSaved& saved) const {
+  pass.ops.attention(pass.context, saved.qkv, attention_shape(pass), attention_dropout(pass), saved.attention,
+                     saved.lse);
+}
+
 void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
                    const KeyValueCache* cache) const {
   qkv_.forward(pass, input, matrix(saved.qkv));
@@ -76,8 +81,7 @@ void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, c
     const View layer = cache->layers.rows_slice(index_ * cache->sequences, cache->sequences);
     pass.ops.attention_cached(pass.context, saved.qkv, attention_shape(pass), cache->past, layer, saved.attention);
   } else {
-    pass.ops.attention(pass.context, saved.qkv, attention_shape(pass), attention_dropout(pass), saved.attention,
-                       saved.lse);
+    recompute_attention(pass, saved);
   }
   attention_out_.forward(pass, matrix(saved.attention), work.branch);
   pass.ops.dropout_add(pass.context, work.branch, saved.x, residual_dropout(pass, kBranch1Site), saved.middle);

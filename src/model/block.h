@@ -23,6 +23,8 @@ class Block {
   void forward(const Pass& pass, const BlockSaved& saved, const Workspace& work, View y) const;
   /// Fills what saved keeps beside x again, from x: forward() without its last product where that is not kept.
   void recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
+  /// Fills attention's output and statistics in saved again, from saved.qkv.
+  void recompute_attention(const Pass& pass, const BlockSaved& saved) const;
   /// work.gradient: gradient of y in, gradient of saved.x out. Weight gradients by pass.write.
   void backward(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// forward() for generation: attends to the cache and appends to it.

@@ -10,15 +10,18 @@ constexpr int64_t kLogitBytes = 256 << 20;  // fewer rows where the vocabulary i
 
 View first_of(View buffer, int64_t rows) { return buffer.empty() ? buffer : buffer.rows_slice(0, rows); }
 
-/// Everything that a block keeps but its input and a `middle` that all blocks share.
-BlockSaved take_block(const Spec& spec, const Layout& layout, DType dtype, int64_t rows, View shared_middle,
+/// Also of a view that an arena only measures.
+bool is_taken(const View& view) { return view.shape().dims() > 0; }
+
+/// Everything that a block keeps but its input and what all blocks share.
+BlockSaved take_block(const Spec& spec, const Layout& layout, DType dtype, int64_t rows, const BlockSaved& shared,
                       Arena& arena) {
   const int64_t heads = layout.share(spec.heads);
-  BlockSaved saved;
+  BlockSaved saved = shared;
   saved.qkv = arena.take(dtype, {rows, heads, 3, spec.head_dim()});
-  saved.attention = arena.take(dtype, {rows, heads, spec.head_dim()});
-  saved.lse = arena.take(stat_type(dtype), {heads, rows});
-  saved.middle = spec.residual == Residual::parallel ? shared_middle : arena.take(dtype, {rows, spec.width});
+  if (!is_taken(saved.attention)) saved.attention = arena.take(dtype, {rows, heads, spec.head_dim()});
+  if (!is_taken(saved.lse)) saved.lse = arena.take(stat_type(dtype), {heads, rows});
+  if (!is_taken(saved.middle)) saved.middle = arena.take(dtype, {rows, spec.width});
   saved.inner = arena.take(dtype, {rows, layout.share(spec.inner_width)});
   if (spec.norm_place == NormPlace::post) saved.sum = arena.take(dtype, {rows, spec.width});
   return saved;
@@ -43,7 +46,7 @@ int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape
   return shape.head_rows > 0 ? shape.head_rows : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows));
 }
 
-bool keeps_blocks(const ModelShape& shape) { return shape.training && !shape.recompute; }
+bool keeps_blocks(const ModelShape& shape) { return shape.training && shape.recompute != Recompute::full; }
 
 }  // namespace
 
@@ -110,7 +113,13 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType d
   const DType stat = stat_type(dtype);
   const ModelPart& part = layout.part;
   if (spec.residual == Residual::parallel) block.middle = arena.take(dtype, {rows, width});
-  if (!keeps_blocks(shape) && part.layers() > 0) block = take_block(spec, layout, dtype, rows, block.middle, arena);
+  if (part.layers() > 0 && !keeps_blocks(shape)) {
+    block = take_block(spec, layout, dtype, rows, block, arena);
+  } else if (part.layers() > 0 && shape.recompute == Recompute::attention) {
+    const int64_t heads = layout.share(spec.heads);
+    block.attention = arena.take(dtype, {rows, heads, spec.head_dim()});
+    block.lse = arena.take(stat, {heads, rows});
+  }
   if (spec.position == Position::rotary) rotary = arena.take(stat, {spec.context, spec.rotary_dims});
   work.norm = arena.take(dtype, {rows, width});
   work.branch = arena.take(dtype, {rows, width});
@@ -141,8 +150,7 @@ SlotMemory::SlotMemory(const Spec& spec, const Layout& layout, DType dtype, cons
   if (part.embedding && spec.embedding_norm) embedding.sum = arena.take(dtype, {rows, spec.width});
   if (part.head || !shape.training) output = arena.take(dtype, {rows, spec.width});
   for (int64_t i = 0; i < part.layers(); ++i) {
-    BlockSaved saved =
-        keeps_blocks(shape) ? take_block(spec, layout, dtype, rows, shared.block.middle, arena) : shared.block;
+    BlockSaved saved = keeps_blocks(shape) ? take_block(spec, layout, dtype, rows, shared.block, arena) : shared.block;
     saved.x = shape.training ? arena.take(dtype, {rows, spec.width}) : output;  // without training blocks work in place
     blocks.push_back(saved);
   }

@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "config/choices.h"
 #include "model/parameter_table.h"
 #include "tensor/arena.h"
 
@@ -66,12 +67,12 @@ struct Workspace {
 };
 
 struct ModelShape {
-  int64_t rows = 0;         ///< largest micro-batch
-  bool training = true;     ///< keep every block's activations; else all blocks share one set
-  int64_t head_rows = 0;    ///< rows whose logits exist at a time; 0: head_rows_for()
-  bool accumulates = true;  ///< several micro-batches add to one gradient
-  bool recompute = false;   ///< keep only each block's input and run its forward again in backward
-  int64_t slots = 1;        ///< micro-batches between forward and backward at a time
+  int64_t rows = 0;                       ///< largest micro-batch
+  bool training = true;                   ///< keep every block's activations; else all blocks share one set
+  int64_t head_rows = 0;                  ///< rows whose logits exist at a time; 0: head_rows_for()
+  bool accumulates = true;                ///< several micro-batches add to one gradient
+  Recompute recompute = Recompute::none;  ///< full: keep only each block's input and run its forward again in backward
+  int64_t slots = 1;                      ///< micro-batches between forward and backward at a time
 };
 
 /// Rows whose logits exist at a time: 640, fewer where 256 MB would not hold them, at most all.
@@ -81,7 +82,7 @@ int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows);
 struct WorkspaceMemory {
   WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Arena& arena);
   Workspace work;
-  BlockSaved block;  ///< recompute or no training: the one set of every block, without x; else only what blocks share
+  BlockSaved block;  ///< what blocks share; full recomputation or no training: everything but x
   View rotary;       ///< [context, rotary dims] cosines and sines; empty where positions are learned
 
  private:

@@ -44,6 +44,17 @@ std::vector<ModelPart> stages_of(const Spec& spec, int64_t stages) {
   return parts;
 }
 
+double pipeline_use(const Spec& spec, int64_t stages, int64_t micro_batches) {
+  double most = 0, all = 0;
+  for (const ModelPart& part : stages_of(spec, stages)) {
+    const double work = static_cast<double>(part.layers()) * block_work(spec) + (part.head ? head_work(spec) : 0);
+    most = std::max(most, work);
+    all += work;
+  }
+  const auto m = static_cast<double>(micro_batches), p = static_cast<double>(stages);
+  return m / (m + p - 1) * all / (p * most);
+}
+
 Layout layout_of(const Spec& spec, const MeshShape& mesh, int rank) {
   const MeshPlace place = place_of(mesh, rank);
   const ModelPart part = stages_of(spec, mesh.pipeline)[static_cast<size_t>(place.pipeline)];

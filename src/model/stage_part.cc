@@ -210,7 +210,8 @@ double StagePart::backward_head(const Slot& slot, const Pass& pass, const Worksp
 void StagePart::backward_block(size_t index, const Slot& slot, const Pass& pass, const Workspace& work) {
   const Reading weights(weights_, views_.table->weights_of(group_of_block(index)));
   const BlockSaved saved = slot.memory.blocks[index].first(slot.batch.rows());
-  if (recompute_) blocks_[index].recompute(pass, saved, work);
+  if (recompute_ == Recompute::full) blocks_[index].recompute(pass, saved, work);
+  if (recompute_ == Recompute::attention) blocks_[index].recompute_attention(pass, saved);
   blocks_[index].backward(pass, saved, work);
 }
 

@@ -112,7 +112,7 @@ class StagePart {
   ModelPart part_;
   ParameterViews views_;
   [[maybe_unused]] bool training_;
-  bool recompute_;
+  Recompute recompute_;
   StageWorkspace& workspace_;
   WeightSource always_there_;
   WeightSource& weights_;

@@ -18,12 +18,12 @@ const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, 
 
 }  // namespace
 
-std::vector<ParameterRange> kept_states(const RunPlan& plan, const ParameterTable& table, const RankContext& rank) {
-  return kept_states(table, optimizer_options(plan.config(), rank, {}), static_cast<int>(plan.mesh.data),
-                     place_of(plan.mesh, rank.rank()).data);
+std::vector<ParameterRange> kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank) {
+  return kept_states(table, optimizer_options(plan.config(), rank.one_host, {}), static_cast<int>(plan.mesh.data),
+                     place_of(plan.mesh, rank.rank).data);
 }
 
-MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const RankContext& rank) {
+MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const PlannedRank& rank) {
   const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, rank.threads, table.layout());
   MemoryPlan memory;
   memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains, kept_states(plan, table, rank));
@@ -33,7 +33,7 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
                                                          plan.shape.rows, plan.spec.width);
   if (!plan.trains) return memory;
   memory.exchange +=
-      exchange_bytes(table, optimizer_options(plan.config(), rank, {}), static_cast<int>(plan.mesh.data));
+      exchange_bytes(table, optimizer_options(plan.config(), rank.one_host, {}), static_cast<int>(plan.mesh.data));
   memory.snapshot = 3 * static_cast<size_t>(table.flat_count()) * sizeof(float) / static_cast<size_t>(plan.mesh.data);
   return memory;
 }

@@ -15,11 +15,18 @@ struct MemoryPlan {
   size_t state = 0, activations = 0, scratch = 0, snapshot = 0, exchange = 0;
   size_t total() const { return state + activations + scratch + snapshot + exchange; }
 };
+/// Whom a plan is made for.
+struct PlannedRank {
+  int rank = 0, threads = 1;
+  bool one_host = true;  ///< all ranks are on this one's host
+};
+inline PlannedRank planned(const RankContext& rank) { return {rank.rank(), rank.threads, rank.one_host()}; }
+
 /// What of the optimizer's state this rank keeps; none: all.
-std::vector<ParameterRange> kept_states(const RunPlan& plan, const ParameterTable& table, const RankContext& rank);
+std::vector<ParameterRange> kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank);
 
 /// table: what this rank holds of the plan's model.
-MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const RankContext& rank);
+MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const PlannedRank& rank);
 
 /// Throws Error::config with the numbers when the plans of this host's ranks do not fit in its memory.
 void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankContext& rank);

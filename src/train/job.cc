@@ -51,7 +51,7 @@ SessionOptions session_options(const RunPlan& plan, const Job& job) {
                          .mesh = plan.mesh,
                          .optimizer = {},
                          .progress_cpus = job.cores.progress_cpus};
-  if (plan.trains) options.optimizer = optimizer_options(plan.config(), job.rank, job.cores.progress_cpus);
+  if (plan.trains) options.optimizer = optimizer_options(plan.config(), job.rank.one_host(), job.cores.progress_cpus);
   return options;
 }
 

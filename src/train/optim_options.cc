@@ -15,7 +15,7 @@ Schedule schedule_of(const Config& config) {
           .form = o.schedule_form};
 }
 
-OptimizerOptions optimizer_options(const Config& config, const RankContext& rank, std::vector<int> progress_cpus) {
+OptimizerOptions optimizer_options(const Config& config, bool one_host, std::vector<int> progress_cpus) {
   const OptimOptions& o = config.optim;
   OptimizerOptions options;
   options.adamw.beta1 = static_cast<float>(o.beta1);
@@ -27,7 +27,7 @@ OptimizerOptions optimizer_options(const Config& config, const RankContext& rank
   options.shard = o.shard == ShardChoice::optimizer;
   options.wire = config.comm.wire;
   options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
-  options.one_host = rank.one_host();
+  options.one_host = one_host;
   options.progress_cpus = std::move(progress_cpus);
   return options;
 }

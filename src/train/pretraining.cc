@@ -29,7 +29,7 @@ class Pretraining final : public Task {
   const std::vector<DataFileFact>& mapped_files() const override { return setup_.data_files; }
   RunFacts facts(const Work& work, const PeakRate& peak) const override {
     const RankContext& rank = work.session.rank();
-    return run_facts(setup_, plan_memory(setup_, work.run.table, *backend_.ops, rank), rank, backend_, peak);
+    return run_facts(setup_, plan_memory(setup_, work.run.table, *backend_.ops, planned(rank)), rank, backend_, peak);
   }
 
   bool evaluates_first() const override { return setup_.config().evaluation.every > 0; }
@@ -105,9 +105,9 @@ RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars);
   const ParameterTable table(setup.spec, setup.init_scheme, setup.held);
   together(job.scalars, [&] {  // before anything large is allocated
-    require_memory(plan_memory(setup, table, *backend.ops, job.rank), setup, job.rank);
+    require_memory(plan_memory(setup, table, *backend.ops, planned(job.rank)), setup, job.rank);
   });
-  Run run(setup, job.claim, kept_states(setup, table, job.rank));
+  Run run(setup, job.claim, kept_states(setup, table, planned(job.rank)));
   Session session(session_options(setup, job), run.table, run.state, *backend.ops, job.rank);
   load_start(run, job.rank, job.scalars,
              "training cannot go on from it; name an earlier one with --checkpoint.resume (`trireme checkpoint list` "

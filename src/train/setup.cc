@@ -119,21 +119,22 @@ void open_resume(Setup& setup, const std::string& path) {
   setup.init = open_model(folder.path);
 }
 
-/// The memory shape of this run's model.
-void plan_shape(Setup& setup, int rank) {
-  setup.trains = !setup.config().evaluation.only;
-  setup.micro_sequences = setup.batch.largest_micro();
-  const int64_t stage = place_of(setup.mesh, rank).pipeline;
-  const auto order = pipeline_order(stage, setup.mesh.pipeline, 1, setup.batch.micro_batches);
-  setup.shape = {.rows = setup.micro_sequences * setup.batch.sequence,
-                 .training = setup.trains,
-                 .head_rows = 0,
-                 .accumulates = setup.batch.micro_batches > 1,
-                 .recompute = setup.config().model.recompute,
-                 .slots = setup.trains ? slots_of(order, 0) : 1};
-}
-
 }  // namespace
+
+void plan_rank(RunPlan& plan, const BatchShape& batch, int rank) {
+  plan.dtype = plan.config().precision.dtype;
+  plan.held = layout_of(plan.spec, plan.mesh, rank);
+  plan.trains = !plan.config().evaluation.only;
+  plan.micro_sequences = batch.largest_micro();
+  const int64_t stage = place_of(plan.mesh, rank).pipeline;
+  const auto order = pipeline_order(stage, plan.mesh.pipeline, 1, batch.micro_batches);
+  plan.shape = {.rows = plan.micro_sequences * batch.sequence,
+                .training = plan.trains,
+                .head_rows = 0,
+                .accumulates = batch.micro_batches > 1,
+                .recompute = plan.config().model.recompute,
+                .slots = plan.trains ? slots_of(order, 0) : 1};
+}
 
 Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
   Setup setup;
@@ -147,7 +148,6 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
   });
   for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   setup.init_scheme = init_scheme_of(config.model);
-  setup.dtype = config.precision.dtype;
   const std::string resume = find_resume(setup.loaded, scalars), data_tokenizer = setup.tokenizer_json;
   together(scalars, [&] {
     if (!resume.empty()) open_resume(setup, resume);
@@ -156,8 +156,7 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
     if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
     setup.batch = resolve_batch(setup, scalars.rank());
-    setup.held = layout_of(setup.spec, setup.mesh, scalars.rank());
-    plan_shape(setup, scalars.rank());
+    plan_rank(setup, setup.batch, scalars.rank());
     open_data(setup);
     if (setup.resume) check_resume(setup);
     if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);

@@ -22,6 +22,10 @@ struct Setup : RunPlan {
   std::unique_ptr<FileSource> train, validation, test;
 };
 
+/// What `rank` of the plan's mesh holds and computes: dtype, held, trains, shape, micro_sequences, from plan.loaded,
+/// spec and mesh. Throws Error::config for a mesh that the model cannot have.
+void plan_rank(RunPlan& plan, const BatchShape& batch, int rank);
+
 /// Collective. Throws CommonError (config, data, io) with the numbers and the fix.
 Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars);
 

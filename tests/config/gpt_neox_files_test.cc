@@ -90,7 +90,7 @@ TEST(GptNeoxFiles, ComeToWhatNeoxResolves) {
     EXPECT_EQ(config.model.activation, set.tanh ? MlpActivation::gelu_tanh : MlpActivation::gelu_erf);
     EXPECT_EQ(config.model.init_scheme, set.init);
     EXPECT_FALSE(config.model.tied_head);
-    EXPECT_TRUE(config.model.recompute);
+    EXPECT_EQ(config.model.recompute, Recompute::full);
     EXPECT_EQ(config.model.vocabulary_multiple, 128 * set.tensor);
     EXPECT_EQ(config.precision.dtype, set.dtype);
     EXPECT_EQ(config.comm.wire, set.dtype == DType::bf16 ? DType::f32 : DType::bf16) << "fp32_allreduce";

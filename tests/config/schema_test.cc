@@ -81,6 +81,17 @@ TEST(Convert, RefusesWrongTypes) {
   EXPECT_ERROR(convert(option("run.dir"), list), ErrorKind::config, "run.dir is a list, expected text");
 }
 
+TEST(Convert, TakesOtherSpellingsOfAChoice) {
+  const auto recompute = [](Value value) {
+    return convert(option("model.recompute"), setting("model.recompute", std::move(value)));
+  };
+  EXPECT_EQ(recompute(true), Value(std::string("full")));
+  EXPECT_EQ(recompute(false), Value(std::string("none")));
+  EXPECT_EQ(recompute("attention"), Value(std::string("attention")));
+  EXPECT_ERROR(recompute("some"), ErrorKind::config,
+               "a.yaml:3: model.recompute is \"some\", expected one of none, attention, full");
+}
+
 TEST(Convert, RefusesValuesOutOfRange) {
   EXPECT_ERROR(convert(option("log.every"), setting("log.every", int64_t{0})), ErrorKind::config,
                "log.every is 0, expected a whole number from 1 to");

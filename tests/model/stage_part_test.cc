@@ -27,12 +27,14 @@ std::deque<TestBatch> micro_batches(const Spec& spec) {
 constexpr int64_t kRows = 11;
 
 /// What a step leaves: losses and gradients.
+constexpr std::array kRecompute{Recompute::none, Recompute::attention, Recompute::full};
+
 struct Outcome {
   std::vector<double> losses = std::vector<double>(kMicroBatches);
   std::vector<float> gradients;
 };
 
-Outcome whole_model(const Spec& spec, bool recompute) {
+Outcome whole_model(const Spec& spec, Recompute recompute) {
   TestModel<float> model(spec);
   auto batches = micro_batches(spec);
   const auto ops = make_cpu_ops();
@@ -48,7 +50,7 @@ Outcome whole_model(const Spec& spec, bool recompute) {
 /// The parts of a pipeline, run in one thread: an action waits until what it takes is there.
 class Pipeline {
  public:
-  Pipeline(const Spec& spec, int64_t stages, int64_t chunks, bool recompute)
+  Pipeline(const Spec& spec, int64_t stages, int64_t chunks, Recompute recompute)
       : spec_(spec), stages_(stages), chunks_(chunks), batches_(micro_batches(spec)), model_(spec) {
     const int64_t parts = stages * chunks;
     for (int64_t p = 0; p < parts; ++p) {
@@ -134,7 +136,7 @@ TEST_P(EveryChoiceInParts, APipelineGivesTheBitsOfTheWholeModel) {
   Spec spec = small_spec();
   GetParam().change(spec);
   spec.layers = 4;
-  for (const bool recompute : {false, true}) {
+  for (const Recompute recompute : kRecompute) {
     const Outcome whole = whole_model(spec, recompute);
     struct {
       int64_t stages, chunks;
@@ -150,7 +152,7 @@ TEST_P(EveryChoiceInParts, APipelineGivesTheBitsOfTheWholeModel) {
 TEST_P(EveryChoiceInParts, SlotsKeepMicroBatchesApart) {
   Spec spec = small_spec();
   GetParam().change(spec);
-  for (const bool recompute : {false, true}) {
+  for (const Recompute recompute : kRecompute) {
     const Outcome whole = whole_model(spec, recompute);
     TestModel<float> model(spec);
     auto batches = micro_batches(spec);
@@ -199,7 +201,7 @@ class HiddenWeights final : public WeightSource {
 TEST_P(EveryChoiceInParts, ReadsNoWeightsButThoseThatItNeeds) {
   Spec spec = small_spec();
   GetParam().change(spec);
-  for (const bool recompute : {false, true}) {
+  for (const Recompute recompute : kRecompute) {
     TestModel<float> plain(spec), hidden(spec);
     TestBatch data(spec, {6, 5}, 2);
     const Batch batch = data.with_values(false);
@@ -266,17 +268,22 @@ TEST(StagePart, TakesItsInputWhereItKeepsIt) {
 TEST(StagePart, PlansItsSlots) {
   const Spec spec = small_spec();
   const auto ops = make_cpu_ops();
-  const auto bytes = [&](int64_t slots, bool recompute, const ModelPart& part = {}) {
+  const auto bytes = [&](int64_t slots, Recompute recompute, const ModelPart& part = {}) {
     return stage_bytes(spec, DType::f32, {.rows = 64, .recompute = recompute, .slots = slots}, *ops, 1, Layout{part})
         .activations;
   };
   // Per row: two blocks of x, qkv, attention, middle (6 widths) with the inner width and lse, and the head's input.
   const size_t slot = 64 * sizeof(float) * static_cast<size_t>(2 * (6 * 8 + 20 + 2) + 8);
-  EXPECT_EQ(bytes(2, false) - bytes(1, false), slot);
-  EXPECT_EQ(bytes(5, false) - bytes(1, false), 4 * slot);
-  EXPECT_EQ(bytes(3, true) - bytes(1, true), 2 * 64 * sizeof(float) * 3 * 8) << "inputs of two blocks and of the head";
-  EXPECT_EQ(bytes(2, true, {.first_layer = 1, .last_layer = 2, .embedding = false, .head = false}) -
-                bytes(1, true, {.first_layer = 1, .last_layer = 2, .embedding = false, .head = false}),
+  constexpr auto kNone = Recompute::none, kFull = Recompute::full;
+  EXPECT_EQ(bytes(2, kNone) - bytes(1, kNone), slot);
+  EXPECT_EQ(bytes(5, kNone) - bytes(1, kNone), 4 * slot);
+  EXPECT_EQ(bytes(2, Recompute::attention) - bytes(1, Recompute::attention),
+            slot - 64 * sizeof(float) * static_cast<size_t>(2 * (8 + 2)))
+      << "without the attention's output and lse of two blocks";
+  EXPECT_EQ(bytes(3, kFull) - bytes(1, kFull), 2 * 64 * sizeof(float) * 3 * 8)
+      << "inputs of two blocks and of the head";
+  EXPECT_EQ(bytes(2, kFull, {.first_layer = 1, .last_layer = 2, .embedding = false, .head = false}) -
+                bytes(1, kFull, {.first_layer = 1, .last_layer = 2, .embedding = false, .head = false}),
             64 * sizeof(float) * 8)
       << "the input of one block";
 }

@@ -86,14 +86,16 @@ TEST_P(EveryChoice, LaterMicroBatchesAddTheirOwnGradientsOnce) {
 TEST_P(EveryChoice, RecomputedBlocksGiveTheSameGradients) {
   Spec spec = small_spec();
   GetParam().change(spec);
-  TestModel<float> kept(spec), recomputed(spec);
-  TestBatch data(spec, {6, 5}, 2);
-  const auto ops = make_cpu_ops();
-  Stage kept_stage(spec, kept.views, DType::f32, {.rows = 11}, *ops, 1);
-  Stage recomputed_stage(spec, recomputed.views, DType::f32, {.rows = 11, .recompute = true}, *ops, 1);
-  (void)kept_stage.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
-  (void)recomputed_stage.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
-  EXPECT_EQ(recomputed.gradients, kept.gradients);
+  for (const Recompute recompute : {Recompute::attention, Recompute::full}) {
+    TestModel<float> kept(spec), recomputed(spec);
+    TestBatch data(spec, {6, 5}, 2);
+    const auto ops = make_cpu_ops();
+    Stage kept_stage(spec, kept.views, DType::f32, {.rows = 11}, *ops, 1);
+    Stage recomputed_stage(spec, recomputed.views, DType::f32, {.rows = 11, .recompute = recompute}, *ops, 1);
+    (void)kept_stage.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
+    (void)recomputed_stage.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
+    EXPECT_EQ(recomputed.gradients, kept.gradients);
+  }
 }
 
 TEST_P(EveryChoice, EvaluationInPlaceGivesTheTrainingLoss) {
@@ -132,14 +134,16 @@ TEST(Stage, LogitsInChunksGiveTheSameLossAndGradients) {
 TEST(Stage, RecomputedActivationsGiveTheSameBits) {
   Spec spec = small_spec();
   spec.attention_dropout = spec.residual_dropout = 0.2f;
-  TestModel<float> kept(spec), recomputed(spec);
-  TestBatch data(spec, {6, 5}, 2);
-  const auto ops = make_cpu_ops();
-  Stage kept_stage(spec, kept.views, DType::f32, {.rows = 11}, *ops, 1);
-  Stage recomputed_stage(spec, recomputed.views, DType::f32, {.rows = 11, .recompute = true}, *ops, 1);
-  EXPECT_EQ(recomputed_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr),
-            kept_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr));
-  EXPECT_EQ(recomputed.gradients, kept.gradients);
+  for (const Recompute recompute : {Recompute::attention, Recompute::full}) {
+    TestModel<float> kept(spec), recomputed(spec);
+    TestBatch data(spec, {6, 5}, 2);
+    const auto ops = make_cpu_ops();
+    Stage kept_stage(spec, kept.views, DType::f32, {.rows = 11}, *ops, 1);
+    Stage recomputed_stage(spec, recomputed.views, DType::f32, {.rows = 11, .recompute = recompute}, *ops, 1);
+    EXPECT_EQ(recomputed_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr),
+              kept_stage.loss_and_backward(data.batch, kStep, 1, Write::overwrite, nullptr));
+    EXPECT_EQ(recomputed.gradients, kept.gradients);
+  }
 }
 
 /// What two micro-batches leave, against each one's own gradients added: equal to the bit, or ranks and accumulation

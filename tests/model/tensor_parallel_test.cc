@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(TensorParallel, EveryChoiceCut, testing::ValuesIn(kSpec
 TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
   Spec spec = cut_spec();
   GetParam().change(spec);
-  for (const bool recompute : {false, true}) {
+  for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::full}) {
     TestModel<float> whole(spec);
     const auto ops = make_cpu_ops();
     const ModelShape shape{.rows = kRows, .head_rows = 4, .recompute = recompute};
@@ -92,7 +92,7 @@ TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
     const double evaluated = stage.loss(first.with_values(false));
     for (const int ranks : {1, 2, 4}) {
       if (spec.heads % ranks != 0) continue;
-      SCOPED_TRACE(testing::Message() << ranks << " ranks, recompute " << recompute);
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, recompute " << static_cast<int>(recompute));
       run_local(ranks, [&](RankContext& rank) {
         const auto own_ops = make_cpu_ops();
         Share share(whole, rank.rank(), ranks);

@@ -117,6 +117,35 @@ TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
   EXPECT_THAT(refused.output, HasSubstr("--peer is measured on one rank, not on 2"));
 }
 
+TEST(BenchStep, ComparesLayoutsOfOneBatch) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const TemporaryFolder folder;
+  const std::string file = folder / "step.json";
+  const std::vector<std::string> words{"bench", "step",    "--preset", "opt-8m",    "--seq", "16",     "--batch",
+                                       "2",     "--steps", "1",        "--threads", "1",     "--json", file};
+  const auto with = [&](const std::vector<std::string>& more) {
+    auto all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return run(mpirun_command(4, all));
+  };
+  const Outcome outcome = with({"--layouts", "4x1x1,2x2x1,1x2x2", "--shard"});
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("data x tensor x pipeline  micro-batches   words/s"));
+  const Json layouts = read_json(file)["layouts"];
+  ASSERT_EQ(layouts.size(), 3u);
+  EXPECT_EQ(layouts["4x1x1"]["speed_up"], 1.0);
+  EXPECT_EQ(layouts["4x1x1"]["micro_batches"], 1);
+  EXPECT_EQ(layouts["1x2x2"]["micro_batches"], 8) << "eight sequences, four micro-batches per stage";
+  EXPECT_LT(layouts["1x2x2"]["pipeline_use"].get<double>(), 8.0 / 9);
+  for (const char* name : {"2x2x1", "1x2x2"})  // the same work: the loss of the second step, after one update
+    EXPECT_NEAR(layouts[name]["loss"].get<double>(), layouts["4x1x1"]["loss"].get<double>(), 1e-3);
+  EXPECT_THAT(with({"--layouts", "2x1x1"}).output,
+              HasSubstr("mesh 2 x 1 x 1 needs 2 processes but the launcher started 4"));
+  EXPECT_THAT(with({"--layouts", "4x1"}).output,
+              HasSubstr("--layouts: \"4x1\" is no layout; expected data x tensor x pipeline, like 2x1x1"));
+  EXPECT_THAT(with({"--shard"}).output, HasSubstr("--micro and --shard belong to --layouts"));
+}
+
 TEST(BenchStep, SpeaksMetaseqsAndNanoGptsWords) {
   const Outcome outcome = run(trireme_command({"bench", "step", "--preset", "opt-8m", "--seq", "32", "--batch", "1",
                                                "--steps", "2", "--synthetic", "--threads", "1", "--peak-tflops", "2"}));

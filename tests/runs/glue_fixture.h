@@ -53,6 +53,12 @@ class GlueFixture : public ::testing::Test {
     for (const Metrics& metrics : read_run_log(path(name) + "/metrics.jsonl").steps) out[metrics.step] = metrics.loss;
     return out;
   }
+  void expect_same_losses(const std::string& a, const std::string& b, double tolerance) const {
+    const auto x = losses(a), y = losses(b);
+    ASSERT_EQ(x.size(), y.size());
+    ASSERT_FALSE(x.empty());
+    for (const auto& [step, loss] : x) EXPECT_NEAR(loss, y.at(step), tolerance) << a << ", " << b << " step " << step;
+  }
   /// 1 where the second sentence has the word "good".
   void write_rows(const std::string& name, int count, uint64_t seed) const {
     RandomStream random(seed);

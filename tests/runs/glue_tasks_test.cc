@@ -256,6 +256,83 @@ TEST_F(GlueRanks, PredictEveryRowOnceInItsPlace) {
   EXPECT_NEAR(one["eval_loss"].get<double>(), four["eval_loss"].get<double>(), 1e-6);
 }
 
+TEST_F(GlueRanks, GiveTheSameLossesPredictionsAndModelOnEveryLayout) {
+  const auto flags = [](const std::vector<std::string>& more, int data) {
+    std::vector<std::string> words{"--do_train",
+                                   "--do_eval",
+                                   "--do_predict",
+                                   "--max_steps",
+                                   "20",
+                                   "--per_device_train_batch_size",
+                                   std::to_string(8 / data)};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  ASSERT_EQ(run_on(1, "alone", flags({}, 1)).code, 0);
+  const struct {
+    int ranks, data;
+    std::string name;
+    std::vector<std::string> layout;
+  } layouts[] = {{2, 1, "tensor", {"--mesh.tensor", "2"}},
+                 {4, 2, "tensor-data", {"--mesh.tensor", "2", "--optim.shard", "optimizer"}},
+                 {2, 2, "shard", {"--optim.shard", "optimizer"}}};
+  for (const auto& [ranks, data, name, layout] : layouts) {
+    const Outcome outcome = run_on(ranks, name, flags(layout, data));
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    expect_same_losses("alone", name, 2e-5);
+    EXPECT_EQ(read_text(path(name + "/predict_results_mrpc.txt")), read_text(path("alone/predict_results_mrpc.txt")));
+    EXPECT_NEAR(json(name + "/eval_results.json")["eval_loss"].get<double>(),
+                json("alone/eval_results.json")["eval_loss"].get<double>(), 1e-4);
+    // The model that was written is the trained one.
+    auto words = glue(name + "-again", {"--do_eval"});
+    words[2] = path(name);
+    ASSERT_EQ(run(trireme_command(words)).code, 0);
+    EXPECT_NEAR(json(name + "-again/eval_results.json")["eval_loss"].get<double>(),
+                json(name + "/eval_results.json")["eval_loss"].get<double>(), 1e-5);
+  }
+}
+
+TEST_F(GlueRanks, WriteTheMastersOfABfloatModelWhoseRemaindersAreShared) {
+  const std::vector<std::string> flags{"--do_train", "--max_steps", "5", "--bf16"};
+  ASSERT_EQ(run_on(2, "whole", flags).code, 0);
+  auto sharded = flags;
+  sharded.insert(sharded.end(), {"--optim.shard", "optimizer"});
+  ASSERT_EQ(run_on(2, "shared", sharded).code, 0);
+  EXPECT_EQ(read_text(path("shared/model.safetensors")), read_text(path("whole/model.safetensors")));
+}
+
+TEST_F(GlueRanks, GoOnOnAnotherLayout) {
+  const auto flags = [](const char* steps) {
+    return std::vector<std::string>{"--do_train", "--lr_scheduler_type",
+                                    "constant",   "--save_steps",
+                                    "15",         "--save_strategy",
+                                    "steps",      "--max_steps",
+                                    steps,        "--per_device_train_batch_size",
+                                    "8"};
+  };
+  ASSERT_EQ(run_on(1, "whole", flags("20")).code, 0);
+  ASSERT_EQ(run_on(1, "parts", flags("15")).code, 0);
+  auto second = flags("20");
+  second.insert(second.end(), {"--mesh.tensor", "2"});
+  const Outcome outcome = run_on(2, "parts", second);
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  expect_same_losses("whole", "parts", 2e-5);
+}
+
+TEST_F(GlueRanks, RefuseALayoutThatCannotBeHad) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--mesh.tensor", "3"}, "tensor 3 does not divide 2 heads; 1, 2 do"},
+      {{"--mesh.pipeline", "3"}, "--mesh.pipeline cannot be given to glue"},
+      {{"--optim.shard", "gradients"}, "--optim.shard optimizer, which shares what the optimizer keeps"}};
+  for (const auto& [layout, message] : cases) {
+    auto flags = layout;
+    flags.insert(flags.end(), {"--do_train", "--max_steps", "2"});
+    const Outcome outcome = run_on(3, "refused", flags);
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(message));
+  }
+}
+
 TEST_F(GlueRanks, GoOnWithTheGlobalBatchOfTheFirstStart) {
   const std::vector<std::string> flags{"--do_train", "--lr_scheduler_type", "constant", "--save_steps", "30"};
   const auto with = [&](const char* steps) {

@@ -10,15 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-class Glue : public GlueFixture {
- protected:
-  void expect_same_losses(const std::string& a, const std::string& b, double tolerance) const {
-    const auto x = losses(a), y = losses(b);
-    ASSERT_EQ(x.size(), y.size());
-    ASSERT_FALSE(x.empty());
-    for (const auto& [step, loss] : x) EXPECT_NEAR(loss, y.at(step), tolerance) << a << ", " << b << " step " << step;
-  }
-};
+using Glue = GlueFixture;
 
 TEST_F(Glue, LearnsATaskAndWritesWhatTheRecipeWrites) {
   const Outcome outcome =

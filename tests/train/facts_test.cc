@@ -17,12 +17,12 @@ TEST(PlanMemory, OfARankIsWhatItsTableHolds) {
     plan.shape = {.rows = 64};
     plan.mesh = {.data = 1};
     const ParameterTable whole(plan.spec);
-    const MemoryPlan all = plan_memory(plan, whole, *backend.ops, rank);
+    const MemoryPlan all = plan_memory(plan, whole, *backend.ops, planned(rank));
     EXPECT_EQ(all.state, TrainingState(whole, DType::f32, true).bytes());
     const std::vector<Layout> layouts = layouts_of(plan.spec, 2, 2);
     for (const Layout& layout : layouts) {
       const ParameterTable table(plan.spec, InitScheme::gpt2, layout);
-      const MemoryPlan own = plan_memory(plan, table, *backend.ops, rank);
+      const MemoryPlan own = plan_memory(plan, table, *backend.ops, planned(rank));
       EXPECT_EQ(own.state, TrainingState(table, DType::f32, true).bytes());
       EXPECT_LT(own.state, all.state / 2);
       EXPECT_LT(own.activations, all.activations);

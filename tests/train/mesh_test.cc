@@ -61,7 +61,8 @@ constexpr Family kFamilies[] = {{"gpt2", gpt2}, {"neox", neox}, {"opt", opt}, {"
 
 struct Layouts {
   MeshShape mesh;
-  bool recompute = false, dropout = false;
+  Recompute recompute = Recompute::none;
+  bool dropout = false;
   DType wire = DType::f32;
   bool shard = false;
   DType dtype = DType::f32;
@@ -182,9 +183,9 @@ TEST_P(MeshTraining, EveryLayoutComesToWhatOneRankComesTo) {
   const Spec spec = GetParam().spec();
   const Layouts layouts[] = {
       {{.data = 1, .tensor = 2, .pipeline = 1}},
-      {{.data = 1, .tensor = 4, .pipeline = 1}, true},
-      {{.data = 2, .tensor = 2, .pipeline = 1}, false, true},
-      {{.data = 1, .tensor = 2, .pipeline = 2}, true, true},
+      {{.data = 1, .tensor = 4, .pipeline = 1}, Recompute::full},
+      {{.data = 2, .tensor = 2, .pipeline = 1}, Recompute::attention, true},
+      {{.data = 1, .tensor = 2, .pipeline = 2}, Recompute::full, true},
       {{.data = 2, .tensor = 1, .pipeline = 2}},
       {{.data = 2, .tensor = 2, .pipeline = 2}},
       {{.data = 1, .tensor = 2, .pipeline = 4}},
@@ -215,13 +216,14 @@ TEST_P(MeshTraining, ASharedOptimizerGivesTheBitsOfOneThatEveryRankHas) {
 
 TEST_P(MeshTraining, APipelineGivesTheBitsOfOneStage) {
   const Spec spec = GetParam().spec();
-  for (const bool more : {false, true})  // recomputation and dropout
+  for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::full})
     for (const int64_t data : {1, 2}) {
-      const Outcome one = train(spec, {{.data = data, .tensor = 1, .pipeline = 1}, more, more});
+      const bool dropout = recompute != Recompute::none;
+      const Outcome one = train(spec, {{.data = data, .tensor = 1, .pipeline = 1}, recompute, dropout});
       for (const int64_t stages : {2, 3, 4}) {
         const MeshShape mesh{.data = data, .tensor = 1, .pipeline = stages};
         SCOPED_TRACE(name_of(mesh));
-        const Outcome got = train(spec, {mesh, more, more});
+        const Outcome got = train(spec, {mesh, recompute, dropout});
         EXPECT_EQ(got.losses, one.losses);
         EXPECT_EQ(got.norms, one.norms);
         EXPECT_EQ(got.evaluation, one.evaluation);

@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "config/document.h"
 #include "model/presets.h"
 #include "tests/support/expect_error.h"
+#include "train/rank_table.h"
 #include "train/resolve_ranks.h"
 #include "train/runnable.h"
 
@@ -14,6 +17,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 
 LoadedConfig load(std::vector<std::string> words) {
   for (std::string& word : words) word.insert(0, "--");
@@ -57,6 +61,44 @@ TEST(ModelOptions, DefaultsAreGpt2s) {
   expected.vocabulary = 1000;
   expected.vocabulary_rows = 1024;
   EXPECT_EQ(spec_of({}), expected);
+}
+
+std::string ranks_of(const std::vector<std::string>& words, int ranks) {
+  LoadedConfig loaded = load(words);
+  resolve_model_options(loaded);
+  resolve_for_ranks(loaded, ranks);
+  return rank_table(loaded, ranks);
+}
+
+TEST(RankTable, SaysWhereEachRankIsAndWhatItHolds) {
+  const std::string text =
+      ranks_of({"model.preset=neox-19m", "mesh.tensor=2", "mesh.pipeline=2", "batch.global=16"}, 8);
+  EXPECT_THAT(text, HasSubstr("# 8 ranks: data 2 x tensor 2 x pipeline 2."));
+  EXPECT_THAT(text,
+              MatchesRegex("(.|\n)*# +0 +0 +0 +0  embedding, layers 0 to 4 \\(1/2 of each\\) +[0-9.]+ GB(.|\n)*"));
+  EXPECT_THAT(text, MatchesRegex("(.|\n)*# +7 +1 +1 +1  layer 5, head \\(1/2 of each\\) +[0-9.]+ GB(.|\n)*"));
+  EXPECT_EQ(std::ranges::count(text, '\n'), 10);
+}
+
+TEST(RankTable, TakesTheLayoutsOfLargeModels) {
+  struct {
+    std::vector<std::string> words;
+    int ranks;
+  } layouts[] = {
+      {{"model.preset=neox-20b", "mesh.tensor=2", "mesh.pipeline=4", "batch.global=96", "precision.dtype=bf16"}, 96},
+      {{"model.preset=neox-2.7b", "mesh.tensor=2", "mesh.pipeline=2", "batch.global=32"}, 8},
+      {{"model.preset=opt-175b", "mesh.tensor=8", "optim.shard=optimizer", "batch.global=124"}, 992},
+  };
+  for (const auto& [words, ranks] : layouts) EXPECT_THAT(ranks_of(words, ranks), HasSubstr(" GB  ")) << words[0];
+  const std::string text = ranks_of(layouts[0].words, 96);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2 + 4) << "a line per stage where ranks are many";
+  EXPECT_THAT(text, HasSubstr("72-95"));
+}
+
+TEST(RankTable, SaysWhatIsMissingAndWhatDoesNotFit) {
+  EXPECT_THAT(ranks_of({}, 2), HasSubstr("set model.vocabulary, model.preset, or a data.dir or model.init"));
+  EXPECT_ERROR(ranks_of({"model.preset=neox-19m", "mesh.tensor=3", "batch.global=3"}, 3), ErrorKind::config,
+               "tensor 3 does not divide 8 heads; 1, 2, 4, 8 do");
 }
 
 TEST(ModelOptions, ResizeAPreset) {

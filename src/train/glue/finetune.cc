@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/finite_weights.h"
+#include "checkpoint/run_folder.h"
 #include "comm/agreement.h"
 #include "train/facts.h"
 #include "train/glue/job.h"
@@ -42,7 +43,8 @@ class FineTuning final : public Task {
 
   bool evaluates_first() const override { return false; }
   bool evaluates_last() const override { return false; }
-  bool saves_last() const override { return false; }
+  /// Where no rank has the whole model the trained one is read from its last snapshot.
+  bool saves_last() const override { return shares_model(); }
   Due due(const RunProgress& progress) const override;
   bool evaluate(Work& work) override;
   void step_done(const StepResult& result) override { loss_sum_ += result.loss; }
@@ -57,6 +59,10 @@ class FineTuning final : public Task {
  private:
   const GlueOptions& options() const { return job_.options; }
   BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options().most_tokens}; }
+  /// No rank has all that the trained weights are written from.
+  bool shares_model() const {
+    return job_.mesh.tensor > 1 || (job_.dtype == DType::bf16 && job_.config().optim.shard != ShardChoice::none);
+  }
   std::string micro_batches() const;
   bool due(const std::string& strategy, int64_t every, const RunProgress& progress) const;
   double epochs_done(const RunProgress& progress) const {
@@ -82,11 +88,11 @@ FineTuning::FineTuning(const GlueJob& job, const RankContext& rank) : job_(job) 
                    static_cast<uint64_t>(options().seed));
 }
 
-RunFacts FineTuning::facts(const Work& work, const PeakRate&) const {
+RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
   const EncodedRows& rows = job_.train[0].rows;
   return {
       {"model", fmt::format("{}: {:.2f}M parameters, {} classes", options().model,
-                            static_cast<double>(work.run.table.total()) / 1e6, job_.spec.classes)},
+                            static_cast<double>(ParameterTable(job_.spec).total()) / 1e6, job_.spec.classes)},
       {"rows", fmt::format("{} of {:.1f} tokens on average, the longest has {}; {}", rows.rows(), row_length(),
                            rows.longest, options().pad ? fmt::format("padded to {}", options().max_length) : "packed")},
       {"batch", fmt::format("{} rows per step: {} ranks x {}", job_.epochs.global, job_.mesh.data, micro_batches())},
@@ -149,7 +155,14 @@ void FineTuning::write_training(const Run& run, double seconds, const RunProgres
   numbers.emplace_back("train_samples", job_.epochs.rows);
   numbers.emplace_back("train_samples_per_second", rows / seconds);
   numbers.emplace_back("train_steps_per_second", steps / seconds);
-  write_model(options().output_dir, job_.model, job_.task, run.table, run.state);
+  if (shares_model()) {
+    const ParameterTable whole(job_.spec);
+    TrainingState weights(whole, DType::f32, false);
+    load_weights(open_checkpoint(options().output_dir + "/" + step_name(run.progress.step)), whole, weights);
+    write_model(options().output_dir, job_.model, job_.task, whole, weights);
+  } else {
+    write_model(options().output_dir, job_.model, job_.task, run.table, run.state);
+  }
   write_results(options().output_dir, "train", numbers);
   print_results("train", numbers);
 }
@@ -193,12 +206,14 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
   together(job.scalars, [&] {
     if (options.train && options.overwrite && options.resume.empty() && job.rank.rank() == 0)
       clear_checkpoints(options.output_dir);
-    plan = make_job(options, start, job.mesh);
-    require_memory(plan_memory(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), *backend.ops, job.rank),
-                   plan, job.rank);
+    plan = make_job(options, start, job.mesh, job.rank.rank());
+    require_memory(
+        plan_memory(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), *backend.ops, planned(job.rank)),
+        plan, job.rank);
   });
   prove_same_rows(plan, job.scalars, job.rank.host);
-  Run run(plan, job.claim, kept_states(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), job.rank));
+  Run run(plan, job.claim,
+          kept_states(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), planned(job.rank)));
   run.schedule.warms_from_zero = true;
   Session session(session_options(plan, job), run.table, run.state, *backend.ops, job.rank);
   load_start(run, job.rank, job.scalars,

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "config/document.h"
+#include "model/mesh_layout.h"
 #include "train/glue/output_dir.h"
 
 namespace trireme {
@@ -86,7 +87,7 @@ void plan_shape(GlueJob& job) {
 
 }  // namespace
 
-GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh) {
+GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh, int rank) {
   GlueJob job;
   job.options = options;
   job.mesh = mesh;
@@ -104,6 +105,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.test = encode_sets(data.test, job.task, job.model, most);
 
   job.spec = job.model.spec;
+  job.held = layout_of(job.spec, mesh, rank);
   job.dtype = options.bf16 ? DType::bf16 : DType::f32;
   job.trains = options.train;
   job.tokenizer_json = job.model.tokenizer->json();

@@ -13,7 +13,8 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
                                            const RowLayout& layout, const BatchLimit& limit) {
   Scalars& scalars = session.scalars();
   Stage& stage = session.stage();
-  const BatchSlice part = batch_slice(0, {.global = rows.rows(), .ranks = scalars.size(), .rank = scalars.rank()}, 0);
+  const Communicator& data = session.mesh().data();
+  const BatchSlice part = batch_slice(0, {.global = rows.rows(), .ranks = data.size(), .rank = data.rank()}, 0);
   const int64_t classes = layout.classes;
   std::vector<uint32_t> order(static_cast<size_t>(part.count));
   std::iota(order.begin(), order.end(), static_cast<uint32_t>(part.first));
@@ -41,6 +42,7 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
     session.ops().cast(stage.context(), narrow.rows_slice(0, count), wide);
   }
   std::vector<double> all;
+  if (!session.counts_batch()) own.clear();  // tensor ranks compute the same logits: those of the first count
   const std::string_view bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float));
   for (const std::string& text : scalars.gather(bytes)) {
     for (size_t i = 0; i < text.size(); i += sizeof(float)) {

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// Collective. Logits of all rows, [rows x classes] in their order: each rank runs a contiguous part, as much of
+/// Collective. Logits of all rows, [rows x classes] in their order: each data rank runs a contiguous part, as much of
 /// it at a time as the limit allows, and every row is run once. Nothing when a stop was asked for on any rank.
 std::optional<std::vector<double>> predict(Session& session, DType dtype, const EncodedRows& rows,
                                            const RowLayout& layout, const BatchLimit& limit);

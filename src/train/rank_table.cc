@@ -1,0 +1,94 @@
+#include "train/rank_table.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <iterator>
+#include <optional>
+
+#include "checkpoint/model_folder.h"
+#include "model/model_options.h"
+#include "model/presets.h"
+#include "train/data_setup.h"
+#include "train/facts.h"
+
+namespace trireme {
+namespace {
+
+constexpr int kMostLines = 64;
+
+/// Ids of the model's vocabulary where no option says it: of the data, else of the preset; 0: not known.
+int64_t likely_vocabulary(const Config& config) {
+  if (!config.data.dir.empty() && std::filesystem::exists(config.data.dir)) {
+    if (const int64_t data = vocabulary_of_data(config.data, find_tokenizer(config.data)); data > 0) return data;
+  }
+  return config.model.preset.empty() ? 0 : preset(config.model.preset).spec.vocabulary;
+}
+
+/// Nothing: not known here.
+std::optional<Spec> model_of(const LoadedConfig& loaded) {
+  const ModelOptions& model = loaded.config.model;
+  if (!model.init.empty() && model.init != "scratch") {
+    if (!std::filesystem::exists(model.init)) return {};
+    return with_given_options(open_model(model.init).spec, loaded);
+  }
+  const int64_t vocabulary = likely_vocabulary(loaded.config);
+  if (model.vocabulary == 0 && vocabulary == 0) return {};
+  return spec_from_options(loaded, vocabulary);
+}
+
+std::string parts_of(const ModelPart& part) {
+  const std::string layers = part.layers() == 1 ? fmt::format("layer {}", part.first_layer)
+                                                : fmt::format("layers {} to {}", part.first_layer, part.last_layer - 1);
+  return fmt::format("{}{}{}", part.embedding ? "embedding, " : "", layers, part.head ? ", head" : "");
+}
+
+std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
+
+}  // namespace
+
+std::string rank_table(const LoadedConfig& loaded, int ranks) {
+  const Config& config = loaded.config;
+  const std::optional<Spec> spec = model_of(loaded);
+  if (!spec)
+    return "# What each rank holds is not known: set model.vocabulary, model.preset, or a data.dir or model.init that "
+           "is "
+           "here.\n";
+  const MeshShape mesh{config.mesh.data, config.mesh.tensor, config.mesh.pipeline};
+  RunPlan plan;
+  plan.loaded = loaded;
+  plan.spec = *spec;
+  plan.mesh = mesh;
+  const Backend backend = make_backend();
+  std::string text = fmt::format(
+      "# {} ranks: data {} x tensor {} x pipeline {}. Memory is planned with one thread and one host per rank.\n"
+      "# {:>9}  {:>11}  {:>6}  {:>8}  {:<41}  {:>12}  {:>12}  {}\n",
+      ranks, mesh.data, mesh.tensor, mesh.pipeline, "rank", "data", "tensor", "pipeline", "holds", "memory", "state",
+      "activations");
+  const int group = ranks > kMostLines ? static_cast<int>(mesh.data * mesh.tensor) : 1;
+  for (int rank = 0; rank < ranks; rank += group) {
+    const MeshPlace place = place_of(mesh, rank);
+    const int64_t sequence = config.batch.sequence == 0 ? spec->context : config.batch.sequence;
+    plan_rank(plan,
+              {.global = config.batch.global,
+               .micro_batches = config.batch.accumulation,
+               .sequence = sequence,
+               .ranks = static_cast<int>(mesh.data),
+               .rank = place.data},
+              rank);
+    const ParameterTable table(plan.spec, plan.init_scheme, plan.held);
+    const MemoryPlan memory =
+        plan_memory(plan, table, *backend.ops, {.rank = rank, .threads = 1, .one_host = ranks == 1});
+    const auto range = [&](int64_t first, int64_t count) {
+      return group == 1 || count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
+    };
+    const std::string share = mesh.tensor > 1 ? fmt::format(" (1/{} of each)", mesh.tensor) : "";
+    fmt::format_to(std::back_inserter(text), "# {:>9}  {:>11}  {:>6}  {:>8}  {:<41}  {:>12}  {:>12}  {}\n",
+                   range(rank, group), range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline,
+                   parts_of(plan.held.part) + share, gigabytes(memory.total()), gigabytes(memory.state),
+                   gigabytes(memory.activations));
+  }
+  return text;
+}
+
+}  // namespace trireme
