@@ -41,9 +41,10 @@ std::optional<std::vector<int64_t>> numbers_in(std::string_view pattern, std::st
 }
 
 bool holds_a_step(const fs::path& folder) {
-  std::error_code unreadable;
-  return fs::exists(folder / neox_model_states_file(0), unreadable) ||
-         fs::exists(folder / neox_layer_file(0, 0), unreadable);
+  for (const std::string& name : {neox_model_states_file(0), neox_layer_file(0, 0), fmt::format(kStage3, 0, "00")}) {
+    if (std::error_code unreadable; fs::exists(folder / name, unreadable)) return true;
+  }
+  return false;
 }
 
 template <class Key>
@@ -78,6 +79,22 @@ std::optional<std::string> find_neox_step(const std::string& path) {
           "{} names {}, and there is no such folder beside it; copy it there, or name another step's folder", latest,
           name);
   return folder;
+}
+
+std::vector<std::string> list_neox_steps(const std::string& path) {
+  if (holds_a_step(path)) return {path};
+  std::map<int64_t, std::string> steps;
+  std::error_code unreadable;
+  for (const auto& entry : fs::directory_iterator(path, unreadable)) {
+    const auto step = numbers_in(kStep, entry.path().filename().string());
+    if (step && entry.is_directory(unreadable)) steps[step->front()] = entry.path().string();
+  }
+  std::vector<std::string> folders;
+  for (const auto& [step, folder] : steps) folders.push_back(folder);
+  if (folders.empty()) {  // a name of its own
+    if (const auto latest = find_neox_step(path)) folders.push_back(*latest);
+  }
+  return folders;
 }
 
 NeoxFiles list_neox_files(const std::string& folder) {

@@ -20,6 +20,9 @@ namespace trireme {
 /// Error::data where `latest` names a folder that is not there.
 std::optional<std::string> find_neox_step(const std::string& path);
 
+/// Folders of steps, ascending: `path` itself where it is one, else those in it, whichever `latest` names.
+std::vector<std::string> list_neox_steps(const std::string& path);
+
 struct NeoxFiles {
   std::string folder;
   std::optional<int64_t> step;  ///< by the folder's name

@@ -1,7 +1,5 @@
 #include "checkpoint/torch_writer.h"
 
-#include <zlib.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include <span>
 
 #include "base/file.h"
+#include "checkpoint/zip_archive.h"
 
 namespace trireme {
 namespace {
@@ -97,7 +96,7 @@ class ZipWriter {
   explicit ZipWriter(const std::string& path) : file_(path) {}
 
   void add(const std::string& name, std::span<const std::byte> data) {
-    const std::string crc = little_endian(checksum(data), 4), method(2, '\0'), no_time(4, '\0');
+    const std::string crc = little_endian(zip_checksum(data), 4), method(2, '\0'), no_time(4, '\0');
     const uint64_t begin = at_;
     // Sizes stand in a zip64 field where they need one; padding in a field of torch's own ("FB").
     const bool wide = data.size() >= kElsewhere;
@@ -145,16 +144,6 @@ class ZipWriter {
     std::string field = little_endian(1, 2) + little_endian(8 * values.size(), 2);
     for (const uint64_t value : values) field += little_endian(value, 8);
     return field;
-  }
-  static uint64_t checksum(std::span<const std::byte> data) {
-    uLong crc = crc32(0, nullptr, 0);
-    constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
-    while (!data.empty()) {
-      const auto part = data.first(std::min(data.size(), kMost));
-      crc = crc32(crc, reinterpret_cast<const Bytef*>(part.data()), static_cast<uInt>(part.size()));
-      data = data.subspan(part.size());
-    }
-    return crc;
   }
   void put(std::span<const std::byte> bytes) {
     file_.write(bytes);

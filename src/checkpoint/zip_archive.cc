@@ -1,5 +1,7 @@
 #include "checkpoint/zip_archive.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -81,7 +83,7 @@ class ZipReader {
     widen(extra, name, {&bytes, &packed, &header});
     if (packed != bytes) bad("member {} is stored in {} bytes but has {}", name, packed, bytes);
     at += kEntryBytes + name_bytes + extra_bytes + comment_bytes;
-    return {name, find_data(name, header, bytes)};
+    return {name, find_data(name, header, bytes), static_cast<uint32_t>(number(entry, 16, 4))};
   }
 
   /// Values that do not fit 32 bits stand in the extra field, in this order.
@@ -124,6 +126,17 @@ class ZipReader {
 };
 
 }  // namespace
+
+uint32_t zip_checksum(std::span<const std::byte> data) {
+  uLong checksum = crc32(0, nullptr, 0);
+  constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
+  while (!data.empty()) {
+    const auto part = data.first(std::min(data.size(), kMost));
+    checksum = crc32(checksum, reinterpret_cast<const Bytef*>(part.data()), static_cast<uInt>(part.size()));
+    data = data.subspan(part.size());
+  }
+  return static_cast<uint32_t>(checksum);
+}
 
 bool looks_like_zip(std::span<const std::byte> file) {
   return file.size() >= 4 && file[0] == std::byte{'P'} && file[1] == std::byte{'K'} && file[2] == std::byte{3} &&

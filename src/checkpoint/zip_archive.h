@@ -3,6 +3,7 @@
 // nothing can grow. Source: PKWARE APPNOTE 6.3.10 (end record, central directory, zip64).
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,7 +13,11 @@ namespace trireme {
 struct ZipMember {
   std::string_view name;
   std::span<const std::byte> data;
+  uint32_t checksum;  ///< what the directory says of the data; nothing has compared them
 };
+
+/// CRC-32, of which a ZIP archive keeps one for each member.
+uint32_t zip_checksum(std::span<const std::byte> data);
 
 bool looks_like_zip(std::span<const std::byte> file);
 

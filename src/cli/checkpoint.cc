@@ -7,9 +7,13 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/neox_files.h"
+#include "checkpoint/neox_verify.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/run_steps.h"
@@ -20,6 +24,12 @@ namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Of steps of GPT-NeoX; none where the folder is a run or a step of Trireme.
+std::vector<std::string> neox_folders(const std::string& path) {
+  const bool ours = fs::exists(path + "/manifest.json") || !list_steps(path).empty();
+  return ours ? std::vector<std::string>() : list_neox_steps(path);
+}
 
 std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "-"; }
 
@@ -33,24 +43,64 @@ std::vector<std::string> step_folders(const std::string& path) {
   return folders;
 }
 
+constexpr const char* kListRow = "{:<16} {:>14} {:>10} {:>10}  {}\n";
+
+/// What of a checkpoint's row is alike, whoever wrote it; false where it cannot be read.
+std::optional<CheckpointFolder> open_for_list(const std::string& folder) {
+  try {
+    return open_checkpoint(folder);
+  } catch (const Error& e) {
+    fmt::print("{:<16} bad: {}\n", fs::path(folder).filename().string(), e.what());
+    return {};
+  }
+}
+
+void print_row(const CheckpointFolder& checkpoint, const std::string& note) {
+  const RunProgress& p = checkpoint.facts.progress;
+  fmt::print(kListRow, fs::path(checkpoint.path).filename().string(), p.samples, p.updates, loss_text(p.best_loss),
+             note);
+}
+
+/// The folder of the step that NeoX's `latest` names, of which a step's own folder knows nothing; a bad one is a
+/// warning.
+std::optional<std::string> latest_of_neox(const std::string& path) {
+  if (!fs::exists(path + "/latest")) return {};
+  try {
+    return find_neox_step(path);
+  } catch (const Error& e) {
+    log::warning("{}", e.what());
+    return {};
+  }
+}
+
+void list_neox(const std::string& path, const std::vector<std::string>& folders) {
+  const auto latest = latest_of_neox(path);
+  for (const std::string& folder : folders) {
+    const auto checkpoint = open_for_list(folder);
+    if (!checkpoint) continue;
+    std::string note = latest && fs::equivalent(*latest, folder) ? "latest " : "";
+    note += checkpoint->origin == CheckpointOrigin::neox ? "of GPT-NeoX" : "of GPT-NeoX, weights only";
+    print_row(*checkpoint, note);
+  }
+}
+
 int list(const std::string& run) {
+  fmt::print(kListRow, "step", "samples", "updates", "best loss", "note");
+  if (const auto folders = neox_folders(run); !folders.empty()) {
+    list_neox(run, folders);
+    return 0;
+  }
   const auto latest = read_pointer(run, "latest"), best = read_pointer(run, "best");
   const std::vector<int64_t> in_line = steps_in_line(run);
-  fmt::print("{:<16} {:>14} {:>10} {:>10}  {}\n", "step", "samples", "updates", "best loss", "note");
   for (const std::string& folder : step_folders(run)) {
+    const auto checkpoint = open_for_list(folder);
+    if (!checkpoint) continue;
+    const RunProgress& p = checkpoint->facts.progress;
     std::string note;
-    RunProgress p;
-    try {
-      p = open_checkpoint(folder).facts.progress;
-    } catch (const Error& e) {
-      fmt::print("{:<16} bad: {}\n", fs::path(folder).filename().string(), e.what());
-      continue;
-    }
     if (latest == p.step) note += "latest ";
     if (best == p.step) note += "best ";
     if (!std::binary_search(in_line.begin(), in_line.end(), p.step)) note += "left behind";
-    fmt::print("{:<16} {:>14} {:>10} {:>10}  {}\n", fs::path(folder).filename().string(), p.samples, p.updates,
-               loss_text(p.best_loss), note);
+    print_row(*checkpoint, note);
   }
   return 0;
 }
@@ -94,9 +144,18 @@ std::map<std::string, Faults> faults_of_run(const std::string& run) {
   return bad;
 }
 
-/// Exit code 1 when one is bad.
-int verify(const std::string& path) {
-  require(fs::is_directory(path), ErrorKind::io, "{}: there is no such folder", path);
+std::map<std::string, Faults> verify_neox(const std::string& path, const std::vector<std::string>& folders) {
+  std::map<std::string, Faults> found;
+  for (const std::string& folder : folders) found[folder] = verify_neox_checkpoint(folder);
+  try {
+    find_neox_step(path);
+  } catch (const Error& e) {
+    found[path + "/latest"].push_back(e.what());
+  }
+  return found;
+}
+
+std::map<std::string, Faults> verify_run(const std::string& path) {
   std::map<std::string, Faults> found;
   const bool is_step = fs::exists(path + "/manifest.json") || parse_step_name(fs::path(path).filename().string());
   if (!is_step) found = faults_of_run(path);
@@ -104,8 +163,15 @@ int verify(const std::string& path) {
     for (const std::string& folder : is_step ? std::vector{path} : step_folders(path))
       found[folder] = verify_checkpoint(folder);
   }
+  return found;
+}
+
+/// Exit code 1 when one is bad.
+int verify(const std::string& path) {
+  require(fs::is_directory(path), ErrorKind::io, "{}: there is no such folder", path);
+  const auto of_neox = neox_folders(path);
   int code = 0;
-  for (const auto& [folder, faults] : found) {
+  for (const auto& [folder, faults] : of_neox.empty() ? verify_run(path) : verify_neox(path, of_neox)) {
     fmt::print("{}: {}\n", folder, faults.empty() ? "good" : "bad");
     for (const std::string& fault : faults) fmt::print("  {}\n", fault);
     if (!faults.empty()) code = exit_code(ErrorKind::data);
@@ -115,6 +181,10 @@ int verify(const std::string& path) {
 
 int prune(const std::string& run, int64_t keep) {
   require(fs::is_directory(run), ErrorKind::io, "{}: there is no such folder", run);
+  require(
+      neox_folders(run).empty(), ErrorKind::usage,
+      "{} holds checkpoints of GPT-NeoX, which are never written or deleted here; delete global_step folders by hand",
+      run);
   const RunLock lock(run, this_owner(), false);  // a running job prunes by itself
   const std::vector<int64_t> deleted = prune_checkpoints(run, keep);
   fmt::print("deleted {} checkpoints of {}{}{}\n", deleted.size(), run, deleted.empty() ? "" : ": steps ",
@@ -133,7 +203,8 @@ int run_checkpoint(std::vector<std::string> arguments) {
     command.add("DIR", path, what).required();
     return command;
   };
-  const Flags& list_command = action("list", "one line per checkpoint of a run", "run folder");
+  const Flags& list_command =
+      action("list", "one line per checkpoint of a run or of GPT-NeoX", "folder that holds them");
   const Flags& show_command = action("show", "what a checkpoint holds", "run folder (its latest) or step folder");
   const Flags& verify_command = action("verify", "read every byte and check it; exit code 1 if one is wrong",
                                        "run folder (all its checkpoints) or step folder");

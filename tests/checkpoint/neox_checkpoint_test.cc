@@ -226,6 +226,19 @@ TEST(NeoxCheckpoint, FilesTooManyAreNamed) {
   EXPECT_UNREADABLE(states, "mp_rank_00_model_states.pt: mp_world_size is 4, and the folder has 5 mp_rank files");
 }
 
+TEST(NeoxCheckpoint, WhatZeroStage3HasCutIsRefused) {
+  const Copy copy;
+  const std::string file = "zero_pp_rank_0_mp_rank_00_model_states.pt",
+                    text = file +
+                           ": weights that ZeRO stage 3 has cut are not read; join them with DeepSpeed's "
+                           "zero_to_fp32.py";
+  fs::rename(copy.step + "/mp_rank_00_model_states.pt", copy.step + "/" + file);
+  EXPECT_UNREADABLE(copy, text);
+  const TemporaryFolder alone;  // all that stage 3 writes, without `latest`
+  fs::copy_file(copy.step + "/" + file, alone.path() + "/" + file);
+  EXPECT_ERROR(open_checkpoint(alone.path()), ErrorKind::data, text);
+}
+
 TEST(NeoxCheckpoint, FilesOfAnotherCheckpointAreNamed) {
   const Copy bf16, other, step;
   fs::copy_file(sample("bf16") + "/global_step5/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt",

@@ -89,6 +89,90 @@ TEST_F(NeoxRun, WithoutOptimizerStateOnlyTheWeightsAreTaken) {
   EXPECT_THAT(outcome.output, HasSubstr("step 1/1"));
 }
 
+/// `file` with one byte changed of its first tensor.
+void damage(const std::string& file) {
+  std::string bytes = read_text(file);
+  const size_t header = bytes.rfind("PK\x03\x04", bytes.find("/data/0"));
+  const auto number = [&](size_t at) {
+    return static_cast<uint8_t>(bytes[header + at]) + 256U * static_cast<uint8_t>(bytes[header + at + 1]);
+  };
+  bytes[header + 30 + number(26) + number(28)] ^= 1;
+  fs::remove(file);
+  write_text(file, bytes);
+}
+
+TEST_F(NeoxRun, TheCheckpointCommandListsAndVerifiesThem) {
+  done("export --model ckpt --output weights --format neox --tensor 2 --pipeline 2");
+  EXPECT_THAT(done("checkpoint list ckpt").output,
+              testing::ContainsRegex("\nglobal_step5 +30 +4 +- +latest of GPT-NeoX\n"));
+  EXPECT_THAT(done("checkpoint list ckpt/global_step5").output, testing::ContainsRegex("- +of GPT-NeoX\n"));
+  EXPECT_THAT(done("checkpoint list weights").output, HasSubstr("latest of GPT-NeoX, weights only\n"));
+  EXPECT_EQ(done("checkpoint verify ckpt").output, "ckpt/global_step5: good\n");
+  EXPECT_EQ(done("checkpoint verify ckpt/global_step5").output, "ckpt/global_step5: good\n");
+
+  damage(path("ckpt/global_step5/layer_05-model_01-model_states.pt"));
+  damage(path("ckpt/global_step5/zero_pp_rank_1_mp_rank_02_optim_states.pt"));
+  fs::resize_file(path("ckpt/global_step5/layer_02-model_00-model_states.pt"), 100);
+  const Outcome bad = here("checkpoint verify ckpt");
+  EXPECT_EQ(bad.code, 1) << bad.output;
+  EXPECT_THAT(bad.output, HasSubstr("ckpt/global_step5: bad\n  "));
+  EXPECT_THAT(bad.output, HasSubstr("layer_02-model_00-model_states.pt: truncated"));
+  for (const char* file : {"layer_05-model_01-model_states.pt", "zero_pp_rank_1_mp_rank_02_optim_states.pt"})
+    EXPECT_THAT(bad.output, testing::ContainsRegex(std::string("  ckpt/global_step5/") + file +
+                                                   ": the [0-9]+ bytes of [a-z0-9_/-]+ are damaged: their CRC-32 is "
+                                                   "[0-9a-f]+, the file says [0-9a-f]+\n"));
+  EXPECT_THAT(done("checkpoint list ckpt").output,
+              testing::ContainsRegex("\nglobal_step5 +bad: ckpt/global_step5/layer_02"));
+}
+
+TEST_F(NeoxRun, TheCheckpointCommandNamesAPointerThatLeadsNowhereAndDeletesNothing) {
+  write_text(path("ckpt/latest"), "global_step6\n");
+  const Outcome bad = here("checkpoint verify ckpt");
+  EXPECT_EQ(bad.code, 1);
+  EXPECT_THAT(bad.output, HasSubstr("ckpt/global_step5: good\nckpt/latest: bad\n  ckpt/latest names global_step6, and "
+                                    "there is no such folder beside it"));
+  EXPECT_THAT(done("checkpoint list ckpt").output, testing::ContainsRegex("- +of GPT-NeoX\n"));
+  const Outcome prune = here("checkpoint prune ckpt --keep 1");
+  EXPECT_EQ(prune.code, 2) << prune.output;
+  EXPECT_THAT(prune.output, HasSubstr("ckpt holds checkpoints of GPT-NeoX, which are never written or deleted here; "
+                                      "delete global_step folders by hand"));
+  EXPECT_FALSE(fs::exists(path("ckpt/lock")));
+}
+
+TEST_F(NeoxRun, IsAModelToStartFromWithItsWeightsOnly) {
+  done("export --model ckpt --output hf");
+  const auto trained = [&](const std::string& init) {
+    const Outcome outcome = done("train --model.init " + init + " --data.dir . --run.dir " + init +
+                                 "-new --run.steps 2 --batch.global 6 --evaluation.batches 1 --log.every 1 "
+                                 "--evaluation.every 0 --launch.threads 1");
+    EXPECT_THAT(outcome.output, HasSubstr("starting from the weights of " + init));
+    EXPECT_THAT(outcome.output, Not(HasSubstr("RESUMING")));
+    return read_run_log(path(init + "-new/metrics.jsonl")).steps;
+  };
+  const auto theirs = trained("ckpt"), plain = trained("hf");
+  ASSERT_EQ(theirs.size(), 2);
+  for (size_t i = 0; i < theirs.size(); ++i) {
+    EXPECT_EQ(theirs[i].step, static_cast<int64_t>(i) + 1) << "its own 5 steps do not count";
+    EXPECT_EQ(theirs[i].samples, 6 * (i + 1));
+    EXPECT_EQ(theirs[i].loss, plain[i].loss) << "the second step has no moment of NeoX's";
+  }
+}
+
+TEST_F(NeoxRun, WhatReplacesFinetuneBeginsWithTheWeightsAndGoesOnWithItsOwnSnapshots) {
+  std::string text = read_text(path("neox.yml"));
+  text.replace(text.find("\"load\": \"ckpt\""), 14, "\"load\": \"ckpt\", \"finetune\": true");
+  write_text(path("tune.yml"), text);
+  const Outcome refused = here("train tune.yml --data.dir .");
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("finetune is true: set it to false, load to the folder of save, and begin with "
+                                        "the weights of what load was: --model.init FOLDER"));
+  text.replace(text.find("\"load\": \"ckpt\", \"finetune\": true"), 32, "\"load\": \"out\"");
+  write_text(path("tune.yml"), text);
+  const std::string tune = "train tune.yml --data.dir . --launch.threads 1 --model.init ckpt --run.steps ";
+  EXPECT_THAT(done(tune + "1").output, HasSubstr("starting from the weights of ckpt/global_step5"));
+  EXPECT_THAT(done(tune + "2").output, HasSubstr("RESUMING from out/step-00000001: 1 steps and 6 samples are done"));
+}
+
 TEST_F(NeoxRun, BadFilesEndItBeforeAnythingIsLoaded) {
   fs::resize_file(path("ckpt/global_step5/layer_05-model_01-model_states.pt"), 100);
   const Outcome outcome = here(kTrain);
