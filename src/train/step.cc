@@ -1,11 +1,24 @@
 #include "train/step.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "base/error.h"
+#include "base/hash.h"
+#include "comm/agreement.h"
 #include "train/sign_of_life.h"
 
 namespace trireme {
+namespace {
+
+uint64_t hash_of(const Batch& batch) {
+  const auto hash = [](ConstView x) { return xxh3({static_cast<const std::byte*>(x.data()), x.bytes()}); };
+  return hash(batch.tokens) ^ 3 * hash(batch.targets);
+}
+
+}  // namespace
+
 TrainStep::TrainStep(Session& session, StepBatches& batches, uint64_t seed)
     : session_(session), batches_(batches), seed_(seed), slots_(session.stage().part().slots()) {
   batches_.keep(slots_);
@@ -20,6 +33,7 @@ void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
   const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
   const Batch& batch = batches_.fill(start.consumed, m);
   if (rows == 0) return;
+  if (shares_batch()) batch_hash_ = hash_of(batch) + 31 * batch_hash_;
   const StagePart::Step numbers{
       .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
   StageLinks& links = session_.links();
@@ -73,18 +87,44 @@ double TrainStep::run_micro_batches(const StepStart& start, float scale) {
   return session_.counts_loss() ? loss : 0;
 }
 
+/// Ranks of one data rank build the same batch, each by itself.
+bool TrainStep::shares_batch() const {
+  const MeshShape& mesh = session_.mesh().shape();
+  return mesh.tensor * mesh.pipeline > 1;
+}
+
+/// halves: upper and lower half of every rank's batch_hash_. Throws CommonError (mismatch) before any weight changes.
+void TrainStep::compare_batches(std::span<const double> halves, int64_t step) const {
+  const MeshShape& mesh = session_.mesh().shape();
+  for (int rank = 0; rank < session_.rank().size(); ++rank) {
+    const int first = place_of(mesh, rank).data * static_cast<int>(mesh.tensor);  // of its data rank
+    if (std::ranges::equal(halves.subspan(static_cast<size_t>(2 * rank), 2),
+                           halves.subspan(static_cast<size_t>(2 * first), 2)))
+      continue;
+    throw CommonError(ErrorKind::mismatch,
+                      fmt::format("step {}: rank {} ({}) has other tokens than rank {} ({}), with which it shares a "
+                                  "batch; their data files differ. No weight was changed",
+                                  step + 1, rank, describe_place(mesh, rank), first, describe_place(mesh, first)));
+  }
+}
+
 /// One message: what ranks have to tell each other after a step. norms: this rank's values of the squared norm.
 StepResult TrainStep::agree(double loss, std::span<const double> norms, double counted, const StepStart& start) {
   const bool stop = session_.rank().stop_requested();
   std::vector<double> own{loss, stop ? 1.0 : 0.0, start.saved ? 0.0 : 1.0};
   const size_t counts = own.size();
+  if (shares_batch())
+    own.insert(own.end(), {static_cast<double>(batch_hash_ >> 32), static_cast<double>(batch_hash_ & 0xffffffff)});
+  const size_t hash_end = own.size();
   own.insert(own.end(), norms.begin(), norms.end());
   const std::vector<double> all = session_.scalars().gather(own);
-  std::vector<double> sums(counts), all_norms;
+  std::vector<double> sums(counts), hashes, all_norms;
   for (size_t row = 0; row < all.size(); row += own.size()) {  // one per rank
     for (size_t i = 0; i < counts; ++i) sums[i] += all[row + i];
-    all_norms.insert(all_norms.end(), &all[row + counts], &all[row] + own.size());
+    hashes.insert(hashes.end(), &all[row + counts], &all[row + hash_end]);
+    all_norms.insert(all_norms.end(), &all[row + hash_end], &all[row] + own.size());
   }
+  if (shares_batch()) compare_batches(hashes, start.step);
   const double squared_norm = session_.optimizer().squared_norm(all_norms);
   StepResult result{
       .loss = sums[0] / counted, .norm = std::sqrt(squared_norm), .stop = sums[1] > 0, .saved = sums[2] == 0};
@@ -101,6 +141,7 @@ double TrainStep::count(uint64_t consumed) {
 }
 
 StepResult TrainStep::run(const StepStart& start) {
+  batch_hash_ = 0;
   const double counted = count(start.consumed);
   const double loss = run_micro_batches(start, static_cast<float>(1.0 / counted));
   Context& context = session_.stage().context();

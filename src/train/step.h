@@ -45,12 +45,15 @@ class TrainStep {
   void forward(const PipelineAction& action, const StepStart& start);
   double backward(const PipelineAction& action, const StepStart& start, float scale);
   int64_t slot_of(const PipelineAction& action) const { return action.micro_batch % slots_; }
+  bool shares_batch() const;
+  void compare_batches(std::span<const double> halves, int64_t step) const;
   StepResult agree(double loss, std::span<const double> norms, double counted, const StepStart& start);
 
   Session& session_;
   StepBatches& batches_;
   uint64_t seed_;
-  int64_t slots_;  ///< micro-batches that are between forward and backward at a time
+  int64_t slots_;            ///< micro-batches that are between forward and backward at a time
+  uint64_t batch_hash_ = 0;  ///< of the step's tokens and targets
 };
 
 /// Collective. Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the

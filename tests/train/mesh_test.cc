@@ -1,7 +1,9 @@
 // Whole training steps over every axis of the mesh, ranks as threads, against one rank that holds all of the model.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -9,6 +11,7 @@
 #include "model/mesh_layout.h"
 #include "model/pipeline_order.h"
 #include "tests/support/cut_states.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
 #include "train/guard/healing.h"
@@ -195,6 +198,33 @@ TEST_P(MeshTraining, EveryLayoutComesToWhatOneRankComesTo) {
     const Outcome one = train(spec, {{.data = 1, .tensor = 1, .pipeline = 1}, layout.recompute, layout.dropout});
     expect_near(train(spec, layout), one, spec);
   }
+}
+
+TEST(MeshStep, ARankWithOtherTokensIsNamedBeforeWeightsChange) {
+  const Spec spec = gpt2();
+  const MeshShape mesh{.data = 2, .tensor = 1, .pipeline = 2};
+  run_local(4, [&](RankContext& rank) {
+    const Backend backend = make_backend();
+    const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()));
+    TrainingState state(table, DType::f32, true);
+    initialize(state, table, 5);
+    const BatchShape shape{
+        .global = 4, .micro_batches = 2, .sequence = kSequence, .ranks = 2, .rank = place_of(mesh, rank.rank()).data};
+    Session session(
+        {.spec = spec, .shape = {.rows = kSequence, .slots = 2}, .mesh = mesh, .optimizer = OptimizerOptions{}}, table,
+        state, *backend.ops, rank);
+    std::vector<uint16_t> tokens = some_tokens();
+    if (rank.rank() == 3) std::ranges::rotate(tokens, tokens.begin() + 1);
+    const WindowSource windows(tokens, 3);
+    SampleBatches batches(windows, shape);
+    TrainStep step(session, batches, 7);
+    const uint64_t before = parameter_hash(state, table);
+    EXPECT_ERROR(
+        step.run({.learning_rate = 1e-2, .most_loss = 1e9}), ErrorKind::mismatch,
+        "step 1: rank 3 (data 1, tensor 0, pipeline 1) has other tokens than rank 1 (data 1, tensor 0, pipeline "
+        "0), with which it shares a batch; their data files differ. No weight was changed");
+    EXPECT_EQ(parameter_hash(state, table), before);
+  });
 }
 
 TEST_P(MeshTraining, ASharedOptimizerGivesTheBitsOfOneThatEveryRankHas) {
