@@ -68,6 +68,11 @@ Dropout Block::residual_dropout(const Pass& pass, uint32_t site) const {
   return pass.dropout_at(on ? spec_.residual_dropout : 0, static_cast<uint32_t>(index_), site);
 }
 
+/// Parallel branches meet in one sum over the tensor ranks: dropout, which is linear, is applied to what each adds.
+bool Block::sums_branches_together(const Pass& pass) const {
+  return pass.tensor && spec_.residual == Residual::parallel;
+}
+
 void Block::recompute_attention(const Pass& pass, const BlockSaved& saved) const {
   pass.ops.attention(pass.context, saved.qkv, attention_shape(pass), attention_dropout(pass), saved.attention,
                      saved.lse);
@@ -83,15 +88,29 @@ void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, c
   } else {
     recompute_attention(pass, saved);
   }
-  attention_out_.forward(pass, matrix(saved.attention), work.branch);
-  pass.ops.dropout_add(pass.context, work.branch, saved.x, residual_dropout(pass, kBranch1Site), saved.middle);
+  const Dropout dropout = residual_dropout(pass, kBranch1Site);
+  if (sums_branches_together(pass)) {
+    attention_out_.forward_part(pass, matrix(saved.attention), work.branch);
+    pass.ops.dropout_add(pass.context, work.branch, {}, dropout, saved.middle);
+  } else {
+    attention_out_.forward(pass, matrix(saved.attention), work.branch);
+    pass.ops.dropout_add(pass.context, work.branch, saved.x, dropout, saved.middle);
+  }
 }
 
 void Block::feed_forward(const Pass& pass, ConstView input, ConstView residual, const BlockSaved& saved,
                          const Workspace& work, View y) const {
   mlp_in_.forward(pass, input, spec_.activation, saved.inner, work.activation);
-  mlp_out_.forward(pass, work.activation, work.branch);
-  pass.ops.dropout_add(pass.context, work.branch, residual, residual_dropout(pass, kBranch2Site), y);
+  const Dropout dropout = residual_dropout(pass, kBranch2Site);
+  if (sums_branches_together(pass)) {
+    mlp_out_.forward_part(pass, work.activation, work.branch);
+    pass.ops.dropout_add(pass.context, work.branch, saved.middle, dropout, work.branch);
+    pass.tensor->sum(pass.context, work.branch);
+    pass.ops.dropout_add(pass.context, work.branch, saved.x, {}, y);
+  } else {
+    mlp_out_.forward(pass, work.activation, work.branch);
+    pass.ops.dropout_add(pass.context, work.branch, residual, dropout, y);
+  }
 }
 
 void Block::attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work,

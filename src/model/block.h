@@ -33,12 +33,14 @@ class Block {
 
  private:
   void run(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache, View y) const;
-  /// saved.middle = saved.x + dropout(attention(input)).
+  bool sums_branches_together(const Pass& pass) const;
+  /// saved.middle = saved.x + dropout(attention(input)); of branches that are summed together this rank's part of the
+  /// second term.
   void attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
               const KeyValueCache* cache) const;
   /// Pre-norm: attend() to norm1(x), then work.norm = what the MLP takes.
   void attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache) const;
-  /// y = residual + dropout(mlp(input)).
+  /// y = residual + dropout(mlp(input)); of branches that are summed together saved.x + both.
   void feed_forward(const Pass& pass, ConstView input, ConstView residual, const BlockSaved& saved,
                     const Workspace& work, View y) const;
   void backward_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;

@@ -17,9 +17,13 @@ Linear::Linear(const ParameterViews& views, const std::string& name, bool has_bi
   cut_columns_ = weight.shape[1] < weight.global_shape[1];
 }
 
-void Linear::forward(const Pass& pass, ConstView x, View y) const {
+void Linear::forward_part(const Pass& pass, ConstView x, View y) const {
   const bool adds_bias = !cut_columns_ || pass.tensor->rank() == 0;  // once in the sum
   pass.ops.linear(pass.context, x, weight_.value, adds_bias ? bias_.value : ConstView(), y);
+}
+
+void Linear::forward(const Pass& pass, ConstView x, View y) const {
+  forward_part(pass, x, y);
   if (cut_columns_) pass.tensor->sum(pass.context, y);
 }
 

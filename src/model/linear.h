@@ -28,6 +28,8 @@ class Linear {
   Linear(const ParameterViews& views, const std::string& name, bool has_bias);
   /// y = x w^T + bias
   void forward(const Pass& pass, ConstView x, View y) const;
+  /// What this rank adds to forward()'s sum over the tensor ranks; all of y where it is none.
+  void forward_part(const Pass& pass, ConstView x, View y) const;
   /// pre = x w^T + bias; y = f(pre). Not for a matrix that is cut by columns.
   void forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const;
   /// Weight gradients from dy and the forward's x, and dx = dy w, which travels meanwhile where it is a sum.

@@ -109,6 +109,34 @@ TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
   }
 }
 
+/// What a rank sends in one forward and backward, to the byte. A sum of n elements: its part to everyone, the others'
+/// parts to them.
+TEST(TensorParallel, SendsFourSumsPerLayerAndThreeWhereBranchesAreParallel) {
+  for (const bool parallel : {false, true})
+    for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::full})
+      for (const int ranks : {2, 4}) {
+        Spec spec = cut_spec();
+        if (parallel) spec.residual = Residual::parallel;
+        TestModel<float> whole(spec);
+        constexpr int64_t kBatchRows = 8;
+        const ModelShape shape{.rows = kBatchRows, .recompute = recompute};
+        TestBatch data(spec, {5, 3}, 10);
+        const auto r = static_cast<uint64_t>(ranks), l = static_cast<uint64_t>(spec.layers);
+        const uint64_t sum = 2 * (r - 1) * kBatchRows * static_cast<uint64_t>(spec.width) * sizeof(float) / r;
+        const uint64_t repeated = recompute == Recompute::full && !parallel ? 1 : 0;  // attention's output
+        const uint64_t sums = 1 /* embedding */ + ((parallel ? 3 : 4) + repeated) * l + 1 /* head's dx */;
+        const uint64_t statistics = 3 * kBatchRows * sizeof(float) * (r - 1);
+        run_local(ranks, [&](RankContext& rank) {
+          const auto ops = make_cpu_ops();
+          Share share(whole, rank.rank(), ranks);
+          TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape));
+          Stage part(spec, share.views, DType::f32, shape, *ops, 1, &tensor);
+          (void)part.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
+          EXPECT_EQ(tensor.bytes_sent(), sums * sum + statistics) << parallel << ", " << ranks << " ranks";
+        });
+      }
+}
+
 TEST(TensorGroup, SumsHaveTheSameBitsOnEveryMember) {
   for (const int ranks : {2, 3, 4})
     for (const DType dtype : {DType::f32, DType::bf16})
