@@ -193,7 +193,7 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
   for (const MeshShape& shape : shapes) {
     (void)layouts_of_replica(spec, shape);
     const int64_t micro_batches = micro_batches_of(o, shape, ranks);
-    layouts.push_back({shape, micro_batches, pipeline_use(spec, shape.pipeline, micro_batches)});
+    layouts.push_back({shape, micro_batches, pipeline_use(spec, shape, micro_batches)});
   }
   return layouts;
 }

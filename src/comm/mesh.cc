@@ -7,7 +7,7 @@ namespace {
 
 /// Keeps as many of the wanted axes as `ranks` allows, the innermost first.
 MeshShape nearest_that_fits(const MeshShape& wanted, int64_t ranks) {
-  const auto [data, tensor, pipeline] = wanted;
+  const int64_t data = wanted.data, tensor = wanted.tensor, pipeline = wanted.pipeline;
   if (ranks % (tensor * pipeline) == 0) return {ranks / (tensor * pipeline), tensor, pipeline};
   if (data > 0 && ranks % (data * tensor) == 0) return {data, tensor, ranks / (data * tensor)};
   if (ranks % tensor == 0) return {ranks / tensor, tensor, 1};
@@ -21,7 +21,7 @@ MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
           "mesh {} x {} x {} (data x tensor x pipeline) has an axis below 1; data 0 stands for the rest", wanted.data,
           wanted.tensor, wanted.pipeline);
   const int64_t others = wanted.tensor * wanted.pipeline;
-  if (wanted.data == 0 && ranks % others == 0) return {ranks / others, wanted.tensor, wanted.pipeline};
+  if (wanted.data == 0 && ranks % others == 0) return {ranks / others, wanted.tensor, wanted.pipeline, wanted.stages};
   if (wanted.data * others == ranks) return wanted;
   const MeshShape fits = nearest_that_fits(wanted, ranks);
   const std::string needs = wanted.data > 0 ? fmt::format("{} processes", wanted.data * others)

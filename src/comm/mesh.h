@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 
@@ -11,6 +12,7 @@ namespace trireme {
 
 struct MeshShape {
   int64_t data = 0, tensor = 1, pipeline = 1;  ///< data 0: all ranks that the other axes leave
+  std::vector<int64_t> stages{};               ///< layers of each pipeline stage; empty: balanced
 };
 
 /// The shape with `data` filled in. Throws Error::config with the arithmetic and the nearest shape that fits when the

@@ -212,11 +212,15 @@ struct PrecisionOptions {
 
 struct MeshOptions {
   int64_t data = 0, tensor = 1, pipeline = 1;
+  std::string stages;
   template <class V>
   void visit(V& v) {
     v.integer("data", data, "data-parallel ranks (0: all that the other axes leave)", 0, 1 << 20);
     v.integer("tensor", tensor, "ranks that split each layer; must divide the heads", 1, 4096);
     v.integer("pipeline", pipeline, "stages of layers, each on other ranks; at most as many as layers", 1, 1000);
+    v.text("stages", stages,
+           "layers of each pipeline stage, like 8,4 (empty: so that the slowest stage has the least work, the head's "
+           "matrix counted)");
   }
 };
 

@@ -1,6 +1,9 @@
 #include "model/mesh_layout.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -18,12 +21,8 @@ double head_work(const Spec& spec) {
   return spec.has_decoder() ? static_cast<double>(spec.vocabulary_rows * spec.token_width()) : 0;
 }
 
-}  // namespace
-
-std::vector<ModelPart> stages_of(const Spec& spec, int64_t stages) {
-  require(stages >= 1 && stages <= spec.layers, ErrorKind::config,
-          "pipeline {} cuts {} layers into more stages than there are; at most {} have one each", stages, spec.layers,
-          spec.layers);
+/// Layers of each stage, so that the slowest one has the least work.
+std::vector<int64_t> balanced_stages(const Spec& spec, int64_t stages) {
   const double head = head_work(spec) / block_work(spec);
   // The last stage has n blocks and the head; the others share the rest evenly.
   const auto slowest = [&](int64_t n) {
@@ -34,30 +33,54 @@ std::vector<ModelPart> stages_of(const Spec& spec, int64_t stages) {
   for (int64_t n = last - 1; stages > 1 && n >= 1; --n) {
     if (slowest(n) < slowest(last)) last = n;
   }
+  std::vector<int64_t> layers;
+  int64_t rest = spec.layers - last;
+  for (int64_t left = stages - 1; left > 0; --left) {
+    layers.push_back(rest / left);  // rounded down: later stages take what is over
+    rest -= layers.back();
+  }
+  layers.push_back(last);
+  return layers;
+}
+
+}  // namespace
+
+std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh) {
+  const int64_t stages = mesh.pipeline;
+  require(stages >= 1 && stages <= spec.layers, ErrorKind::config,
+          "pipeline {} cuts {} layers into more stages than there are; at most {} have one each", stages, spec.layers,
+          spec.layers);
+  const std::vector<int64_t> balanced = balanced_stages(spec, stages);
+  const std::vector<int64_t>& layers = mesh.stages.empty() ? balanced : mesh.stages;
+  const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
+  require(static_cast<int64_t>(layers.size()) == stages && sum == spec.layers && std::ranges::min(layers) > 0,
+          ErrorKind::config,
+          "mesh.stages {} are {} stages of {} layers, but mesh.pipeline is {} and the model has {} layers; {} would "
+          "balance them",
+          fmt::join(layers, ","), layers.size(), sum, stages, spec.layers, fmt::join(balanced, ","));
   std::vector<ModelPart> parts;
-  for (int64_t s = 0, first = 0; s < stages; ++s) {
-    const int64_t rest = spec.layers - last - first, left = stages - 1 - s;
-    const int64_t blocks = left == 0 ? last : rest / left;  // rounded down: later stages take what is over
-    parts.push_back({first, first + blocks, s == 0, left == 0});
-    first += blocks;
+  int64_t first = 0;
+  for (const int64_t count : layers) {
+    parts.push_back({first, first + count, first == 0, first + count == spec.layers});
+    first += count;
   }
   return parts;
 }
 
-double pipeline_use(const Spec& spec, int64_t stages, int64_t micro_batches) {
+double pipeline_use(const Spec& spec, const MeshShape& mesh, int64_t micro_batches) {
   double most = 0, all = 0;
-  for (const ModelPart& part : stages_of(spec, stages)) {
+  for (const ModelPart& part : stages_of(spec, mesh)) {
     const double work = static_cast<double>(part.layers()) * block_work(spec) + (part.head ? head_work(spec) : 0);
     most = std::max(most, work);
     all += work;
   }
-  const auto m = static_cast<double>(micro_batches), p = static_cast<double>(stages);
+  const auto m = static_cast<double>(micro_batches), p = static_cast<double>(mesh.pipeline);
   return m / (m + p - 1) * all / (p * most);
 }
 
 Layout layout_of(const Spec& spec, const MeshShape& mesh, int rank) {
   const MeshPlace place = place_of(mesh, rank);
-  const ModelPart part = stages_of(spec, mesh.pipeline)[static_cast<size_t>(place.pipeline)];
+  const ModelPart part = stages_of(spec, mesh)[static_cast<size_t>(place.pipeline)];
   return Layout{part, place.tensor, static_cast<int>(mesh.tensor)}.of(spec);
 }
 

@@ -73,7 +73,7 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
   add("precision", std::string(name_of(setup.dtype)));
   if (setup.mesh.tensor * setup.mesh.pipeline > 1) {
     std::vector<std::string> stages;
-    for (const ModelPart& part : stages_of(s, setup.mesh.pipeline))
+    for (const ModelPart& part : stages_of(s, setup.mesh))
       stages.push_back(fmt::format("{}{}{}", part.embedding ? "embedding + " : "", part.layers(),
                                    part.head ? " layers + head" : " layers"));
     add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}", setup.mesh.data, setup.mesh.tensor,

@@ -8,6 +8,7 @@
 #include "comm/proof.h"
 #include "config/document.h"
 #include "train/cores.h"
+#include "train/resolve_ranks.h"
 #include "train/shared_folder.h"
 #include "train/stop.h"
 
@@ -19,10 +20,7 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
   Scalars scalars(process.world());
   prove_one_job(scalars, process.host(), dump_json(to_json(config), 1) + request.proof, request.version);
   MeshShape mesh;
-  together(scalars, [&] {
-    mesh = resolve_mesh({.data = config.mesh.data, .tensor = config.mesh.tensor, .pipeline = config.mesh.pipeline},
-                        process.size(), process.launcher().name);
-  });
+  together(scalars, [&] { mesh = mesh_of(config.mesh, process.size(), process.launcher().name); });
   if (request.look) request.look(scalars);
   PeerWatch peers(config, mesh, process, scalars, process.progress());
   const CorePlan cores = take_cores(config, process, scalars);

@@ -11,6 +11,7 @@
 #include "model/presets.h"
 #include "train/data_setup.h"
 #include "train/facts.h"
+#include "train/resolve_ranks.h"
 
 namespace trireme {
 namespace {
@@ -54,7 +55,7 @@ std::string rank_table(const LoadedConfig& loaded, int ranks) {
     return "# What each rank holds is not known: set model.vocabulary, model.preset, or a data.dir or model.init that "
            "is "
            "here.\n";
-  const MeshShape mesh{config.mesh.data, config.mesh.tensor, config.mesh.pipeline};
+  const MeshShape mesh = mesh_of(config.mesh, ranks, "--ranks");
   RunPlan plan;
   plan.loaded = loaded;
   plan.spec = *spec;

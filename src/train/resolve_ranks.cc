@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "comm/mesh.h"
+#include <sstream>
+
+#include "base/error.h"
 #include "config/validate.h"
 
 namespace trireme {
@@ -16,9 +18,22 @@ void settle(LoadedConfig& loaded, const char* option, int64_t& field, int64_t va
 
 }  // namespace
 
+MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& source) {
+  MeshShape mesh = resolve_mesh({options.data, options.tensor, options.pipeline}, ranks, source);
+  std::istringstream words(options.stages);
+  for (std::string word; std::getline(words, word, ',');) {
+    const Value value = resolve_plain(word);
+    const auto* layers = std::get_if<int64_t>(&value);
+    require(layers, ErrorKind::config, "mesh.stages is \"{}\", expected layers of each stage, like 8,4",
+            options.stages);
+    mesh.stages.push_back(*layers);
+  }
+  return mesh;
+}
+
 void resolve_for_ranks(LoadedConfig& loaded, int ranks) {
   MeshOptions& mesh = loaded.config.mesh;
-  const MeshShape shape = resolve_mesh({mesh.data, mesh.tensor, mesh.pipeline}, ranks, "--ranks");
+  const MeshShape shape = mesh_of(mesh, ranks, "--ranks");
   settle(loaded, "mesh.data", mesh.data, shape.data, fmt::format("{} ranks", ranks));
   BatchOptions& batch = loaded.config.batch;
   const BatchPlan plan = plan_batch(loaded, static_cast<int>(shape.data));

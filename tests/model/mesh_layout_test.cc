@@ -12,7 +12,7 @@ namespace {
 std::vector<int64_t> blocks_of(const Spec& spec, int64_t stages) {
   std::vector<int64_t> blocks;
   int64_t next = 0;
-  for (const ModelPart& part : stages_of(spec, stages)) {
+  for (const ModelPart& part : stages_of(spec, {.data = 1, .pipeline = stages})) {
     EXPECT_EQ(part.first_layer, next);
     EXPECT_EQ(part.embedding, next == 0);
     next = part.last_layer;
@@ -60,9 +60,22 @@ TEST(MeshLayout, EveryRankHasItsPlaceAndTheRanksOfAReplicaHoldTheModel) {
   EXPECT_GT(replicated, 0);
 }
 
+TEST(MeshLayout, StagesAreThoseOfAList) {
+  Spec spec = small_spec();
+  spec.layers = 6;
+  const std::vector<ModelPart> parts = stages_of(spec, {.data = 1, .pipeline = 3, .stages = {1, 4, 1}});
+  EXPECT_EQ(parts[1], (ModelPart{.first_layer = 1, .last_layer = 5, .embedding = false, .head = false}));
+  EXPECT_EQ(parts[2], (ModelPart{.first_layer = 5, .last_layer = 6, .embedding = false, .head = true}));
+  EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 2, .stages = {4, 3}}), ErrorKind::config,
+               "mesh.stages 4,3 are 2 stages of 7 layers, but mesh.pipeline is 2 and the model has 6 layers; ");
+  EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 2, .stages = {6}}), ErrorKind::config,
+               "are 1 stages of 6 layers");
+  EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 2, .stages = {6, 0}}), ErrorKind::config, "would balance them");
+}
+
 TEST(MeshLayout, WhatDoesNotFitIsRefusedWithWhatDoes) {
   const Spec spec = small_spec();
-  EXPECT_ERROR(stages_of(spec, 3), ErrorKind::config,
+  EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 3}), ErrorKind::config,
                "pipeline 3 cuts 2 layers into more stages than there are; at most 2 have one each");
   EXPECT_ERROR(layout_of(spec, {.data = 1, .tensor = 3, .pipeline = 1}, 0), ErrorKind::config,
                "tensor 3 does not divide 2 heads; 1, 2 do");

@@ -33,7 +33,8 @@ TEST_F(MeshRuns, ARunGoesOnOverAnyOtherLayout) {
   go_on("one", 1, "24", {});
   go_on("changes", 4, "6", {"--mesh.tensor", "2", "--mesh.pipeline", "2"});
   go_on("changes", 2, "12", {"--optim.shard", "optimizer"});
-  go_on("changes", 2, "18", {"--mesh.pipeline", "2", "--batch.micro", "2", "--model.recompute", "true"});
+  go_on("changes", 2, "18",
+        {"--mesh.pipeline", "2", "--mesh.stages", "1,1", "--batch.micro", "2", "--model.recompute", "true"});
   go_on("changes", 4, "24", {"--mesh.tensor", "2", "--optim.shard", "optimizer"});
   const auto one = losses("one"), changes = losses("changes");
   ASSERT_EQ(changes.size(), one.size());
@@ -65,6 +66,8 @@ TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
       {3,
        {"--mesh.pipeline", "3"},
        "pipeline 3 cuts 2 layers into more stages than there are; at most 2 have one each"},
+      {2, {"--mesh.pipeline", "2", "--mesh.stages", "2,1"}, "mesh.stages 2,1 are 2 stages of 3 layers"},
+      {2, {"--mesh.pipeline", "2", "--mesh.stages", "1;1"}, "mesh.stages is \"1;1\", expected layers of each stage"},
       {3, {"--mesh.tensor", "2"}, "mesh rest x 2 x 1 needs a multiple of 2 processes but the launcher started 3"},
       {2,
        {"--optim.shard", "parameters"},

@@ -192,6 +192,7 @@ TEST_P(MeshTraining, EveryLayoutComesToWhatOneRankComesTo) {
       {{.data = 2, .tensor = 1, .pipeline = 2}},
       {{.data = 2, .tensor = 2, .pipeline = 2}},
       {{.data = 1, .tensor = 2, .pipeline = 4}},
+      {{.data = 1, .tensor = 1, .pipeline = 3, .stages = {1, 2, 1}}},
   };
   for (const Layouts& layout : layouts) {
     SCOPED_TRACE(name_of(layout.mesh));
