@@ -18,6 +18,8 @@ enum class RateCourse : uint8_t { constant, cosine, linear, exponential };
 enum class ScheduleForm : uint8_t { nanogpt, neox };
 /// What is sharded over data-parallel ranks: ZeRO's stages 0 to 3.
 enum class ShardChoice : uint8_t { none, optimizer, gradients, parameters };
+/// What the loss of a step is a mean over: its tokens, or its micro-batches, each of which is a mean over its tokens.
+enum class LossMean : uint8_t { tokens, micro_batches };
 /// When a snapshot cannot be written.
 enum class OnError : uint8_t { go_on, stop };
 /// When a minority of ranks holds other parameters.

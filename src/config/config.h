@@ -98,7 +98,7 @@ struct ModelOptions {
 
 struct DataOptions {
   std::string dir, train = "train.bin", validation = "val.bin", test, split, index_dir, tokenizer, merges;
-  bool verify = false, whole_words = false;
+  bool verify = false, whole_words = false, mask_end_of_text = false;
   double mask_rate = 0.15;
 
   template <class V>
@@ -128,6 +128,8 @@ struct DataOptions {
              "another token, 10 % stay",
              0.001, 0.9);
     v.flag("whole-words", whole_words, "masked language models: hide all pieces of a word or none (WordPiece)");
+    v.flag("mask-end-of-text", mask_end_of_text,
+           "what follows the token that ends a document is not to be predicted: it counts in no loss");
     v.flag("verify", verify, "check every block's checksum and every id before the first step (default: a sample)");
   }
 };
@@ -162,6 +164,7 @@ struct OptimOptions {
   double warmup_fraction = 0;
   bool decay_all = false;
   ShardChoice shard = ShardChoice::none;
+  LossMean loss_mean = LossMean::tokens;
 
   template <class V>
   void visit(V& v) {
@@ -189,6 +192,10 @@ struct OptimOptions {
     v.number("weight-decay", weight_decay, "decoupled decay of tensors with two or more dims", 0, 100);
     v.flag("decay-all", decay_all, "weight-decay is for every tensor, biases and norms too, as metaseq and fairseq do");
     v.number("clip", clip, "global gradient norm is clipped to this (0: off)", 0, 1e9);
+    v.choice("loss-mean", loss_mean,
+             "what the loss of a step and of an evaluation is a mean over, where not every token is to be predicted: "
+             "tokens: all of them; micro-batches: the means of the micro-batches",
+             {{"tokens", LossMean::tokens}, {"micro-batches", LossMean::micro_batches}});
     v.choice("shard", shard,
              "what data-parallel ranks share instead of each having all of it (ZeRO 0 to 3); training does none and "
              "optimizer",

@@ -373,6 +373,10 @@ class Translator {
   }
 
   void data() {
+    if (is("eod_mask_loss")) {
+      set("data.mask-end-of-text", true, "eod_mask_loss");
+      set("optim.loss-mean", "micro-batches", "eod_mask_loss");
+    }
     if (!is("use_shared_fs") && !view_.native("data.index-dir"))
       object("use_shared_fs", "name a folder of each host's own for the order of the samples: --data.index-dir FOLDER");
     if (view_.given("test_data_paths") && !view_.given("train_data_paths"))

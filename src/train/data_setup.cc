@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "data/end_of_text_source.h"
 #include "data/indexed_source.h"
 #include "data/masked_source.h"
 #include "text/tokenizer.h"
@@ -215,6 +216,17 @@ RunData open_masked_data(const LoadedConfig& loaded, const BatchShape& batch, ui
           std::make_unique<MaskedSource>(std::move(*source), masking, static_cast<uint64_t>(loaded.config.run.seed));
   }
   return data;
+}
+
+void mask_end_of_text(RunData& data, const std::string& tokenizer_json) {
+  constexpr const char* kNeed = "data.mask-end-of-text needs to know which token ends a document";
+  require(!tokenizer_json.empty(), ErrorKind::config,
+          "{}, and there is no tokenizer.json beside the data; name it with --data.tokenizer", kNeed);
+  const auto end = tokenizer_from_json(tokenizer_json, "the data's tokenizer.json")->end_of_text();
+  require(end.has_value(), ErrorKind::config, "{}, and the data's tokenizer has none (<|endoftext|>, </s>)", kNeed);
+  for (auto* source : {&data.train, &data.validation, &data.test}) {
+    if (*source) *source = std::make_unique<EndOfTextSource>(std::move(*source), static_cast<int32_t>(*end));
+  }
 }
 
 }  // namespace trireme

@@ -41,4 +41,8 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
 RunData open_masked_data(const LoadedConfig& loaded, const BatchShape& batch, uint64_t vocabulary,
                          const std::string& tokenizer_json, const BeforeBlock& before);
 
+/// Leaves out what is not to be predicted by data.mask-end-of-text. Throws Error::config where the tokenizer is not
+/// known or has no token that ends a text.
+void mask_end_of_text(RunData& data, const std::string& tokenizer_json);
+
 }  // namespace trireme

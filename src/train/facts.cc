@@ -68,6 +68,7 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
                                "{}",
                                1e2 * setup.config().data.mask_rate,
                                setup.config().data.whole_words ? "whole words" : "each by itself"));
+  if (setup.config().data.mask_end_of_text) add("masking", "what follows the end of a document counts in no loss");
   add("batch", fmt::format("{} x {} = {} tokens per step: {} ranks x {} micro-batches of {}", b.global, b.sequence,
                            b.global * b.sequence, b.ranks, b.micro_batches, b.largest_micro()));
   add("precision", std::string(name_of(setup.dtype)));

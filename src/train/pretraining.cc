@@ -48,20 +48,25 @@ class Pretraining final : public Task {
   void step_done(const StepResult&) override {}
 
  private:
+  /// As trireme::evaluate().
+  std::optional<double> loss_of(Work& work, const SampleSource& data) const;
+
   const Setup& setup_;
   const Backend& backend_;
   SampleBatches batches_;
   std::set<int64_t> extra_snapshots_ = extra_snapshots(setup_.loaded);
 };
 
+std::optional<double> Pretraining::loss_of(Work& work, const SampleSource& data) const {
+  const Config& config = setup_.config();
+  return trireme::evaluate(work.session, data, setup_.batch, config.evaluation.batches, config.optim.loss_mean);
+}
+
 bool Pretraining::evaluate(Work& work) {
   const auto start = Clock::now();
   RunProgress& progress = work.run.progress;
-  const int64_t batches = setup_.config().evaluation.batches;
-  const auto train_loss = trireme::evaluate(work.session, *setup_.train, setup_.batch, batches);
-  const auto loss = !train_loss         ? train_loss
-                    : setup_.validation ? trireme::evaluate(work.session, *setup_.validation, setup_.batch, batches)
-                                        : train_loss;
+  const auto train_loss = loss_of(work, *setup_.train);
+  const auto loss = train_loss && setup_.validation ? loss_of(work, *setup_.validation) : train_loss;
   if (!loss) return false;
   if (work.saver) work.saver->saw_evaluation(*loss);
   const bool exploded = work.saver && work.saver->in_streak();  // even if the loss is a number
@@ -82,7 +87,7 @@ bool Pretraining::evaluate(Work& work) {
 bool Pretraining::test(Work& work) {
   if (!setup_.test) return true;
   const auto start = Clock::now();
-  const auto loss = trireme::evaluate(work.session, *setup_.test, setup_.batch, setup_.config().evaluation.batches);
+  const auto loss = loss_of(work, *setup_.test);
   if (!loss) return false;
   work.run.reporter->test({.step = work.run.progress.step, .loss = *loss, .seconds = seconds_since(start)});
   return true;

@@ -193,6 +193,9 @@ void compare_data(const Setup& setup, const Config& then, Differences& out) {
   if (masks.whole_words != masks_now.whole_words)
     out.push_back({"data.whole-words", fmt::format("{}", masks.whole_words), fmt::format("{}", masks_now.whole_words),
                    kFlag, allowed});
+  if (masks.mask_end_of_text != masks_now.mask_end_of_text)
+    out.push_back({"data.mask-end-of-text", fmt::format("{}", masks.mask_end_of_text),
+                   fmt::format("{}", masks_now.mask_end_of_text), kFlag, allowed});
   if (then.run.seed != setup.config().run.seed && (known || setup.loaded.origins.contains("run.seed")))
     out.push_back(
         {"run.seed", fmt::format("{}", then.run.seed), fmt::format("{}", setup.config().run.seed), kFlag, allowed});

@@ -65,7 +65,12 @@ void check_stop() {
 
 /// Options about masks are for models that have one.
 void check_masking(const Setup& setup) {
-  if (setup.spec.head == HeadKind::masked_language_model) return;
+  if (setup.spec.head == HeadKind::masked_language_model) {
+    require(!setup.config().data.mask_end_of_text, ErrorKind::config,
+            "{} is given, but a masked language model predicts no next token; remove it",
+            setup.loaded.where("data.mask-end-of-text"));
+    return;
+  }
   for (const char* option : {"data.mask-rate", "data.whole-words"})
     require(!is_set(setup.loaded, option), ErrorKind::config,
             "{} is given, but the model predicts the next token and hides none; remove it, or choose a masked "
@@ -78,6 +83,7 @@ void open_data(Setup& setup) {
   RunData data = setup.spec.head == HeadKind::masked_language_model
                      ? open_masked_data(setup.loaded, setup.batch, vocabulary, setup.tokenizer_json, check_stop)
                      : open_run_data(setup.loaded, setup.batch, vocabulary, check_stop);
+  if (setup.config().data.mask_end_of_text) mask_end_of_text(data, setup.tokenizer_json);
   setup.train = std::move(data.train);
   setup.validation = std::move(data.validation);
   setup.test = std::move(data.test);

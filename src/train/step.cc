@@ -17,10 +17,13 @@ uint64_t hash_of(const Batch& batch) {
   return hash(batch.tokens) ^ 3 * hash(batch.targets);
 }
 
+/// By what a micro-batch's sum of losses is divided before it is added to others; one in which nothing counts adds 0.
+double divisor(double counted) { return std::max(counted, 1.0); }
+
 }  // namespace
 
-TrainStep::TrainStep(Session& session, StepBatches& batches, uint64_t seed)
-    : session_(session), batches_(batches), seed_(seed), slots_(session.stage().part().slots()) {
+TrainStep::TrainStep(Session& session, StepBatches& batches, uint64_t seed, LossMean mean)
+    : session_(session), batches_(batches), seed_(seed), mean_(mean), slots_(session.stage().part().slots()) {
   batches_.keep(slots_);
 }
 
@@ -34,12 +37,17 @@ void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
   const Batch& batch = batches_.fill(start.consumed, m);
   if (rows == 0) return;
   if (shares_batch()) batch_hash_ = hash_of(batch) + 31 * batch_hash_;
+  if (mean_ == LossMean::micro_batches) counted_[static_cast<size_t>(m)] = counted_rows(batch);
   const StagePart::Step numbers{
       .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
   StageLinks& links = session_.links();
   const ConstView in = links.take(action.pass, m, rows);
   session_.stage().part().forward(slot_of(action), batch, numbers, in, links.outgoing(action.pass, m, rows));
   links.hand_on(action.pass, m, rows);
+}
+
+double TrainStep::mean_of(int64_t micro_batch) const {
+  return mean_ == LossMean::tokens ? 1 : divisor(counted_[static_cast<size_t>(micro_batch)]);
 }
 
 double TrainStep::backward(const PipelineAction& action, const StepStart& start, float scale) {
@@ -52,11 +60,13 @@ double TrainStep::backward(const PipelineAction& action, const StepStart& start,
   if (rows > 0) {
     StageLinks& links = session_.links();
     const ConstView dy = links.take(action.pass, m, rows);
-    const double loss =
-        stage.part().backward(slot_of(action), {.scale = scale, .write = write, .sink = last ? &optimizer : nullptr},
-                              dy, links.outgoing(action.pass, m, rows));
+    const double over = mean_of(m),
+                 loss = stage.part().backward(
+                     slot_of(action),
+                     {.scale = static_cast<float>(scale / over), .write = write, .sink = last ? &optimizer : nullptr},
+                     dy, links.outgoing(action.pass, m, rows));
     links.hand_on(action.pass, m, rows);
-    return loss;
+    return loss / over;
   }
   // The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
   if (write == Write::overwrite) session_.ops().zero(stage.context(), session_.state().gradients());
@@ -66,7 +76,7 @@ double TrainStep::backward(const PipelineAction& action, const StepStart& start,
   return 0;
 }
 
-/// Sum of the losses of this rank's micro-batches; 0 where another rank has them.
+/// Sum of the losses of this rank's micro-batches, or of their means; 0 where another rank has them.
 double TrainStep::run_micro_batches(const StepStart& start, float scale) {
   StageLinks& links = session_.links();
   const int64_t count = batches_.micro_batches();
@@ -98,8 +108,8 @@ void TrainStep::compare_batches(std::span<const double> halves, int64_t step) co
   const MeshShape& mesh = session_.mesh().shape();
   for (int rank = 0; rank < session_.rank().size(); ++rank) {
     const int first = place_of(mesh, rank).data * static_cast<int>(mesh.tensor);  // of its data rank
-    if (std::ranges::equal(halves.subspan(static_cast<size_t>(2 * rank), 2),
-                           halves.subspan(static_cast<size_t>(2 * first), 2)))
+    if (std::ranges::equal(halves.subspan(2 * static_cast<size_t>(rank), 2),
+                           halves.subspan(2 * static_cast<size_t>(first), 2)))
       continue;
     throw CommonError(ErrorKind::mismatch,
                       fmt::format("step {}: rank {} ({}) has other tokens than rank {} ({}), with which it shares a "
@@ -135,6 +145,13 @@ StepResult TrainStep::agree(double loss, std::span<const double> norms, double c
 
 /// What the losses of all ranks' micro-batches are a sum over.
 double TrainStep::count(uint64_t consumed) {
+  if (mean_ == LossMean::micro_batches) {
+    const int64_t count = batches_.micro_batches();
+    counted_.assign(static_cast<size_t>(count), 0);
+    double own = 0;
+    for (int64_t m = 0; m < count; ++m) own += batches_.rows(consumed, m) > 0 ? 1 : 0;
+    return session_.scalars().sum(session_.counts_batch() ? own : 0);
+  }
   const double own = batches_.counted(consumed);
   const auto all = batches_.counted_by_all(consumed);
   return all ? *all : session_.scalars().sum(session_.counts_batch() ? own : 0);
@@ -170,10 +187,11 @@ double loss_of(Session& session, const Batch& batch, int64_t number) {
 
 }  // namespace
 
-std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches) {
+std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches,
+                               LossMean mean) {
   Batcher batcher(shape.largest_micro(), shape.sequence);
   Scalars& scalars = session.scalars();
-  double loss = 0, tokens = 0;
+  double loss = 0, counted = 0;
   SignOfLife sign("evaluation");
   for (int64_t b = 0; b < batches; ++b) {
     const auto first = static_cast<uint64_t>(b * shape.global);
@@ -181,14 +199,16 @@ std::optional<double> evaluate(Session& session, const SampleSource& data, const
       const BatchSlice slice = batch_slice(first, shape, m);
       if (slice.count == 0) continue;
       const Batch& batch = batcher.fill(data, Stream::evaluation, slice);
-      loss += loss_of(session, batch, m);
-      if (session.counts_batch()) tokens += counted_rows(batch);
+      const double tokens = counted_rows(batch);
+      const bool by_tokens = mean == LossMean::tokens;
+      loss += loss_of(session, batch, m) / (by_tokens ? 1 : divisor(tokens));
+      if (session.counts_batch()) counted += by_tokens ? tokens : 1;
       sign.tell(b * shape.micro_batches + m + 1, batches * shape.micro_batches);
     }
     session.links().flush();
     if (scalars.any(session.rank().stop_requested())) return std::nullopt;
   }
-  return scalars.sum(loss) / scalars.sum(tokens);
+  return scalars.sum(loss) / scalars.sum(counted);
 }
 
 }  // namespace trireme

@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "config/choices.h"
 #include "model/pipeline_order.h"
 #include "train/session.h"
 #include "train/step_batches.h"
@@ -22,9 +23,10 @@ struct StepStart {
 
 /// What all ranks came to.
 struct StepResult {
-  double loss = 0;  ///< mean over what the global batch counts: nats per token or sequence (regression: squared error)
-  double norm = 0;  ///< global gradient norm before clipping
-  bool finite = true;    ///< loss and norm are
+  double loss = 0;     ///< LossMean over what the global batch counts: nats per token or sequence (regression: squared
+                       ///< error)
+  double norm = 0;     ///< global gradient norm before clipping
+  bool finite = true;  ///< loss and norm are
   bool skipped = false;  ///< not finite, or a loss above the limit: no weight changed
   bool stop = false;     ///< some rank was asked to stop
   bool saved = true;     ///< StepStart::saved on every rank
@@ -33,13 +35,14 @@ struct StepResult {
 class TrainStep {
  public:
   /// Borrows both. seed: of dropout.
-  TrainStep(Session& session, StepBatches& batches, uint64_t seed);
+  TrainStep(Session& session, StepBatches& batches, uint64_t seed, LossMean mean = LossMean::tokens);
 
   /// Collective over the session's mesh.
   StepResult run(const StepStart& start);
 
  private:
   double count(uint64_t consumed);
+  double mean_of(int64_t micro_batch) const;
   double run_micro_batches(const StepStart& start, float scale);
   void expect(const PipelineAction& action, const StepStart& start);
   void forward(const PipelineAction& action, const StepStart& start);
@@ -52,12 +55,15 @@ class TrainStep {
   Session& session_;
   StepBatches& batches_;
   uint64_t seed_;
-  int64_t slots_;            ///< micro-batches that are between forward and backward at a time
-  uint64_t batch_hash_ = 0;  ///< of the step's tokens and targets
+  LossMean mean_;
+  std::vector<double> counted_;  ///< with LossMean::micro_batches what each of this rank's counts, by its number
+  int64_t slots_;                ///< micro-batches that are between forward and backward at a time
+  uint64_t batch_hash_ = 0;      ///< of the step's tokens and targets
 };
 
 /// Collective. Mean loss over `batches` global batches of fixed windows; every rank computes its share and gets the
 /// same number. Nothing when a stop was asked for on any rank meanwhile.
-std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches);
+std::optional<double> evaluate(Session& session, const SampleSource& data, const BatchShape& shape, int64_t batches,
+                               LossMean mean = LossMean::tokens);
 
 }  // namespace trireme

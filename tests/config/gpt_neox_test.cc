@@ -223,7 +223,6 @@ TEST_F(GptNeox, ModelsThatAreNotHereAreRefused) {
       {"use_bias_in_mlp: false", "with gpt_j_residual NeoX drops the attention's output"},
       {"init_method_std: 0.3\nmlp_multiple_of: 256\nuse_mup: true", "muP is not here"},
       {"mlp_multiple_of: 100", "the MLP's width is 256; set intermediate_size"},
-      {"eod_mask_loss: true", "every token counts in the loss"},
       {"tokenizer_type: SPMTokenizer", "tokenizers are read as HFTokenizer"},
       {"merge_file: m.txt", "GPT2BPETokenizer needs vocab_file and merge_file"},
       {"train_epochs: 2", "set train_iters"},
@@ -259,6 +258,14 @@ TEST_F(GptNeox, DataAndTokenizers) {
   EXPECT_EQ(many.test, "1 d 1 e");
   EXPECT_EQ(many.split, "");
   EXPECT_EQ(load_with("tokenizer_type: CharLevelTokenizer").config.data.tokenizer, "CharLevelTokenizer");
+}
+
+TEST_F(GptNeox, MaskedEndsAreMeansOverMicroBatchesUnlessToldOtherwise) {
+  EXPECT_FALSE(load_with("eod_mask_loss: false").config.data.mask_end_of_text);
+  const Config masked = load_with("eod_mask_loss: true").config;
+  EXPECT_TRUE(masked.data.mask_end_of_text);
+  EXPECT_EQ(masked.optim.loss_mean, LossMean::micro_batches);
+  EXPECT_EQ(load_with("eod_mask_loss: true", {"--optim.loss-mean", "tokens"}).config.optim.loss_mean, LossMean::tokens);
 }
 
 TEST_F(GptNeox, FoldersOfNeoxAreNeverWritten) {

@@ -134,6 +134,8 @@ TEST_F(MaskedLanguage, AnyNumberOfRanksAndMicroBatchesGivesTheSameLosses) {
 TEST_F(MaskedLanguage, SaysWhatDoesNotFit) {
   fails(train("run", {"--data.mask-rate", "0.2"}), "the model predicts the next token and hides none");
   fails(train("run", {"--data.whole-words", "true"}), "the model predicts the next token and hides none");
+  fails(pretrain("run", {"--data.mask-end-of-text", "true"}),
+        "a masked language model predicts no next token; remove it");
   fails(pretrain("run", {"--data.dir", path("")}), "needs the tokenizer of its data");
   fails(pretrain("run", {"--batch.sequence", "2"}),
         "batch.sequence is 2, a sample of a masked language model has at least 3");
