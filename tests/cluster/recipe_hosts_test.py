@@ -172,8 +172,9 @@ class Recipe(unittest.TestCase):
             self.check(command, output)
             outputs.append((command.text, output))
             if command.text.endswith("&"):  # who reads the page takes longer to type
-                run = BED.work / "checkpoints"
-                self.assertTrue(wait_for(lambda: status(run).get("state") == "running" and len(records(run)) > 2), output)
+                run, log = BED.work / "checkpoints", BED.work / "train.log"
+                wait_for(lambda: status(run).get("state", "running") != "running" or len(records(run)) > 2)
+                self.assertTrue(status(run).get("state") == "running" and len(records(run)) > 2, log.read_text())
         self.check_numbers(outputs)
         if without_peers:
             self.skipTest(f"{len(without_peers)} commands need transformers: no {PEERS}; scripts/bootstrap --peers makes it")
