@@ -11,6 +11,8 @@ add_library(trireme_dnnl INTERFACE)
 target_include_directories(trireme_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(trireme_dnnl INTERFACE ${DNNL_LIBRARY})
 find_package(ZLIB REQUIRED)
+find_package(CURL 7.85 REQUIRED)
+find_package(OpenSSL 3 REQUIRED COMPONENTS Crypto)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
@@ -25,21 +27,6 @@ if(TARGET yaml-cpp::yaml-cpp)
   set(TRIREME_YAML yaml-cpp::yaml-cpp)
 else()
   set(TRIREME_YAML yaml-cpp)
-endif()
-
-# Arrow reads Parquet files. Debian 12 does not have it, so it is optional; ARROW_ROOT names the folder of another one.
-find_path(ARROW_INCLUDE_DIR parquet/arrow/reader.h HINTS ${ARROW_ROOT}/include)
-find_library(ARROW_LIBRARY arrow HINTS ${ARROW_ROOT} ${ARROW_ROOT}/lib)
-find_library(PARQUET_LIBRARY parquet HINTS ${ARROW_ROOT} ${ARROW_ROOT}/lib)
-if(ARROW_INCLUDE_DIR AND ARROW_LIBRARY AND PARQUET_LIBRARY)
-  add_library(trireme_arrow INTERFACE)
-  target_include_directories(trireme_arrow SYSTEM INTERFACE ${ARROW_INCLUDE_DIR})
-  target_link_libraries(trireme_arrow INTERFACE ${PARQUET_LIBRARY} ${ARROW_LIBRARY})
-  # libparquet exports the symbols of another version of simdjson, so Arrow has to come after that. A dependency says so;
-  # files that are only listed one after the other are put into another order.
-  add_library(trireme_simdjson UNKNOWN IMPORTED)
-  set_target_properties(trireme_simdjson PROPERTIES IMPORTED_LOCATION ${simdjson_LINK_LIBRARIES} INTERFACE_LINK_LIBRARIES trireme_arrow)
-  set_target_properties(PkgConfig::simdjson PROPERTIES INTERFACE_LINK_LIBRARIES trireme_simdjson)
 endif()
 
 # Several MPI libraries can be installed side by side: the wrapper compiler's name picks one.

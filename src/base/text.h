@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -7,5 +8,10 @@ namespace trireme {
 
 /// Of `candidates`, the one with the smallest edit distance to `word` ('-' equals '_'); empty if there are none.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
+
+/// "1.50 GB", "12.3 MB", "800.0 kB", "12 B": powers of ten.
+std::string human_bytes(uint64_t bytes);
+/// "1 h 05 min", "3 min 20 s", "12 s".
+std::string human_seconds(double seconds);
 
 }  // namespace trireme

@@ -4,18 +4,17 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hub.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/nanogpt.h"
 #include "checkpoint/neox_files.h"
 #include "checkpoint/safetensors.h"
+#include "hub/place.h"
 
 namespace trireme {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kHubFiles[] = {"config.json", "model.safetensors", "tokenizer.json"};
 constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
 
 std::string text_if_there(const fs::path& path) {
@@ -80,7 +79,9 @@ void require_no_file(const std::string& path) {
   if (fs::is_regular_file(path)) refuse_file(path);
 }
 
-ModelFolder open_model(const std::string& path) {
+ModelFolder open_model(const std::string& given, const std::function<void()>& alive) {
+  const hub::Place place = hub::place_of_model(given, alive);
+  const std::string& path = place.path;
   if (fs::is_regular_file(path) && path.ends_with(".pt")) return open_nanogpt(path);
   require_no_file(path);
   require(fs::is_directory(path), ErrorKind::io,
@@ -88,7 +89,7 @@ ModelFolder open_model(const std::string& path) {
           "(config.json with model.safetensors or pytorch_model.bin, and tokenizer.json), a checkpoint of GPT-NeoX, or "
           "a ckpt.pt "
           "of nanoGPT{}",
-          path, how_to_fetch(path, kHubFiles));
+          path, place.why_not);
   if (!fs::exists(fs::path(path) / "manifest.json") && !find_neox_step(path)) {
     const std::string nanogpt = find_nanogpt_checkpoint(path);
     if (!nanogpt.empty() && !holds_huggingface_weights(path)) return open_nanogpt(nanogpt);

@@ -2,6 +2,7 @@
 // A model to start from or to sample: a Hugging Face folder, a run folder, one step's folder, a checkpoint of GPT-NeoX
 // or of nanoGPT, told apart by what lies there.
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -17,8 +18,10 @@ struct ModelFolder {
   bool nanogpt = false;
 };
 
-/// Opens without loading weights. Throws Error::io, Error::data saying what a model folder holds.
-ModelFolder open_model(const std::string& path);
+/// Opens without loading weights: a path, or a name of the Hugging Face hub (hub/place.h; `alive` is called while that
+/// is asked). Throws Error::io, Error::data saying what a model folder holds.
+ModelFolder open_model(
+    const std::string& given, const std::function<void()>& alive = [] {});
 
 /// Throws Error::data naming the format, or Error::io, where the path is a file and a folder is needed.
 void require_no_file(const std::string& path);

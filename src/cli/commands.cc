@@ -4,6 +4,7 @@ namespace trireme {
 namespace {
 
 constexpr Command kCommands[] = {
+    {"fetch", "bring a model or a data set from the Hugging Face hub", run_fetch},
     {"tokenizer", "train a tokenizer, encode and decode text", run_tokenizer},
     {"prepare", "turn text into token files", run_prepare},
     {"data", "check, show, join and order token files", run_data},

@@ -95,11 +95,13 @@ GlueFlags::GlueFlags()
 
 void GlueFlags::add_model_and_data() {
   GlueOptions& o = options_;
-  add_word("model-name-or-path,--model", o.model, "Hugging Face folder of the pretrained model");
+  add_word("model-name-or-path,--model", o.model,
+           "Hugging Face folder of the pretrained model, or its name on the hub");
   add_word("tokenizer-name", o.tokenizer, "tokenizer's file or folder (default: the model's)");
   add_tokenizer_flags(flags_, tokenizer_);
   add_word("task-name,--task", o.task, "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli or ax");
-  add_word("data-dir", o.data_dir, "folder of the GLUE files: of all tasks, or of this one");
+  add_word("data-dir", o.data_dir,
+           "folder of the GLUE files: of all tasks, or of this one (default: fetched from the Hugging Face hub)");
   add_word("train-file", o.train_file, "rows of your own, .csv or .json with a column \"label\"");
   add_word("validation-file", o.validation_file, "the same for --do-eval");
   add_word("test-file", o.test_file, "the same for --do-predict, without labels");
@@ -160,7 +162,8 @@ void GlueFlags::add_rhythm() {
 }
 
 void GlueFlags::check(const GlueOptions& o) const {
-  require(!o.model.empty(), ErrorKind::usage, "--model-name-or-path is missing: the folder of the pretrained model");
+  require(!o.model.empty(), ErrorKind::usage,
+          "--model-name-or-path is missing: the folder of the pretrained model, or its name on the Hugging Face hub");
   require(!o.output_dir.empty(), ErrorKind::usage, "--output-dir is missing: the folder for results");
   require(o.train || o.evaluate || o.predict, ErrorKind::usage,
           "nothing to do: add --do-train, --do-eval or --do-predict");

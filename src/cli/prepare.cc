@@ -7,12 +7,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/stop_signals.h"
 #include "cli/tokenizer_flags.h"
 #include "data/prepare/prepare_megatron.h"
-#include "data/prepare/progress_bar.h"
 
 namespace trireme {
 namespace {
@@ -141,7 +141,8 @@ int run_prepare(std::vector<std::string> arguments) {
   Flags app("trireme prepare",
             "Turns text into token files for training: train.bin, val.bin, their sidecars and tokenizer.json.");
   app.add("--input", options.inputs,
-          "text: .txt, .jsonl and .parquet files, .tar of them, folders, globs, several with commas between; also .gz "
+          "text: .txt, .jsonl and .parquet files, .tar of them, folders, globs, data sets of the Hugging Face hub by "
+          "name, several with commas between; also .gz "
           "and .zst; - is standard input");
   std::string input_format = "auto";
   app.add("--input-format", input_format,

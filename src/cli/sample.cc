@@ -182,7 +182,8 @@ void sample_all(Sampler& sampler, const std::vector<std::string>& prompts, const
 }
 
 void declare(Flags& app, SampleOptions& options) {
-  app.add("--model", options.model, "run folder, step folder or Hugging Face folder").required();
+  app.add("--model", options.model, "run folder, step folder, Hugging Face folder, or a name of its hub such as gpt2")
+      .required();
   app.add("--prompt", options.prompt, "text to continue (default: start of a document)");
   app.add("--start", options.start, "the same in nanoGPT's words; FILE:PATH is all of that file as one prompt");
   app.add("--prompt-file", options.prompt_file,

@@ -36,9 +36,10 @@ struct ModelOptions {
         "bert-large, distilbert-tiny, distilbert-base; they give everything that a model is, dropout apart, and "
         "options of this "
         "group resize and change them (empty: none)");
-    v.text("init", init,
-           "weights to start from: scratch, or the folder of a Hugging Face model, run or checkpoint (empty: scratch, "
-           "except where a dialect asks)");
+    v.text(
+        "init", init,
+        "weights to start from: scratch, a Hugging Face model by its folder or its name on the hub, or the folder of a "
+        "run or checkpoint (empty: scratch, except where a dialect asks)");
     v.choice("init-scheme", init_scheme,
              "spread of a new model's weights: gpt2, bert, opt, neox, or the preset's own (no preset: gpt2)",
              {{"preset", InitChoice::preset},
@@ -118,7 +119,9 @@ struct DataOptions {
         "index-dir", index_dir,
         "folder for the order of an indexed dataset's samples, NeoX's three .npy files; one of each host's own works "
         "too (empty: beside the dataset)");
-    v.text("tokenizer", tokenizer, "tokenizer.json to store with checkpoints (empty: the one in dir)");
+    v.text("tokenizer", tokenizer,
+           "tokenizer to store with checkpoints: a file, a folder or a name of the Hugging Face hub (empty: the one in "
+           "dir)");
     v.text(
         "merges", merges,
         "merges of data.tokenizer, when that is a vocabulary of GPT-2's form (empty: merges.txt or vocab.bpe beside a "

@@ -8,15 +8,14 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/hub.h"
 #include "config/dialect.h"
+#include "hub/name.h"
 
 namespace trireme {
 namespace {
 
 using enum KeyRole;
 
-constexpr std::string_view kHubFiles[] = {"config.json", "model.safetensors", "tokenizer.json"};
 constexpr const char* kTracker = "there is no wandb here, metrics are written to RUN/metrics.jsonl and RUN/tensorboard";
 
 const DialectKey kKeys[] = {
@@ -30,9 +29,10 @@ const DialectKey kKeys[] = {
      "True: checkpoint.every = eval_interval; False: 0, the best one is kept either way"},
     {"init_from", "scratch", mapped, "",
      "model.init and checkpoint.resume: scratch; resume (from out_dir); gpt2, gpt2-medium, gpt2-large, gpt2-xl (a "
-     "folder of that name in pretrained_dir)"},
+     "folder of that name in pretrained_dir, else the Hugging Face hub's)"},
     {"pretrained_dir", "models", mapped, "",
-     "where init_from finds gpt2, gpt2-medium, ...: one Hugging Face folder each (nanoGPT downloads them instead)"},
+     "where init_from finds gpt2, gpt2-medium, ...: one Hugging Face folder each; what is not there is fetched from "
+     "the hub"},
     {"wandb_log", false, mapped, "", "False; True is refused"},
     {"wandb_project", "owt", no_effect, "", kTracker},
     {"wandb_run_name", "gpt2", no_effect, "", kTracker},
@@ -92,11 +92,13 @@ void translate_pretrained(const DialectView& view, Translation& out) {
   }
   const std::filesystem::path folder = std::filesystem::path(view.text("pretrained_dir")) / name;
   std::error_code unreadable;
-  if (!view.native("model.init") && !std::filesystem::exists(folder / "config.json", unreadable)) {
+  if (!view.native("model.init") && !hub::looks_like_name(folder.string()) &&
+      !std::filesystem::exists(folder / "config.json", unreadable)) {
     view.refuse("init_from",
-                fmt::format("{} does not exist; put config.json and model.safetensors of {} there, or name "
-                            "the folder above it with --pretrained_dir{}",
-                            (folder / "config.json").string(), name, how_to_fetch(folder.string(), kHubFiles)));
+                fmt::format("{} does not exist; put config.json and model.safetensors of {} there, name the "
+                            "folder above it with --pretrained_dir, or leave that away: then the Hugging Face hub's "
+                            "{} is taken",
+                            (folder / "config.json").string(), name, name));
   }
   out.set("model.init", folder.string(), view.latest({"init_from", "pretrained_dir"}));
   out.set("model.context", view.value("block_size"), view.origin("block_size"));

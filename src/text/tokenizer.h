@@ -72,9 +72,10 @@ struct TokenizerLoadOptions {
 /// In place of a path: bytes as ids, 512 of them, as NeoX's tokenizer of that name; id 0 ends documents.
 constexpr const char* kCharLevelTokenizer = "CharLevelTokenizer";
 
-/// `path`: tokenizer.json, vocab.txt (BERT), a tiktoken rank file, or a folder that holds tokenizer.json, encoder.json
-/// + vocab.bpe, vocab.json + merges.txt or vocab.txt. Throws Error::io, Error::data, Error::usage.
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerLoadOptions& options = {});
+/// `given`: tokenizer.json, vocab.txt (BERT), a tiktoken rank file, or a folder that holds tokenizer.json, encoder.json
+/// + vocab.bpe, vocab.json + merges.txt or vocab.txt; or a name of the Hugging Face hub (hub/place.h). Throws
+/// Error::io, Error::data, Error::usage.
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const TokenizerLoadOptions& options = {});
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::string_view where);
 
 }  // namespace trireme

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hub.h"
 #include "base/log.h"
+#include "hub/place.h"
 #include "text/json_cursor.h"
 #include "text/json_node.h"
 #include "text/model_tables.h"
@@ -185,14 +185,13 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLo
        folder.string());
 }
 
-[[noreturn]] void refuse_missing(const std::string& path) {
-  constexpr std::string_view kFiles[] = {"tokenizer.json"};
+[[noreturn]] void refuse_missing(const std::string& path, const std::string& why_not) {
   fail(
       ErrorKind::io,
       "no tokenizer {}: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder that holds one or "
       "vocab.json "
       "with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 --output FOLDER` makes one from text{}",
-      path, how_to_fetch(path, kFiles));
+      path, why_not);
 }
 
 /// vocab.json and encoder.json are objects of ids; tokenizer.json has a "model".
@@ -203,10 +202,12 @@ bool is_vocab_json(const fs::path& path) {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const TokenizerLoadOptions& options) {
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const TokenizerLoadOptions& options) {
+  if (given == kCharLevelTokenizer && !fs::exists(given)) return tokenizer_from_json(byte_tokenizer_json(), given);
+  const hub::Place place = hub::place_of_tokenizer(given);
+  const std::string& path = place.path;
   const fs::path file(path);
-  if (path == kCharLevelTokenizer && !fs::exists(file)) return tokenizer_from_json(byte_tokenizer_json(), path);
-  if (!fs::exists(file)) refuse_missing(path);
+  if (!fs::exists(file)) refuse_missing(path, place.why_not);
   if (!options.merges.empty()) {
     require(fs::exists(options.merges), ErrorKind::io, "no merges {}: those of the vocabulary {}", options.merges,
             path);

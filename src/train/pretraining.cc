@@ -3,7 +3,9 @@
 #include "base/log.h"
 #include "checkpoint/finite_weights.h"
 #include "comm/agreement.h"
+#include "text/tokenizer.h"
 #include "train/facts.h"
+#include "train/fetch_named.h"
 #include "train/job.h"
 #include "train/setup.h"
 #include "train/trainer.h"
@@ -107,6 +109,11 @@ void make_weights(const Setup& setup, Run& run) {
 
 RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   Backend backend = make_backend();
+  const std::string &init = loaded.config.model.init, &tokenizer = loaded.config.data.tokenizer;
+  fetch_named({.model = init == "scratch" ? "" : init,
+               .tokenizer = tokenizer == kCharLevelTokenizer ? "" : tokenizer,
+               .glue_task = ""},
+              job);
   const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars);
   const ParameterTable table(setup.spec, setup.init_scheme, setup.held);
   together(job.scalars, [&] {  // before anything large is allocated

@@ -126,10 +126,11 @@ TEST(ModelFolder, FilesOfOtherFormatsAreCalledByTheirName) {
                "is a file; give the folder that holds it beside its config.json");
   EXPECT_ERROR(open_model(folder / "absent"), ErrorKind::io,
                "absent: expected a run folder (`trireme train` makes one)");
+  setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_ERROR(
       open_model("no-such-gpt2"), ErrorKind::io,
-      "nothing is downloaded: if no-such-gpt2 is a name of the Hugging Face hub, fetch it with `for f in config.json "
-      "model.safetensors tokenizer.json; do curl -fL --create-dirs -o no-such-gpt2/$f");
+      "HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked; by hand: `trireme fetch no-such-gpt2` where "
+      "there is a connection, and its folder ");
 }
 
 TEST(TorchFolder, EveryContainerGivesTheSameModel) {

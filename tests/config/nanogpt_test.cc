@@ -175,10 +175,10 @@ TEST(Nanogpt, StartsFromGpt2InALocalFolderAndCropsIt) {
   EXPECT_EQ(loaded.config.batch.sequence, 256);
   EXPECT_EQ(loaded.config.model.dropout, 0.1);
   EXPECT_EQ(loaded.origins.count("model.layers"), 0u) << "the folder says what the model is";
-  EXPECT_ERROR(
-      flags({"--init_from=gpt2", "--pretrained_dir=" + folder.path()}), ErrorKind::config,
-      "gpt2/config.json does not exist; put config.json and model.safetensors of gpt2 there, or name the folder "
-      "above it with --pretrained_dir");
+  EXPECT_ERROR(flags({"--init_from=gpt2", "--pretrained_dir=" + folder.path()}), ErrorKind::config,
+               "gpt2/config.json does not exist; put config.json and model.safetensors of gpt2 there, name the folder "
+               "above it with --pretrained_dir, or leave that away: then the Hugging Face hub's gpt2 is taken");
+  EXPECT_EQ(flags({"--init_from=gpt2-xl"}).config.model.init, "models/gpt2-xl");  // a name of the hub
   EXPECT_EQ(flags({"--init_from=gpt2", "--model.init=elsewhere"}).config.model.init, "elsewhere");
   EXPECT_ERROR(flags({"--init_from=gpt3"}), ErrorKind::config,
                "--init_from is \"gpt3\": expected scratch, resume, gpt2, gpt2-medium, gpt2-large or gpt2-xl");

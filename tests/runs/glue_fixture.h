@@ -33,6 +33,7 @@ class GlueFixture : public ::testing::Test {
   }
 
   std::string path(const std::string& name) const { return folder_ / name; }
+  std::string folder() const { return folder_.path(); }
   Json json(const std::string& name) const { return read_json(path(name)); }
 
   /// `glue --task mrpc --output-dir NAME ...` with a rate that suits the tiny model, no dropout, a log line per step.

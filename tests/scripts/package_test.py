@@ -55,7 +55,7 @@ class Package(unittest.TestCase):
         done = self.package("--output", "out")
         self.assertEqual(done.returncode, 0, done.stderr)
         control = (self.folder / "out/trireme_1.2.3_amd64.deb").read_text()
-        self.assertIn("Depends: libc6 (>= 2.36), openmpi-bin\n", control)
+        self.assertIn("Depends: libc6 (>= 2.36), openmpi-bin, ca-certificates\n", control)
         self.assertIn("Maintainer: A Maintainer <a@b.example>\n", control)
         tarball, = (self.folder / "out").glob("trireme-1.2.3-linux-*.tar.gz")
         with tarfile.open(tarball) as archive:

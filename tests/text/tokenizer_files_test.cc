@@ -53,12 +53,14 @@ TEST_F(VocabTxt, TheUserDecidesBeforeAll) {
 }
 
 TEST(TokenizerNames, OneThatIsNotThereIsToldWithWhatIsTakenAndHowToGetIt) {
+  setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_ERROR(
       load_tokenizer("no-such-tokenizer"), ErrorKind::io,
       "no tokenizer no-such-tokenizer: expected a tokenizer.json, vocab.txt or NAME.tiktoken, or a folder that "
       "holds one or vocab.json with merges.txt; `trireme tokenizer train --input TEXT --vocab-size 8192 --output "
-      "FOLDER` makes one from text; nothing is downloaded: if no-such-tokenizer is a name of the Hugging Face hub, "
-      "fetch it with `curl -fL --create-dirs -o no-such-tokenizer/tokenizer.json https://huggingface.co/");
+      "FOLDER` makes one from text; HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked; by hand: `trireme "
+      "fetch "
+      "no-such-tokenizer` where there is a connection, and its folder ");
 }
 
 TEST(VocabularyAndMerges, MayHaveAnyNames) {

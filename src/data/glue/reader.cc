@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "data/glue/parquet_rows.h"
 #include "data/glue/table_file.h"
 
 namespace trireme {
@@ -123,7 +124,7 @@ GlueSet read_rows(const GlueTask& task, const std::string& name, const std::stri
 
 /// The task's folder: the given one or one in it.
 std::string task_folder(const GlueTask& task, const std::string& folder) {
-  std::vector<std::string> names{task.folder};
+  std::vector<std::string> names{task.folder, task.name};
   if (task.name == "ax") names.push_back("diagnostic");
   for (const std::string& name : names) {
     if (fs::is_directory(fs::path(folder) / name)) return (fs::path(folder) / name).string();
@@ -133,13 +134,20 @@ std::string task_folder(const GlueTask& task, const std::string& folder) {
   return folder;
 }
 
-/// Files of a split and the names of their sets.
-std::vector<std::pair<std::string, std::string>> files_of(const GlueTask& task, GlueSplit split) {
-  if (task.name == "ax") return {{"diagnostic.tsv", task.name}};
-  if (split == GlueSplit::train) return {{"train.tsv", task.name}};
+/// A set of a split: its original file, its name, and what the hub's files begin with.
+struct SetFiles {
+  std::string file, set, parquet;
+};
+
+std::vector<SetFiles> files_of(const GlueTask& task, GlueSplit split) {
+  if (task.name == "ax") return {{"diagnostic.tsv", task.name, "test"}};
+  if (split == GlueSplit::train) return {{"train.tsv", task.name, "train"}};
   const std::string stem = split == GlueSplit::validation ? "dev" : "test";
-  if (task.name == "mnli") return {{stem + "_matched.tsv", "mnli"}, {stem + "_mismatched.tsv", "mnli-mm"}};
-  return {{stem + ".tsv", task.name}};
+  const std::string parquet = split == GlueSplit::validation ? "validation" : "test";
+  if (task.name == "mnli")
+    return {{stem + "_matched.tsv", "mnli", parquet + "_matched"},
+            {stem + "_mismatched.tsv", "mnli-mm", parquet + "_mismatched"}};
+  return {{stem + ".tsv", task.name, parquet}};
 }
 
 /// MRPC as Microsoft publishes it: the rows of dev_ids.tsv are the validation set.
@@ -168,8 +176,14 @@ std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, 
           "the task ax has no labels: it can only be predicted, with a model that was fine-tuned on mnli");
   const bool labelled = split != GlueSplit::test;
   std::vector<GlueSet> sets;
-  for (const auto& [name, set] : files_of(task, split)) {
+  for (const auto& [name, set, parquet] : files_of(task, split)) {
     const std::string path = own + "/" + name;
+    if (!fs::exists(path)) {
+      if (auto rows = read_parquet_rows(task, set, own, parquet, labelled)) {
+        sets.push_back(std::move(*rows));
+        continue;
+      }
+    }
     const bool mrpc = task.name == "mrpc" && !fs::exists(path);
     if (mrpc && labelled && fs::exists(own + "/msr_paraphrase_train.txt")) {
       sets.push_back(read_original_mrpc(task, own, split));
@@ -179,8 +193,11 @@ std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, 
       sets.push_back(read_rows(task, set, own + "/msr_paraphrase_test.txt", false, [](const Fields&) { return true; }));
       continue;
     }
-    require(fs::exists(path), ErrorKind::io, "no file {}; give the folder of the original GLUE files with --data-dir",
-            path);
+    require(
+        fs::exists(path), ErrorKind::io,
+        "no file {}, nor {}-*.parquet beside it; give the folder of the GLUE files with --data-dir, or leave it away: "
+        "then they are fetched",
+        path, parquet);
     sets.push_back(read_rows(task, set, path, labelled, [](const Fields&) { return true; }));
   }
   return sets;

@@ -25,8 +25,9 @@ struct GlueSet {
 
 /// `folder`: that of all tasks (with MRPC, CoLA, ... in it) or the task's own. Tab-separated without quoting, columns
 /// found by the header (CoLA's train and dev files have none), a byte order mark skipped, rows that lack a field
-/// dropped. MRPC without train.tsv is cut from msr_paraphrase_train.txt and dev_ids.tsv. Throws Error::io naming the
-/// file that is missing, Error::data with file and line.
+/// dropped. MRPC without train.tsv is cut from msr_paraphrase_train.txt and dev_ids.tsv. Where a file is not there, the
+/// hub's Parquet files of that split are read (parquet_rows.h). Throws Error::io naming the file that is missing,
+/// Error::data with file and line.
 std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, GlueSplit split);
 
 /// Files of one's own: .csv (quoted as RFC 4180) or .json (an object per line, or an array of objects, as the file or

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "data/prepare/byte_source.h"
 #include "data/prepare/compressed_source.h"
+#include "hub/place.h"
 
 namespace trireme {
 namespace {
@@ -63,8 +64,11 @@ void add_path(const std::string& path, Forced forced, std::vector<InputFile>& fi
   if (fs::is_directory(path)) return add_folder(path, forced, files);
   if (fs::exists(path)) return add_file(path, forced, files);
   const std::vector<std::string> found = matches(path);
-  require(!found.empty(), ErrorKind::io, "input {} does not exist", path);
   for (const std::string& match : found) add_path(match, forced, files);
+  if (!found.empty()) return;
+  const hub::PlaceOfData named = hub::place_of_data(path);
+  require(!named.files.empty(), ErrorKind::io, "input {} does not exist{}", path, named.why_not);
+  for (const std::string& file : named.files) add_file(file, forced, files);
 }
 
 std::string trimmed(const std::string& name) {

@@ -25,6 +25,7 @@ struct InputFile {
 std::optional<InputKind> kind_of(const std::string& path);
 
 /// Each argument is a file, a folder (all readable files in it and below, by name), a glob, "-" for standard input, or
+/// a data set of the Hugging Face hub (hub/place.h), or
 /// several of these with commas between, which blanks may surround. The order is that of the arguments. `forced` is
 /// what every file holds, whatever its name says; without it standard input is jsonl. Throws Error::io for what is not
 /// there, Error::usage for a file whose name does not tell its format.

@@ -10,9 +10,8 @@
 
 namespace trireme {
 
-/// Strings of `columns`; a null is left out of its row. Needs the Arrow C++ library at build time: a build without it
-/// throws Error::usage that says so. Throws Error::io, Error::data (damaged; a column that is not there or holds no
-/// strings).
+/// Strings of `columns`; a null is left out of its row. Throws Error::io, Error::data (damaged; a column that is not
+/// there or holds no strings; an encoding or compression that is not read, by its name).
 std::unique_ptr<ByteSource> open_parquet(const std::string& path, const std::vector<std::string>& columns);
 
 }  // namespace trireme

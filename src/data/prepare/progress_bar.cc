@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 
 namespace trireme {
 namespace {
@@ -58,21 +59,6 @@ std::string ProgressBar::line(uint64_t bytes, uint64_t documents) const {
   if (total_ > bytes && rate > 0)
     text += fmt::format(", {} left", human_seconds(static_cast<double>(total_ - bytes) / rate));
   return text;
-}
-
-std::string human_bytes(uint64_t bytes) {
-  const auto value = static_cast<double>(bytes);
-  if (bytes >= 1'000'000'000) return fmt::format("{:.2f} GB", value / 1e9);
-  if (bytes >= 1'000'000) return fmt::format("{:.1f} MB", value / 1e6);
-  if (bytes >= 1'000) return fmt::format("{:.1f} kB", value / 1e3);
-  return fmt::format("{} B", bytes);
-}
-
-std::string human_seconds(double seconds) {
-  const auto whole = static_cast<uint64_t>(seconds + 0.5);
-  if (whole >= 3600) return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
-  if (whole >= 60) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
-  return fmt::format("{} s", whole);
 }
 
 }  // namespace trireme

@@ -34,9 +34,4 @@ class ProgressBar {
   uint64_t first_bytes_ = 0, first_documents_ = 0;  // of the first update: rates count from there on
 };
 
-/// "1.5 GB", "12.3 MB", "800 kB": powers of ten.
-std::string human_bytes(uint64_t bytes);
-/// "1 h 05 min", "3 min 20 s", "12 s".
-std::string human_seconds(double seconds);
-
 }  // namespace trireme

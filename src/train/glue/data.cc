@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/glue/published_rows.h"
+#include "hub/place.h"
 
 namespace trireme {
 namespace {
@@ -15,6 +16,15 @@ void compare_with_published(const std::vector<GlueSet>& sets, GlueSplit split) {
     if (published && *published != rows)
       log::info("{} has {} rows, the published file of {} has {}", set.path, rows, set.name, *published);
   }
+}
+
+/// The task's files in the hub's cache.
+std::string fetched_folder(const GlueTask& task) {
+  const hub::Place place = hub::place_of_glue(task.name);
+  require(place.why_not.empty(), ErrorKind::io,
+          "no rows of {}: give the folder with the original GLUE files ({}/train.tsv, ...) with --data-dir{}",
+          task.name, task.folder, place.why_not);
+  return place.path;
 }
 
 void cut(std::vector<GlueSet>& sets, int64_t most) {
@@ -37,14 +47,11 @@ GlueData read_data(const GlueOptions& options) {
     require(!options.predict || !data.test.empty(), ErrorKind::usage, "--do-predict needs --test-file");
   } else {
     data.task = glue_task(options.task);
-    require(!options.data_dir.empty(), ErrorKind::usage,
-            "--task-name {} needs --data-dir: the folder with the original GLUE files ({}/train.tsv, ...); nothing is "
-            "downloaded",
-            options.task, data.task.folder);
-    if (options.train) data.train = read_glue(data.task, options.data_dir, GlueSplit::train);
+    const std::string folder = options.data_dir.empty() ? fetched_folder(data.task) : options.data_dir;
+    if (options.train) data.train = read_glue(data.task, folder, GlueSplit::train);
     if (options.evaluate || options.evaluation != "no")
-      data.validation = read_glue(data.task, options.data_dir, GlueSplit::validation);
-    if (options.predict) data.test = read_glue(data.task, options.data_dir, GlueSplit::test);
+      data.validation = read_glue(data.task, folder, GlueSplit::validation);
+    if (options.predict) data.test = read_glue(data.task, folder, GlueSplit::test);
     compare_with_published(data.train, GlueSplit::train);
     compare_with_published(data.validation, GlueSplit::validation);
     compare_with_published(data.test, GlueSplit::test);

@@ -1,4 +1,5 @@
 #include "train/glue/finetune.h"
+#include "train/fetch_named.h"
 
 #include <fmt/format.h>
 
@@ -202,6 +203,8 @@ bool classify(FineTuning& task, Work work, const GlueOptions& options) {
 
 RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const Job& job) {
   Backend backend = make_backend();
+  const bool on_hub = !options.task.empty() && options.data_dir.empty();
+  fetch_named({.model = options.model, .tokenizer = options.tokenizer, .glue_task = on_hub ? options.task : ""}, job);
   GlueJob plan;
   together(job.scalars, [&] {
     if (options.train && options.overwrite && options.resume.empty() && job.rank.rank() == 0)

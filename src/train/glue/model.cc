@@ -9,13 +9,13 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/hub.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "checkpoint/family.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/model_folder.h"
+#include "hub/place.h"
 #include "train/glue/head_history.h"
 
 namespace trireme {
@@ -26,8 +26,6 @@ namespace fs = std::filesystem;
 constexpr const char* kTokenizerFiles[] = {
     "tokenizer.json",        "vocab.txt",        "vocab.json", "merges.txt", "special_tokens_map.json",
     "tokenizer_config.json", "added_tokens.json"};
-
-constexpr std::string_view kHubFiles[] = {"config.json", "model.safetensors", "tokenizer.json", "vocab.txt"};
 
 constexpr size_t kMostConfigBytes = size_t{16} << 20;
 
@@ -98,20 +96,21 @@ void reorder_classes(const std::vector<int64_t>& order, const ParameterTable& ta
 
 PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task) {
   require_no_file(options.model);
-  const std::string config_path = options.model + "/config.json";
+  const hub::Place place = hub::place_of_model(options.model);
+  const std::string& folder = place.path;
+  const std::string config_path = folder + "/config.json";
   require(fs::exists(config_path), ErrorKind::io,
           "no {}: --model takes a Hugging Face folder with config.json, weights and tokenizer; `trireme export` makes "
           "one of a run{}",
-          config_path, how_to_fetch(options.model, kHubFiles));
-  PretrainedModel model{options.model, read_huggingface_spec(options.model, HeadKind::classifier), nullptr, 0, {}};
+          config_path, place.why_not);
+  PretrainedModel model{folder, read_huggingface_spec(folder, HeadKind::classifier), nullptr, 0, {}};
   model.spec.classes = task.classes();
   model.class_order = class_order(read_json(config_path, kMostConfigBytes), task, config_path);
   if (options.native.given("model.dropout")) {
     model.spec.embedding_dropout = model.spec.attention_dropout = model.spec.residual_dropout =
         model.spec.head_dropout = static_cast<float>(options.native.config.model.dropout);
   }
-  model.tokenizer =
-      load_tokenizer(options.tokenizer.empty() ? options.model : options.tokenizer, options.tokenizer_load);
+  model.tokenizer = load_tokenizer(options.tokenizer.empty() ? folder : options.tokenizer, options.tokenizer_load);
   require(static_cast<int64_t>(model.tokenizer->vocabulary_size()) <= model.spec.vocabulary, ErrorKind::config,
           "the tokenizer has {} ids, the model of {} only {}; they do not belong together",
           model.tokenizer->vocabulary_size(), options.model, model.spec.vocabulary);

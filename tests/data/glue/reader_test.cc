@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "data/glue/published_rows.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/test_data.h"
 
@@ -99,7 +100,8 @@ TEST_F(GlueReader, ReadsTheOtherTasks) {
 }
 
 TEST_F(GlueReader, NamesFileLineAndWhatWasExpected) {
-  EXPECT_ERROR(rows("mrpc"), ErrorKind::io, "train.tsv; give the folder of the original GLUE files");
+  EXPECT_ERROR(rows("mrpc"), ErrorKind::io,
+               "train.tsv, nor train-*.parquet beside it; give the folder of the GLUE files with --data-dir");
   file("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n");
   EXPECT_ERROR(rows("rte"), ErrorKind::data,
                "train.tsv line 2: label \"maybe\", expected one of entailment, not_entail");
@@ -229,6 +231,43 @@ TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
   file("v.csv", "a,label\nx,2\n");
   EXPECT_ERROR(read_custom({.train = folder_ / "t.csv", .validation = folder_ / "v.csv", .test = ""}), ErrorKind::data,
                "v.csv row 1: the training file has no label \"2\"");
+}
+
+TEST(GlueOfTheHub, IsReadFromParquetFiles) {
+  const std::string folder = source_dir() + "/tests/golden/parquet/glue";
+  const auto sets = read_glue(glue_task("mrpc"), folder, GlueSplit::train);
+  ASSERT_EQ(sets.size(), 1u);
+  ASSERT_EQ(sets[0].rows.size(), 96u);  // of two files
+  for (size_t i = 0; i < 96; ++i) {
+    EXPECT_EQ(sets[0].rows[i].first, fmt::format("w{} w{}", i % 24, i * 7 % 24));
+    EXPECT_EQ(sets[0].rows[i].second, fmt::format("{}w{}", i % 2 == 1 ? "good " : "", i * 5 % 24));
+    EXPECT_EQ(sets[0].rows[i].label, static_cast<double>(i % 2));
+  }
+  EXPECT_EQ(read_glue(glue_task("mrpc"), folder + "/mrpc", GlueSplit::validation).at(0).rows.size(), 20u);
+  const auto test = read_glue(glue_task("mrpc"), folder, GlueSplit::test);
+  ASSERT_EQ(test.at(0).rows.size(), 7u);
+  EXPECT_EQ(test[0].rows[3].label, -1);
+  const auto mnli = read_glue(glue_task("mnli"), folder, GlueSplit::validation);
+  ASSERT_EQ(mnli.size(), 2u);
+  EXPECT_EQ(mnli[0].name, "mnli");
+  EXPECT_EQ(mnli[0].rows.size(), 18u);
+  EXPECT_EQ(mnli[1].name, "mnli-mm");
+  EXPECT_EQ(mnli[1].rows.size(), 21u);
+  EXPECT_EQ(mnli[1].rows[2].label, 2);
+}
+
+TEST(GlueOfTheHub, NamesFileAndRowOfAWrongLabelAndMissingColumns) {
+  const TemporaryFolder folder;
+  const std::string samples = source_dir() + "/tests/golden/parquet/";
+  std::filesystem::create_directory(folder / "mrpc");
+  std::filesystem::copy_file(samples + "glue/mrpc/test-00000-of-00001.parquet",
+                             folder / "mrpc/train-00000-of-00001.parquet");
+  EXPECT_ERROR(read_glue(glue_task("mrpc"), folder.path(), GlueSplit::train), ErrorKind::data,
+               "mrpc/train-00000-of-00001.parquet row 1: label -1, expected a class from 0 to 1");
+  std::filesystem::create_directory(folder / "cola");
+  std::filesystem::copy_file(samples + "empty.parquet", folder / "cola/train.parquet");
+  EXPECT_ERROR(read_glue(glue_task("cola"), folder.path(), GlueSplit::train), ErrorKind::data,
+               "cola/train.parquet: no column \"sentence\"; it has text (byte_array), label (int64)");
 }
 
 }  // namespace

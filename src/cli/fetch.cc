@@ -1,0 +1,76 @@
+// trireme fetch: brings a model or a data set into the Hugging Face cache.
+
+#include <fmt/core.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "hub/api.h"
+#include "hub/place.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  trireme fetch gpt2                                  then: trireme sample --model gpt2 --prompt \"Once\"\n"
+    "  trireme fetch EleutherAI/pythia-160m --revision step1000\n"
+    "  trireme fetch glue/mrpc --dataset                   then: trireme glue --task-name mrpc ...\n"
+    "  trireme fetch roneneldan/TinyStories --dataset --include '*train*'\n\n"
+    "The names are those of https://huggingface.co. Commands that take a model, a tokenizer or data take them too and\n"
+    "fetch what is missing; `fetch` also looks whether there is something newer. What was begun is gone on with.\n"
+    "Files lie where Python's huggingface_hub keeps and finds them: HF_HUB_CACHE, or HF_HOME/hub\n"
+    "(~/.cache/huggingface/hub). HF_TOKEN or HF_HOME/token is the token for what is not public, HF_ENDPOINT another "
+    "hub,\n"
+    "HF_HUB_OFFLINE=1 asks nobody; https_proxy and no_proxy are heeded. docs/models.md has more.";
+
+hub::Snapshot fetch(const hub::Settings& settings, const hub::Repository& repository, const std::string& revision,
+                    const hub::Selection& selection) {
+  try {
+    return hub::fetch(settings, repository, revision, selection, [] {});
+  } catch (const hub::NotThere& e) {
+    fail(ErrorKind::io, "{}{}", e.what(), hub::advice(settings, repository));
+  } catch (const hub::Unreachable& e) {
+    fail(ErrorKind::io, "{}{}", e.what(), hub::advice(settings, repository));
+  }
+}
+
+}  // namespace
+
+int run_fetch(std::vector<std::string> arguments) {
+  std::string name, revision = "main";
+  bool dataset = false;
+  std::vector<std::string> patterns;
+  Flags app("trireme fetch",
+            "Brings a model or a data set of the Hugging Face hub into the cache and prints its folder.");
+  app.add("name", name, "NAME or OWNER/NAME; glue/TASK is one task of GLUE").required();
+  app.add_switch("--dataset", dataset, "a data set, not a model");
+  app.add("--revision", revision, "branch, tag or commit").show_default();
+  app.add("--include", patterns,
+          "files that match, '*' also over folders; may be repeated (default: what trireme reads: of a model its "
+          "configuration, tokenizer and weights, safetensors before pickles; of a data set its texts)")
+      .one_value();
+  app.set_footer(kFooter);
+  if (const auto code = app.parse(std::move(arguments))) return *code;
+  hub::NamedData wanted{hub::Repository{}, {}};
+  if (dataset) {
+    wanted = hub::named_data(name);
+  } else {
+    require(!name.starts_with("glue/"), ErrorKind::usage, "{} is a data set: add --dataset", name);
+    wanted.repository = hub::checked_repository(hub::Kind::model, name);
+  }
+  if (!patterns.empty()) wanted.patterns = patterns;
+  const hub::Settings settings = hub::read_settings();
+  const hub::ModelSelection of_model;
+  const hub::DataSelection of_data;
+  const hub::GlobSelection of_patterns(wanted.patterns);
+  const hub::Selection* selection = &of_patterns;
+  if (wanted.patterns.empty()) selection = dataset ? static_cast<const hub::Selection*>(&of_data) : &of_model;
+  const hub::Snapshot snapshot = fetch(settings, wanted.repository, revision, *selection);
+  log::info("{} has {} files of commit {}", name, snapshot.files.size(), snapshot.commit);
+  fmt::print("{}\n", snapshot.folder);
+  return 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,203 @@
+#include "data/parquet/column.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "data/parquet/decompress.h"
+
+namespace trireme {
+namespace {
+
+enum Encoding : int64_t { kPlain = 0, kPlainDictionary = 2, kRuns = 3, kDictionary = 8 };
+
+const char* name_of_encoding(int64_t encoding) {
+  constexpr const char* kNames[] = {
+      "PLAIN",          "GROUP_VAR_INT",       "PLAIN_DICTIONARY",        "RLE",
+      "BIT_PACKED",     "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY",
+      "RLE_DICTIONARY", "BYTE_STREAM_SPLIT"};
+  return encoding >= 0 && encoding < 10 ? kNames[encoding] : "an unknown encoding";
+}
+
+template <class T>
+T number_in(std::span<const std::byte> bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+}  // namespace
+
+ParquetFile::ParquetFile(const std::string& path) : file(path), footer(read_parquet_footer(file.bytes(), path)) {}
+
+const ParquetColumnFacts* ParquetFile::find(std::string_view name) const {
+  const auto found = std::ranges::find(footer.columns, name, &ParquetColumnFacts::name);
+  return found == footer.columns.end() ? nullptr : &*found;
+}
+
+std::string ParquetFile::describe() const {
+  std::string text;
+  for (const ParquetColumnFacts& column : footer.columns)
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", column.name,
+                        column.flat ? name_of(column.type) : "list or structure");
+  return text.empty() ? "no columns" : text;
+}
+
+ParquetColumn::ParquetColumn(const ParquetFile& file, const ParquetColumnFacts& facts) : file_(file), facts_(facts) {
+  const bool readable = facts.flat && facts.type != ParquetType::int96 && facts.type != ParquetType::fixed;
+  require(readable, ErrorKind::data, "{}: column \"{}\" holds {}, which is not read; strings and numbers are",
+          file.path(), facts.name, facts.flat ? name_of(facts.type) : "lists or structures");
+}
+
+void ParquetColumn::damaged(const char* what) const {
+  fail(ErrorKind::data, "{} is damaged: column \"{}\" has {}", file_.path(), facts_.name, what);
+}
+
+std::span<const std::byte> ParquetColumn::cut(size_t size) {
+  if (size > values_.size()) damaged("a page that ends within its values");
+  const auto part = values_.first(size);
+  values_ = values_.subspan(size);
+  return part;
+}
+
+bool ParquetColumn::open_group() {
+  if (group_ == file_.footer.groups.size()) return false;
+  const ParquetGroup& group = file_.footer.groups[group_++];
+  const auto chunk = std::ranges::find(group.chunks, facts_.name, &ParquetChunk::column);
+  const auto bytes = file_.file.bytes();
+  if (chunk == group.chunks.end()) damaged("no values in a group of rows");
+  if (chunk->values != group.rows) damaged("another number of values than its group has rows");
+  if (chunk->first_page < 0 || chunk->bytes < 0 || chunk->first_page > static_cast<int64_t>(bytes.size()) ||
+      chunk->bytes > static_cast<int64_t>(bytes.size()) - chunk->first_page)
+    damaged("pages outside of the file");
+  chunk_ = bytes.subspan(static_cast<size_t>(chunk->first_page), static_cast<size_t>(chunk->bytes));
+  codec_ = chunk->codec;
+  group_values_ = group.rows;
+  page_values_ = 0;
+  dictionary_.clear();
+  return true;
+}
+
+std::span<const std::byte> ParquetColumn::unpack(const ParquetPage& page, std::span<const std::byte> bytes) {
+  // Levels of the second version come first and are never compressed.
+  const auto levels = static_cast<size_t>(page.definition_bytes + page.repetition_bytes);
+  const int64_t codec = page.kind == ParquetPage::Kind::data_v2 && !page.compressed ? 0 : codec_;
+  if (codec == 0 && page.bytes == page.compressed_bytes) return bytes;  // in the file itself
+  std::vector<std::byte>& to = page.kind == ParquetPage::Kind::dictionary ? dictionary_page_ : page_;
+  to.resize(static_cast<size_t>(page.bytes));
+  std::copy_n(bytes.begin(), levels, to.begin());
+  decompress_page(codec, bytes.subspan(levels), std::span(to).subspan(levels), file_.path());
+  return to;
+}
+
+void ParquetColumn::open_page() {
+  const ParquetPage page = read_page_header(chunk_, file_.path());
+  const auto bytes = chunk_.subspan(page.header_bytes, static_cast<size_t>(page.compressed_bytes));
+  chunk_ = chunk_.subspan(page.header_bytes + bytes.size());
+  consumed_ += page.header_bytes + bytes.size();
+  if (page.has_checksum &&
+      crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())) != page.checksum)
+    damaged("a page of another checksum");
+  if (page.kind == ParquetPage::Kind::index) return;
+  const auto contents = unpack(page, bytes);
+  if (page.kind == ParquetPage::Kind::dictionary) {
+    if (page.encoding != kPlain && page.encoding != kPlainDictionary) damaged("a dictionary that is not plain");
+    return read_dictionary(contents, page.values);
+  }
+  if (page.values > group_values_) damaged("more values than its group has rows");
+  page_values_ = page.values;
+  values_ = contents;
+  has_levels_ = facts_.optional;
+  if (page.kind == ParquetPage::Kind::data_v2) {
+    if (page.repetition_bytes != 0) damaged("levels of a list");
+    levels_ = HybridReader(cut(static_cast<size_t>(page.definition_bytes)), 1);
+  } else if (has_levels_) {
+    levels_ = HybridReader(cut(number_in<uint32_t>(cut(4))), 1);
+  }
+  begin_values(page.encoding);
+}
+
+void ParquetColumn::begin_values(int64_t encoding) {
+  in_dictionary_ = encoding == kPlainDictionary || encoding == kDictionary;
+  packed_truth_ = facts_.type == ParquetType::boolean;
+  if (in_dictionary_) {
+    if (values_.empty()) {  // nulls only
+      places_ = {};
+      return;
+    }
+    const auto width = std::to_integer<unsigned>(cut(1)[0]);
+    if (width > 32) damaged("places of more than 32 bits");
+    places_ = HybridReader(values_, width);
+  } else if (packed_truth_ && encoding == kRuns) {
+    places_ = HybridReader(cut(number_in<uint32_t>(cut(4))), 1);
+  } else {
+    require(
+        encoding == kPlain, ErrorKind::data,
+        "{}: column \"{}\" is encoded as {}; plain values and dictionaries are read: write the file again so (pyarrow: "
+        "the defaults), or as jsonl",
+        file_.path(), facts_.name, name_of_encoding(encoding));
+    if (packed_truth_) places_ = HybridReader::packed(values_, 1, static_cast<uint64_t>(page_values_));
+  }
+}
+
+void ParquetColumn::read_dictionary(std::span<const std::byte> bytes, int64_t values) {
+  values_ = bytes;
+  dictionary_.clear();
+  for (int64_t i = 0; i < values; ++i) dictionary_.push_back(plain());
+}
+
+ParquetCell ParquetColumn::plain() {
+  ParquetCell cell;
+  switch (facts_.type) {
+    case ParquetType::int32:
+      cell.number = number_in<int32_t>(cut(4));
+      break;
+    case ParquetType::int64:
+      cell.number = static_cast<double>(number_in<int64_t>(cut(8)));
+      break;
+    case ParquetType::f32:
+      cell.number = number_in<float>(cut(4));
+      break;
+    case ParquetType::f64:
+      cell.number = number_in<double>(cut(8));
+      break;
+    case ParquetType::byte_array: {
+      const auto text = cut(number_in<uint32_t>(cut(4)));
+      cell.text = std::string_view(reinterpret_cast<const char*>(text.data()), text.size());
+      break;
+    }
+    default:
+      damaged("values of a type that is not read");
+  }
+  return cell;
+}
+
+ParquetCell ParquetColumn::value() {
+  if (!in_dictionary_ && !packed_truth_) return plain();
+  uint32_t place = 0;
+  if (!places_.next(place)) damaged("a page that ends within its values");
+  if (!in_dictionary_) return {.text = {}, .number = place};
+  if (place >= dictionary_.size()) damaged("a place outside of its dictionary");
+  return dictionary_[place];
+}
+
+bool ParquetColumn::next(ParquetCell& cell) {
+  while (group_values_ == 0) {
+    if (!open_group()) return false;
+  }
+  while (page_values_ == 0) {
+    if (chunk_.empty()) damaged("fewer values than its group has rows");
+    open_page();
+  }
+  --page_values_;
+  --group_values_;
+  uint32_t present = 1;
+  if (has_levels_ && !levels_.next(present)) damaged("a page that ends within its levels");
+  cell = present != 0 ? value() : ParquetCell{};
+  return true;
+}
+
+}  // namespace trireme

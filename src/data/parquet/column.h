@@ -1,0 +1,72 @@
+#pragma once
+// Values of one column of a Parquet file, in the order of its rows, page by page: memory holds a page and a dictionary.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/file.h"
+#include "data/parquet/footer.h"
+#include "data/parquet/hybrid.h"
+
+namespace trireme {
+
+/// An open file.
+struct ParquetFile {
+  /// Throws Error::io, Error::data.
+  explicit ParquetFile(const std::string& path);
+
+  MappedFile file;
+  ParquetFooter footer;
+
+  const std::string& path() const { return file.path(); }
+  /// nullptr: none of that name.
+  const ParquetColumnFacts* find(std::string_view name) const;
+  /// "id (int32), text (byte_array)", for messages.
+  std::string describe() const;
+};
+
+/// A value; neither text nor number: null.
+struct ParquetCell {
+  std::optional<std::string_view> text;  ///< until the next one is read
+  std::optional<double> number;          ///< also of truth values
+};
+
+class ParquetColumn {
+ public:
+  /// The file outlives it. Throws Error::data where the column is a list, a structure or of a type that is not read.
+  ParquetColumn(const ParquetFile& file, const ParquetColumnFacts& facts);
+
+  /// Of the next row; false after the last. Throws Error::data.
+  bool next(ParquetCell& cell);
+  /// Bytes of the file that its pages took so far.
+  uint64_t consumed() const { return consumed_; }
+
+ private:
+  bool open_group();
+  void open_page();
+  void read_dictionary(std::span<const std::byte> bytes, int64_t values);
+  void begin_values(int64_t encoding);
+  std::span<const std::byte> unpack(const ParquetPage& page, std::span<const std::byte> bytes);
+  std::span<const std::byte> cut(size_t size);
+  ParquetCell plain();
+  ParquetCell value();
+  [[noreturn]] void damaged(const char* what) const;
+
+  const ParquetFile& file_;
+  const ParquetColumnFacts& facts_;
+  size_t group_ = 0;
+  int64_t codec_ = 0;
+  int64_t group_values_ = 0, page_values_ = 0;  // still to come
+  std::span<const std::byte> chunk_;            // rest of the group's pages
+  std::vector<std::byte> page_, dictionary_page_;
+  std::vector<ParquetCell> dictionary_;
+  std::span<const std::byte> values_;  // rest of the page's
+  HybridReader levels_, places_;
+  bool has_levels_ = false, in_dictionary_ = false, packed_truth_ = false;
+  uint64_t consumed_ = 0;
+};
+
+}  // namespace trireme

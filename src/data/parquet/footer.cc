@@ -1,0 +1,179 @@
+#include "data/parquet/footer.h"
+
+#include <bit>
+#include <cstring>
+
+#include "base/error.h"
+#include "data/parquet/thrift.h"
+
+namespace trireme {
+namespace {
+
+using Type = ThriftReader::Type;
+
+constexpr std::string_view kMagic = "PAR1";
+constexpr size_t kMostElements = size_t{1} << 20;  // of a list of the footer
+constexpr int64_t kMostPageBytes = int64_t{1} << 30;
+
+struct SchemaElement {
+  std::string name;
+  int64_t type = -1, repetition = 0, children = 0;
+};
+
+SchemaElement read_element(ThriftReader& reader) {
+  SchemaElement element;
+  reader.structure([&](int id, Type type) {
+    if (id == 1) return element.type = reader.integer(type), true;
+    if (id == 3) return element.repetition = reader.integer(type), true;
+    if (id == 4) return element.name = reader.binary(type), true;
+    if (id == 5) return element.children = reader.integer(type), true;
+    return false;
+  });
+  return element;
+}
+
+ParquetChunk read_chunk_facts(ThriftReader& reader) {
+  ParquetChunk chunk;
+  int64_t data_page = 0, dictionary = 0, parts = 0;
+  reader.structure([&](int id, Type type) {
+    if (id == 3) {
+      reader.list(kMostElements, [&](Type element) {
+        chunk.column = reader.binary(element);
+        ++parts;
+      });
+      return true;
+    }
+    if (id == 4) return chunk.codec = reader.integer(type), true;
+    if (id == 5) return chunk.values = reader.integer(type), true;
+    if (id == 7) return chunk.bytes = reader.integer(type), true;
+    if (id == 9) return data_page = reader.integer(type), true;
+    if (id == 11) return dictionary = reader.integer(type), true;
+    return false;
+  });
+  if (parts != 1) chunk.column = {};
+  chunk.first_page = dictionary > 0 && dictionary < data_page ? dictionary : data_page;
+  return chunk;
+}
+
+ParquetGroup read_group(ThriftReader& reader) {
+  ParquetGroup group;
+  reader.structure([&](int id, Type type) {
+    if (id == 1) {
+      reader.list(kMostElements, [&](Type) {
+        ParquetChunk chunk;
+        reader.structure([&](int field, Type) {
+          if (field == 3) return chunk = read_chunk_facts(reader), true;
+          return false;
+        });
+        group.chunks.push_back(chunk);
+      });
+      return true;
+    }
+    if (id == 3) return group.rows = reader.integer(type), true;
+    return false;
+  });
+  return group;
+}
+
+/// The columns of the first level; `schema` is the tree, each element before its children.
+std::vector<ParquetColumnFacts> top_columns(const std::vector<SchemaElement>& schema, const std::string& path) {
+  std::vector<ParquetColumnFacts> columns;
+  for (size_t at = 1; at < schema.size();) {
+    const SchemaElement& element = schema[at];
+    const bool flat = element.children == 0 && element.repetition != 2;
+    require(!flat || (element.type >= 0 && element.type <= 7), ErrorKind::data,
+            "{} is no Parquet file or is damaged: column \"{}\" has no type", path, element.name);
+    columns.push_back({element.name, static_cast<ParquetType>(flat ? element.type : 0), element.repetition == 1, flat});
+    for (int64_t left = 1; left > 0; --left, ++at) {  // over all that lies in it
+      require(
+          at < schema.size() && schema[at].children >= 0 && schema[at].children < static_cast<int64_t>(schema.size()),
+          ErrorKind::data, "{} is no Parquet file or is damaged: its schema ends early", path);
+      left += schema[at].children;
+    }
+  }
+  return columns;
+}
+
+}  // namespace
+
+const char* name_of(ParquetType type) {
+  constexpr const char* kNames[] = {"boolean", "int32", "int64", "int96", "float", "double", "byte_array", "fixed"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+ParquetFooter read_parquet_footer(std::span<const std::byte> file, const std::string& path) {
+  const auto text = [&](size_t at, size_t size) {
+    return std::string_view(reinterpret_cast<const char*>(file.data()) + at, size);
+  };
+  require(file.size() >= 12 && text(0, 4) == kMagic && text(file.size() - 4, 4) == kMagic, ErrorKind::data,
+          "{} is no Parquet file or is damaged: it does not begin and end with PAR1", path);
+  uint32_t size = 0;
+  static_assert(std::endian::native == std::endian::little);
+  std::memcpy(&size, file.data() + file.size() - 8, 4);
+  require(size <= file.size() - 12, ErrorKind::data, "{} is no Parquet file or is damaged: its footer has {} bytes",
+          path, size);
+  ThriftReader reader(file.subspan(file.size() - 8 - size, size), path);
+  std::vector<SchemaElement> schema;
+  ParquetFooter footer;
+  reader.structure([&](int id, Type type) {
+    if (id == 2) return reader.list(kMostElements, [&](Type) { schema.push_back(read_element(reader)); }), true;
+    if (id == 3) return footer.rows = reader.integer(type), true;
+    if (id == 4) return reader.list(kMostElements, [&](Type) { footer.groups.push_back(read_group(reader)); }), true;
+    return false;
+  });
+  footer.columns = top_columns(schema, path);
+  int64_t rows = 0;
+  for (const ParquetGroup& group : footer.groups) {
+    require(group.rows >= 0 && group.rows <= footer.rows - rows, ErrorKind::data,
+            "{} is no Parquet file or is damaged: its groups have more rows than its {}", path, footer.rows);
+    rows += group.rows;
+  }
+  require(rows == footer.rows, ErrorKind::data, "{} is no Parquet file or is damaged: its groups have {} rows of {}",
+          path, rows, footer.rows);
+  return footer;
+}
+
+ParquetPage read_page_header(std::span<const std::byte> bytes, const std::string& path) {
+  ThriftReader reader(bytes, path);
+  ParquetPage page;
+  const auto values = [&](int id, Type type) {
+    if (id == 1) return page.values = reader.integer(type), true;
+    if (id == 2) return page.encoding = reader.integer(type), true;
+    return false;
+  };
+  const auto values_v2 = [&](int id, Type type) {
+    if (id == 1) return page.values = reader.integer(type), true;
+    if (id == 4) return page.encoding = reader.integer(type), true;
+    if (id == 5) return page.definition_bytes = reader.integer(type), true;
+    if (id == 6) return page.repetition_bytes = reader.integer(type), true;
+    if (id == 7) return page.compressed = reader.boolean(type), true;
+    return false;
+  };
+  int64_t kind = -1;
+  reader.structure([&](int id, Type type) {
+    if (id == 1) return kind = reader.integer(type), true;
+    if (id == 2) return page.bytes = reader.integer(type), true;
+    if (id == 3) return page.compressed_bytes = reader.integer(type), true;
+    if (id == 4) {
+      page.has_checksum = true;
+      page.checksum = static_cast<uint32_t>(reader.integer(type));
+      return true;
+    }
+    if (id == 5 || id == 7) return reader.structure(values), true;
+    if (id == 8) return reader.structure(values_v2), true;
+    return false;
+  });
+  page.header_bytes = reader.at();
+  const auto left = static_cast<int64_t>(bytes.size() - page.header_bytes);
+  const bool good = kind >= 0 && kind <= 3 && page.bytes >= 0 && page.bytes <= kMostPageBytes &&
+                    page.compressed_bytes >= 0 && page.compressed_bytes <= left && page.values >= 0 &&
+                    page.definition_bytes >= 0 && page.repetition_bytes >= 0 &&
+                    page.definition_bytes + page.repetition_bytes <= std::min(page.bytes, page.compressed_bytes);
+  require(good, ErrorKind::data,
+          "{} is damaged: a page of {} values has {} bytes, {} compressed, of {} (at most {} are read)", path,
+          page.values, page.bytes, page.compressed_bytes, left, kMostPageBytes);
+  page.kind = static_cast<ParquetPage::Kind>(kind);
+  return page;
+}
+
+}  // namespace trireme

@@ -1,0 +1,93 @@
+#include "data/prepare/parquet_source.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "base/error.h"
+#include "data/parquet/column.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kBatchBytes = size_t{64} << 10;  // of lines that are made at a time, but for a longer one
+
+/// A JSON string without the control characters and quotes that would end it.
+void append_json_string(std::string_view text, std::string& out) {
+  out += '"';
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<uint8_t>(c) < 0x20) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  out += '"';
+}
+
+class ParquetSource final : public ByteSource {
+ public:
+  ParquetSource(const std::string& path, const std::vector<std::string>& names) : file_(path), names_(names) {
+    for (const std::string& name : names) {
+      const ParquetColumnFacts* facts = file_.find(name);
+      require(facts != nullptr, ErrorKind::data, "{} has no column \"{}\"; it has {}", path, name, file_.describe());
+      require(facts->flat && facts->type == ParquetType::byte_array, ErrorKind::data,
+              "{}: column \"{}\" holds {}, strings were expected", path, name,
+              facts->flat ? name_of(facts->type) : "lists or structures");
+      columns_.emplace_back(file_, *facts);
+    }
+  }
+
+  size_t read(char* to, size_t size) override {
+    if (at_ == lines_.size() && !fill()) return 0;
+    const size_t n = std::min(size, lines_.size() - at_);
+    std::memcpy(to, lines_.data() + at_, n);
+    at_ += n;
+    return n;
+  }
+  uint64_t consumed() const override {
+    const auto rows = static_cast<uint64_t>(file_.footer.rows);
+    return rows == 0 ? 0 : file_.file.bytes().size() * rows_read_ / rows;
+  }
+
+ private:
+  bool fill() {
+    lines_.clear();
+    at_ = 0;
+    while (lines_.size() < kBatchBytes && rows_read_ < static_cast<uint64_t>(file_.footer.rows)) {
+      lines_ += '{';
+      for (size_t i = 0; i < columns_.size(); ++i) append_field(i);
+      lines_ += "}\n";
+      ++rows_read_;
+    }
+    return !lines_.empty();
+  }
+
+  void append_field(size_t i) {
+    ParquetCell cell;
+    columns_[i].next(cell);
+    if (!cell.text) return;
+    if (lines_.back() != '{') lines_ += ", ";
+    append_json_string(names_[i], lines_);
+    lines_ += ": ";
+    append_json_string(*cell.text, lines_);
+  }
+
+  ParquetFile file_;
+  std::vector<std::string> names_;
+  std::vector<ParquetColumn> columns_;
+  uint64_t rows_read_ = 0;
+  std::string lines_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<ByteSource> open_parquet(const std::string& path, const std::vector<std::string>& columns) {
+  return std::make_unique<ParquetSource>(path, columns);
+}
+
+}  // namespace trireme

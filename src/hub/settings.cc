@@ -1,0 +1,105 @@
+#include "hub/settings.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/host.h"
+#include "hub/url.h"
+
+namespace trireme::hub {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostTokenBytes = 4096;
+
+std::string value_of(const Environment& environment, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const char* value = environment(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return "";
+}
+
+bool is_true(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return text == "1" || text == "ON" || text == "YES" || text == "TRUE";
+}
+
+/// "~/x" as shells and Python take it.
+std::string expanded(std::string path, const std::string& home) {
+  if (path == "~" || path.starts_with("~/")) path.replace(0, 1, home);
+  return path;
+}
+
+std::string trimmed(const std::string& text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
+std::string read_token(const Environment& environment, const std::string& home, const std::string& folder) {
+  if (is_true(value_of(environment, {"HF_HUB_DISABLE_IMPLICIT_TOKEN"}))) return "";
+  std::string token = trimmed(value_of(environment, {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}));
+  if (token.empty()) {
+    std::string path = expanded(value_of(environment, {"HF_TOKEN_PATH"}), home);
+    if (path.empty()) path = folder + "/token";
+    std::error_code unreadable;
+    if (fs::is_regular_file(path, unreadable)) token = trimmed(read_text(path, kMostTokenBytes));
+  }
+  // It becomes a line of a request: nothing in it may end that line.
+  const bool plain = std::ranges::all_of(token, [](unsigned char c) { return c > 0x20 && c < 0x7F; });
+  require(plain, ErrorKind::config,
+          "the token of the Hugging Face hub (HF_TOKEN or its file) has blanks or control "
+          "characters in it; it was expected to be one word like hf_...");
+  return token;
+}
+
+int seconds(const Environment& environment, const char* name, int otherwise) {
+  const std::string text = value_of(environment, {name});
+  if (text.empty()) return otherwise;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  require(error == std::errc() && end == text.data() + text.size() && value > 0 && value <= 86400, ErrorKind::config,
+          "{} is \"{}\", expected seconds from 1 to 86400", name, text);
+  return value;
+}
+
+std::string checked_endpoint(std::string text) {
+  while (text.ends_with('/')) text.pop_back();
+  const Url url = parse_url(text);
+  require(url.query.empty(), ErrorKind::config, "HF_ENDPOINT {} has a query; https://HOST was expected", url.shown());
+  require(url.may_be_asked(), ErrorKind::config,
+          "HF_ENDPOINT is {}; an https URL was expected (http is for a hub on this host only)", url.shown());
+  return text;
+}
+
+}  // namespace
+
+Settings read_settings(const Environment& environment) {
+  const std::string home = value_of(environment, {"HOME"});
+  std::string folder = expanded(value_of(environment, {"HF_HOME"}), home);
+  if (folder.empty()) {
+    const std::string base = value_of(environment, {"XDG_CACHE_HOME"});
+    require(!base.empty() || !home.empty(), ErrorKind::config,
+            "neither HF_HOME nor HOME is set: nobody knows where models and data sets are kept; set HF_HOME");
+    folder = (base.empty() ? home + "/.cache" : base) + "/huggingface";
+  }
+  Settings settings;
+  settings.cache = expanded(value_of(environment, {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}), home);
+  if (settings.cache.empty()) settings.cache = folder + "/hub";
+  std::string endpoint = value_of(environment, {"HF_ENDPOINT"});
+  settings.endpoint = checked_endpoint(endpoint.empty() ? "https://huggingface.co" : endpoint);
+  settings.offline = is_true(value_of(environment, {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}));
+  settings.token = read_token(environment, home, folder);
+  settings.certificates = value_of(environment, {"REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"});
+  settings.connect_seconds = seconds(environment, "HF_HUB_ETAG_TIMEOUT", settings.connect_seconds);
+  settings.stalled_seconds = seconds(environment, "HF_HUB_DOWNLOAD_TIMEOUT", settings.stalled_seconds);
+  return settings;
+}
+
+Settings read_settings() { return read_settings(environment_variable); }
+
+}  // namespace trireme::hub

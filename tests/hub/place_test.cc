@@ -1,0 +1,132 @@
+#include "hub/place.h"
+
+#include <gmock/gmock.h>
+
+#include "tests/hub/hub_fixture.h"
+
+namespace trireme::hub {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+/// What names mean, with the variables that a user sets.
+class Places : public WithHub {
+ protected:
+  Places() {
+    setenv("HF_HOME", folder_.path().c_str(), 1);
+    setenv("HF_ENDPOINT", hub_.hub().url().c_str(), 1);
+    setenv("REQUESTS_CA_BUNDLE", HttpsServer::certificate().c_str(), 1);
+    unsetenv("HF_HUB_OFFLINE");
+    before_ = fs::current_path();
+    fs::create_directory(folder_ / "here");
+    fs::current_path(folder_ / "here");
+    for (const char* split :
+         {"train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001", "test-00000-of-00001"})
+      hub_.add("datasets/nyu-mll/glue", fmt::format("mrpc/{}.parquet", split), split, true);
+    for (const char* file :
+         {"data/train-00000-of-00001.parquet", "data/validation-00000-of-00001.parquet", "README.md"})
+      hub_.add("datasets/some/texts", file, file, true);
+  }
+  ~Places() override {
+    fs::current_path(before_);
+    setenv("HF_HUB_OFFLINE", "1", 1);
+    for (const char* name : {"HF_HOME", "HF_ENDPOINT", "REQUESTS_CA_BUNDLE"}) unsetenv(name);
+  }
+  std::string snapshot(const std::string& folder) const {
+    return fmt::format("{}/hub/{}/snapshots/{}", folder_.path(), folder, FakeHub::kCommit);
+  }
+  size_t requests() const { return hub_.hub().requests().size(); }
+
+  fs::path before_;
+};
+
+TEST_F(Places, OfAModelAreTheFolderThenTheCacheThenTheHub) {
+  EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));
+  const size_t asked = requests();
+  EXPECT_GT(asked, 0u);
+  EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));
+  EXPECT_EQ(place_of_model("models/gpt2").path, snapshot("models--gpt2"));  // where nanoGPT's init_from looks
+  EXPECT_EQ(place_of_tokenizer("gpt2").path, snapshot("models--gpt2"));
+  EXPECT_EQ(requests(), asked);
+  fs::create_directory("gpt2");
+  write_text("gpt2/config.json", "{}");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(place_of_model("gpt2").path, "gpt2");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("gpt2 is the folder of that name here, not a model of the hub"));
+  EXPECT_EQ(requests(), asked);
+}
+
+TEST_F(Places, OfOnesOwnAreNoNames) {
+  for (const char* path : {"./gpt3", "/absent/gpt2", "../gpt2", "runs/a/b", "model.pt"}) {
+    const Place place = place_of_model(path);
+    EXPECT_EQ(place.path, path);
+    EXPECT_EQ(place.why_not, "");
+  }
+  EXPECT_EQ(requests(), 0u);
+}
+
+TEST_F(Places, OfUnknownNamesTellTheNearestAndHowToBringFilesByHand) {
+  place_of_model("gpt2");
+  const Place unknown = place_of_model("gpt3");
+  EXPECT_EQ(
+      unknown.why_not,
+      fmt::format("; the hub has no model gpt3 that anybody without a token (HF_TOKEN) may read (401: Invalid username "
+                  "or password.); the nearest model in the cache is gpt2; by hand: `trireme fetch gpt3` where there is "
+                  "a connection, and its folder {0}/hub/models--gpt3 copied to here",
+                  folder_.path()));
+  setenv("HF_HUB_OFFLINE", "1", 1);
+  EXPECT_THAT(
+      place_of_model("gpt2-xl").why_not,
+      HasSubstr(
+          "; HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked; the nearest model in the cache is gpt2;"));
+  EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));
+}
+
+TEST_F(Places, OfAModelWithoutItsTokenizerAreCompletedWhereTheHubCanBeAsked) {
+  place_of_model("gpt2");
+  fs::remove(snapshot("models--gpt2") + "/tokenizer.json");  // as Python leaves it that has loaded the weights only
+  setenv("HF_HUB_OFFLINE", "1", 1);
+  EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));
+  EXPECT_FALSE(fs::exists(snapshot("models--gpt2") + "/tokenizer.json"));
+  unsetenv("HF_HUB_OFFLINE");
+  place_of_model("gpt2");
+  EXPECT_TRUE(fs::exists(snapshot("models--gpt2") + "/tokenizer.json"));
+}
+
+TEST_F(Places, OfGlueAreTheFilesOfTheTask) {
+  EXPECT_EQ(place_of_glue("mrpc").path, snapshot("datasets--nyu-mll--glue"));
+  const size_t asked = requests();
+  EXPECT_EQ(place_of_glue("mrpc").path, snapshot("datasets--nyu-mll--glue"));
+  EXPECT_EQ(requests(), asked);
+  EXPECT_EQ(still_to_fetch({.model = "", .tokenizer = "", .glue_task = "mrpc"}), Files{});
+  fs::remove(snapshot("datasets--nyu-mll--glue") + "/mrpc/train-00001-of-00002.parquet");
+  EXPECT_EQ(still_to_fetch({.model = "gpt2", .tokenizer = "", .glue_task = "mrpc"}), (Files{"gpt2", "glue/mrpc"}));
+  EXPECT_THROW(place_of_glue("cola"), Error);
+}
+
+TEST_F(Places, OfDataAreItsFilesForTraining) {
+  const std::string folder = snapshot("datasets--some--texts");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(place_of_data("some/texts").files, Files{folder + "/data/train-00000-of-00001.parquet"});
+  EXPECT_THAT(
+      testing::internal::GetCapturedStderr(),
+      HasSubstr("some/texts: taking its 1 files for training, not validation; some/texts/PATTERN names others"));
+  EXPECT_EQ(place_of_data("some/texts/data/validation-*").files,
+            Files{folder + "/data/validation-00000-of-00001.parquet"});
+  setenv("HF_HUB_OFFLINE", "1", 1);
+  EXPECT_EQ(place_of_data("some/texts").files.size(), 1u);
+  EXPECT_THAT(
+      place_of_data("some/text").why_not,
+      HasSubstr("the nearest data set in the cache is some/texts; by hand: `trireme fetch some/text --dataset`"));
+  unsetenv("HF_HUB_OFFLINE");
+  hub_.add("datasets/some/more", "one/train.parquet", "1");
+  hub_.add("datasets/some/more", "two/train.parquet", "2");
+  EXPECT_ERROR(place_of_data("some/more"), ErrorKind::usage,
+               "the data set some/more has 2 folders to choose from (one, two); name one: some/more/two/*");
+  EXPECT_EQ(place_of_data("some/more/one/*").files.size(), 1u);
+}
+
+}  // namespace
+}  // namespace trireme::hub
