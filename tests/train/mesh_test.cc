@@ -215,7 +215,7 @@ TEST(MeshStep, ARankWithOtherTokensIsNamedBeforeWeightsChange) {
         {.spec = spec, .shape = {.rows = kSequence, .slots = 2}, .mesh = mesh, .optimizer = OptimizerOptions{}}, table,
         state, *backend.ops, rank);
     std::vector<uint16_t> tokens = some_tokens();
-    if (rank.rank() == 3) std::ranges::rotate(tokens, tokens.begin() + 1);
+    if (rank.rank() == 3) std::rotate(tokens.begin(), tokens.begin() + 1, tokens.end());
     const WindowSource windows(tokens, 3);
     SampleBatches batches(windows, shape);
     TrainStep step(session, batches, 7);
