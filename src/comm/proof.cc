@@ -32,20 +32,26 @@ std::string first_difference(const std::vector<std::string>& texts, int base, in
   return "they differ in line ends only";
 }
 
-}  // namespace
-
-std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts, const MeshShape& mesh) {
   std::vector<std::string> names;
   for (const int r : ranks) {
     if (names.size() == kNamedRanks) break;
-    names.push_back(fmt::format("rank {} on {}", r, hosts[static_cast<size_t>(r)]));
+    const std::string place = describe_place(mesh, r);
+    names.push_back(
+        fmt::format("rank {}{} on {}", r, place.empty() ? "" : " (" + place + ")", hosts[static_cast<size_t>(r)]));
   }
   const std::string rest = ranks.size() > names.size() ? fmt::format(" and {} more", ranks.size() - names.size()) : "";
   return fmt::format("{}{}", fmt::join(names, ", "), rest);
 }
 
-std::string names_of(const std::vector<int>& ranks, Scalars& scalars, std::string_view host) {
-  return names_of(ranks, scalars.gather(host));
+}  // namespace
+
+std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
+  return names_of(ranks, hosts, {});
+}
+
+std::string names_of(const std::vector<int>& ranks, Scalars& scalars, std::string_view host, const MeshShape& mesh) {
+  return names_of(ranks, scalars.gather(host), mesh);
 }
 
 std::string who_differs(const std::vector<int>& ranks, const std::vector<std::string>& hosts) {
@@ -76,16 +82,16 @@ void prove_one_job(Scalars& scalars, std::string_view host, std::string_view con
   prove_same_text(scalars, host, config, "run the same configuration", "give every rank the same files and flags");
 }
 
-std::string different_parameters(const std::vector<int>& ranks, Scalars& scalars, std::string_view host, int64_t step) {
+std::string different_parameters(std::string_view who, int64_t step) {
   return fmt::format(
       "ranks hold different parameters after step {}: {}; resume from the last checkpoint and check that host's memory",
-      step, who_differs(ranks, scalars.gather(host)));
+      step, who);
 }
 
 void prove_same_parameters(Scalars& scalars, std::string_view host, uint64_t hash, int64_t step) {
   const std::vector<int> ranks = scalars.differing(hash);
   if (ranks.empty()) return;
-  throw CommonError(ErrorKind::mismatch, different_parameters(ranks, scalars, host, step));
+  throw CommonError(ErrorKind::mismatch, different_parameters(who_differs(ranks, scalars.gather(host)), step));
 }
 
 }  // namespace trireme

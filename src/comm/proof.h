@@ -6,14 +6,16 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "comm/scalars.h"
 
 namespace trireme {
 
 /// "rank 2 on node3, rank 5 on node6 and 3 more".
 std::string names_of(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
-/// Collective: the same of ranks whose hosts are not known yet. host: this rank's.
-std::string names_of(const std::vector<int>& ranks, Scalars& scalars, std::string_view host);
+/// Collective: the same of ranks whose hosts are not known yet, with their places in the mesh: "rank 3 (data 1, tensor
+/// 1, pipeline 0) on node3". host: this rank's.
+std::string names_of(const std::vector<int>& ranks, Scalars& scalars, std::string_view host, const MeshShape& mesh);
 /// Ranks as Scalars::differing() gives them: "rank 2 on node3 differs from the other 7", or that no majority agrees.
 std::string who_differs(const std::vector<int>& ranks, const std::vector<std::string>& hosts);
 
@@ -27,8 +29,8 @@ void prove_same_text(Scalars& scalars, std::string_view host, std::string_view t
 /// from the majority and the first line that does.
 void prove_one_job(Scalars& scalars, std::string_view host, std::string_view config, std::string_view version);
 
-/// Collective. What is said of ranks that hold other parameters than they should; step: steps done.
-std::string different_parameters(const std::vector<int>& ranks, Scalars& scalars, std::string_view host, int64_t step);
+/// What is said where ranks hold other parameters than they should. who: who_differs(); step: steps done.
+std::string different_parameters(std::string_view who, int64_t step);
 /// Collective. Throws Error::mismatch on every rank unless all hold the same parameters, naming those that do not.
 void prove_same_parameters(Scalars& scalars, std::string_view host, uint64_t hash, int64_t step);
 

@@ -73,6 +73,23 @@ class FaultFixture : public TrainingFixture {
     return environment;
   }
 
+  /// One more snapshot of the run, in which every value of a parameter is this one.
+  void poison(const std::string& run, const std::string& name, float value) const {
+    const CheckpointFolder good = open_checkpoint(path(run));
+    const ParameterTable table(good.facts.spec);
+    TrainingState state(table, DType::f32, true);
+    load_checkpoint(good, table, state);
+    const Parameter& parameter = table.find(name);
+    state.write_master(parameter, std::vector<float>(static_cast<size_t>(parameter.stored_shape.count()), value));
+    const auto group = make_single();
+    CheckpointWriter writer(path(run), table, state, *group);
+    CheckpointFacts facts = good.facts;
+    ++facts.progress.step;
+    facts.progress.samples += 12;
+    writer.begin(facts);
+    writer.publish(0, false);
+  }
+
   /// Names in the run folder that begin with a point: a save's or deletion's leftovers.
   std::vector<std::string> leftovers(const std::string& run) const {
     std::vector<std::string> names;

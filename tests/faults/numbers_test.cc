@@ -13,22 +13,6 @@ using ::testing::HasSubstr;
 
 class Numbers : public FaultFixture {
  protected:
-  /// One more snapshot of the run, in which every value of a parameter is this one.
-  void poison(const std::string& run, const std::string& name, float value) const {
-    const CheckpointFolder good = open_checkpoint(path(run));
-    const ParameterTable table(good.facts.spec);
-    TrainingState state(table, DType::f32, true);
-    load_checkpoint(good, table, state);
-    const Parameter& parameter = table.find(name);
-    state.write_master(parameter, std::vector<float>(static_cast<size_t>(parameter.stored_shape.count()), value));
-    const auto group = make_single();
-    CheckpointWriter writer(path(run), table, state, *group);
-    CheckpointFacts facts = good.facts;
-    ++facts.progress.step;
-    facts.progress.samples += 12;
-    writer.begin(facts);
-    writer.publish(0, false);
-  }
   /// Flags of a run whose weights explode in its next step.
   std::vector<std::string> explosion(const std::string& steps) const {
     return {"--run.steps",          steps, "--checkpoint.every", "5",       "--optim.learning-rate",     "100",

@@ -63,7 +63,7 @@ void heal_replicas(const std::vector<int>& ranks, Mesh& mesh, TrainingState& sta
 }
 
 void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars, std::string_view host, int64_t step) {
-  const std::string names = names_of(ranks, scalars, host);
+  const std::string names = names_of(ranks, scalars, host, mesh);
   const int source = replicas_of(ranks[0], mesh)[static_cast<size_t>(good_replica(ranks[0], ranks, mesh).value())];
   log::write_once(
       log::Level::warning,
@@ -87,7 +87,15 @@ void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, Train
     ranks = differing_ranks(scalars.gather_values(parameter_hash(state, table)), shape);
     if (ranks.empty()) return;
   }
-  throw CommonError(ErrorKind::mismatch, different_parameters(ranks, scalars, host, step));
+  const std::string names = names_of(ranks, scalars, host, shape);
+  const std::string others = shape.tensor * shape.pipeline > 1
+                                 ? "those that hold the same"
+                                 : fmt::format("the other {}", shape.data - static_cast<int64_t>(ranks.size()));
+  throw CommonError(
+      ErrorKind::mismatch,
+      different_parameters(can ? fmt::format("{} {} from {}", names, ranks.size() == 1 ? "differs" : "differ", others)
+                               : fmt::format("no majority agrees among {}", names),
+                           step));
 }
 
 }  // namespace trireme
