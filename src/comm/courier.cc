@@ -31,8 +31,8 @@ class Courier::Worker {
   Worker& operator=(const Worker&) = delete;
   ~Worker() { assert(!thread_.joinable()); }
 
-  /// Ends the thread. False: messages were given up.
-  bool stop() {
+  /// Ends the thread; messages that are on their way are given up.
+  void stop() {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
@@ -40,7 +40,6 @@ class Courier::Worker {
     wake_.notify_all();
     thread_.join();
     for (auto& [ticket, handle] : on_their_way_) handle.abandon();
-    return on_their_way_.empty() && !error_;
   }
 
   Ticket post(std::function<Handle()> start) {
@@ -141,7 +140,7 @@ class Courier::Worker {
 Courier::Courier(Progress* progress, std::vector<int> cpus)
     : worker_(std::make_unique<Worker>(progress, std::move(cpus))) {}
 
-Courier::~Courier() { static_cast<void>(worker_->stop()); }
+Courier::~Courier() { worker_->stop(); }
 
 Courier::Ticket Courier::post(std::function<Handle()> start) { return worker_->post(std::move(start)); }
 

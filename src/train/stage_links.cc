@@ -63,7 +63,7 @@ void StageLinks::expect(PipelinePass pass, int64_t micro_batch, int64_t rows) {
       [this, to, peer = *lane.peer, tag = tag_of(pass, micro_batch)] { return group_->receive(to, peer, tag); });
 }
 
-View StageLinks::take(PipelinePass pass, int64_t, int64_t rows) {
+View StageLinks::take(PipelinePass pass, int64_t rows) {
   Lane& lane = in(pass);
   if (!lane.peer || rows == 0) return {};
   assert(lane.begun > lane.ended);
@@ -72,7 +72,7 @@ View StageLinks::take(PipelinePass pass, int64_t, int64_t rows) {
   return buffer.rows.rows_slice(0, rows);
 }
 
-View StageLinks::outgoing(PipelinePass pass, int64_t, int64_t rows) {
+View StageLinks::outgoing(PipelinePass pass, int64_t rows) {
   Lane& lane = out(pass);
   if (!lane.peer || rows == 0) return {};
   Buffer& buffer = lane.buffers[lane.begun % 2];

@@ -29,9 +29,9 @@ class StageLinks {
   void expect(PipelinePass pass, int64_t micro_batch, int64_t rows);
   /// What was expected; empty where the pass takes nothing. [rows, width], valid until the next-but-one take() of the
   /// pass.
-  View take(PipelinePass pass, int64_t micro_batch, int64_t rows);
+  View take(PipelinePass pass, int64_t rows);
   /// Where the pass writes what it hands on; empty where it hands on nothing.
-  View outgoing(PipelinePass pass, int64_t micro_batch, int64_t rows);
+  View outgoing(PipelinePass pass, int64_t rows);
   /// Sends what was written there.
   void hand_on(PipelinePass pass, int64_t micro_batch, int64_t rows);
   /// Returns once everything sent has left.

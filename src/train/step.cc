@@ -41,8 +41,8 @@ void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
   const StagePart::Step numbers{
       .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
   StageLinks& links = session_.links();
-  const ConstView in = links.take(action.pass, m, rows);
-  session_.stage().part().forward(slot_of(action), batch, numbers, in, links.outgoing(action.pass, m, rows));
+  const ConstView in = links.take(action.pass, rows);
+  session_.stage().part().forward(slot_of(action), batch, numbers, in, links.outgoing(action.pass, rows));
   links.hand_on(action.pass, m, rows);
 }
 
@@ -59,12 +59,12 @@ double TrainStep::backward(const PipelineAction& action, const StepStart& start,
   if (last) optimizer.begin_exchange();
   if (rows > 0) {
     StageLinks& links = session_.links();
-    const ConstView dy = links.take(action.pass, m, rows);
+    const ConstView dy = links.take(action.pass, rows);
     const double over = mean_of(m),
                  loss = stage.part().backward(
                      slot_of(action),
                      {.scale = static_cast<float>(scale / over), .write = write, .sink = last ? &optimizer : nullptr},
-                     dy, links.outgoing(action.pass, m, rows));
+                     dy, links.outgoing(action.pass, rows));
     links.hand_on(action.pass, m, rows);
     return loss / over;
   }
@@ -177,8 +177,8 @@ double loss_of(Session& session, const Batch& batch, int64_t number) {
   StageLinks& links = session.links();
   StagePart& part = session.stage().part();
   links.expect(kForward, number, batch.rows());
-  const ConstView in = links.take(kForward, number, batch.rows());
-  part.forward(kSlot, batch, {}, in, links.outgoing(kForward, number, batch.rows()));
+  const ConstView in = links.take(kForward, batch.rows());
+  part.forward(kSlot, batch, {}, in, links.outgoing(kForward, batch.rows()));
   links.hand_on(kForward, number, batch.rows());
   if (!links.last()) return 0;
   const double loss = part.loss(kSlot);
