@@ -24,12 +24,12 @@ class Meter {
   void take_back(uint64_t bytes) { total_ += bytes; }
   /// Shows the line when it is time to; called now and then.
   void show();
+  /// "gpt2 model.safetensors: 1.0 MB of 4.0 MB (25 %), 3.3 MB/s, 1 s left"
+  std::string line() const;
   /// "548.1 MB in 23 s: 23.8 MB/s"
   std::string summary() const;
 
  private:
-  std::string line() const;
-
   std::string name_, file_;
   uint64_t total_, done_ = 0;
   Clock::time_point start_ = Clock::now(), shown_ = start_, logged_ = start_;
