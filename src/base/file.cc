@@ -110,6 +110,14 @@ std::string read_text(const std::string& path, size_t max_bytes) {
   return text;
 }
 
+std::string read_text_if_there(const std::string& path) {
+  try {
+    return read_text(path);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 void write_text(const std::string& path, std::string_view text, unsigned mode) {
   AtomicFile file(path, mode);
   file.write(text);

@@ -49,6 +49,9 @@ class AtomicFile {
 
 /// Whole file as text, at most max_bytes. Throws Error::io.
 std::string read_text(const std::string& path, size_t max_bytes = size_t{1} << 32);
+/// The same; empty where the file cannot be read to its end: what /proc tells of a process that ends meanwhile, for
+/// one.
+std::string read_text_if_there(const std::string& path);
 /// AtomicFile in one call.
 void write_text(const std::string& path, std::string_view text, unsigned mode = 0644);
 /// fsync of a folder, so that a rename in it survives a power cut.

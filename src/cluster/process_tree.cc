@@ -6,14 +6,13 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/file.h"
 #include "base/time.h"
 
 namespace trireme {
@@ -25,8 +24,7 @@ struct Stat {
 };
 
 std::optional<Stat> read_stat(int pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = read_text_if_there("/proc/" + std::to_string(pid) + "/stat");
   const size_t close = text.rfind(')');  // the name before it may hold anything
   if (close == std::string::npos || close + 4 > text.size()) return std::nullopt;
   return Stat{std::atoi(text.c_str() + close + 4), text[close + 2]};

@@ -15,6 +15,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 
 namespace trireme {
@@ -23,18 +24,14 @@ namespace {
 constexpr double kFirstWord = 30;                     // seconds; the start of a large job takes some
 constexpr auto kLastWords = std::chrono::seconds(1);  // that the rank which speaks stays to be seen
 
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 /// Nearest ancestor that is no rank: the starter, or its agent on this host. Shells between it and the rank have the
 /// rank's environment; what belongs to another user is not to be read, and no rank of ours.
 pid_t starter_process(const std::string& variable) {
   pid_t process = getppid();
   while (process > 1 &&
-         ('\0' + text_of(fmt::format("/proc/{}/environ", process))).find('\0' + variable + '=') != std::string::npos) {
-    const std::string stat = text_of(fmt::format("/proc/{}/stat", process));
+         ('\0' + read_text_if_there(fmt::format("/proc/{}/environ", process))).find('\0' + variable + '=') !=
+             std::string::npos) {
+    const std::string stat = read_text_if_there(fmt::format("/proc/{}/stat", process));
     const size_t end = stat.rfind(')');
     process = end == std::string::npos || end + 4 > stat.size() ? 0 : std::atoi(stat.c_str() + end + 4);
   }

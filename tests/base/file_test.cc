@@ -40,6 +40,12 @@ TEST(MappedFile, NamesPathAndReason) {
   EXPECT_ERROR(MappedFile(folder.path()), ErrorKind::io, "is a folder, a file was expected");
 }
 
+TEST(ReadText, IfThereIsEmptyWhereReadingFailsAsOfAProcessThatHasEnded) {
+  EXPECT_EQ(read_text_if_there("/proc/self/nothing"), "");
+  EXPECT_EQ(read_text_if_there("/proc/self/mem"), "") << "opens, and its first read fails";
+  EXPECT_FALSE(read_text_if_there("/proc/self/stat").empty());
+}
+
 TEST(AtomicFile, AppearsWholeAtCommit) {
   TemporaryFolder folder;
   write_text(folder / "f", "old");

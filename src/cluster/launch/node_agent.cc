@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <istream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -21,6 +20,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/folder_token.h"
 #include "base/time.h"
 #include "cluster/health/generate.h"
@@ -206,8 +206,7 @@ std::set<int> marked_processes(const std::string& mark, const std::set<int>& spa
     const std::string name = folder.path().filename();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
     const int pid = std::stoi(name);
-    std::ifstream file(folder.path() / "environ", std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const std::string text = read_text_if_there(folder.path() / "environ");
     const bool marked = ('\0' + text).find('\0' + mark + '\0') != std::string::npos;
     if (marked && !spared.contains(pid)) found.insert(pid);
   }
