@@ -375,7 +375,11 @@ class Translator {
   void data() {
     if (is("eod_mask_loss")) {
       set("data.mask-end-of-text", true, "eod_mask_loss");
-      set("optim.loss-mean", "micro-batches", "eod_mask_loss");
+      if (!view_.native("optim.loss-mean"))
+        object(
+            "eod_mask_loss",
+            "say which mean is meant where micro-batches count different numbers of tokens: --optim.loss-mean tokens, "
+            "over all of them, or --optim.loss-mean micro-batches, the mean of the micro-batches' means, as in NeoX");
     }
     if (!is("use_shared_fs") && !view_.native("data.index-dir"))
       object("use_shared_fs", "name a folder of each host's own for the order of the samples: --data.index-dir FOLDER");

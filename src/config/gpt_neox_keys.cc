@@ -216,7 +216,7 @@ const DialectKey kKeys[] = {
      "with checkpoint_activations each block keeps its input and is run again"},
     {"num_workers", int64_t{2}, no_effect, "", "samples are read from mapped files"},
     {"eod_mask_loss", false, mapped, "",
-     "data.mask-end-of-text, with optim.loss-mean micro-batches, over which NeoX takes the mean"},
+     "data.mask-end-of-text; refused unless optim.loss-mean is given: NeoX's is micro-batches"},
     {"finetune", false, mapped, "", "false; true is refused"},
     {"char_level_ppl", false, mapped, "", "false; true is refused"},
     {"short_seq_prob", 0.1, no_effect, "", "it belongs to other models than GPT"},

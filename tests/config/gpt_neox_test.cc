@@ -260,9 +260,10 @@ TEST_F(GptNeox, DataAndTokenizers) {
   EXPECT_EQ(load_with("tokenizer_type: CharLevelTokenizer").config.data.tokenizer, "CharLevelTokenizer");
 }
 
-TEST_F(GptNeox, MaskedEndsAreMeansOverMicroBatchesUnlessToldOtherwise) {
+TEST_F(GptNeox, MaskedEndsAskForTheMeanThatIsMeant) {
   EXPECT_FALSE(load_with("eod_mask_loss: false").config.data.mask_end_of_text);
-  const Config masked = load_with("eod_mask_loss: true").config;
+  EXPECT_ERROR(load_with("eod_mask_loss: true"), ErrorKind::config, "--optim.loss-mean tokens, over all of them, or");
+  const Config masked = load_with("eod_mask_loss: true", {"--optim.loss-mean", "micro-batches"}).config;
   EXPECT_TRUE(masked.data.mask_end_of_text);
   EXPECT_EQ(masked.optim.loss_mean, LossMean::micro_batches);
   EXPECT_EQ(load_with("eod_mask_loss: true", {"--optim.loss-mean", "tokens"}).config.optim.loss_mean, LossMean::tokens);
