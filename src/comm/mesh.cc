@@ -46,7 +46,7 @@ MeshPlace place_of(const MeshShape& shape, int rank) {
   return {.data = rank / tensor % data, .tensor = rank % tensor, .pipeline = rank / tensor / data};
 }
 
-Mesh::Mesh(Communicator& world, MeshShape shape) : world_(world), shape_(shape) {
+Mesh::Mesh(Communicator& world, const MeshShape& shape) : world_(world), shape_(shape) {
   const int tensor = static_cast<int>(shape.tensor), data = static_cast<int>(shape.data);
   const MeshPlace at = place();
   data_ = world.split(at.pipeline * tensor + at.tensor, at.data);

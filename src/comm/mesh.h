@@ -30,7 +30,7 @@ std::string describe_place(const MeshShape& shape, int rank);
 class Mesh {
  public:
   /// Collective over `world`, which it borrows. shape: as resolve_mesh() gave it. The groups report where `world` does.
-  Mesh(Communicator& world, MeshShape shape);
+  Mesh(Communicator& world, const MeshShape& shape);
 
   const MeshShape& shape() const { return shape_; }
   MeshPlace place() const { return place_of(shape_, world_.rank()); }
