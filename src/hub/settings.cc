@@ -102,4 +102,13 @@ Settings read_settings(const Environment& environment) {
 
 Settings read_settings() { return read_settings(environment_variable); }
 
+std::span<const char* const> passed_variables() {
+  static constexpr const char* kNames[] = {
+      "HF_HOME",       "HF_HUB_CACHE",   "HF_ENDPOINT",         "HF_TOKEN",
+      "HF_TOKEN_PATH", "HF_HUB_OFFLINE", "HF_HUB_ETAG_TIMEOUT", "HF_HUB_DOWNLOAD_TIMEOUT",
+      "https_proxy",   "HTTPS_PROXY",    "all_proxy",           "ALL_PROXY",
+      "no_proxy",      "NO_PROXY"};
+  return kNames;
+}
+
 }  // namespace trireme::hub

@@ -2,6 +2,7 @@
 // The variables that Hugging Face's own programs are set with, so that both work on the same cache with the same hub.
 
 #include <functional>
+#include <span>
 #include <string>
 
 namespace trireme::hub {
@@ -17,6 +18,9 @@ struct Settings {
   int stalled_seconds = 10;  ///< HF_HUB_DOWNLOAD_TIMEOUT: without a byte for so long a transfer is begun anew
   double first_wait = 1;     ///< seconds before the second attempt; doubles with each
 };
+
+/// Variables that say how to reach the hub and its cache: a launcher passes them on to all hosts.
+std::span<const char* const> passed_variables();
 
 /// nullptr for a variable that is not set.
 using Environment = std::function<const char*(const char*)>;

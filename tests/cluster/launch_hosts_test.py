@@ -179,6 +179,13 @@ class Launch(unittest.TestCase):
         self.assertEqual(even.returncode, 0, even.both)
         self.assertIn("# The network is even", even.stdout)
 
+    def test_every_host_hears_where_models_are_kept(self):
+        result = BED.run(1, "env", "HF_HOME=/models/of all", "HF_HUB_OFFLINE=1", "HF_TOKEN=secret", BED.binary, "launch", "-f", "hosts", "--env",
+                         "HF_HUB_OFFLINE=0", "--program", "--", "sh", "-c", 'echo "$(hostname): $HF_HOME, $HF_HUB_OFFLINE, $HF_TOKEN"')
+        self.assertEqual(result.returncode, 0, result.both)
+        for host in ("h1", "h2", "h3"):
+            self.assertIn(f"{host}: /models/of all, 0, secret", result.both)
+
     def test_mpirun_itself_may_start_the_ranks(self):
         # A name on an address that is every host's own misleads no one who tells mpirun the network.
         words = ["mpirun", "--allow-run-as-root", "--hostfile", "hosts", "-np", "3", "--bind-to", "none", "--mca", "btl",

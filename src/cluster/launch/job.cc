@@ -30,6 +30,7 @@
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
 #include "comm/control.h"
+#include "hub/settings.h"
 
 namespace trireme {
 namespace {
@@ -201,6 +202,11 @@ class Launch {
     start.variables.emplace_back("TRIREME_ATTEMPT", std::to_string(base + attempt));
     if (attendant_) start.variables.emplace_back(kLaunchPlaceVariable, attendant_->place());
     start.secrets = {{kSecretVariable, secret_}};
+    for (const char* name : hub::passed_variables()) {
+      const char* value = environment_variable(name);
+      const bool given = std::ranges::any_of(start.variables, [&](const auto& own) { return own.first == name; });
+      if (value != nullptr && !given) start.secrets.emplace_back(name, value);  // a proxy's address may have a password
+    }
     start.hostfile = folder_.file("hosts");
     start.agent = agent();
     start.agent_script = folder_.file("remote-shell");
