@@ -24,7 +24,7 @@ bool stays_native(std::string_view name) {
   constexpr std::string_view kOptions[] = {
       "model.dropout",       "model.recompute", "run.hang-timeout",  "run.start-timeout", "run.hash-every",
       "run.max-skips",       "run.take-over",   "run.on-difference", "log.jsonl",         "log.tensorboard",
-      "checkpoint.on-error", "mesh.data",       "mesh.tensor",       "optim.shard"};
+      "checkpoint.on-error", "mesh.data",       "mesh.tensor",       "mesh.sequence",     "optim.shard"};
   return name.starts_with("comm.") || name.starts_with("launch.") ||
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }
@@ -88,8 +88,8 @@ GlueFlags::GlueFlags()
   add_rhythm();
   flags_.set_footer(
       "Native options of the groups comm and launch, --model.dropout, --model.recompute, --mesh.tensor, "
-      "--optim.shard,\n"
-      "--run.take-over and others (docs/glue.md) are understood too.\n" +
+      "--mesh.sequence,\n"
+      "--optim.shard, --run.take-over and others (docs/glue.md) are understood too.\n" +
       foreign_options_help("glue"));
 }
 

@@ -223,6 +223,7 @@ struct PrecisionOptions {
 struct MeshOptions {
   int64_t data = 0, tensor = 1, pipeline = 1;
   std::string stages;
+  bool sequence = false;
   template <class V>
   void visit(V& v) {
     v.integer("data", data, "data-parallel ranks (0: all that the other axes leave)", 0, 1 << 20);
@@ -231,6 +232,10 @@ struct MeshOptions {
     v.text("stages", stages,
            "layers of each pipeline stage, like 8,4 (empty: so that the slowest stage has the least work, the head's "
            "matrix counted)");
+    v.flag(
+        "sequence", sequence,
+        "tensor ranks share the rows between layers: each computes norms, dropouts and residuals of its own and keeps "
+        "1/tensor of their memory");
   }
 };
 

@@ -65,7 +65,9 @@ Dropout Block::attention_dropout(const Pass& pass) const {
 
 Dropout Block::residual_dropout(const Pass& pass, uint32_t site) const {
   const bool on = site != kBranch1Site || spec_.attention_residual_dropout;
-  return pass.dropout_at(on ? spec_.residual_dropout : 0, static_cast<uint32_t>(index_), site);
+  const float rate = on ? spec_.residual_dropout : 0;
+  const auto layer = static_cast<uint32_t>(index_);
+  return sums_branches_together(pass) ? pass.dropout_at(rate, layer, site) : pass.own_dropout_at(rate, layer, site);
 }
 
 /// Parallel branches meet in one sum over the tensor ranks: dropout, which is linear, is applied to what each adds.
@@ -90,8 +92,9 @@ void Block::attend(const Pass& pass, ConstView input, const BlockSaved& saved, c
   }
   const Dropout dropout = residual_dropout(pass, kBranch1Site);
   if (sums_branches_together(pass)) {
-    attention_out_.forward_part(pass, matrix(saved.attention), work.branch);
-    pass.ops.dropout_add(pass.context, work.branch, {}, dropout, saved.middle);
+    const View part = pass.contribution_to(work.branch);
+    attention_out_.forward_part(pass, matrix(saved.attention), part);
+    pass.ops.dropout_add(pass.context, part, {}, dropout, saved.middle);
   } else {
     attention_out_.forward(pass, matrix(saved.attention), work.branch);
     pass.ops.dropout_add(pass.context, work.branch, saved.x, dropout, saved.middle);
@@ -103,9 +106,10 @@ void Block::feed_forward(const Pass& pass, ConstView input, ConstView residual, 
   mlp_in_.forward(pass, input, spec_.activation, saved.inner, work.activation);
   const Dropout dropout = residual_dropout(pass, kBranch2Site);
   if (sums_branches_together(pass)) {
-    mlp_out_.forward_part(pass, work.activation, work.branch);
-    pass.ops.dropout_add(pass.context, work.branch, saved.middle, dropout, work.branch);
-    pass.tensor->sum(pass.context, work.branch);
+    const View part = pass.contribution_to(work.branch);
+    mlp_out_.forward_part(pass, work.activation, part);
+    pass.ops.dropout_add(pass.context, part, saved.middle, dropout, part);
+    pass.sum(work.branch);
     pass.ops.dropout_add(pass.context, work.branch, saved.x, {}, y);
   } else {
     mlp_out_.forward(pass, work.activation, work.branch);
@@ -148,38 +152,49 @@ void Block::decode(const Pass& pass, const BlockSaved& saved, const Workspace& w
   run(pass, saved, work, &cache, y);
 }
 
+void Block::backward_branch(const Pass& pass, const Linear& last, uint32_t site, ConstView dy, ConstView x,
+                            const Workspace& work, View dx) const {
+  const Dropout dropout = residual_dropout(pass, site);
+  const bool together = sums_branches_together(pass);
+  ConstView kept = dy;
+  if (dropout.rate > 0) {
+    const View to = together ? pass.contribution_to(work.branch) : work.branch;
+    pass.ops.dropout_backward(pass.context, dy, dropout, to);
+    kept = to;
+  }
+  together ? last.backward_part(pass, kept, x, dx) : last.backward(pass, kept, x, dx);
+}
+
 void Block::backward_feed_forward(const Pass& pass, ConstView dy, ConstView input, const BlockSaved& saved,
                                   const Workspace& work) const {
-  const Dropout dropout = residual_dropout(pass, kBranch2Site);
-  if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, work.branch);
   pass.ops.activation(pass.context, saved.inner, spec_.activation, work.activation);
-  mlp_out_.backward(pass, dropout.rate > 0 ? work.branch : dy, work.activation, work.inner_gradient);
+  backward_branch(pass, mlp_out_, kBranch2Site, dy, work.activation, work, work.inner_gradient);
   pass.ops.activation_backward(pass.context, work.inner_gradient, saved.inner, spec_.activation, work.inner_gradient);
   mlp_in_.backward(pass, work.inner_gradient, input, work.branch);
 }
 
 void Block::backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const {
-  const Dropout dropout = residual_dropout(pass, kBranch1Site);
-  if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, work.branch);
   const View dattention(work.norm.data(), work.norm.dtype(), saved.attention.shape());
-  attention_out_.backward(pass, dropout.rate > 0 ? work.branch : dy, matrix(saved.attention), matrix(dattention));
+  backward_branch(pass, attention_out_, kBranch1Site, dy, matrix(saved.attention), work, matrix(dattention));
   pass.ops.attention_backward(pass.context, dattention, saved.qkv, saved.attention, saved.lse, attention_shape(pass),
                               attention_dropout(pass), work.qkv_gradient);
   if (!rotary_.empty()) pass.ops.rotary_backward(pass.context, work.qkv_gradient, pass.batch.positions, rotary_);
 }
 
+/// Before gradients through the norms are added to it.
+void Block::take_incoming(const Pass& pass, const Workspace& work) const {
+  if (pass.shares_rows()) return pass.tensor->gather(pass.context, work.gradient, work.incoming);
+  pass.ops.cast(pass.context, work.gradient, work.incoming);
+}
+
 void Block::backward_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work) const {
   const bool parallel = spec_.residual == Residual::parallel;
   const View mlp_x = parallel ? saved.x : saved.middle;
-  View incoming = work.gradient;
-  if (parallel) {  // attention's own gradient, before the MLP's is added to it
-    incoming = work.incoming;
-    pass.ops.cast(pass.context, work.gradient, incoming);
-  }
+  if (parallel) take_incoming(pass, work);
   normalize(norm2_, pass, work, mlp_x, work.norm);
-  backward_feed_forward(pass, work.gradient, work.norm, saved, work);
+  backward_feed_forward(pass, parallel ? work.incoming : work.gradient, work.norm, saved, work);
   trireme::backward(norm2_, pass, work, work.branch, mlp_x, work.gradient);
-  backward_attend(pass, incoming, saved, work);
+  backward_attend(pass, parallel ? work.incoming : work.gradient, saved, work);
   normalize(norm1_, pass, work, saved.x, work.norm);
   qkv_.backward(pass, matrix(work.qkv_gradient), work.norm, work.branch);
   trireme::backward(norm1_, pass, work, work.branch, saved.x, work.gradient);

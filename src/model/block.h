@@ -45,13 +45,20 @@ class Block {
                     const Workspace& work, View y) const;
   void backward_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   void backward_post(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
-  /// work.branch = gradient of feed_forward()'s input. dy: of its sum.
+  // dy: of the branch's sum; of branches that are summed together of all rows.
+  /// work.branch = gradient of feed_forward()'s input.
   void backward_feed_forward(const Pass& pass, ConstView dy, ConstView input, const BlockSaved& saved,
                              const Workspace& work) const;
-  /// work.qkv_gradient = gradient of saved.qkv before rotary. dy: of attend()'s sum. work.norm is lost.
+  /// work.qkv_gradient = gradient of saved.qkv before rotary. work.norm is lost.
   void backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const;
+  /// dattention or dactivation, of all rows, from dy behind the branch's dropout.
+  void backward_branch(const Pass& pass, const Linear& last, uint32_t site, ConstView dy, ConstView x,
+                       const Workspace& work, View dx) const;
   Dropout attention_dropout(const Pass& pass) const;
+  /// Of the rows between layers; of branches that are summed together of all rows.
   Dropout residual_dropout(const Pass& pass, uint32_t site) const;
+  /// The gradient of branches that share their sum, of all rows.
+  void take_incoming(const Pass& pass, const Workspace& work) const;
   AttentionShape attention_shape(const Pass& pass) const;
 
   const Spec& spec_;

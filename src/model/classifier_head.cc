@@ -22,13 +22,26 @@ Dropout ClassifierHead::output_dropout(const Pass& pass) const {
   return pass.first_dropout_at(spec_.head_dropout, static_cast<uint32_t>(spec_.layers), kOutputSite);
 }
 
-void ClassifierHead::forward(const Pass& pass, ConstView x, const Workspace& work, View logits) const {
-  const auto& [pre, hidden, narrow, first, first_gradient] = work.head;
-  pass.ops.embedding(pass.context, pass.batch.offsets.rows_slice(0, logits.rows()), {}, x, {}, first);
+void ClassifierHead::gather_first(const Pass& pass, ConstView x, View y) const {
+  const ConstView rows = pass.batch.offsets.rows_slice(0, y.rows());
+  if (!pass.shares_rows()) return pass.ops.embedding(pass.context, rows, {}, x, {}, y);
+  pass.ops.embedding_part(pass.context, rows, x, {pass.share().first, pass.batch.rows()}, y);
+  pass.tensor->sum(pass.context, y);  // one of them has the row, the others add 0
+}
+
+void ClassifierHead::scatter_first(const Pass& pass, ConstView dy, View dx) const {
+  const View all = pass.contribution_to(dx);
+  pass.ops.scatter_rows(pass.context, dy, pass.batch.offsets.rows_slice(0, dy.rows()), all);
+  if (pass.shares_rows()) pass.ops.cast(pass.context, pass.own(all), dx);
+}
+
+void ClassifierHead::forward(const Pass& pass, ConstView x, const HeadBuffers& head, View logits) const {
+  const auto& [pre, hidden, narrow, first, dropped] = head;
+  gather_first(pass, x, first);
   pass.ops.dropout_add(pass.context, first, {}, input_dropout(pass), first);
   hidden_.forward(pass, first, spec_.head_activation, pre, hidden);
-  pass.ops.dropout_add(pass.context, hidden, {}, output_dropout(pass), work.norm);
-  out_.forward(pass, work.norm, logits);
+  pass.ops.dropout_add(pass.context, hidden, {}, output_dropout(pass), dropped);
+  out_.forward(pass, dropped, logits);
 }
 
 double ClassifierHead::loss_of(const Pass& pass, const HeadChunk& chunk) const {
@@ -41,16 +54,16 @@ double ClassifierHead::loss_of(const Pass& pass, const HeadChunk& chunk) const {
 double ClassifierHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
   const int64_t n = labelled(pass.batch);
   const HeadChunk chunk = work.chunk.first(n);
-  forward(pass, x, work.first(n), chunk.logits);
+  forward(pass, x, work.head.of_rows(n), chunk.logits);
   return loss_of(pass, chunk);
 }
 
 double ClassifierHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
   const int64_t n = labelled(pass.batch);
   const HeadChunk chunk = work.chunk.first(n);
-  const Workspace own = work.first(n);
-  const View branch = own.branch, gradient = own.head.first_gradient;
-  forward(pass, x, own, chunk.logits);
+  const HeadBuffers head = work.head.of_rows(n);
+  const View gradient = head.first_gradient, dhidden = head.hidden;  // what lies there is not needed again
+  forward(pass, x, head, chunk.logits);
   const double loss = loss_of(pass, chunk);
   if (spec_.classes == 1) {
     pass.ops.squared_error_backward(pass.context, chunk.logits, pass.batch.values, scale);
@@ -58,17 +71,17 @@ double ClassifierHead::loss_and_backward(const Pass& pass, ConstView x, const Wo
     pass.ops.cross_entropy_backward(pass.context, chunk.logits, pass.batch.targets, 0, spec_.classes, chunk.max,
                                     chunk.sum, scale);
   }
-  out_.backward(pass, chunk.logits, own.norm, branch);
-  pass.ops.dropout_backward(pass.context, branch, output_dropout(pass), branch);
-  pass.ops.activation_backward(pass.context, branch, own.head.pre, spec_.head_activation, branch);
-  hidden_.backward(pass, branch, own.head.first, gradient);
+  out_.backward(pass, chunk.logits, head.first_gradient, dhidden);
+  pass.ops.dropout_backward(pass.context, dhidden, output_dropout(pass), dhidden);
+  pass.ops.activation_backward(pass.context, dhidden, head.pre, spec_.head_activation, dhidden);
+  hidden_.backward(pass, dhidden, head.first, gradient);
   pass.ops.dropout_backward(pass.context, gradient, input_dropout(pass), gradient);
-  pass.ops.scatter_rows(pass.context, gradient, pass.batch.offsets.rows_slice(0, n), work.gradient);
+  scatter_first(pass, gradient, work.gradient);
   return loss;
 }
 
 void ClassifierHead::logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const {
-  forward(pass, x, work.first(logits.rows()), logits);
+  forward(pass, x, work.head.of_rows(logits.rows()), logits);
 }
 
 }  // namespace trireme

@@ -15,9 +15,13 @@ class ClassifierHead final : public Head {
   void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const override;
 
  private:
-  /// The first rows, as the hidden linear takes them, are in work.head.first; its activation in work.head.hidden,
-  /// dropped out in work.norm. work is for the rows of logits.
-  void forward(const Pass& pass, ConstView x, const Workspace& work, View logits) const;
+  /// The first rows, as the hidden linear takes them, are in head.first; its activation in head.hidden, dropped out in
+  /// head.first_gradient. head is for the rows of logits.
+  void forward(const Pass& pass, ConstView x, const HeadBuffers& head, View logits) const;
+  /// y = each sequence's row of x, of whose rows a tensor rank may have its own only.
+  void gather_first(const Pass& pass, ConstView x, View y) const;
+  /// dx = 0 but for each sequence's row, which gets its row of dy.
+  void scatter_first(const Pass& pass, ConstView dy, View dx) const;
   double loss_of(const Pass& pass, const HeadChunk& chunk) const;
   Dropout input_dropout(const Pass& pass) const;
   Dropout output_dropout(const Pass& pass) const;

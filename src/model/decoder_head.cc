@@ -70,8 +70,8 @@ void DecoderHead::chunk_backward(const Pass& pass, ConstView input, ConstView ta
 }
 
 double DecoderHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
-  const int64_t rows = x.rows(), most = work.chunk.logits.rows();
-  const ConstView input = input_of(pass, x, work);
+  const ConstView input = pass.all_rows(input_of(pass, x, work));
+  const int64_t rows = input.rows(), most = work.chunk.logits.rows();
   double total = 0;
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t n = std::min(most, rows - first);
@@ -81,23 +81,26 @@ double DecoderHead::loss(const Pass& pass, ConstView x, const Workspace& work) c
 }
 
 double DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
-  const int64_t rows = x.rows(), most = work.chunk.logits.rows();
-  const ConstView input = input_of(pass, x, work);
-  const View dinput = project_ ? work.narrow_gradient : norm_ ? work.branch : work.gradient;
+  const ConstView input = pass.all_rows(input_of(pass, x, work));
+  const int64_t rows = input.rows(), most = work.chunk.logits.rows();
+  const View dinput = project_ ? work.narrow_gradient
+                      : norm_  ? work.branch
+                               : work.gradient,
+             part = pass.contribution_to(dinput);
   double total = 0;
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t n = std::min(most, rows - first);
     const ConstView some = input.rows_slice(first, n), targets = pass.batch.targets.rows_slice(first, n);
     const HeadChunk chunk = work.chunk.first(n);
     total += chunk_loss(pass, some, targets, chunk);
-    chunk_backward(pass, some, targets, work, chunk, dinput.rows_slice(first, n), scale, first == 0);
+    chunk_backward(pass, some, targets, work, chunk, part.rows_slice(first, n), scale, first == 0);
   }
-  if (cut_) pass.tensor->start_sum(pass.context, dinput);
+  if (cut_) pass.start_sum(dinput);
   if (pass.write == Write::add) {
     pass.ops.add(pass.context, work.head_gradient, weight_.gradient);
     if (!bias_.value.empty()) pass.ops.add(pass.context, work.head_bias_gradient, bias_.gradient);
   }
-  if (cut_) pass.tensor->finish_sum();
+  if (cut_) pass.tensor->finish();
   backward_input(pass, x, work, dinput);
   return total;
 }

@@ -33,8 +33,8 @@ Embedding::Embedding(const Spec& spec, const ParameterViews& views)
 
 void Embedding::look_up(const Pass& pass, View y) const {
   if (!part_) return pass.ops.embedding(pass.context, pass.batch.tokens, {}, token_.value, {}, y);
-  pass.ops.embedding_part(pass.context, pass.batch.tokens, token_.value, *part_, y);
-  pass.tensor->sum(pass.context, y);
+  pass.ops.embedding_part(pass.context, pass.batch.tokens, token_.value, *part_, pass.contribution_to(y));
+  pass.sum(y);
 }
 
 void Embedding::forward(const Pass& pass, const EmbeddingSaved& saved, const Workspace& work, View y) const {
@@ -43,20 +43,20 @@ void Embedding::forward(const Pass& pass, const EmbeddingSaved& saved, const Wor
   if (project_ || part_) {
     look_up(pass, project_ ? saved.tokens : sum);
     if (project_) project_->forward(pass, saved.tokens, sum);
-    if (!position_.value.empty()) pass.ops.embedding_add(pass.context, batch.positions, position_.value, sum);
+    if (!position_.value.empty()) pass.ops.embedding_add(pass.context, pass.own(batch.positions), position_.value, sum);
   } else {
     const ConstView positions = position_.value.empty() ? ConstView() : batch.positions;
     pass.ops.embedding(pass.context, batch.tokens, positions, token_.value, position_.value, sum);
   }
-  if (!type_.value.empty()) pass.ops.embedding_add(pass.context, batch.types, type_.value, sum);
+  if (!type_.value.empty()) pass.ops.embedding_add(pass.context, pass.own(batch.types), type_.value, sum);
   if (norm_) norm_->forward(pass, sum, y, work.mean, work.rstd);
-  const Dropout dropout = pass.dropout_at(spec_.embedding_dropout, 0, kEmbeddingSite);
+  const Dropout dropout = pass.own_dropout_at(spec_.embedding_dropout, 0, kEmbeddingSite);
   if (dropout.rate > 0) pass.ops.dropout_add(pass.context, y, {}, dropout, y);
 }
 
 void Embedding::backward(const Pass& pass, const EmbeddingSaved& saved, const Workspace& work) const {
   const Batch& batch = pass.batch;
-  const Dropout dropout = pass.dropout_at(spec_.embedding_dropout, 0, kEmbeddingSite);
+  const Dropout dropout = pass.own_dropout_at(spec_.embedding_dropout, 0, kEmbeddingSite);
   View dy = work.gradient;
   if (dropout.rate > 0) pass.ops.dropout_backward(pass.context, dy, dropout, dy);
   if (norm_) {
@@ -66,15 +66,17 @@ void Embedding::backward(const Pass& pass, const EmbeddingSaved& saved, const Wo
     dy = work.branch;
   }
   if (!position_.value.empty()) {
-    pass.ops.embedding_backward(pass.context, batch.positions, dy, position_.gradient, pass.write);
+    pass.ops.embedding_backward(pass.context, pass.own(batch.positions), dy, position_.gradient, pass.write);
     if (!unused_positions_.empty() && pass.write == Write::overwrite) pass.ops.zero(pass.context, unused_positions_);
   }
-  if (!type_.value.empty()) pass.ops.embedding_backward(pass.context, batch.types, dy, type_.gradient, pass.write);
+  if (!type_.value.empty())
+    pass.ops.embedding_backward(pass.context, pass.own(batch.types), dy, type_.gradient, pass.write);
   if (project_) {
     project_->backward(pass, dy, saved.tokens, work.narrow_gradient);
     dy = work.narrow_gradient;
   }
-  pass.ops.embedding_backward(pass.context, batch.tokens, dy, token_.gradient, pass.write, part_.value_or(TableRows{}));
+  pass.ops.embedding_backward(pass.context, batch.tokens, pass.all_rows(dy), token_.gradient, pass.write,
+                              part_.value_or(TableRows{}));
 }
 
 }  // namespace trireme

@@ -23,13 +23,14 @@ void Linear::forward_part(const Pass& pass, ConstView x, View y) const {
 }
 
 void Linear::forward(const Pass& pass, ConstView x, View y) const {
-  forward_part(pass, x, y);
-  if (cut_columns_) pass.tensor->sum(pass.context, y);
+  if (!cut_columns_) return forward_part(pass, cut_rows_ ? pass.all_rows(x) : x, y);
+  forward_part(pass, x, pass.contribution_to(y));
+  pass.sum(y);
 }
 
 void Linear::forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const {
   assert(!cut_columns_);
-  pass.ops.linear_activation(pass.context, x, weight_.value, bias_.value, f, pre, y);
+  pass.ops.linear_activation(pass.context, cut_rows_ ? pass.all_rows(x) : x, weight_.value, bias_.value, f, pre, y);
 }
 
 void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x) const {
@@ -37,16 +38,32 @@ void Linear::backward_weights(const Pass& pass, ConstView dy, ConstView x) const
   if (!bias_.value.empty()) pass.ops.bias_backward(pass.context, dy, bias_.gradient, pass.write);
 }
 
-void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx) const {
-  if (cut_rows_) {
-    pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
-    pass.tensor->start_sum(pass.context, dx);
-    backward_weights(pass, dy, x);
-    pass.tensor->finish_sum();
-  } else {
-    backward_weights(pass, dy, x);
-    pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
+/// Of a matrix that is cut by rows. Inputs of all rows are gathered while dx is computed.
+void Linear::backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx) const {
+  ConstView all_x = x;
+  if (pass.shares_rows()) {
+    const View all = pass.tensor->gathered(pass.batch.rows(), x.shape()[1]);
+    pass.tensor->start_gather(pass.context, x, all);
+    all_x = all;
   }
+  pass.ops.linear_backward_input(pass.context, dy, weight_.value, pass.contribution_to(dx));
+  if (pass.shares_rows()) pass.tensor->finish();
+  pass.start_sum(dx);
+  backward_weights(pass, dy, all_x);
+  pass.tensor->finish();
+}
+
+void Linear::backward_part(const Pass& pass, ConstView dy, ConstView x, View dx) const {
+  pass.ops.linear_backward_weight(pass.context, dy, x, weight_.gradient, pass.write);
+  if (!bias_.value.empty()) pass.ops.bias_backward(pass.context, pass.own(dy), bias_.gradient, pass.write);
+  pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
+}
+
+void Linear::backward(const Pass& pass, ConstView dy, ConstView x, View dx) const {
+  if (cut_rows_) return backward_summed(pass, dy, x, dx);
+  if (cut_columns_) return backward_part(pass, pass.all_rows(dy), x, dx);
+  backward_weights(pass, dy, x);
+  pass.ops.linear_backward_input(pass.context, dy, weight_.value, dx);
 }
 
 Norm::Norm(const ParameterViews& views, const std::string& name, bool has_bias, float epsilon)

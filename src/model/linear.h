@@ -1,7 +1,10 @@
 #pragma once
 // Linear and norm layers: an operator and its parameters. A linear that the table cuts by rows has its part of the
 // outputs and gives its part of the inputs' gradient, which are summed over the tensor ranks; one that is cut by
-// columns takes its part of the inputs, and its outputs are summed.
+// columns takes its part of the inputs, and its outputs are summed. Where tensor ranks share the rows between layers
+// (mesh.sequence), the side that is not cut has this rank's rows, the cut one all of them; a layer that is not cut
+// works on this rank's rows, so its gradients are complete once they are summed over the tensor ranks
+// (model/shared_rows.h).
 
 #include "model/parameter_table.h"
 #include "model/pass.h"
@@ -28,15 +31,18 @@ class Linear {
   Linear(const ParameterViews& views, const std::string& name, bool has_bias);
   /// y = x w^T + bias
   void forward(const Pass& pass, ConstView x, View y) const;
-  /// What this rank adds to forward()'s sum over the tensor ranks; all of y where it is none.
+  /// What this rank adds to forward()'s sum over the tensor ranks, of all rows; all of y where it is no sum.
   void forward_part(const Pass& pass, ConstView x, View y) const;
   /// pre = x w^T + bias; y = f(pre). Not for a matrix that is cut by columns.
   void forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const;
   /// Weight gradients from dy and the forward's x, and dx = dy w, which travels meanwhile where it is a sum.
   void backward(const Pass& pass, ConstView dy, ConstView x, View dx) const;
+  /// The same of a matrix that is cut by columns, dy being of all rows.
+  void backward_part(const Pass& pass, ConstView dy, ConstView x, View dx) const;
 
  private:
   void backward_weights(const Pass& pass, ConstView dy, ConstView x) const;
+  void backward_summed(const Pass& pass, ConstView dy, ConstView x, View dx) const;
 
   LayerParameter weight_, bias_;
   bool cut_rows_, cut_columns_;

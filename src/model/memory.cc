@@ -14,21 +14,22 @@ View first_of(View buffer, int64_t rows) { return buffer.empty() ? buffer : buff
 bool is_taken(const View& view) { return view.shape().dims() > 0; }
 
 /// Everything that a block keeps but its input and what all blocks share.
-BlockSaved take_block(const Spec& spec, const Layout& layout, DType dtype, int64_t rows, const BlockSaved& shared,
-                      Arena& arena) {
-  const int64_t heads = layout.share(spec.heads);
+BlockSaved take_block(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
+                      const BlockSaved& shared, Arena& arena) {
+  const int64_t heads = layout.share(spec.heads), rows = shape.rows, own_rows = shape.own_rows(layout.tensor_size);
   BlockSaved saved = shared;
   saved.qkv = arena.take(dtype, {rows, heads, 3, spec.head_dim()});
   if (!is_taken(saved.attention)) saved.attention = arena.take(dtype, {rows, heads, spec.head_dim()});
   if (!is_taken(saved.lse)) saved.lse = arena.take(stat_type(dtype), {heads, rows});
-  if (!is_taken(saved.middle)) saved.middle = arena.take(dtype, {rows, spec.width});
+  if (!is_taken(saved.middle)) saved.middle = arena.take(dtype, {own_rows, spec.width});
   saved.inner = arena.take(dtype, {rows, layout.share(spec.inner_width)});
-  if (spec.norm_place == NormPlace::post) saved.sum = arena.take(dtype, {rows, spec.width});
+  if (spec.norm_place == NormPlace::post) saved.sum = arena.take(dtype, {own_rows, spec.width});
   return saved;
 }
 
-HeadBuffers take_head(const Spec& spec, DType dtype, int64_t rows, Arena& arena) {
+HeadBuffers take_head(const Spec& spec, DType dtype, Rows of, Arena& arena) {
   HeadBuffers head;
+  const int64_t rows = spec.head == HeadKind::classifier ? of.all : of.own;
   if (spec.head != HeadKind::language_model) {
     head.pre = arena.take(dtype, {rows, spec.width});
     head.hidden = arena.take(dtype, {rows, spec.width});
@@ -50,19 +51,28 @@ bool keeps_blocks(const ModelShape& shape) { return shape.training && shape.reco
 
 }  // namespace
 
-BlockSaved BlockSaved::first(int64_t rows) const {
-  const View own_lse = lse.empty() ? lse : View(lse.data(), lse.dtype(), {lse.rows(), rows});
-  return {.x = first_of(x, rows),
-          .qkv = first_of(qkv, rows),
-          .attention = first_of(attention, rows),
+BlockSaved BlockSaved::first(Rows rows) const {
+  const View own_lse = lse.empty() ? lse : View(lse.data(), lse.dtype(), {lse.rows(), rows.all});
+  return {.x = first_of(x, rows.own),
+          .qkv = first_of(qkv, rows.all),
+          .attention = first_of(attention, rows.all),
           .lse = own_lse,
-          .middle = first_of(middle, rows),
-          .inner = first_of(inner, rows),
-          .sum = first_of(sum, rows)};
+          .middle = first_of(middle, parallel ? rows.all : rows.own),
+          .inner = first_of(inner, rows.all),
+          .sum = first_of(sum, rows.own),
+          .parallel = parallel};
 }
 
 EmbeddingSaved EmbeddingSaved::first(int64_t rows) const {
   return {.tokens = first_of(tokens, rows), .sum = first_of(sum, rows)};
+}
+
+HeadBuffers HeadBuffers::of_rows(int64_t rows) const {
+  return {.pre = first_of(pre, rows),
+          .hidden = first_of(hidden, rows),
+          .narrow = first_of(narrow, rows),
+          .first = first_of(first, rows),
+          .first_gradient = first_of(first_gradient, rows)};
 }
 
 HeadChunk HeadChunk::first(int64_t rows) const {
@@ -72,12 +82,13 @@ HeadChunk HeadChunk::first(int64_t rows) const {
           .target = first_of(target, rows)};
 }
 
-Workspace Workspace::first(int64_t rows) const {
+Workspace Workspace::first(Rows rows) const {
   Workspace out = *this;
-  for (View* view : {&out.norm, &out.branch, &out.activation, &out.inner_gradient, &out.qkv_gradient, &out.gradient,
-                     &out.incoming, &out.narrow_gradient, &out.mean, &out.rstd, &out.head.pre, &out.head.hidden,
-                     &out.head.narrow, &out.head.first, &out.head.first_gradient})
-    *view = first_of(*view, rows);
+  for (View* view : {&out.activation, &out.inner_gradient, &out.qkv_gradient}) *view = first_of(*view, rows.all);
+  for (View* view : {&out.norm, &out.branch, &out.gradient, &out.narrow_gradient, &out.mean, &out.rstd})
+    *view = first_of(*view, rows.own);
+  out.incoming = first_of(incoming, parallel ? rows.all : rows.own);
+  if (head.first.empty()) out.head = head.of_rows(rows.own);  // a classifier's are cut by the sequences of the batch
   return out;
 }
 
@@ -109,33 +120,35 @@ void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout,
 
 WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                                  Arena& arena) {
-  const int64_t rows = shape.rows, width = spec.width, head_rows = planned_head_rows(spec, dtype, shape);
+  const Rows rows{shape.rows, shape.own_rows(layout.tensor_size)};
+  const int64_t width = spec.width, head_rows = planned_head_rows(spec, dtype, shape);
   const DType stat = stat_type(dtype);
   const ModelPart& part = layout.part;
-  if (spec.residual == Residual::parallel) block.middle = arena.take(dtype, {rows, width});
+  block.parallel = work.parallel = spec.residual == Residual::parallel;
+  if (block.parallel) block.middle = arena.take(dtype, {rows.all, width});
   if (part.layers() > 0 && !keeps_blocks(shape)) {
-    block = take_block(spec, layout, dtype, rows, block, arena);
+    block = take_block(spec, layout, dtype, shape, block, arena);
   } else if (part.layers() > 0 && shape.recompute == Recompute::attention) {
     const int64_t heads = layout.share(spec.heads);
-    block.attention = arena.take(dtype, {rows, heads, spec.head_dim()});
-    block.lse = arena.take(stat, {heads, rows});
+    block.attention = arena.take(dtype, {rows.all, heads, spec.head_dim()});
+    block.lse = arena.take(stat, {heads, rows.all});
   }
   if (spec.position == Position::rotary) rotary = arena.take(stat, {spec.context, spec.rotary_dims});
-  work.norm = arena.take(dtype, {rows, width});
-  work.branch = arena.take(dtype, {rows, width});
-  work.mean = arena.take(stat, {rows});
-  work.rstd = arena.take(stat, {rows});
+  work.norm = arena.take(dtype, {rows.own, width});
+  work.branch = arena.take(dtype, {rows.own, width});
+  work.mean = arena.take(stat, {rows.own});
+  work.rstd = arena.take(stat, {rows.own});
   if (part.head) {
     work.head = take_head(spec, dtype, rows, arena);
     for (View* view : {&work.chunk.max, &work.chunk.sum, &work.chunk.target}) *view = arena.take(stat, {head_rows});
   }
   take_block_or_head(spec, layout, dtype, shape, arena);
   if (!shape.training) return;
-  work.gradient = arena.take(dtype, {rows, width});
-  if (spec.norm_place == NormPlace::post || spec.residual == Residual::parallel)
-    work.incoming = arena.take(dtype, {rows, width});
+  work.gradient = arena.take(dtype, {rows.own, width});
+  if (spec.norm_place == NormPlace::post || work.parallel)
+    work.incoming = arena.take(dtype, {work.parallel ? rows.all : rows.own, width});
   if (spec.projected() && (part.embedding || part.head))
-    work.narrow_gradient = arena.take(dtype, {rows, spec.token_width()});
+    work.narrow_gradient = arena.take(dtype, {rows.own, spec.token_width()});
   if (!shape.accumulates || !spec.has_decoder() || !part.head) return;
   const int64_t vocabulary = layout.share(spec.vocabulary_rows);
   work.head_gradient = arena.take(stat, {vocabulary, spec.token_width()});
@@ -144,13 +157,13 @@ WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType d
 
 SlotMemory::SlotMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                        const WorkspaceMemory& shared, Arena& arena) {
-  const int64_t rows = shape.rows;
+  const int64_t rows = shape.own_rows(layout.tensor_size);
   const ModelPart& part = layout.part;
   if (part.embedding && spec.projected()) embedding.tokens = arena.take(dtype, {rows, spec.token_width()});
   if (part.embedding && spec.embedding_norm) embedding.sum = arena.take(dtype, {rows, spec.width});
   if (part.head || !shape.training) output = arena.take(dtype, {rows, spec.width});
   for (int64_t i = 0; i < part.layers(); ++i) {
-    BlockSaved saved = keeps_blocks(shape) ? take_block(spec, layout, dtype, rows, shared.block, arena) : shared.block;
+    BlockSaved saved = keeps_blocks(shape) ? take_block(spec, layout, dtype, shape, shared.block, arena) : shared.block;
     saved.x = shape.training ? arena.take(dtype, {rows, spec.width}) : output;  // without training blocks work in place
     blocks.push_back(saved);
   }

@@ -2,9 +2,11 @@
 // The memory of a model's step, laid out once: a workspace that every layer and every micro-batch uses again, and a
 // slot per micro-batch between its forward and its backward. Every tensor is taken here, so that the same code measures
 // and allocates. R: rows of the largest micro-batch, C: width, E: width of the token matrix, I: inner width, H: heads,
-// V: vocabulary rows, S: sequences, at most R.
+// V: vocabulary rows, S: sequences, at most R. N: rows between layers: R, or, where tensor ranks share them
+// (ModelShape::shares_rows), this rank's own.
 //
-// Buffers are planned for R rows; first(rows) is what a micro-batch of so many rows takes of them, and what layers get.
+// Buffers are planned for R and N rows; first(rows) is what a micro-batch of so many takes of them, and what layers
+// get.
 
 #include <vector>
 
@@ -14,31 +16,38 @@
 
 namespace trireme {
 
+/// Rows of a micro-batch.
+struct Rows {
+  int64_t all = 0, own = 0;  ///< R and N
+};
+
 /// What a block keeps from forward for backward. Norm outputs and the activation are recomputed: they cost a pass over
 /// memory, not a GEMM.
 struct BlockSaved {
-  View x;          ///< [R, C] input of the block
+  View x;          ///< [N, C] input of the block
   View qkv;        ///< [R, H, 3, D]
   View attention;  ///< [R, H, D] before the output projection
   View lse;        ///< [H, R] log-sum-exp of the scores
-  View middle;     ///< [R, C] after the attention branch; parallel: one for all blocks, nobody reads it again
+  View middle;     ///< [N, C] after the attention branch; parallel: [R, C], one for all blocks, nobody reads it again
   View inner;      ///< [R, I] before the activation
-  View sum;        ///< [R, C] post-norm: what the second norm takes
-  BlockSaved first(int64_t rows) const;
+  View sum;        ///< [N, C] post-norm: what the second norm takes
+  bool parallel = false;  ///< residual
+  BlockSaved first(Rows rows) const;
 };
 
 /// What the embedding keeps from forward for backward.
 struct EmbeddingSaved {
-  View tokens;  ///< [R, E] before the projection; empty where there is none
-  View sum;     ///< [R, C] before the norm; empty where there is none
+  View tokens;  ///< [N, E] before the projection; empty where there is none
+  View sum;     ///< [N, C] before the norm; empty where there is none
   EmbeddingSaved first(int64_t rows) const;
 };
 
 /// What a head computes with beside its logits, within one call. Empty where the Spec's head has no use for it.
 struct HeadBuffers {
-  View pre, hidden;  ///< [R, C] before and after the activation of a masked LM's transform, or of a classifier
-  View narrow;       ///< [R, E] after the projection
+  View pre, hidden;  ///< [N, C] before and after the activation of a masked LM's transform; of a classifier [S, C]
+  View narrow;       ///< [N, E] after the projection
   View first, first_gradient;  ///< [S, C] each sequence's first row
+  HeadBuffers of_rows(int64_t rows) const;
 };
 
 /// The rows of a head that have logits at a time. K: head_rows of the plan.
@@ -50,20 +59,21 @@ struct HeadChunk {
 
 /// Reused by every layer.
 struct Workspace {
-  View norm;             ///< [R, C]
-  View branch;           ///< [R, C] output of a branch before dropout; gradients of it
-  View activation;       ///< [R, I]
-  View inner_gradient;   ///< [R, I]; shares its place with qkv_gradient
-  View qkv_gradient;     ///< [R, H, 3, D]
-  View gradient;         ///< [R, C] of the residual stream
-  View incoming;         ///< [R, C] a block's incoming gradient, where its norms stand in the way (post-norm, parallel)
-  View narrow_gradient;  ///< [R, E] between the token matrix and its projection, in the head and in the embedding
-  View mean, rstd;       ///< [R]
-  HeadBuffers head;      ///< [R, ...]
-  HeadChunk chunk;       ///< [K, ...], whatever the micro-batch
-  View head_gradient;    ///< [V, E] a later micro-batch's sum over the head's chunks; empty where nothing accumulates
+  View norm;            ///< [N, C]
+  View branch;          ///< [N, C] output of a branch before dropout; gradients of it
+  View activation;      ///< [R, I]
+  View inner_gradient;  ///< [R, I]; shares its place with qkv_gradient
+  View qkv_gradient;    ///< [R, H, 3, D]
+  View gradient;        ///< [N, C] of the residual stream
+  View incoming;  ///< a block's incoming gradient, where its norms stand in the way: post-norm [N, C], parallel [R, C]
+  View narrow_gradient;  ///< [N, E] between the token matrix and its projection, in the head and in the embedding
+  View mean, rstd;       ///< [N]
+  HeadBuffers head;
+  HeadChunk chunk;     ///< [K, ...], whatever the micro-batch
+  View head_gradient;  ///< [V, E] a later micro-batch's sum over the head's chunks; empty where nothing accumulates
   View head_bias_gradient;  ///< [V] the same of a decoder's bias
-  Workspace first(int64_t rows) const;
+  bool parallel = false;    ///< residual
+  Workspace first(Rows rows) const;
 };
 
 struct ModelShape {
@@ -73,6 +83,10 @@ struct ModelShape {
   bool accumulates = true;                ///< several micro-batches add to one gradient
   Recompute recompute = Recompute::none;  ///< full: keep only each block's input and run its forward again in backward
   int64_t slots = 1;                      ///< micro-batches between forward and backward at a time
+  bool shares_rows = false;               ///< tensor ranks share the rows between layers
+
+  /// The most rows that a rank has between layers.
+  int64_t own_rows(int tensor_size) const { return shares_rows ? (rows + tensor_size - 1) / tensor_size : rows; }
 };
 
 /// Rows whose logits exist at a time: 640, fewer where 256 MB would not hold them, at most all.
@@ -95,7 +109,7 @@ struct SlotMemory {
              const WorkspaceMemory& shared, Arena& arena);
   EmbeddingSaved embedding;
   std::vector<BlockSaved> blocks;  ///< of the part's blocks; without training every x is the same buffer
-  View output;                     ///< [R, C] what the head takes; empty where the part has none
+  View output;                     ///< [N, C] what the head takes; empty where the part has none
 
   /// Input of block `index` of the part; behind the last one, of the head. Empty where the part has no head.
   View input(size_t index) const { return index < blocks.size() ? blocks[index].x : output; }

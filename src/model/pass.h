@@ -31,9 +31,41 @@ struct Pass {
   Write write = Write::overwrite;  ///< of weight gradients: the first micro-batch overwrites
   TensorGroup* tensor = nullptr;   ///< the ranks that share each layer; nullptr: this one has all of it
 
+  // Between layers there are rows of all ranks, or, where tensor ranks share them, this one's own.
+  bool shares_rows() const { return tensor && tensor->shares_rows(); }
+  RowShare share() const { return tensor ? tensor->share_of(batch.rows()) : RowShare{0, batch.rows()}; }
+  /// This rank's of something that there is for every row.
+  ConstView own(ConstView all) const { return all.rows_slice(share().first, share().count); }
+  /// Every rank's rows of something that there is between layers; valid until the next call.
+  ConstView all_rows(ConstView own_rows) const {
+    if (!shares_rows()) return own_rows;
+    const View all = tensor->gathered(batch.rows(), own_rows.shape()[1]);
+    tensor->gather(context, own_rows, all);
+    return all;
+  }
+  /// Where this rank writes what it adds to `sum`, which it has its rows of: all rows.
+  View contribution_to(View sum) const {
+    return shares_rows() ? tensor->contribution(batch.rows(), sum.shape()[1]) : sum;
+  }
+  /// sum = what contribution_to(sum) holds, over the tensor ranks; until tensor->finish() nobody touches either.
+  void start_sum(View sum) const {
+    shares_rows() ? tensor->start_scatter_sum(context, contribution_to(sum), sum) : tensor->start_sum(context, sum);
+  }
+  void sum(View sum) const {
+    start_sum(sum);
+    tensor->finish();
+  }
+
+  /// Of all rows.
   Dropout dropout_at(float rate, uint32_t layer, uint32_t site) const {
     if (!dropout || rate == 0) return {};
     return {rate, dropout_key(seed, step, layer, site), batch.samples, batch.positions};
+  }
+  /// The same of the rows that there are between layers.
+  Dropout own_dropout_at(float rate, uint32_t layer, uint32_t site) const {
+    const Dropout of_all = dropout_at(rate, layer, site);
+    if (of_all.rate == 0) return of_all;
+    return {of_all.rate, of_all.key, own(of_all.sample), own(of_all.position)};
   }
   /// The same for activations with one row per sequence.
   Dropout first_dropout_at(float rate, uint32_t layer, uint32_t site) const {

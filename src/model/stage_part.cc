@@ -70,7 +70,9 @@ class Reading {
 TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape) {
   return {.dtype = dtype,
           .elements = shape.rows * std::max(spec.width, spec.token_width()),
-          .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows) : 0};
+          .rows = spec.has_decoder() ? head_rows_for(spec, dtype, shape.rows) : 0,
+          .shared_rows = shape.shares_rows ? shape.rows : 0,
+          .width = std::max(spec.width, spec.token_width())};
 }
 
 StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads,
@@ -91,6 +93,7 @@ StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dty
       context_{threads, &scratch_},
       memory_(spec, layout.of(spec), dtype, shape, arena_) {
   assert(layout.tensor_size == (tensor ? tensor->size() : 1));
+  assert(shape.shares_rows == (tensor && tensor->shares_rows()));
   if (!memory_.rotary.empty()) ops_.rotary_table(context_, static_cast<double>(spec.rotary_base), memory_.rotary);
 }
 
@@ -124,6 +127,11 @@ Pass StagePart::pass_of(const Slot& slot, Write write) const {
           .tensor = workspace_.tensor()};
 }
 
+Rows StagePart::rows_of(const Slot& slot) const {
+  const int64_t rows = slot.batch.rows();
+  return {rows, workspace_.tensor() ? workspace_.tensor()->share_of(rows).count : rows};
+}
+
 size_t StagePart::group_of_block(size_t index) const {
   return views_.table->block_group(part_.first_layer + static_cast<int64_t>(index));
 }
@@ -136,19 +144,19 @@ ConstView StagePart::activation(int64_t slot, int64_t block) const {
   return slots_[static_cast<size_t>(slot)].memory.input(static_cast<size_t>(block));
 }
 
-ConstView StagePart::head_input(const Slot& slot) const { return slot.memory.output.rows_slice(0, slot.batch.rows()); }
+ConstView StagePart::head_input(const Slot& slot) const { return slot.memory.output.rows_slice(0, rows_of(slot).own); }
 
 void StagePart::run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out) {
   const Pass pass = pass_of(slot);
   const ParameterTable& table = *views_.table;
-  const int64_t rows = slot.batch.rows();
+  const Rows rows = rows_of(slot);
   const Workspace work = workspace_.memory().work.first(rows);
   const auto input_of = [&](size_t block) {
-    return block < blocks_.size() || head_ ? slot.memory.input(block).rows_slice(0, rows) : out;
+    return block < blocks_.size() || head_ ? slot.memory.input(block).rows_slice(0, rows.own) : out;
   };
   if (embedding_) {
     const Reading matrix(weights_, table.tied_matrix()), rest(weights_, table.weights_of(table.embedding_group()));
-    embedding_->forward(pass, slot.memory.embedding.first(rows), work, input_of(0));
+    embedding_->forward(pass, slot.memory.embedding.first(rows.own), work, input_of(0));
   } else if (in.data() != input_of(0).data()) {
     pass.ops.cast(pass.context, in, input_of(0));
   }
@@ -179,7 +187,7 @@ double StagePart::backward(int64_t slot, const Gradients& gradients, ConstView d
   const Slot& own = slots_[static_cast<size_t>(slot)];
   const ParameterTable& table = *views_.table;
   const Pass pass = pass_of(own, gradients.write);
-  Workspace work = workspace_.memory().work.first(own.batch.rows());
+  Workspace work = workspace_.memory().work.first(rows_of(own));
   if (!embedding_) work.gradient = dx;  // every layer turns it from its dy into its dx
   const auto finished = [&](size_t group) {
     if (gradients.sink) gradients.sink->ready(table.ready_ranges()[group]);
@@ -209,7 +217,7 @@ double StagePart::backward_head(const Slot& slot, const Pass& pass, const Worksp
 
 void StagePart::backward_block(size_t index, const Slot& slot, const Pass& pass, const Workspace& work) {
   const Reading weights(weights_, views_.table->weights_of(group_of_block(index)));
-  const BlockSaved saved = slot.memory.blocks[index].first(slot.batch.rows());
+  const BlockSaved saved = slot.memory.blocks[index].first(rows_of(slot));
   if (recompute_ == Recompute::full) blocks_[index].recompute(pass, saved, work);
   if (recompute_ == Recompute::attention) blocks_[index].recompute_attention(pass, saved);
   blocks_[index].backward(pass, saved, work);
@@ -217,26 +225,26 @@ void StagePart::backward_block(size_t index, const Slot& slot, const Pass& pass,
 
 void StagePart::backward_embedding(const Slot& slot, const Pass& pass, const Workspace& work) {
   const Reading weights(weights_, views_.table->weights_of(views_.table->embedding_group()));
-  embedding_->backward(pass, slot.memory.embedding.first(slot.batch.rows()), work);
+  embedding_->backward(pass, slot.memory.embedding.first(rows_of(slot).own), work);
 }
 
 double StagePart::loss(int64_t slot) {
   const Slot& own = slots_[static_cast<size_t>(slot)];
   const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
-  return head_->loss(pass_of(own), head_input(own), workspace_.memory().work.first(own.batch.rows()));
+  return head_->loss(pass_of(own), head_input(own), workspace_.memory().work.first(rows_of(own)));
 }
 
 void StagePart::logits(int64_t slot, View logits) {
   const Slot& own = slots_[static_cast<size_t>(slot)];
   const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
-  head_->logits(pass_of(own), head_input(own), workspace_.memory().work.first(own.batch.rows()), logits);
+  head_->logits(pass_of(own), head_input(own), workspace_.memory().work.first(rows_of(own)), logits);
 }
 
 void StagePart::next_logits(int64_t slot, View logits) {
   const Slot& own = slots_[static_cast<size_t>(slot)];
   const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
   const Pass pass = pass_of(own);
-  const Workspace work = workspace_.memory().work.first(1);
+  const Workspace work = workspace_.memory().work.first({1, 1});
   const View one = work.chunk.first(1).logits;
   const int32_t* offsets = own.batch.offsets.as<int32_t>();
   for (int64_t s = 0; s < own.batch.sequences(); ++s) {  // only the last row of a prompt predicts anything new

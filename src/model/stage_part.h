@@ -69,6 +69,8 @@ class StagePart {
     GradientSink* sink = nullptr;
   };
 
+  // rows: this rank's of the batch's, where tensor ranks share the rows between layers.
+
   /// Runs embedding and blocks; the slot keeps what backward() needs, the batch's views among it. in: [rows, width],
   /// the output of the part before; empty where this one has the embedding. out: [rows, width], what the part behind
   /// takes; empty where this one has the head.
@@ -101,6 +103,7 @@ class StagePart {
     Step step;
   };
   Pass pass_of(const Slot& slot, Write write = Write::overwrite) const;
+  Rows rows_of(const Slot& slot) const;
   size_t group_of_block(size_t index) const;
   ConstView head_input(const Slot& slot) const;
   void run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out);

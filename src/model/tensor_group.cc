@@ -15,7 +15,9 @@
 namespace trireme {
 namespace {
 
-enum Tag : int { kContribution = 1, kSum = 2, kStatistics = 3 };
+enum Tag : int { kContribution = 1, kSum = 2, kStatistics = 3, kRows = 4 };
+
+constexpr int64_t kGradients = int64_t{1} << 18;  // that are summed together: small ones are packed
 
 /// Elements of x that member r of n adds up: all parts are equal but for one element.
 View part_of(View x, int64_t r, int64_t n) {
@@ -25,12 +27,24 @@ View part_of(View x, int64_t r, int64_t n) {
 
 int64_t longest_part(int64_t elements, int ranks) { return (elements + ranks - 1) / ranks; }
 
-/// Contributions to the part that a rank adds up, and statistics of all ranks.
+/// The most elements that a rank adds up.
+int64_t longest_sum(int ranks, const TensorGroup::Sizes& sizes) {
+  return std::max(longest_part(sizes.elements, ranks), longest_part(sizes.shared_rows, ranks) * sizes.width);
+}
+
 struct Buffers {
   Buffers(Arena& arena, int ranks, const TensorGroup::Sizes& sizes)
-      : contributions(arena.take(sizes.dtype, {ranks * longest_part(sizes.elements, ranks)})),
-        statistics(arena.take(stat_type(sizes.dtype), {ranks * 3 * std::max<int64_t>(1, sizes.rows)})) {}
-  View contributions, statistics;
+      : contributions(arena.take(sizes.dtype, {ranks * longest_sum(ranks, sizes)})),
+        statistics(arena.take(stat_type(sizes.dtype), {ranks * 3 * std::max<int64_t>(1, sizes.rows)})) {
+    if (sizes.shared_rows == 0) return;
+    for (View* all : {&gathered, &contribution}) *all = arena.take(sizes.dtype, {sizes.shared_rows * sizes.width});
+    gradients = arena.take(stat_type(sizes.dtype), {kGradients});
+    gradient_parts = arena.take(stat_type(sizes.dtype), {ranks * longest_part(kGradients, ranks)});
+  }
+  View contributions;              ///< everyone's, to the part that this rank adds up
+  View statistics;                 ///< of all ranks
+  View gathered, contribution;     ///< all rows, where ranks share them
+  View gradients, gradient_parts;  ///< packed, and everyone's contributions to this rank's part of them
 };
 
 }  // namespace
@@ -43,6 +57,7 @@ class TensorGroup::Worker {
         ops_(ops),
         arena_(bytes_for(group.size(), sizes)),
         buffers_(arena_, group.size(), sizes),
+        shares_rows_(sizes.shared_rows > 0),
         cpus_(std::move(cpus)),
         thread_([this] { run(); }) {}
   Worker(const Worker&) = delete;
@@ -62,17 +77,56 @@ class TensorGroup::Worker {
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
+  bool shares_rows() const { return shares_rows_; }
   uint64_t bytes_sent() const { return bytes_sent_; }
 
-  void start(Context& context, View x) {
-    if (x.count() == 0) return;
-    const View own = part_of(x, rank(), size()), parts = parts_like(own);
-    ops_.cast(context, own, parts.rows_slice(rank(), 1));
-    post([this, x, own, parts] { add_up(x, own, parts); }, x.bytes());
+  void start_sum(Context& context, View x) { start_sum(context, x, buffers_.contributions); }
+
+  void start_gather(Context& context, ConstView own, View all) {
+    if (own.rows() > 0) ops_.cast(context, own, rows_of(all, rank()));
+    post([this, all] { exchange_rows(all); }, all.bytes(), "rows of the tensor ranks");
+  }
+
+  void start_scatter_sum(Context& context, View all, View own) {
+    const View sum = own.reshape({own.count()}), parts = parts_like(sum, buffers_.contributions);
+    if (own.rows() > 0) ops_.cast(context, rows_of(all, rank()).reshape({own.count()}), parts.rows_slice(rank(), 1));
+    post([this, all, sum, parts] { add_up_rows(all, sum, parts); }, all.bytes());
+  }
+
+  View gathered(int64_t rows, int64_t width) const { return matrix_in(buffers_.gathered, rows, width); }
+  View contribution(int64_t rows, int64_t width) const { return matrix_in(buffers_.contribution, rows, width); }
+
+  void sum_gradients(Context& context, std::span<const View> gradients) {
+    const View packed = buffers_.gradients;
+    packed_.clear();
+    int64_t filled = 0;
+    const auto flush = [&] {
+      start_sum(context, packed.rows_slice(0, filled), buffers_.gradient_parts);
+      finish();
+      int64_t at = 0;
+      for (const View& piece : packed_) {
+        ops_.cast(context, packed.rows_slice(at, piece.count()), piece);
+        at += piece.count();
+      }
+      packed_.clear();
+      filled = 0;
+    };
+    for (const View& gradient : gradients) {
+      const View flat = gradient.reshape({gradient.count()});
+      for (int64_t at = 0; at < flat.count();) {
+        const View piece = flat.rows_slice(at, std::min(flat.count() - at, packed.count() - filled));
+        ops_.cast(context, piece, packed.rows_slice(filled, piece.count()));
+        packed_.push_back(piece);
+        filled += piece.count();
+        at += piece.count();
+        if (filled == packed.count()) flush();
+      }
+    }
+    if (filled > 0) flush();
   }
 
   void finish() {
-    const Waiting waiting(group_.progress(), "a layer's sum over the tensor ranks", bytes_);
+    const Waiting waiting(group_.progress(), what_, bytes_);
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return !job_ || error_; });
     if (error_) std::rethrow_exception(error_);
@@ -92,12 +146,30 @@ class TensorGroup::Worker {
   }
 
  private:
-  void post(std::function<void()> job, uint64_t bytes) {
+  static View matrix_in(View buffer, int64_t rows, int64_t width) {
+    return buffer.rows_slice(0, rows * width).reshape({rows, width});
+  }
+
+  /// A member's of all rows.
+  View rows_of(View all, int member) const {
+    const RowShare share = row_share(all.rows(), member, size());
+    return all.rows_slice(share.first, share.count);
+  }
+
+  void start_sum(Context& context, View x, View buffer) {
+    if (x.count() == 0) return;
+    const View own = part_of(x, rank(), size()), parts = parts_like(own, buffer);
+    ops_.cast(context, own, parts.rows_slice(rank(), 1));
+    post([this, x, own, parts] { add_up(x, own, parts); }, x.bytes());
+  }
+
+  void post(std::function<void()> job, uint64_t bytes, const char* what = "a layer's sum over the tensor ranks") {
     {
       const std::lock_guard lock(mutex_);
       assert(!job_);
       job_ = std::move(job);
       bytes_ = bytes;
+      what_ = what;
     }
     wake_.notify_all();
   }
@@ -129,40 +201,62 @@ class TensorGroup::Worker {
     }
   }
 
+  // Of no rows nothing is sent.
   void send(std::vector<Handle>& handles, ConstView x, int peer, int tag) {
+    if (x.count() == 0) return;
     handles.push_back(group_.send(x, peer, tag));
     bytes_sent_ += x.bytes();
+  }
+  void receive(std::vector<Handle>& handles, View x, int peer, int tag) {
+    if (x.count() > 0) handles.push_back(group_.receive(x, peer, tag));
   }
 
   void wait(std::vector<Handle>& handles) {
     for (Handle& handle : handles) {
-      handle.wait("a layer's sum over the tensor ranks");
+      handle.wait(what_);
       if (group_.progress()) group_.progress()->move();
     }
     handles.clear();
   }
 
   /// Everyone's contribution to a part of so many elements.
-  View parts_like(View own) const {
-    return buffers_.contributions.rows_slice(0, size() * own.count()).reshape({size(), own.count()});
+  View parts_like(View own, View buffer) const {
+    return buffer.rows_slice(0, size() * own.count()).reshape({size(), own.count()});
   }
 
   /// Every member adds up a part of x and sends it to all.
   void add_up(View x, View own, View parts) {
     std::vector<Handle> handles;
-    for_peers([&](int r) { handles.push_back(group_.receive(parts.rows_slice(r, 1), r, kContribution)); });
+    for_peers([&](int r) { receive(handles, parts.rows_slice(r, 1), r, kContribution); });
     for_peers([&](int r) { send(handles, part_of(x, r, size()), r, kContribution); });
     wait(handles);
     Context alone;
     ops_.sum_parts(alone, parts, own);
-    for_peers([&](int r) { handles.push_back(group_.receive(part_of(x, r, size()), r, kSum)); });
+    for_peers([&](int r) { receive(handles, part_of(x, r, size()), r, kSum); });
     for_peers([&](int r) { send(handles, own, r, kSum); });
     wait(handles);
   }
 
+  void exchange_rows(View all) {
+    std::vector<Handle> handles;
+    for_peers([&](int r) { receive(handles, rows_of(all, r), r, kRows); });
+    for_peers([&](int r) { send(handles, rows_of(all, rank()), r, kRows); });
+    wait(handles);
+  }
+
+  /// Every member adds up its rows.
+  void add_up_rows(View all, View own, View parts) {
+    std::vector<Handle> handles;
+    for_peers([&](int r) { receive(handles, parts.rows_slice(r, 1), r, kContribution); });
+    for_peers([&](int r) { send(handles, rows_of(all, r), r, kContribution); });
+    wait(handles);
+    Context alone;
+    if (own.count() > 0) ops_.sum_parts(alone, parts, own);
+  }
+
   void exchange_statistics(View all, int64_t own) {
     std::vector<Handle> handles;
-    for_peers([&](int r) { handles.push_back(group_.receive(all.rows_slice(r * own, own), r, kStatistics)); });
+    for_peers([&](int r) { receive(handles, all.rows_slice(r * own, own), r, kStatistics); });
     for_peers([&](int r) { send(handles, all.rows_slice(rank() * own, own), r, kStatistics); });
     wait(handles);
   }
@@ -171,9 +265,12 @@ class TensorGroup::Worker {
   Ops& ops_;
   Arena arena_;
   Buffers buffers_;
+  bool shares_rows_;
+  std::vector<View> packed_;  ///< whose gradients lie in buffers_.gradients, in order
   std::vector<int> cpus_;
   std::atomic<uint64_t> bytes_sent_ = 0;
-  uint64_t bytes_ = 0;  ///< of the job
+  uint64_t bytes_ = 0;          ///< of the job
+  const char* what_ = nullptr;  ///< the job is
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
@@ -199,8 +296,21 @@ size_t TensorGroup::bytes_for(int ranks, const Sizes& sizes) {
 
 int TensorGroup::rank() const { return worker_->rank(); }
 int TensorGroup::size() const { return worker_->size(); }
-void TensorGroup::start_sum(Context& context, View x) { worker_->start(context, x); }
-void TensorGroup::finish_sum() { worker_->finish(); }
+bool TensorGroup::shares_rows() const { return worker_->shares_rows(); }
+RowShare TensorGroup::share_of(int64_t rows) const {
+  return shares_rows() ? row_share(rows, rank(), size()) : RowShare{0, rows};
+}
+void TensorGroup::start_sum(Context& context, View x) { worker_->start_sum(context, x); }
+void TensorGroup::start_gather(Context& context, ConstView own, View all) { worker_->start_gather(context, own, all); }
+void TensorGroup::start_scatter_sum(Context& context, View all, View own) {
+  worker_->start_scatter_sum(context, all, own);
+}
+void TensorGroup::finish() { worker_->finish(); }
+View TensorGroup::gathered(int64_t rows, int64_t width) { return worker_->gathered(rows, width); }
+View TensorGroup::contribution(int64_t rows, int64_t width) { return worker_->contribution(rows, width); }
+void TensorGroup::sum_gradients(Context& context, std::span<const View> gradients) {
+  worker_->sum_gradients(context, gradients);
+}
 void TensorGroup::combine(Context& context, View max, View sum, View target) {
   worker_->combine(context, max, sum, target);
 }

@@ -3,16 +3,31 @@
 // together here. A sum has one definition: contributions in the activation type, added in f32 in rank order, rounded
 // once; every member gets the same bits. MPI's own reduction knows no bf16 and does not promise equal bits.
 //
+// Where its members share the rows between layers (mesh.sequence), each has about as many: what a layer takes is
+// gathered from all, and of a sum every member gets its own rows, by the same definition, so with the same bits.
+//
 // Messages travel on a thread of this object, so that a sum can be on its way while the layer computes something else.
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "ops/ops.h"
 
 namespace trireme {
+
+/// Rows [first, first + count) of some.
+struct RowShare {
+  int64_t first = 0, count = 0;
+};
+
+/// A member's of so many rows: all have as many but for one row. None where there are fewer rows than members.
+inline RowShare row_share(int64_t rows, int rank, int size) {
+  const int64_t first = rows * rank / size;
+  return {first, rows * (rank + 1) / size - first};
+}
 
 class TensorGroup {
  public:
@@ -21,6 +36,8 @@ class TensorGroup {
     DType dtype = DType::f32;  ///< of activations
     int64_t elements = 0;      ///< of a sum
     int64_t rows = 0;          ///< of combine()
+    int64_t shared_rows = 0;   ///< of gather() and scatter_sum(); 0: every member has all rows
+    int64_t width = 0;         ///< of those rows
   };
 
   /// Borrows both; from now on `group` belongs to the thread. cpus: where that runs; empty: where its creator does.
@@ -33,15 +50,37 @@ class TensorGroup {
 
   int rank() const;
   int size() const;
+  bool shares_rows() const;
+  /// This member's of so many rows; all of them where they are not shared.
+  RowShare share_of(int64_t rows) const;
 
-  /// x = sum over members of their x, of the activation type. Until finish_sum() nobody touches x, and no other call
-  /// begins. Throws Error::comm, Error::peer from finish_sum(); then the job must end.
+  // One call at a time: until finish() no other begins, and nobody touches what the call was given. finish() throws
+  // Error::comm, Error::peer; then the job must end.
+
+  /// x = sum over members of their x, of the activation type.
   void start_sum(Context& context, View x);
-  void finish_sum();
+  /// all = every member's own rows, in order. own: the share of all's rows; may be touched at once.
+  void start_gather(Context& context, ConstView own, View all);
+  /// own = sum over members of these rows of their `all`.
+  void start_scatter_sum(Context& context, View all, View own);
+  void finish();
   void sum(Context& context, View x) {
     start_sum(context, x);
-    finish_sum();
+    finish();
   }
+  void gather(Context& context, ConstView own, View all) {
+    start_gather(context, own, all);
+    finish();
+  }
+  void scatter_sum(Context& context, View all, View own) {
+    start_scatter_sum(context, all, own);
+    finish();
+  }
+  /// Memory of this object for start_gather()'s `all` and for start_scatter_sum()'s: [rows, width].
+  View gathered(int64_t rows, int64_t width);
+  View contribution(int64_t rows, int64_t width);
+  /// Each = sum over members of theirs, in f32: gradients of what all members hold and each has used for its own rows.
+  void sum_gradients(Context& context, std::span<const View> gradients);
   /// Statistics of whole rows from those of every member's columns (Ops::softmax_combine); all [rows] S, in place.
   void combine(Context& context, View max, View sum, View target);
 

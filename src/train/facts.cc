@@ -29,8 +29,9 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
   memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains, kept_states(plan, table, rank));
   memory.activations = stage.activations;
   memory.scratch = stage.scratch;
-  memory.exchange = stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
-                                                         plan.shape.rows, plan.spec.width);
+  memory.exchange =
+      stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
+                                           plan.shape.own_rows(table.layout().tensor_size), plan.spec.width);
   if (!plan.trains) return memory;
   memory.exchange +=
       exchange_bytes(table, optimizer_options(plan.config(), rank.one_host, {}), static_cast<int>(plan.mesh.data));
@@ -77,8 +78,9 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
     for (const ModelPart& part : stages_of(s, setup.mesh))
       stages.push_back(fmt::format("{}{}{}", part.embedding ? "embedding + " : "", part.layers(),
                                    part.head ? " layers + head" : " layers"));
-    add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}", setup.mesh.data, setup.mesh.tensor,
-                            setup.mesh.pipeline, fmt::join(stages, " | ")));
+    add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", setup.mesh.data, setup.mesh.tensor,
+                            setup.mesh.pipeline, fmt::join(stages, " | "),
+                            setup.shape.shares_rows ? "; tensor ranks share the rows between layers" : ""));
   }
   if (setup.trains && setup.config().optim.shard == ShardChoice::optimizer && setup.mesh.data > 1)
     add("sharded",

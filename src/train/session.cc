@@ -30,7 +30,8 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       mesh_(rank.world, options.mesh),
       scalars_(mesh_.world()),
       tensor_group_(mesh_.tensor().size() > 1 ? own_group(mesh_.tensor(), rank.progress) : nullptr),
-      links_(mesh_.pipeline(), options.dtype, options.shape.rows, options.spec.width, options.progress_cpus),
+      links_(mesh_.pipeline(), options.dtype, options.shape.own_rows(mesh_.tensor().size()), options.spec.width,
+             options.progress_cpus),
       stage_(options.spec, {&table, state.weights(), state.gradients()}, options.dtype, options.shape, ops,
              rank.threads,
              tensor_group_
@@ -44,6 +45,8 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
   optimizer.mesh = mesh_.shape();
   if (state.is_sharded()) weights_group_ = own_group(mesh_.data(), rank.progress);
   optimizer_.emplace(table, state, ops, *exchange_group_, optimizer, tied_pair_.get(), weights_group_.get());
+  if (options.shape.shares_rows)
+    shared_rows_.emplace(table, state.gradients(), *tensor_, stage_.context(), &*optimizer_);
 }
 
 }  // namespace trireme

@@ -9,6 +9,7 @@
 #include "comm/mesh.h"
 #include "comm/rank_context.h"
 #include "comm/scalars.h"
+#include "model/shared_rows.h"
 #include "model/stage.h"
 #include "ops/backend.h"
 #include "optim/optimizer.h"
@@ -37,6 +38,10 @@ class Session {
   Scalars& scalars() { return scalars_; }  ///< of the mesh's world, for the rank's main thread
   Stage& stage() { return stage_; }
   Optimizer& optimizer() { return *optimizer_; }  ///< of a session that trains
+  /// Whom backward tells of the last micro-batch's gradients: the optimizer, or who completes them for it.
+  GradientSink& gradient_sink() { return shared_rows_ ? static_cast<GradientSink&>(*shared_rows_) : *optimizer_; }
+  /// Of so many rows of a micro-batch those that this rank has between layers.
+  int64_t own_rows(int64_t rows) const { return tensor_ ? tensor_->share_of(rows).count : rows; }
   Ops& ops() { return ops_; }
   TrainingState& state() { return state_; }
   const ParameterTable& table() const { return table_; }
@@ -64,6 +69,7 @@ class Session {
   std::optional<TensorGroup> tensor_;
   StageLinks links_;
   Stage stage_;
+  std::optional<SharedRowSums> shared_rows_;  ///< where tensor ranks share rows
 };
 
 }  // namespace trireme

@@ -139,7 +139,8 @@ void plan_rank(RunPlan& plan, const BatchShape& batch, int rank) {
                 .head_rows = 0,
                 .accumulates = batch.micro_batches > 1,
                 .recompute = plan.config().model.recompute,
-                .slots = plan.trains ? slots_of(order, 0) : 1};
+                .slots = plan.trains ? slots_of(order, 0) : 1,
+                .shares_rows = plan.config().mesh.sequence};
 }
 
 Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {

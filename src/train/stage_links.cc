@@ -65,7 +65,8 @@ void StageLinks::expect(PipelinePass pass, int64_t micro_batch, int64_t rows) {
 
 View StageLinks::take(PipelinePass pass, int64_t rows) {
   Lane& lane = in(pass);
-  if (!lane.peer || rows == 0) return {};
+  if (!lane.peer) return {};
+  if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
   assert(lane.begun > lane.ended);
   Buffer& buffer = lane.buffers[lane.ended++ % 2];
   wait(buffer, awaited(pass));
@@ -74,7 +75,8 @@ View StageLinks::take(PipelinePass pass, int64_t rows) {
 
 View StageLinks::outgoing(PipelinePass pass, int64_t rows) {
   Lane& lane = out(pass);
-  if (!lane.peer || rows == 0) return {};
+  if (!lane.peer) return {};
+  if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
   Buffer& buffer = lane.buffers[lane.begun % 2];
   wait(buffer, "a neighbour stage to take what was sent");
   return buffer.rows.rows_slice(0, rows);

@@ -27,8 +27,8 @@ class StageLinks {
   /// What the pass of a micro-batch takes begins to arrive: from the stage before (forward) or behind (backward).
   /// Nothing where it takes nothing. Of each pass at most two are expected at a time, in the order of take().
   void expect(PipelinePass pass, int64_t micro_batch, int64_t rows);
-  /// What was expected; empty where the pass takes nothing. [rows, width], valid until the next-but-one take() of the
-  /// pass.
+  /// What was expected; empty where the pass takes nothing from a neighbour. [rows, width], valid until the
+  /// next-but-one take() of the pass. Of no rows nothing travels.
   View take(PipelinePass pass, int64_t rows);
   /// Where the pass writes what it hands on; empty where it hands on nothing.
   View outgoing(PipelinePass pass, int64_t rows);

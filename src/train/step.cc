@@ -29,7 +29,8 @@ TrainStep::TrainStep(Session& session, StepBatches& batches, uint64_t seed, Loss
 
 /// What the action takes from a neighbour stage begins to arrive.
 void TrainStep::expect(const PipelineAction& action, const StepStart& start) {
-  session_.links().expect(action.pass, action.micro_batch, batches_.rows(start.consumed, action.micro_batch));
+  session_.links().expect(action.pass, action.micro_batch,
+                          session_.own_rows(batches_.rows(start.consumed, action.micro_batch)));
 }
 
 void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
@@ -41,9 +42,10 @@ void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
   const StagePart::Step numbers{
       .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
   StageLinks& links = session_.links();
-  const ConstView in = links.take(action.pass, rows);
-  session_.stage().part().forward(slot_of(action), batch, numbers, in, links.outgoing(action.pass, rows));
-  links.hand_on(action.pass, m, rows);
+  const int64_t own = session_.own_rows(rows);
+  const ConstView in = links.take(action.pass, own);
+  session_.stage().part().forward(slot_of(action), batch, numbers, in, links.outgoing(action.pass, own));
+  links.hand_on(action.pass, m, own);
 }
 
 double TrainStep::mean_of(int64_t micro_batch) const {
@@ -53,25 +55,26 @@ double TrainStep::mean_of(int64_t micro_batch) const {
 double TrainStep::backward(const PipelineAction& action, const StepStart& start, float scale) {
   const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
   Stage& stage = session_.stage();
-  Optimizer& optimizer = session_.optimizer();
   const Write write = m == 0 ? Write::overwrite : Write::add;
   const bool last = m + 1 == batches_.micro_batches();
-  if (last) optimizer.begin_exchange();
+  GradientSink& sink = session_.gradient_sink();
+  if (last) session_.optimizer().begin_exchange();
   if (rows > 0) {
+    const int64_t own = session_.own_rows(rows);
     StageLinks& links = session_.links();
-    const ConstView dy = links.take(action.pass, rows);
+    const ConstView dy = links.take(action.pass, own);
     const double over = mean_of(m),
                  loss = stage.part().backward(
                      slot_of(action),
-                     {.scale = static_cast<float>(scale / over), .write = write, .sink = last ? &optimizer : nullptr},
-                     dy, links.outgoing(action.pass, rows));
-    links.hand_on(action.pass, m, rows);
+                     {.scale = static_cast<float>(scale / over), .write = write, .sink = last ? &sink : nullptr}, dy,
+                     links.outgoing(action.pass, own));
+    links.hand_on(action.pass, m, own);
     return loss / over;
   }
   // The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
   if (write == Write::overwrite) session_.ops().zero(stage.context(), session_.state().gradients());
   if (last) {
-    for (const ParameterRange& range : session_.table().ready_ranges()) optimizer.ready(range);
+    for (const ParameterRange& range : session_.table().ready_ranges()) sink.ready(range);
   }
   return 0;
 }
@@ -176,10 +179,11 @@ double loss_of(Session& session, const Batch& batch, int64_t number) {
   constexpr PipelinePass kForward = PipelinePass::forward;
   StageLinks& links = session.links();
   StagePart& part = session.stage().part();
-  links.expect(kForward, number, batch.rows());
-  const ConstView in = links.take(kForward, batch.rows());
-  part.forward(kSlot, batch, {}, in, links.outgoing(kForward, batch.rows()));
-  links.hand_on(kForward, number, batch.rows());
+  const int64_t own = session.own_rows(batch.rows());
+  links.expect(kForward, number, own);
+  const ConstView in = links.take(kForward, own);
+  part.forward(kSlot, batch, {}, in, links.outgoing(kForward, own));
+  links.hand_on(kForward, number, own);
   if (!links.last()) return 0;
   const double loss = part.loss(kSlot);
   return session.counts_loss() ? loss : 0;

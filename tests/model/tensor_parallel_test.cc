@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/time.h"
+#include "model/shared_rows.h"
 #include "model/stage.h"
 #include "ops/profile.h"
 #include "tests/model/model_fixture.h"
@@ -73,26 +74,29 @@ class EveryChoiceCut : public testing::TestWithParam<SpecCase> {};
 INSTANTIATE_TEST_SUITE_P(TensorParallel, EveryChoiceCut, testing::ValuesIn(kSpecCases),
                          [](const auto& choice) { return std::string(choice.param.name); });
 
+/// Ranks that share rows: 11 and 10 of them are cut unevenly.
 TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
   Spec spec = cut_spec();
   GetParam().change(spec);
   for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::full}) {
     TestModel<float> whole(spec);
     const auto ops = make_cpu_ops();
-    const ModelShape shape{.rows = kRows, .head_rows = 4, .recompute = recompute};
+    ModelShape shape{.rows = kRows, .head_rows = 4, .recompute = recompute};
     Stage stage(spec, whole.views, DType::f32, shape, *ops, 1);
     TestBatch first(spec, {6, 4}, 10), second(spec, {3, 7, 1}, 11);
-    const auto steps = [&](Stage& of) {
+    const auto steps = [&](Stage& of, GradientSink* sink) {
       return std::array{
           of.loss_and_backward(first.with_values(false), kStep, kScale, Write::overwrite, nullptr),
-          of.loss_and_backward(second.with_values(false), kStep, kScale, Write::add, nullptr),
+          of.loss_and_backward(second.with_values(false), kStep, kScale, Write::add, sink),
       };
     };
-    const auto losses = steps(stage);
+    const auto losses = steps(stage, nullptr);
     const double evaluated = stage.loss(first.with_values(false));
-    for (const int ranks : {1, 2, 4}) {
+    for (const auto& [ranks, shares] : {std::pair(1, false), {2, false}, {4, false}, {2, true}, {4, true}}) {
       if (spec.heads % ranks != 0) continue;
-      SCOPED_TRACE(testing::Message() << ranks << " ranks, recompute " << static_cast<int>(recompute));
+      shape.shares_rows = shares;
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, recompute " << static_cast<int>(recompute)
+                                      << (shares ? ", rows shared" : ""));
       run_local(ranks, [&](RankContext& rank) {
         const auto own_ops = make_cpu_ops();
         Share share(whole, rank.rank(), ranks);
@@ -100,13 +104,38 @@ TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
         if (ranks > 1)
           tensor = std::make_unique<TensorGroup>(rank.world, *own_ops, tensor_sizes(spec, DType::f32, shape));
         Stage part(spec, share.views, DType::f32, shape, *own_ops, 1, tensor.get());
-        const auto got = steps(part);
+        std::optional<SharedRowSums> sums;
+        if (shape.shares_rows) sums.emplace(share.table, share.views.gradients, *tensor, part.context(), nullptr);
+        const auto got = steps(part, sums ? &*sums : nullptr);
         for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(got[i], losses[i], 1e-6 * std::abs(losses[i]));
         EXPECT_NEAR(part.loss(first.with_values(false)), evaluated, 1e-6 * std::abs(evaluated));
         share.expect_gradients_of(whole);
       });
     }
   }
+}
+
+// A micro-batch of fewer rows than ranks: some have none between layers.
+TEST_P(EveryChoiceCut, RanksWithoutRowsTakePart) {
+  Spec spec = cut_spec();
+  GetParam().change(spec);
+  if (spec.heads % 4 != 0) return;
+  TestModel<float> whole(spec);
+  const auto ops = make_cpu_ops();
+  const ModelShape shape{.rows = kRows, .head_rows = 4, .shares_rows = true};
+  TestBatch few(spec, {3}, 10);
+  Stage stage(spec, whole.views, DType::f32, {.rows = kRows, .head_rows = 4}, *ops, 1);
+  const double loss = stage.loss_and_backward(few.with_values(false), kStep, kScale, Write::overwrite, nullptr);
+  run_local(4, [&](RankContext& rank) {
+    const auto own_ops = make_cpu_ops();
+    Share share(whole, rank.rank(), 4);
+    TensorGroup tensor(rank.world, *own_ops, tensor_sizes(spec, DType::f32, shape));
+    Stage part(spec, share.views, DType::f32, shape, *own_ops, 1, &tensor);
+    SharedRowSums sums(share.table, share.views.gradients, tensor, part.context(), nullptr);
+    EXPECT_NEAR(part.loss_and_backward(few.with_values(false), kStep, kScale, Write::overwrite, &sums), loss,
+                1e-6 * std::max(1.0, std::abs(loss)));  // a squared error may be small
+    share.expect_gradients_of(whole);
+  });
 }
 
 /// What a rank sends in one forward and backward, to the byte. A sum of n elements: its part to everyone, the others'
@@ -137,6 +166,117 @@ TEST(TensorParallel, SendsFourSumsPerLayerAndThreeWhereBranchesAreParallel) {
       }
 }
 
+/// The same where ranks share rows: per layer ten halves of a sum in place of eight (eight of six where branches are
+/// parallel), because the inputs of qkv and mlp.in are gathered again for their weights' gradients; and once a step the
+/// gradients of norms and row biases.
+TEST(TensorParallel, SharedRowsTakeFiveQuartersOfTheBytes) {
+  for (const bool parallel : {false, true})
+    for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::full})
+      for (const int ranks : {2, 4}) {
+        Spec spec = cut_spec();
+        if (parallel) spec.residual = Residual::parallel;
+        TestModel<float> whole(spec);
+        constexpr int64_t kBatchRows = 8;
+        const ModelShape shape{.rows = kBatchRows, .recompute = recompute, .shares_rows = true};
+        TestBatch data(spec, {5, 3}, 10);
+        const auto r = static_cast<uint64_t>(ranks), l = static_cast<uint64_t>(spec.layers);
+        const uint64_t half = (r - 1) * kBatchRows * static_cast<uint64_t>(spec.width) * sizeof(float) / r;
+        // A forward again: the inputs of both matrices, and attention's output.
+        const uint64_t repeated = recompute != Recompute::full ? 0 : parallel ? 2 : 3;
+        const uint64_t halves = 2 /* embedding */ + ((parallel ? 8 : 10) + repeated) * l + 2 /* head */;
+        const uint64_t statistics = 3 * kBatchRows * sizeof(float) * (r - 1);
+        // Two norms with biases and two biases in each layer, the final norm, positions.
+        const auto width = static_cast<uint64_t>(spec.width), context = static_cast<uint64_t>(spec.context);
+        const uint64_t gradients = (6 * l + 2 + context) * width * sizeof(float) * 2 * (r - 1) / r;
+        run_local(ranks, [&](RankContext& rank) {
+          const auto ops = make_cpu_ops();
+          Share share(whole, rank.rank(), ranks);
+          TensorGroup tensor(rank.world, *ops, tensor_sizes(spec, DType::f32, shape));
+          Stage part(spec, share.views, DType::f32, shape, *ops, 1, &tensor);
+          SharedRowSums sums(share.table, share.views.gradients, tensor, part.context(), nullptr);
+          (void)part.loss_and_backward(data.with_values(false), kStep, 1, Write::overwrite, nullptr);
+          EXPECT_EQ(tensor.bytes_sent(), halves * half + statistics) << parallel << ", " << ranks << " ranks";
+          const uint64_t before = tensor.bytes_sent();
+          for (const ParameterRange& range : share.table.ready_ranges()) sums.ready(range);
+          EXPECT_EQ(tensor.bytes_sent() - before, gradients);
+        });
+      }
+}
+
+TEST(TensorParallel, SharedRowsTakeTheirShareOfTheMemory) {
+  const auto ops = make_cpu_ops();
+  for (const auto& [recompute, placed] : {std::pair(Recompute::none, NormPlace::pre),
+                                          {Recompute::none, NormPlace::post},
+                                          {Recompute::attention, NormPlace::pre},
+                                          {Recompute::full, NormPlace::pre}}) {
+    Spec spec = cut_spec();
+    spec.layers = 5;
+    spec.norm_place = placed;
+    spec.final_norm = placed == NormPlace::pre;
+    const auto slot = [&](bool shares, int ranks) {
+      const auto bytes = [&](int64_t slots) {
+        const ModelShape shape{.rows = 64, .recompute = recompute, .slots = slots, .shares_rows = shares};
+        const Layout layout{.part = {}, .tensor_rank = 0, .tensor_size = ranks};
+        return stage_bytes(spec, DType::f32, shape, *ops, 1, layout).activations;
+      };
+      return bytes(2) - bytes(1);
+    };
+    for (const int ranks : {2, 4}) {
+      EXPECT_EQ(slot(true, ranks) * static_cast<size_t>(ranks), slot(false, 1));
+      EXPECT_GT(slot(false, ranks) * static_cast<size_t>(ranks), slot(false, 1));
+    }
+  }
+}
+
+TEST(TensorGroup, SharedRowsAreGatheredAndSummedToTheBitsOfASum) {
+  constexpr int64_t kWidth = 6;
+  for (const int ranks : {2, 3, 4})
+    for (const DType dtype : {DType::f32, DType::bf16})
+      for (const int64_t rows : {1, 2, 7, 12}) {
+        run_local(ranks, [&](RankContext& rank) {
+          const auto ops = make_cpu_ops();
+          TensorGroup group(rank.world, *ops,
+                            {.dtype = dtype, .elements = rows * kWidth, .shared_rows = rows, .width = kWidth});
+          Context context;
+          Arena arena(16384);
+          const View whole = arena.take(dtype, {rows, kWidth}), mine = arena.take(dtype, {rows, kWidth});
+          std::vector<float> values(static_cast<size_t>(rows * kWidth));
+          for (size_t i = 0; i < values.size(); ++i)
+            values[i] = static_cast<float>(normal_at(static_cast<uint64_t>(rank.rank()), i));
+          ops->cast(context, View(std::span(values), {rows, kWidth}), whole);
+          const View contribution = group.contribution(rows, kWidth);
+          ops->cast(context, whole, contribution);
+          group.sum(context, whole);
+          const RowShare share = group.share_of(rows);
+          const View own = mine.rows_slice(0, share.count);
+          group.scatter_sum(context, contribution, own);
+          const View all = group.gathered(rows, kWidth);
+          group.gather(context, own, all);
+          EXPECT_EQ(std::memcmp(all.data(), whole.data(), all.bytes()), 0) << rows << " rows of " << ranks;
+        });
+      }
+}
+
+TEST(TensorGroup, GradientsArePackedAndSummed) {
+  constexpr int64_t kLarge = (int64_t{1} << 18) + 5;  // more than travels at a time
+  run_local(3, [&](RankContext& rank) {
+    const auto ops = make_cpu_ops();
+    TensorGroup group(rank.world, *ops, {.elements = 8, .shared_rows = 4, .width = 2});
+    Context context;
+    std::vector<float> small(3), large(kLarge), last(7);
+    for (std::vector<float>* values : {&small, &large, &last}) {
+      for (size_t i = 0; i < values->size(); ++i)
+        (*values)[i] = static_cast<float>(i % 1000) + static_cast<float>(rank.rank());
+    }
+    const View views[] = {View(std::span(small), {3}), View(std::span(large), {kLarge}), View(std::span(last), {7})};
+    group.sum_gradients(context, views);
+    for (const std::vector<float>* values : {&small, &large, &last}) {
+      for (size_t i = 0; i < values->size(); ++i)
+        ASSERT_EQ((*values)[i], 3 * static_cast<float>(i % 1000) + 3) << i << " of " << values->size();
+    }
+  });
+}
+
 TEST(TensorGroup, SumsHaveTheSameBitsOnEveryMember) {
   for (const int ranks : {2, 3, 4})
     for (const DType dtype : {DType::f32, DType::bf16})
@@ -147,7 +287,7 @@ TEST(TensorGroup, SumsHaveTheSameBitsOnEveryMember) {
         };
         run_local(ranks, [&](RankContext& rank) {
           const auto ops = make_cpu_ops();
-          TensorGroup group(rank.world, *ops, {dtype, count, 0});
+          TensorGroup group(rank.world, *ops, {.dtype = dtype, .elements = count});
           Context context;
           std::vector<float> wide(static_cast<size_t>(count));
           for (int64_t i = 0; i < count; ++i) wide[static_cast<size_t>(i)] = value(rank.rank(), i);
@@ -216,7 +356,7 @@ TEST(TensorGroup, AFailureReachesWhoWaitsForTheSum) {
   EXPECT_THROW(run_local(2,
                          [&](RankContext& rank) {
                            const auto ops = make_cpu_ops();
-                           TensorGroup group(rank.world, *ops, {DType::f32, 10, 0});
+                           TensorGroup group(rank.world, *ops, {.elements = 10});
                            if (rank.rank() == 1) throw std::runtime_error("gone");
                            std::vector<float> x(10);
                            Context context;

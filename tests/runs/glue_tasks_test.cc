@@ -274,6 +274,7 @@ TEST_F(GlueRanks, GiveTheSameLossesPredictionsAndModelOnEveryLayout) {
     std::string name;
     std::vector<std::string> layout;
   } layouts[] = {{2, 1, "tensor", {"--mesh.tensor", "2"}},
+                 {2, 1, "sequence", {"--mesh.tensor", "2", "--mesh.sequence", "true"}},
                  {4, 2, "tensor-data", {"--mesh.tensor", "2", "--optim.shard", "optimizer"}},
                  {2, 2, "shard", {"--optim.shard", "optimizer"}}};
   for (const auto& [ranks, data, name, layout] : layouts) {

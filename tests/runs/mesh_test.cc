@@ -33,6 +33,7 @@ TEST_F(MeshRuns, ARunGoesOnOverAnyOtherLayout) {
   go_on("one", 1, "24", {});
   go_on("changes", 4, "6", {"--mesh.tensor", "2", "--mesh.pipeline", "2"});
   go_on("changes", 2, "12", {"--optim.shard", "optimizer"});
+  go_on("changes", 4, "15", {"--mesh.tensor", "2", "--mesh.pipeline", "2", "--mesh.sequence", "true"});
   go_on("changes", 2, "18",
         {"--mesh.pipeline", "2", "--mesh.stages", "1,1", "--batch.micro", "2", "--model.recompute", "true"});
   go_on("changes", 4, "24", {"--mesh.tensor", "2", "--optim.shard", "optimizer"});
@@ -56,6 +57,11 @@ TEST_F(MeshRuns, TheReportSaysWhoHoldsWhat) {
   EXPECT_THAT(outcome.output, HasSubstr("each of 2 data ranks keeps its part of what the optimizer remembers"));
 }
 
+TEST_F(MeshRuns, TheReportSaysThatRowsAreShared) {
+  const Outcome outcome = go_on("run", 2, "2", {"--mesh.tensor", "2", "--mesh.sequence", "true"});
+  EXPECT_THAT(outcome.output, HasSubstr("; tensor ranks share the rows between layers"));
+}
+
 TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
   const struct {
     int ranks;
@@ -68,6 +74,10 @@ TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
        "pipeline 3 cuts 2 layers into more stages than there are; at most 2 have one each"},
       {2, {"--mesh.pipeline", "2", "--mesh.stages", "2,1"}, "mesh.stages 2,1 are 2 stages of 3 layers"},
       {2, {"--mesh.pipeline", "2", "--mesh.stages", "1;1"}, "mesh.stages is \"1;1\", expected layers of each stage"},
+      {2,
+       {"--mesh.sequence", "true"},
+       "mesh.sequence shares rows among the ranks that split a layer, but mesh.tensor is 1, so none does; set "
+       "--mesh.tensor 2 or more, or --mesh.sequence false"},
       {3, {"--mesh.tensor", "2"}, "mesh rest x 2 x 1 needs a multiple of 2 processes but the launcher started 3"},
       {2,
        {"--optim.shard", "parameters"},

@@ -69,6 +69,7 @@ struct Layouts {
   DType wire = DType::f32;
   bool shard = false;
   DType dtype = DType::f32;
+  bool shares_rows = false;
 };
 
 std::vector<uint16_t> some_tokens() {
@@ -118,7 +119,8 @@ Outcome train(Spec spec, const Layouts& layouts) {
                      .shape = {.rows = kMicro * kSequence,
                                .head_rows = 4,
                                .recompute = layouts.recompute,
-                               .slots = slots_of(order, 0)},
+                               .slots = slots_of(order, 0),
+                               .shares_rows = layouts.shares_rows},
                      .mesh = mesh,
                      .optimizer = options},
                     table, state, *backend.ops, rank);
@@ -197,6 +199,24 @@ TEST_P(MeshTraining, EveryLayoutComesToWhatOneRankComesTo) {
   for (const Layouts& layout : layouts) {
     SCOPED_TRACE(name_of(layout.mesh));
     const Outcome one = train(spec, {{.data = 1, .tensor = 1, .pipeline = 1}, layout.recompute, layout.dropout});
+    expect_near(train(spec, layout), one, spec);
+  }
+}
+
+TEST_P(MeshTraining, SharedRowsComeToWhatOneRankComesTo) {
+  const Spec spec = GetParam().spec();
+  Layouts layouts[] = {
+      {{.data = 1, .tensor = 2, .pipeline = 1}},
+      {{.data = 1, .tensor = 4, .pipeline = 1}, Recompute::full, true},
+      {{.data = 2, .tensor = 2, .pipeline = 1}, Recompute::attention, true, DType::f32, true},
+      {{.data = 1, .tensor = 2, .pipeline = 2}, Recompute::none, true},
+      {{.data = 1, .tensor = 2, .pipeline = 4}, Recompute::full},
+      {{.data = 2, .tensor = 2, .pipeline = 2}},
+  };
+  for (Layouts& layout : layouts) {
+    SCOPED_TRACE(name_of(layout.mesh));
+    const Outcome one = train(spec, {{.data = 1, .tensor = 1, .pipeline = 1}, layout.recompute, layout.dropout});
+    layout.shares_rows = true;
     expect_near(train(spec, layout), one, spec);
   }
 }

@@ -82,7 +82,9 @@ void plan_shape(GlueJob& job) {
       .training = options.train,
       .head_rows = 0,
       .accumulates = micro_batches > 1 || by_tokens,
-      .recompute = job.config().model.recompute};
+      .recompute = job.config().model.recompute,
+      .slots = 1,
+      .shares_rows = job.config().mesh.sequence};
 }
 
 }  // namespace

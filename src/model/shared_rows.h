@@ -1,0 +1,28 @@
+#pragma once
+// Gradients of what every tensor rank holds alike and uses for its own rows (mesh.sequence): norms, biases of layers
+// cut by columns, positions, types, projections. They are complete once they are summed over the tensor ranks, which is
+// done once a step, when they are ready.
+
+#include <vector>
+
+#include "model/parameter_table.h"
+#include "model/tensor_group.h"
+
+namespace trireme {
+
+class SharedRowSums final : public GradientSink {
+ public:
+  /// Borrows everything. gradients: the table's flat array. next: told after the sums of a range are made; may be none.
+  SharedRowSums(const ParameterTable& table, View gradients, TensorGroup& tensor, Context& context, GradientSink* next);
+  /// Collective over the tensor ranks.
+  void ready(ParameterRange range) override;
+
+ private:
+  TensorGroup& tensor_;
+  Context& context_;
+  GradientSink* next_;
+  std::vector<std::vector<View>> sums_;  ///< by ready range
+  std::vector<ParameterRange> ranges_;
+};
+
+}  // namespace trireme
