@@ -15,7 +15,8 @@
 #include "checkpoint/json_fields.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parity_case.h"
-#include "model/stage.h"
+#include "model/mesh_layout.h"
+#include "model/mesh_stage.h"
 
 namespace trireme {
 namespace {
@@ -39,6 +40,13 @@ double difference(const std::vector<double>& got, const std::vector<double>& wan
   return max;
 }
 
+/// Rows of the token matrix that every tensor rank can have as many of.
+Spec with_rows_for(Spec spec, const Mesh* mesh) {
+  const int64_t ranks = mesh ? mesh->shape().tensor : 1;
+  spec.vocabulary_rows = (spec.vocabulary_rows + ranks - 1) / ranks * ranks;
+  return spec;
+}
+
 struct Comparison {
   std::string name;
   std::vector<double> got, want;
@@ -47,19 +55,22 @@ struct Comparison {
 /// The model on the case: everything that can be compared.
 class Run {
  public:
-  Run(const std::string& folder, const std::string& case_path, DType dtype, Ops& ops, int threads)
+  Run(const std::string& folder, const std::string& case_path, DType dtype, Ops& ops, int threads, Mesh* mesh)
       : config_(config_of(folder)),
         model_(open_model(folder)),
         family_(config_.is_null() ? family_for(model_.spec)
                                   : find_family(json_field<std::string>(config_, "model_type", folder), folder)),
         padding_(config_.is_null() ? family_.padding
                                    : field_or<int64_t>(config_, "pad_token_id", family_.padding, folder)),
-        spec_(parity_spec(model_.spec, family_)),
+        spec_(with_rows_for(parity_spec(model_.spec, family_), mesh)),
         file_(case_path),
         case_(file_, spec_, family_, padding_),
-        table_(spec_),
+        mesh_(mesh),
+        whole_(spec_),
+        table_(spec_, InitScheme::gpt2, mesh ? layout_of(spec_, mesh->shape(), mesh->world().rank()) : Layout()),
         state_(table_, dtype, true),
-        stage_(spec_, {&table_, state_.weights(), state_.gradients()}, dtype, {.rows = case_.rows()}, ops, threads) {
+        stage_(spec_, {&table_, state_.weights(), state_.gradients()}, dtype, {.rows = case_.rows()}, ops, threads,
+               mesh) {
     if (config_.is_null()) {
       load_model(model_, spec_, table_, state_);
     } else {
@@ -73,8 +84,7 @@ class Run {
     std::vector<Comparison> all;
     all.push_back(logits(ops, batch));
     const auto counted = static_cast<double>(case_.counted());
-    const double loss =
-        stage_.loss_and_backward(batch, {}, static_cast<float>(1 / counted), Write::overwrite, nullptr) / counted;
+    const double loss = stage_.loss_and_backward(batch, static_cast<float>(1 / counted)) / counted;
     all.push_back({"loss", {loss}, expected("loss", 1)});
     if (has_gradients_) {
       for (const NamedRule& rule : numbered_rules(family_.names, spec_.layers)) add_gradient(rule, all);
@@ -119,20 +129,43 @@ class Run {
       logits.want = expected("logits", logits.got.size());
       return logits;
     }
-    const auto width = static_cast<size_t>(columns);
+    const auto width = static_cast<size_t>(model_.spec.vocabulary_rows);
     const auto want = expected("logits", static_cast<size_t>(case_.sequences() * case_.length()) * width);
-    for (const int64_t place : case_.places()) {
-      const auto from = want.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(place) * width);
+    logits.got.clear();
+    for (size_t row = 0; row < case_.places().size(); ++row) {
+      const float* own = &narrow[row * static_cast<size_t>(columns)];  // without rows that were added for the ranks
+      logits.got.insert(logits.got.end(), own, own + width);
+      const auto from = want.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(case_.places()[row]) * width);
       logits.want.insert(logits.want.end(), from, from + static_cast<std::ptrdiff_t>(width));
     }
     return logits;
   }
 
+  /// A parameter's gradient from the boxes of all ranks; of the tied matrix `second` has the embedding's sum. What
+  /// several hold alike counts once.
+  std::vector<float> gathered(const Parameter& parameter, bool second) {
+    std::vector<float> values(static_cast<size_t>(parameter.count()));
+    const Parameter* own = table_.look_up(parameter.name);
+    // Stages that hold a tied matrix each have one of its sums.
+    const bool heads = !spec_.tied_head || table_.layout().part.head;
+    const bool has =
+        own && (!second ? heads || parameter.name != "embedding.token.weight" : table_.layout().part.embedding);
+    if (has && (!own->is_whole() || table_.layout().tensor_rank == 0)) {
+      const float* from =
+          state_.gradients().as<float>() + (second && table_.tied() ? table_.flat_count() : own->offset);
+      for_each_run(own->box, parameter.box, own->box, [&](int64_t to, int64_t at, int64_t count) {
+        std::copy_n(from + at, count, &values[static_cast<size_t>(to)]);
+      });
+    }
+    if (mesh_)
+      mesh_->world().all_reduce(View(std::span(values), {parameter.count()}), Reduction::sum).wait("gradients");
+    return values;
+  }
+
   /// Our gradient of a parameter, the tied matrix' two sums added. Their embeddings give the padding token none, nor
   /// its position where that is one of its own.
   std::vector<float> gradient(const Parameter& parameter) {
-    const View own = gradient_of(state_.gradients(), parameter);
-    std::vector<float> values(own.values<float>().begin(), own.values<float>().end());
+    std::vector<float> values = gathered(parameter, false);
     if (parameter.name == "embedding.position.weight" && family_.positions == PositionRule::not_padding)
       std::fill_n(values.begin() + padding_ * spec_.width, spec_.width, 0.0f);
     if (parameter.name != "embedding.token.weight") return values;
@@ -140,21 +173,25 @@ class Run {
     const auto is_padding = [&](size_t i) {
       return static_cast<int64_t>(i / width) == padding_ && family_.padding >= 0;
     };
-    const float* embedding = table_.tied() ? state_.gradients().as<float>() + table_.flat_count() : nullptr;
+    const std::vector<float> embedding = spec_.tied_head ? gathered(parameter, true) : std::vector<float>();
     for (size_t i = 0; i < values.size(); ++i) {
-      if (embedding && !is_padding(i)) values[i] += embedding[i];
-      if (!embedding && is_padding(i)) values[i] = 0;
+      if (spec_.tied_head && !is_padding(i)) values[i] += embedding[i];
+      if (!spec_.tied_head && is_padding(i)) values[i] = 0;
     }
     return values;
   }
 
   void add_gradient(const NamedRule& rule, std::vector<Comparison>& all) {
-    const auto parameter =
-        std::find_if(table_.all().begin(), table_.all().end(), [&](const Parameter& p) { return p.name == rule.ours; });
-    if (parameter == table_.all().end()) return;
+    const Parameter* parameter = whole_.look_up(rule.ours);
+    if (!parameter) return;
     const SafetensorsEntry* entry = find_gradient(rule);
-    const std::vector<float> ours = gradient(*parameter);
-    const int64_t rows = parameter->shape[0], columns = parameter->shape.count() / rows;
+    std::vector<float> ours = gradient(*parameter);
+    int64_t rows = parameter->shape[0];
+    const int64_t columns = parameter->shape.count() / rows;
+    if (rows == spec_.vocabulary_rows && rows > model_.spec.vocabulary_rows && parameter->stored_shape[0] < rows) {
+      rows = model_.spec.vocabulary_rows;  // without those that were added for the ranks
+      ours.resize(static_cast<size_t>(rows * columns));
+    }
     const bool part =
         rule.layout == FileLayout::query || rule.layout == FileLayout::key || rule.layout == FileLayout::value;
     std::vector<float> theirs(ours.size() / (part ? 3 : 1));
@@ -207,18 +244,20 @@ class Run {
   Spec spec_;
   SafetensorsFile file_;
   ParityCase case_;
-  ParameterTable table_;
+  Mesh* mesh_;
+  ParameterTable whole_;  ///< of the whole model
+  ParameterTable table_;  ///< of what this rank holds of it
   TrainingState state_;
-  Stage stage_;
+  MeshStage stage_;
   bool has_gradients_ = false;
 };
 
 }  // namespace
 
 std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
-                                            Ops& ops, int threads) {
+                                            Ops& ops, int threads, Mesh* mesh) {
   require_no_file(folder);
-  const std::vector<Comparison> all = Run(folder, case_path, dtype, ops, threads).run(ops);
+  const std::vector<Comparison> all = Run(folder, case_path, dtype, ops, threads, mesh).run(ops);
   double scale = 0;
   for (const Comparison& c : all) {
     if (c.name.starts_with(kGradient)) scale = std::max(scale, largest(c.want));

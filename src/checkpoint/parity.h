@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "ops/ops.h"
 
 namespace trireme {
@@ -23,8 +24,9 @@ struct ParityTensor {
 /// with one class, numbers), logits, loss and grad.<their parameter name>, which may be left out, all of them. Logits
 /// where attention_mask is 0 are not compared. Throws Error::data for a case that does not fit the model, naming the
 /// tensor; for labels that are counted where attention_mask is 0; for a classifier's rows that are padded on the left;
-/// for expected values that are not finite.
+/// for expected values that are not finite. mesh: whose tensor and pipeline ranks hold the model between them; then
+/// collective, and every rank gets the same. nullptr: this rank has all of it.
 std::vector<ParityTensor> compare_with_case(const std::string& folder, const std::string& case_path, DType dtype,
-                                            Ops& ops, int threads);
+                                            Ops& ops, int threads, Mesh* mesh = nullptr);
 
 }  // namespace trireme

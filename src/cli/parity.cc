@@ -9,10 +9,34 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "cli/threads.h"
+#include "cli/mesh_flags.h"
+#include "comm/agreement.h"
 #include "ops/backend.h"
 
 namespace trireme {
+namespace {
+
+/// Prints what was compared. Throws Error::data where a tensor is further off than it may be.
+void judge(const std::vector<ParityTensor>& tensors, double tolerance, const std::string& case_file, bool prints) {
+  size_t bad = 0;
+  double worst = 0;
+  if (prints) fmt::print("{:>10}  {:>10}  tensor\n", "error", "largest");
+  for (const ParityTensor& tensor : tensors) {
+    const bool off = !(tensor.error <= tolerance);
+    bad += off;
+    worst = std::max(worst, tensor.error);
+    if (prints)
+      fmt::print("{:>10.2e}  {:>10.2e}  {}{}\n", tensor.error, tensor.want, tensor.name, off ? "  <- too large" : "");
+  }
+  if (prints)
+    fmt::print("{} tensors, largest error {:.2e}, tolerance {:.2e}: {}\n", tensors.size(), worst, tolerance,
+               bad == 0 ? "equal" : "different");
+  if (bad > 0)  // on every rank
+    throw CommonError(ErrorKind::data, fmt::format("{} of {} tensors differ from {} by more than {}", bad,
+                                                   tensors.size(), case_file, tolerance));
+}
+
+}  // namespace
 
 int run_parity(std::vector<std::string> arguments) {
   Flags flags("trireme parity",
@@ -32,26 +56,21 @@ int run_parity(std::vector<std::string> arguments) {
   flags.add("--dtype", dtype, "weights and activations; bf16 needs a tolerance of about 0.25")
       .one_of({"f32", "bf16"})
       .show_default();
-  flags.add("--threads", threads, "threads; 0: all cores").in_range(0, 1024);
+  flags.add("--threads", threads, "threads of each rank; 0: all cores").in_range(0, 1024);
+  MeshFlags mesh_flags;
+  mesh_flags.declare(flags);
   if (const auto code = flags.parse(std::move(arguments))) return *code;
 
-  const Backend backend = make_backend();
-  const auto tensors = compare_with_case(model, case_file, dtype == "bf16" ? DType::bf16 : DType::f32, *backend.ops,
-                                         compute_threads(threads));
-  size_t bad = 0;
-  double worst = 0;
-  fmt::print("{:>10}  {:>10}  tensor\n", "error", "largest");
-  for (const ParityTensor& tensor : tensors) {
-    const bool off = !(tensor.error <= tolerance);
-    bad += off;
-    worst = std::max(worst, tensor.error);
-    fmt::print("{:>10.2e}  {:>10.2e}  {}{}\n", tensor.error, tensor.want, tensor.name, off ? "  <- too large" : "");
-  }
-  fmt::print("{} tensors, largest error {:.2e}, tolerance {:.2e}: {}\n", tensors.size(), worst, tolerance,
-             bad == 0 ? "equal" : "different");
-  require(bad == 0, ErrorKind::data, "{} of {} tensors differ from {} by more than {}", bad, tensors.size(), case_file,
-          tolerance);
-  return 0;
+  Process process;
+  return process.run([&] {
+    const std::unique_ptr<Mesh> mesh = mesh_flags.mesh(process);
+    const int own_threads = rank_threads(process, threads);
+    const Backend backend = make_backend();
+    const auto tensors = compare_with_case(model, case_file, dtype == "bf16" ? DType::bf16 : DType::f32, *backend.ops,
+                                           own_threads, mesh.get());
+    judge(tensors, tolerance, case_file, process.rank() == 0);
+    return 0;
+  });
 }
 
 }  // namespace trireme

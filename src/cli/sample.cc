@@ -15,15 +15,18 @@
 #include "checkpoint/model_folder.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/mesh_flags.h"
 #include "cli/sample_prompts.h"
-#include "cli/threads.h"
+#include "comm/scalars.h"
 #include "generate/generator.h"
+#include "model/mesh_layout.h"
 #include "ops/backend.h"
 
 namespace trireme {
 namespace {
 
 struct SampleOptions {
+  MeshFlags mesh;
   std::string model, prompt, start, prompt_file, output, dtype = "f32";
   GenerateOptions generate;
   int64_t samples = 1, threads = 0;
@@ -60,23 +63,51 @@ class SampleFile {
   int64_t lines_ = 0;
 };
 
-/// A model ready to sample, with all that it borrows.
+/// What ranks that hold a model between them print: the first one does.
+class Printer {
+ public:
+  explicit Printer(Process& process) : scalars_(process.world()) {}
+  bool prints() const { return scalars_.rank() == 0; }
+  /// The first rank's text on every rank.
+  std::string shared(const std::string& text) { return scalars_.size() == 1 ? text : scalars_.broadcast(text); }
+  void put(std::string_view text) const {
+    if (!prints()) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  }
+
+ private:
+  Scalars scalars_;
+};
+
+/// With rows of the token matrix that every tensor rank can have as many of.
+Spec with_rows_for(Spec spec, const Mesh* mesh) {
+  const int64_t ranks = mesh ? mesh->shape().tensor : 1;
+  spec.vocabulary_rows = (spec.vocabulary_rows + ranks - 1) / ranks * ranks;
+  return spec;
+}
+
+/// A model ready to sample, or a rank's part of it, with all that it borrows.
 struct Sampler {
   ModelFolder folder;
+  Spec spec;
   ParameterTable table;
   TrainingState state;
   Backend backend;
   std::unique_ptr<Tokenizer> tokenizer;
   Generator generator;
+  Printer& printer;
 
-  Sampler(ModelFolder opened, DType dtype, int threads, bool force)
+  Sampler(ModelFolder opened, DType dtype, int threads, bool force, Mesh* mesh, Printer& to)
       : folder(std::move(opened)),
-        table(folder.spec),
+        spec(with_rows_for(folder.spec, mesh)),
+        table(spec, InitScheme::gpt2, mesh ? layout_of(spec, mesh->shape(), mesh->world().rank()) : Layout()),
         state(table, dtype, false),
         backend(make_backend()),
         tokenizer(tokenizer_from_json(folder.tokenizer_json, folder.path + "/tokenizer.json")),
-        generator(folder.spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads) {
-    load_model(folder, folder.spec, table, state);
+        generator(spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads, mesh),
+        printer(to) {
+    load_model(folder, spec, table, state);
     if (!force)
       require_finite(state, table, folder.path, "what it would write is no text of the model's; --force samples it");
   }
@@ -111,11 +142,6 @@ size_t complete_utf8(const std::string& text) {
   return i;
 }
 
-void put(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
-}
-
 /// Streams one continuation; returns its text.
 std::string stream_sample(Sampler& sampler, const std::vector<TokenId>& prompt, const SampleOptions& options,
                           uint64_t index, bool& finished, int64_t& count) {
@@ -128,11 +154,11 @@ std::string stream_sample(Sampler& sampler, const std::vector<TokenId>& prompt, 
     if (options.jsonl) return true;
     pending += piece;
     const size_t ready = complete_utf8(pending);  // a character may be spread over several tokens
-    put(std::string_view(pending).substr(0, ready));
+    sampler.printer.put(std::string_view(pending).substr(0, ready));
     pending.erase(0, ready);
     return true;
   });
-  if (!options.jsonl) put(pending);
+  if (!options.jsonl) sampler.printer.put(pending);
   finished = count < options.generate.max_new_tokens;
   return text;
 }
@@ -140,9 +166,11 @@ std::string stream_sample(Sampler& sampler, const std::vector<TokenId>& prompt, 
 /// Every sample of a prompt: streamed as text, or a JSON object each, to `file` where there is one.
 void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOptions& options, SampleFile* file) {
   const std::vector<TokenId> ids = prompt_ids(sampler, prompt);
+  const Printer& printer = sampler.printer;
   for (int64_t i = 0; i < options.samples; ++i) {
-    if (!options.jsonl && options.samples > 1) put(fmt::format("--- sample {} of {}\n", i + 1, options.samples));
-    if (!options.jsonl) put(prompt);
+    if (!options.jsonl && options.samples > 1)
+      printer.put(fmt::format("--- sample {} of {}\n", i + 1, options.samples));
+    if (!options.jsonl) printer.put(prompt);
     const auto start = Clock::now();
     bool finished = false;
     int64_t count = 0;
@@ -152,22 +180,25 @@ void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOpti
       const Json record = {{"context", prompt},    {"text", text},       {"length", count},
                            {"finished", finished}, {"message", nullptr}, {"duration_seconds", seconds}};
       const std::string line = record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-      file == nullptr ? put(line) : file->write(line);
+      file == nullptr ? printer.put(line) : file->write(line);
     } else {
-      put("\n");
+      printer.put("\n");
     }
-    if (options.jsonl && file == nullptr) continue;
+    if (!printer.prints() || (options.jsonl && file == nullptr)) continue;
     log::info("{} tokens in {:.2f} s, {:.1f} tokens/s", count, seconds,
               static_cast<double>(count) / std::max(seconds, 1e-9));
   }
 }
 
 void sample_interactively(Sampler& sampler, const SampleOptions& options, SampleFile* file) {
-  std::string line;
+  Printer& printer = sampler.printer;
   while (true) {
-    if (isatty(STDIN_FILENO)) put("prompt> ");
-    if (!std::getline(std::cin, line)) return;
-    sample_prompt(sampler, line, options, file);
+    if (isatty(STDIN_FILENO)) printer.put("prompt> ");
+    std::string line;
+    const bool read = printer.prints() && std::getline(std::cin, line);
+    const std::string said = printer.shared(read ? "+" + line : "");  // to ranks that have no terminal
+    if (said.empty()) return;
+    sample_prompt(sampler, said.substr(1), options, file);
   }
 }
 
@@ -175,7 +206,7 @@ void sample_all(Sampler& sampler, const std::vector<std::string>& prompts, const
                 SampleFile* file) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string heading = fmt::format("prompt {} of {}", i + 1, prompts.size());
-    if (prompts.size() > 1 && !options.jsonl) put(fmt::format("--- {}\n", heading));
+    if (prompts.size() > 1 && !options.jsonl) sampler.printer.put(fmt::format("--- {}\n", heading));
     if (prompts.size() > 1 && file != nullptr) log::info("{}", heading);
     sample_prompt(sampler, prompts[i], options, file);
   }
@@ -206,7 +237,13 @@ void declare(Flags& app, SampleOptions& options) {
           "write those objects to this file instead; FILE.partial has what is done of one that was ended before");
   app.add("--dtype", options.dtype, "weights and activations: f32 or bf16").one_of({"f32", "bf16"}).show_default();
   app.add_switch("--force", options.force, "sample a model although weights of it are NaN or infinite");
-  app.add("--threads", options.threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
+  app.add("--threads", options.threads, "compute threads of each rank (0: its share of the physical cores)")
+      .in_range(0, 1024)
+      .show_default();
+  options.mesh.declare(app);
+  app.set_footer(
+      "A model that is too large for one rank: `mpirun -n 4 trireme sample --mesh.tensor 2 --mesh.pipeline 2 ...` "
+      "(docs/layouts.md).");
 }
 
 /// What the flags ask to continue; none with --interactive.
@@ -232,6 +269,25 @@ std::vector<std::string> read_all_prompts(const Flags& app, const SampleOptions&
   return {options.prompt};
 }
 
+int sample(Process& process, SampleOptions& options, const std::vector<std::string>& prompts) {
+  const std::unique_ptr<Mesh> mesh = options.mesh.mesh(process);
+  const int threads = rank_threads(process, options.threads);
+  Printer printer(process);
+  Sampler sampler(open_with_tokenizer(options.model), options.dtype == "bf16" ? DType::bf16 : DType::f32, threads,
+                  options.force, mesh.get(), printer);
+  if (options.stop_at_end) options.generate.stop_at = sampler.tokenizer->end_of_text();
+  std::optional<SampleFile> file;
+  if (!options.output.empty() && printer.prints()) file.emplace(options.output);
+  SampleFile* target = file ? &*file : nullptr;
+  if (options.interactive) {
+    sample_interactively(sampler, options, target);
+  } else {
+    sample_all(sampler, prompts, options, target);
+  }
+  if (file) file->commit();
+  return 0;
+}
+
 }  // namespace
 
 int run_sample(std::vector<std::string> arguments) {
@@ -242,20 +298,8 @@ int run_sample(std::vector<std::string> arguments) {
   options.generate.sampling.validate();
   const std::vector<std::string> prompts = read_all_prompts(app, options);
   options.jsonl = options.jsonl || !options.output.empty();
-
-  Sampler sampler(open_with_tokenizer(options.model), options.dtype == "bf16" ? DType::bf16 : DType::f32,
-                  compute_threads(options.threads), options.force);
-  if (options.stop_at_end) options.generate.stop_at = sampler.tokenizer->end_of_text();
-  std::optional<SampleFile> file;
-  if (!options.output.empty()) file.emplace(options.output);
-  SampleFile* target = file ? &*file : nullptr;
-  if (options.interactive) {
-    sample_interactively(sampler, options, target);
-  } else {
-    sample_all(sampler, prompts, options, target);
-  }
-  if (file) file->commit();
-  return 0;
+  Process process;
+  return process.run([&] { return sample(process, options, prompts); });
 }
 
 }  // namespace trireme

@@ -8,10 +8,11 @@
 namespace trireme {
 namespace {
 
-size_t memory_bytes(const Spec& spec, DType dtype) {
+size_t memory_bytes(const Spec& spec, const Layout& held, DType dtype) {
   require(spec.mask == Mask::causal && spec.head == HeadKind::language_model, ErrorKind::config,
           "this model does not predict the next token (it is an encoder or a classifier), so it cannot write text");
-  const size_t cache = static_cast<size_t>(spec.layers * 2 * spec.context * spec.width) * size_of(dtype);
+  const int64_t values = held.part.layers() * 2 * spec.context * held.share(spec.heads) * spec.head_dim();
+  const size_t cache = static_cast<size_t>(values) * size_of(dtype);
   const size_t rows = static_cast<size_t>(spec.context) * 2 * sizeof(int32_t);
   return cache + rows + static_cast<size_t>(spec.vocabulary_rows) * sizeof(float) +
          4096;  // alignment of the five small ones
@@ -19,12 +20,14 @@ size_t memory_bytes(const Spec& spec, DType dtype) {
 
 }  // namespace
 
-Generator::Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads)
+Generator::Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads, Mesh* mesh)
     : spec_(spec),
-      stage_(spec, views, dtype, {.rows = spec.context, .training = false, .head_rows = 1}, ops, threads),
-      memory_(memory_bytes(spec, dtype)) {
+      stage_(spec, views, dtype, {.rows = spec.context, .training = false, .head_rows = 1}, ops, threads, mesh),
+      memory_(memory_bytes(spec, views.table->layout(), dtype)) {
+  const Layout& held = views.table->layout();
   cache_.sequences = 1;
-  cache_.layers = memory_.take(dtype, {spec.layers, 2 * spec.heads, spec.context, spec.head_dim()});
+  cache_.first_layer = held.part.first_layer;
+  cache_.layers = memory_.take(dtype, {held.part.layers(), 2 * held.share(spec.heads), spec.context, spec.head_dim()});
   logits_ = memory_.take(DType::f32, {1, spec.vocabulary_rows});
   past_ = memory_.take(DType::i32, {1});
   tokens_ = memory_.take(DType::i32, {spec.context});

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "generate/sampling.h"
-#include "model/stage.h"
+#include "model/mesh_stage.h"
 
 namespace trireme {
 
@@ -18,8 +18,10 @@ struct GenerateOptions {
 
 class Generator {
  public:
-  /// Borrows ops and the weights behind views. dtype: of the weights.
-  Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads);
+  /// Borrows ops, the weights behind views and the mesh. dtype: of the weights. mesh: whose tensor and pipeline ranks
+  /// hold the model between them; then every call is collective, and all get the same tokens. nullptr: this rank has
+  /// all of it.
+  Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads, Mesh* mesh = nullptr);
 
   /// Continues `prompt` (at least one id, all below the vocabulary; only its last `context` ids are seen). `sample`
   /// tells draws of the same seed apart: token i of a sample is a pure function of (weights, prompt, seed, sample).
@@ -32,7 +34,7 @@ class Generator {
   std::span<const float> next_logits(std::span<const TokenId> tokens, int64_t past);
 
   Spec spec_;
-  Stage stage_;
+  MeshStage stage_;
   Arena memory_;
   KeyValueCache cache_;
   View logits_, past_, tokens_, positions_, offsets_;

@@ -12,6 +12,7 @@ struct KeyValueCache {
   View layers;     ///< [layers x sequences, 2 x heads, capacity, head_dim]
   ConstView past;  ///< [sequences] i32
   int64_t sequences = 0;
+  int64_t first_layer = 0;  ///< the model's number of the first one; layers and heads are those that the rank has
 };
 
 class Block {

@@ -106,8 +106,18 @@ double DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Works
 }
 
 void DecoderHead::logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const {
-  assert(!cut_);
-  pass.ops.linear(pass.context, input_of(pass, x, work), weight_.value, bias_.value, logits);
+  assert(!pass.shares_rows());
+  const ConstView input = input_of(pass, x, work);
+  if (!cut_) return pass.ops.linear(pass.context, input, weight_.value, bias_.value, logits);
+  const int64_t rows = x.rows(), most = work.chunk.logits.rows(), ranks = pass.tensor->size();
+  for (int64_t first = 0; first < rows; first += most) {
+    const View own = work.chunk.first(std::min(most, rows - first)).logits;
+    pass.ops.linear(pass.context, input.rows_slice(first, own.rows()), weight_.value, bias_.value, own);
+    for (int64_t row = 0; row < own.rows(); ++row) {  // where speed matters there is one
+      const View all = logits.rows_slice(first + row, 1).reshape({ranks, own.shape()[1]});
+      pass.tensor->gather(pass.context, own.rows_slice(row, 1), all);
+    }
+  }
 }
 
 }  // namespace trireme

@@ -1,7 +1,8 @@
 #pragma once
 // Logits of every token id: final norm; or the transform of a masked language model, norm(f(linear(x))); or a
 // projection to the embedding's width; then the token matrix (or one of its own) and cross-entropy, in row chunks.
-// Where the matrix is cut, tensor ranks have logits of some ids each, and only statistics of rows travel.
+// Where the matrix is cut, tensor ranks have logits of some ids each, and only statistics of rows travel; logits()
+// alone gathers them.
 
 #include <optional>
 

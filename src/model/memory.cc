@@ -116,6 +116,8 @@ void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout,
   work.chunk.logits =
       arena.take(dtype, {head_rows, spec.has_decoder() ? layout.share(spec.vocabulary_rows) : spec.classes});
   arena.release(std::max(blocks_end, arena.mark()));
+  if (!shape.training && layout.tensor_size > 1 && spec.has_decoder())
+    work.row_logits = arena.take(dtype, {1, spec.vocabulary_rows});
 }
 
 WorkspaceMemory::WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,

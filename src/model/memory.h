@@ -70,6 +70,7 @@ struct Workspace {
   View mean, rstd;       ///< [N]
   HeadBuffers head;
   HeadChunk chunk;     ///< [K, ...], whatever the micro-batch
+  View row_logits;     ///< [1, all V] without training where tensor ranks have part of them each
   View head_gradient;  ///< [V, E] a later micro-batch's sum over the head's chunks; empty where nothing accumulates
   View head_bias_gradient;  ///< [V] the same of a decoder's bias
   bool parallel = false;    ///< residual

@@ -245,7 +245,7 @@ void StagePart::next_logits(int64_t slot, View logits) {
   const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
   const Pass pass = pass_of(own);
   const Workspace work = workspace_.memory().work.first({1, 1});
-  const View one = work.chunk.first(1).logits;
+  const View one = work.row_logits.empty() ? work.chunk.first(1).logits : work.row_logits;
   const int32_t* offsets = own.batch.offsets.as<int32_t>();
   for (int64_t s = 0; s < own.batch.sequences(); ++s) {  // only the last row of a prompt predicts anything new
     head_->logits(pass, own.memory.output.rows_slice(offsets[s + 1] - 1, 1), work, one);

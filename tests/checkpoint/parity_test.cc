@@ -11,6 +11,7 @@
 #include "checkpoint/safetensors.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/local_ranks.h"
 #include "tests/support/paths.h"
 #include "tests/support/temporary_folder.h"
 
@@ -53,6 +54,23 @@ TEST_P(EveryFamily, GivesTheirLogitsLossAndGradients) {
   for (const SafetensorsEntry& entry : file.entries())
     expected += entry.name.starts_with("grad.") || entry.name == "logits" || entry.name == "loss";
   EXPECT_EQ(compared, expected);
+}
+
+TEST_P(EveryFamily, GivesThemOnTensorAndPipelineRanks) {
+  const std::string folder = golden(GetParam()), expected = folder + "/case.safetensors";
+  const auto ops = make_cpu_ops();
+  const size_t all = compare_with_case(folder, expected, DType::f32, *ops, 1).size();
+  for (const MeshShape& shape : {MeshShape{1, 2, 2}, MeshShape{1, 2, 1}, MeshShape{1, 1, 2}}) {
+    run_local(static_cast<int>(shape.tensor * shape.pipeline), [&](RankContext& rank) {
+      Mesh mesh(rank.world, shape);
+      const auto own_ops = make_cpu_ops();
+      const auto tensors = compare_with_case(folder, expected, DType::f32, *own_ops, 1, &mesh);
+      EXPECT_EQ(tensors.size(), all);
+      for (const ParityTensor& tensor : tensors)
+        EXPECT_LT(tensor.error, tensor.name.starts_with("grad.") ? 1e-3 : 1e-4)
+            << tensor.name << " on tensor " << shape.tensor << ", pipeline " << shape.pipeline;
+    });
+  }
 }
 
 TEST_P(EveryFamily, IsNearInBfloat) {

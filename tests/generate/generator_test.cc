@@ -5,7 +5,10 @@
 #include <cmath>
 
 #include "base/rng.h"
+#include "model/mesh_layout.h"
+#include "tests/support/cut_states.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
 
 namespace trireme {
@@ -107,6 +110,49 @@ TEST(Generator, GreedyInBf16TakesALargestLogitOfTheUncachedReferenceWithinItsRou
       const double largest = *std::ranges::max_element(logits);
       ASSERT_GE(logits[id], largest - 0.03 * std::abs(largest)) << "prompt of " << length << ", then " << text.size();
       text.push_back(id);
+    }
+  }
+}
+
+TEST(Generator, RanksThatHoldTheModelBetweenThemWriteWhatOneWrites) {
+  for (const bool rotary : {false, true}) {
+    Spec spec = tiny_spec();
+    spec.layers = 4;
+    spec.heads = 4;
+    if (rotary) {
+      spec.position = Position::rotary;
+      spec.rotary_dims = 2;
+      spec.residual = Residual::parallel;
+      spec.tied_head = false;
+    }
+    const ParameterTable whole(spec);
+    std::vector<float> weights = random_weights<float>(whole);
+    const GenerateOptions drawn = {.sampling = {.temperature = 1.5}, .max_new_tokens = 20, .seed = 3, .stop_at = {}};
+    const auto write = [&](Generator& generator) {
+      std::vector<TokenId> out;
+      for (const GenerateOptions& options : {kGreedy, drawn})
+        for (const size_t length : kPromptLengths)
+          generator.run(prompt_of(length), options, 0, [&](TokenId id) {
+            out.push_back(id);
+            return true;
+          });
+      return out;
+    };
+    const auto ops = make_cpu_ops();
+    Generator one(spec, {&whole, View(std::span(weights), {whole.flat_count()}), {}}, DType::f32, *ops, 1);
+    const std::vector<TokenId> want = write(one);
+    for (const MeshShape& shape : {MeshShape{1, 2, 1}, MeshShape{1, 4, 1}, MeshShape{1, 1, 3}, MeshShape{1, 2, 2}}) {
+      run_local(static_cast<int>(shape.tensor * shape.pipeline), [&](RankContext& rank) {
+        Mesh mesh(rank.world, shape);
+        const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, shape, rank.rank()));
+        std::vector<float> part(static_cast<size_t>(table.flat_count()));
+        const View own{std::span(part), {table.flat_count()}};
+        for (const Parameter& p : table.all())
+          copy_box<float>(whole.find(p.name), View(std::span(weights), {whole.flat_count()}), p, own);
+        const auto own_ops = make_cpu_ops();
+        Generator generator(spec, {&table, own, {}}, DType::f32, *own_ops, 1, &mesh);
+        EXPECT_EQ(write(generator), want) << "tensor " << shape.tensor << ", pipeline " << shape.pipeline;
+      });
     }
   }
 }

@@ -82,5 +82,21 @@ TEST_F(Families, ParityCommandComparesAndFails) {
   EXPECT_THAT(bad.output, ::testing::HasSubstr("differ from " + test_case + " by more than 1e-12"));
 }
 
+TEST_F(Families, ParityCommandComparesWhatRanksHoldBetweenThem) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const std::string model = source_dir() + "/tests/golden/gpt2", test_case = model + "/case.safetensors";
+  const auto compare = [&](const std::string& tolerance) {
+    return run(mpirun_command(4, {"parity", "--model", model, "--case", test_case, "--threads", "1", "--mesh.tensor",
+                                  "2", "--mesh.pipeline", "2", "--tolerance", tolerance}));
+  };
+  const Outcome good = compare("1e-3");
+  EXPECT_EQ(good.code, 0) << good.output;
+  EXPECT_THAT(good.output, ::testing::HasSubstr(" tensors, largest error"));
+  EXPECT_EQ(good.output.find(": equal"), good.output.rfind(": equal")) << "one rank prints";
+  const Outcome bad = compare("1e-12");
+  EXPECT_EQ(bad.code, 1) << bad.output;
+  EXPECT_THAT(bad.output, ::testing::HasSubstr("differ from " + test_case + " by more than 1e-12"));
+}
+
 }  // namespace
 }  // namespace trireme

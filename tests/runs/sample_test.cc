@@ -132,6 +132,54 @@ TEST_F(Sample, SaysWhichLineOfAFileHoldsNoPrompt) {
   refused("the cat\n", "bad.jsonl line 1");
 }
 
+TEST_F(Sample, RanksThatHoldTheModelBetweenThemWriteWhatOneWrites) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const std::vector<std::string> flags{"sample", "--threads",     "1", "--model", path("run"), "--prompt",
+                                       "the",    "--temperature", "2", "--jsonl"};
+  const auto alone = lines(run(trireme_command(flags)).output);
+  ASSERT_EQ(alone.size(), 1u);
+  const std::pair<int, std::vector<std::string>> layouts[] = {
+      {4, {"--mesh.tensor", "2", "--mesh.pipeline", "2"}},
+      {2, {"--mesh.pipeline", "2", "--mesh.stages", "1,1", "--output", path("of-ranks.jsonl")}}};
+  for (const auto& [ranks, layout] : layouts) {
+    auto words = flags;
+    words.insert(words.end(), layout.begin(), layout.end());
+    const Outcome outcome = run(mpirun_command(ranks, words));
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    const auto together = lines(layout.size() > 4 ? read_text(path("of-ranks.jsonl")) : outcome.output);
+    ASSERT_EQ(together.size(), 1u) << outcome.output;  // one of them prints
+    EXPECT_EQ(together[0].at("text"), alone[0].at("text"));
+  }
+}
+
+TEST_F(Sample, APromptThatIsTypedReachesEveryRank) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const std::string command = fmt::format(
+      "printf 'the cat\\nthe\\n' | {} -n 2 {} sample --threads 1 --model {} --greedy "
+      "--interactive --mesh.tensor 2 2>/dev/null",
+      mpirun_path(), trireme_path(), path("run"));
+  const Outcome outcome = run({"/bin/sh", "-c", command});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.output, "the cat sat on the mat\nthe cat sat on the mat\n");
+}
+
+TEST_F(Sample, RanksThatAreNotThoseOfTheMeshAreRefused) {
+  expect_refused({"--prompt", "a", "--mesh.tensor", "2", "--mesh.pipeline", "2"}, 2,
+                 "--mesh.tensor 2 x --mesh.pipeline 2 are 4 ranks that hold the model between them, but no launcher "
+                 "started any, so this one is alone; start it as `mpirun -n 4 trireme ...`");
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  const std::vector<std::string> words{"sample", "--threads", "1", "--model", path("run"), "--prompt", "a"};
+  const Outcome several = run(mpirun_command(2, words));
+  EXPECT_EQ(several.code, 2) << several.output;
+  EXPECT_THAT(several.output, HasSubstr("are 1 ranks that hold the model between them, but "));
+  EXPECT_THAT(several.output, HasSubstr(" started 2; set them to as many, or start 1"));
+  auto cut = words;
+  cut.insert(cut.end(), {"--mesh.tensor", "3"});
+  const Outcome odd = run(mpirun_command(3, cut));
+  EXPECT_EQ(odd.code, 2) << odd.output;
+  EXPECT_THAT(odd.output, HasSubstr("tensor 3 does not divide 2 heads; 1, 2 do"));
+}
+
 TEST_F(Sample, TakesNanoGptsWords) {
   write_text(path("start.txt"), "the cat\nsat");
   const auto whole = lines(sample({"--start=FILE:" + path("start.txt"), "--temperature=0", "--jsonl"}).output);
