@@ -24,6 +24,7 @@ constexpr Command kCommands[] = {
     {"slurm", "write or submit a Slurm batch script for a command", run_slurm},
     {"hosts", "read, convert and filter host lists", run_hosts},
     {"health", "check this node, or the nodes of a hostfile, by a configuration file of NHC", run_health},
+    {"cluster", "make, show, change and end a cluster of machines by one file", run_cluster},
     {"remote-shell", "what mpirun calls in place of ssh; launch uses it", run_remote_shell_command},
     {"node-agent", "answers questions of launch about a host", run_node_agent},
 };

@@ -1,0 +1,191 @@
+// trireme cluster: makes, shows, changes and ends a cluster of machines by one file.
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/host.h"
+#include "base/log.h"
+#include "cli/command.h"
+#include "cli/flags.h"
+#include "cloud/lifecycle.h"
+#include "cloud/node_types.h"
+#include "cloud/provider.h"
+#include "cloud/validate.h"
+
+namespace trireme {
+namespace {
+
+struct InitRequest {
+  std::string provider = "hosts", output, name, type, region, hosts, from;
+  int nodes = 3;
+  bool overwrite = false;
+};
+
+cloud::ProviderChoice provider_called(const std::string& name) {
+  if (name == "azure") return cloud::ProviderChoice::azure;
+  return name == "aws" ? cloud::ProviderChoice::aws : cloud::ProviderChoice::hosts;
+}
+
+/// Options where they were given, else what suits the provider.
+cloud::ClusterOptions first_options(const InitRequest& request) {
+  cloud::ClusterOptions options;
+  options.cluster.provider = provider_called(request.provider);
+  options.cluster.nodes = request.nodes;
+  if (!request.name.empty()) options.cluster.name = request.name;
+  if (!request.from.empty()) options.access.from = request.from;
+  options.hosts.list = request.hosts;
+  options.node.type = request.type;
+  options.network.region = request.region;
+  if (options.cluster.provider == cloud::ProviderChoice::hosts) {
+    const char* user = environment_variable("USER");
+    options.access.user = user != nullptr ? user : "root";
+    if (options.hosts.list.empty()) options.hosts.list = fmt::format("h[1-{}]", request.nodes);
+    return options;
+  }
+  if (options.node.type.empty()) options.node.type = cloud::type_of_nodes(options);
+  if (options.network.region.empty()) {
+    options.network.region =
+        options.cluster.provider == cloud::ProviderChoice::azure ? cloud::kAzurePriceRegion : cloud::kAwsPriceRegion;
+  }
+  return options;
+}
+
+int init(const InitRequest& request) {
+  const cloud::ClusterOptions options = first_options(request);
+  cloud::validate(options, "init");
+  const std::string text = cloud::options_file(options);
+  if (request.output.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  require(request.overwrite || !std::filesystem::exists(request.output), ErrorKind::usage,
+          "{} exists; name another file, or write over it with --overwrite", request.output);
+  write_text(request.output, text);
+  log::info("{} written; look through it, then: trireme cluster plan {} --output plan", request.output, request.output);
+  return 0;
+}
+
+int plan(const std::string& file, const std::string& folder) {
+  const cloud::ClusterOptions options = cloud::read_options(file);
+  cloud::Cluster cluster = cloud::lay_out(options);
+  const bool by_address = options.cluster.provider != cloud::ProviderChoice::hosts &&
+                          options.cluster.scheduler != cloud::SchedulerChoice::cyclecloud;
+  if (by_address && cluster.sources.empty()) cluster.sources = {cloud::address_of_caller()};
+  require(!std::filesystem::exists(folder) || std::filesystem::is_empty(folder), ErrorKind::usage,
+          "--output {} is there and not empty; name a new folder, so that no file of an older plan is taken for one of "
+          "this",
+          folder);
+  const std::vector<cloud::PlanFile> files = cloud::provider_of(options.cluster.provider)->plan(cluster);
+  cloud::write_files(files, folder);
+  fmt::print("{}\n", cloud::describe_cost(options, options.cluster.nodes));
+  for (const cloud::PlanFile& written : files)
+    fmt::print("{}\n", (std::filesystem::path(folder) / written.path).string());
+  fmt::print("nothing was created\n");
+  return 0;
+}
+
+/// In place of this program: ssh has the terminal.
+[[noreturn]] void become(const std::vector<std::string>& words) {
+  std::vector<std::string> copies = words;
+  std::vector<char*> argv;
+  for (std::string& word : copies) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp(argv[0], argv.data());
+  fail(ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
+}
+
+bool ask(const std::string& question) {
+  fmt::print("{} [y/N] ", question);
+  std::fflush(stdout);
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer == "y" || answer == "yes";
+}
+
+}  // namespace
+
+int run_cluster(std::vector<std::string> arguments) {
+  Flags app("trireme cluster", "From nothing to a cluster that trains, by one file.");
+  app.set_footer(
+      "docs/clouds.md has all of a file's options; docs/cluster-azure.md, -aws.md and -hosts.md begin with an empty "
+      "hand.");
+  InitRequest first;
+  std::string file, folder, node;
+  std::vector<std::string> names, command;
+  int count = 1;
+  bool yes = false, as_ssh_config = false;
+  const auto dashes = std::ranges::find(arguments, "--");
+  if (dashes != arguments.end()) command.assign(dashes + 1, arguments.end());
+
+  Flags& init_flags = app.add_action("init", "writes a file for a cluster, every option explained");
+  init_flags.add("--provider", first.provider, "who gives the machines")
+      .one_of({"azure", "aws", "hosts"})
+      .show_default();
+  init_flags.add("--nodes", first.nodes, "machines in all").positive().show_default();
+  init_flags.add("--output", first.output, "the file (default: standard output)");
+  init_flags.add("--name", first.name, "name of the cluster");
+  init_flags.add("--type", first.type, "size of the machines");
+  init_flags.add("--region", first.region, "where they stand");
+  init_flags.add("--hosts", first.hosts, "of provider hosts: h1,h2 or h[1-3]");
+  init_flags.add("--from", first.from, "addresses from which ssh is let in");
+  init_flags.add_switch("--overwrite", first.overwrite, "write over a file that exists");
+  const auto of_file = [&](const char* name, const char* purpose) -> Flags& {
+    Flags& flags = app.add_action(name, purpose);
+    flags.add("FILE", file, "the cluster's file").required();
+    return flags;
+  };
+  const auto asks = [&](Flags& flags) -> Flags& {
+    flags.add_switch("--yes", yes, "do not ask");
+    return flags;
+  };
+  Flags& plan_flags = of_file("plan", "writes everything that create will use, and creates nothing");
+  plan_flags.add("--output", folder, "a new folder").required();
+  const Flags& create_flags = asks(of_file("create", "makes the cluster, or what it lacks, and shows that it works"));
+  const Flags& status_flags = of_file("status", "its machines, and whether they are well");
+  Flags& add_flags = asks(of_file("add", "more machines"));
+  add_flags.add("--nodes", count, "how many more").positive().show_default();
+  Flags& remove_flags = asks(of_file("remove", "fewer machines"));
+  remove_flags.add("NODE", names, "names of the nodes").required();
+  Flags& ssh_flags = of_file("ssh", "logs in to a node; behind -- a command for it");
+  ssh_flags.add("NODE", node, "its name (default: the head)");
+  Flags& hosts_flags = of_file("hosts", "its nodes, as a hostfile");
+  hosts_flags.add_switch("--ssh-config", as_ssh_config, "as a part of ~/.ssh/config");
+  const Flags& options_flags = app.add_action("options", "prints the tables of docs/clouds.md: options, node types");
+  const Flags& delete_flags = asks(of_file("delete", "ends all that belongs to it"));
+  if (const auto code = app.parse({arguments.begin(), dashes})) return *code;
+  require(command.empty() || ssh_flags.chosen(), ErrorKind::usage,
+          "trireme cluster: a command behind -- is for ssh only");
+
+  const cloud::Confirm confirm = [yes](const std::string& question) {
+    if (yes) fmt::print("{} yes\n", question);
+    return yes || ask(question);
+  };
+  if (options_flags.chosen()) {
+    fmt::print("{}\n{}", cloud::options_table(), cloud::node_types_table());
+    return 0;
+  }
+  if (init_flags.chosen()) return init(first);
+  if (plan_flags.chosen()) return plan(file, folder);
+  if (create_flags.chosen()) return cloud::create(file, confirm);
+  if (status_flags.chosen()) return cloud::status(file);
+  if (add_flags.chosen()) return cloud::add_nodes(file, count, confirm);
+  if (remove_flags.chosen()) return cloud::remove_nodes(file, names, confirm);
+  if (delete_flags.chosen()) return cloud::destroy(file, confirm);
+  if (hosts_flags.chosen()) {
+    fmt::print("{}", as_ssh_config ? cloud::nodes_as_ssh_config(file) : cloud::nodes_as_hostfile(file));
+    return 0;
+  }
+  std::vector<std::string> words = cloud::ssh_to(file, node);
+  words.insert(words.end(), command.begin(), command.end());
+  become(words);
+}
+
+}  // namespace trireme

@@ -1,0 +1,244 @@
+// AWS, through aws: a CloudFormation stack, made, changed and ended as one.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cloud/aws_stack.h"
+#include "cloud/command_line.h"
+#include "cloud/node_types.h"
+#include "cloud/provider.h"
+
+namespace trireme::cloud {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words aws(const Cluster& cluster, const Words& action) {
+  Words words = {"aws"};
+  words.insert(words.end(), action.begin(), action.end());
+  words.insert(words.end(), {"--region", cluster.options.network.region, "--output", "json"});
+  return words;
+}
+
+/// A stack's tags are [{"Key": ..., "Value": ...}].
+std::string stack_tag(const Json& stack, const std::string& key) {
+  if (!stack.contains("Tags")) return "";
+  for (const Json& tag : stack["Tags"]) {
+    if (text_in(tag, "Key") == key) return text_in(tag, "Value");
+  }
+  return "";
+}
+
+/// The stack as it is; null: there is none.
+Json stack_of(const Cluster& cluster) {
+  const Words words = aws(cluster, {"cloudformation", "describe-stacks", "--stack-name", aws_stack_name(cluster)});
+  const CommandEnd end = run_command(words);
+  if (!end.ok && end.err.find("does not exist") != std::string::npos) return nullptr;
+  require(end.ok, ErrorKind::io, "the stack: `aws cloudformation describe-stacks` failed: {}", end.err);
+  const Json answer = parse_json(end.out, "answer of aws cloudformation describe-stacks");
+  if (!answer.contains("Stacks") || answer["Stacks"].empty()) return nullptr;
+  const Json& stack = answer["Stacks"][0];
+  return text_in(stack, "StackStatus") == "DELETE_COMPLETE" ? Json(nullptr) : stack;
+}
+
+void require_ours(const Cluster& cluster, const Json& stack) {
+  require(stack_tag(stack, "trireme-run") == cluster.run, ErrorKind::config,
+          "nothing was done: the stack {} is there and not of this cluster: another cluster.name",
+          aws_stack_name(cluster));
+}
+
+/// What CloudFormation said first when something failed.
+std::string first_failure(const Cluster& cluster) {
+  const CommandEnd end =
+      run_command(aws(cluster, {"cloudformation", "describe-stack-events", "--stack-name", aws_stack_name(cluster)}));
+  if (!end.ok) return end.err;
+  std::string reason;
+  for (const Json& event : parse_json(end.out, "answer of aws cloudformation describe-stack-events")["StackEvents"]) {
+    if (!text_in(event, "ResourceStatus").ends_with("_FAILED")) continue;
+    reason = text_in(event, "LogicalResourceId") + ": " + text_in(event, "ResourceStatusReason");
+  }
+  return reason.empty() ? "no reason was given" : reason;  // the newest come first, so this is the oldest
+}
+
+/// Waits until nothing is in progress; the stack's status then, "" where it is gone.
+std::string settled(const Cluster& cluster) {
+  for (;;) {
+    const Json stack = stack_of(cluster);
+    if (stack.is_null()) return "";
+    const std::string status = text_in(stack, "StackStatus");
+    if (!status.ends_with("_IN_PROGRESS")) return status;
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+  }
+}
+
+void delete_stack(const Cluster& cluster) {
+  log::info("deleting the stack {}", aws_stack_name(cluster));
+  run_or_fail("the end of the stack",
+              aws(cluster, {"cloudformation", "delete-stack", "--stack-name", aws_stack_name(cluster)}));
+  const std::string status = settled(cluster);
+  require(status.empty(), ErrorKind::io,
+          "the stack {} could not be deleted ({}): {}; the same command goes on from here", aws_stack_name(cluster),
+          status, first_failure(cluster));
+}
+
+/// Makes the stack, or what it lacks.
+void apply_stack(const Cluster& cluster, const std::string& folder) {
+  Json stack = stack_of(cluster);
+  if (!stack.is_null()) {
+    require_ours(cluster, stack);
+    const std::string status = settled(cluster);
+    // A stack that was never whole cannot be changed.
+    if (status == "CREATE_FAILED" || status.starts_with("ROLLBACK_")) {
+      delete_stack(cluster);
+      stack = nullptr;
+    }
+  }
+  const bool is_new = stack.is_null();
+  log::info("{} the stack {}", is_new ? "making" : "comparing", aws_stack_name(cluster));
+  const CommandEnd asked = run_command(aws_stack_words(cluster, is_new ? "create-stack" : "update-stack", folder));
+  if (!asked.ok && asked.err.find("No updates are to be performed") != std::string::npos) return;
+  require(asked.ok, ErrorKind::io, "the stack {}: {}; `create` again goes on from here, `delete` ends what there is",
+          aws_stack_name(cluster), asked.err);
+  const std::string status = settled(cluster);
+  require(status == "CREATE_COMPLETE" || status == "UPDATE_COMPLETE", ErrorKind::io,
+          "the stack {} ended as {}: {}; `create` again goes on from here, `delete` ends what there is",
+          aws_stack_name(cluster), status, first_failure(cluster));
+}
+
+Json instances_of(const Cluster& cluster) {
+  Json found = Json::array();
+  const Json answer =
+      json_of("the machines",
+              aws(cluster, {"ec2", "describe-instances", "--filters", "Name=tag:trireme-run,Values=" + cluster.run,
+                            "Name=instance-state-name,Values=pending,running,stopping,stopped"}));
+  for (const Json& reservation : answer["Reservations"]) {
+    for (const Json& instance : reservation["Instances"]) found.push_back(instance);
+  }
+  return found;
+}
+
+void check_types(const Cluster& cluster, std::vector<std::string>& problems) {
+  const std::string& region = cluster.options.network.region;
+  for (const std::string& type : std::set<std::string>{type_of_head(cluster.options), type_of_nodes(cluster.options)}) {
+    const Json answer =
+        json_of("sizes of the region", aws(cluster, {"ec2", "describe-instance-type-offerings", "--location-type",
+                                                     "region", "--filters", "Name=instance-type,Values=" + type}));
+    if (answer["InstanceTypeOfferings"].empty()) {
+      problems.push_back(fmt::format("{} has no size {}: another network.region or node.type", region, type));
+    }
+  }
+}
+
+/// Hardware threads of all running machines of the common families together, which AWS bounds. What is running beside
+/// the cluster is not counted: this finds a bound that the cluster alone breaks.
+void check_quota(const Cluster& cluster, std::vector<std::string>& problems) {
+  int64_t needed = 0;
+  for (const Node& node : cluster.nodes) {
+    const std::string type = node.is_head() ? type_of_head(cluster.options) : type_of_nodes(cluster.options);
+    const NodeType* known = find_node_type(ProviderChoice::aws, type);
+    if (known != nullptr && !type.starts_with("hpc")) needed += known->vcpus;
+  }
+  const char* code = cluster.options.node.spot ? "L-34B43A08" : "L-1216C47A";
+  const CommandEnd end =
+      run_command(aws(cluster, {"service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", code}));
+  if (!end.ok) return log::warning("the quota of {} is not known: {}", cluster.options.network.region, end.err);
+  const Json answer = parse_json(end.out, "answer of aws service-quotas get-service-quota");
+  const double limit = answer["Quota"]["Value"].get<double>();
+  if (static_cast<double>(needed) <= limit) return;
+  problems.push_back(
+      fmt::format("quota of {}: {} hardware threads are needed, {:.0f} are allowed: ask AWS for more (quota {}), or "
+                  "take fewer or smaller machines",
+                  cluster.options.network.region, needed, limit, code));
+}
+
+class Aws final : public Provider {
+ public:
+  std::vector<PlanFile> plan(const Cluster& cluster) const override {
+    return {{"commands.sh", aws_script(cluster), true},
+            {"stack.yaml", aws_stack(cluster, shared_folder(cluster), end(cluster)), false},
+            {"cloud-init/node.yaml", cloud_init(cluster, nullptr, shared_folder(cluster), end(cluster)), false}};
+  }
+
+  SharedFolder shared_folder(const Cluster& cluster) const override {
+    if (cluster.options.storage.kind != StorageChoice::provider) return {};
+    return {storage_address(cluster.options) + ":/",
+            "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,nofail,_netdev"};
+  }
+
+  End end(const Cluster&) const override { return {"shutdown"}; }
+
+  void check(const Cluster& cluster) const override {
+    require_program("aws", "`apt-get install awscli` or `pip install awscli` brings it");
+    const CommandEnd who = run_command(aws(cluster, {"sts", "get-caller-identity"}));
+    require(who.ok, ErrorKind::config, "aws is not logged in: {}; `aws configure` or `aws sso login` does it", who.err);
+    if (const Json stack = stack_of(cluster); !stack.is_null()) return require_ours(cluster, stack);
+    std::vector<std::string> problems;
+    check_types(cluster, problems);
+    check_quota(cluster, problems);
+    require(problems.empty(), ErrorKind::config, "nothing was created: {}", fmt::join(problems, "; "));
+  }
+
+  std::vector<std::pair<std::string, std::string>> make(const Cluster& cluster,
+                                                        const std::string& folder) const override {
+    apply_stack(cluster, folder);
+    return {};
+  }
+
+  std::vector<Machine> machines(const Cluster& cluster) const override {
+    std::vector<Machine> found;
+    for (const Json& instance : instances_of(cluster)) {
+      found.push_back(
+          {stack_tag(instance, "Name"), text_in(instance, "PublicIpAddress"), text_in(instance["State"], "Name")});
+    }
+    return found;
+  }
+
+  /// From the console, where cloud-init prints them at the first start.
+  std::optional<std::vector<std::string>> host_keys(const Cluster& cluster, const Node& node) const override {
+    std::vector<std::string> keys;
+    for (const Json& instance : instances_of(cluster)) {
+      if (stack_tag(instance, "Name") != node.name) continue;
+      const Json answer = json_of(
+          "console of " + node.name,
+          aws(cluster, {"ec2", "get-console-output", "--instance-id", text_in(instance, "InstanceId"), "--latest"}));
+      std::istringstream lines(text_in(answer, "Output"));
+      bool inside = false;
+      for (std::string line; std::getline(lines, line);) {
+        if (line.find("BEGIN SSH HOST KEY KEYS") != std::string::npos) inside = true, keys.clear();
+        if (line.find("END SSH HOST KEY KEYS") != std::string::npos) inside = false;
+        std::istringstream words(line);
+        std::string type, key;
+        if (inside && (line.starts_with("ssh-") || line.starts_with("ecdsa-")) && words >> type >> key)
+          keys.push_back(type + " " + key);
+      }
+    }
+    return keys;
+  }
+
+  void remove(const Cluster& cluster, const Node&, const std::string& folder) const override {
+    apply_stack(cluster, folder);
+  }
+
+  std::vector<std::string> destroy(const Cluster& cluster) const override {
+    require_program("aws", "`apt-get install awscli` or `pip install awscli` brings it");
+    const Json stack = stack_of(cluster);
+    if (stack.is_null()) return {};
+    require_ours(cluster, stack);
+    settled(cluster);
+    delete_stack(cluster);
+    return {};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> make_aws() { return std::make_unique<Aws>(); }
+
+}  // namespace trireme::cloud

@@ -1,0 +1,231 @@
+#include "cloud/aws_stack.h"
+
+#include <fmt/format.h>
+
+#include "cloud/node_types.h"
+#include "cloud/user_data.h"
+#include "cluster/subprocess.h"
+
+namespace trireme::cloud {
+namespace {
+
+constexpr const char* kUbuntu = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
+
+/// "- {Key: ..., Value: ...}" lines, each indented.
+std::string tag_lines(const Cluster& cluster, const std::string& name, size_t blanks) {
+  std::string lines = fmt::format("- {{Key: Name, Value: \"{}\"}}\n", name);
+  for (const auto& [key, value] : tags_of(cluster))
+    lines += fmt::format("- {{Key: \"{}\", Value: \"{}\"}}\n", key, value);
+  return indented(lines, blanks);
+}
+
+std::string network(const Cluster& cluster) {
+  const std::string& range = cluster.options.network.range;
+  const std::string tags = tag_lines(cluster, cluster.name(), 8);
+  std::string ssh;
+  for (const std::string& source : cluster.sources) {
+    ssh += fmt::format(
+        "        - {{IpProtocol: tcp, FromPort: 22, ToPort: 22, CidrIp: \"{}\", Description: ssh of the caller}}\n",
+        source);
+  }
+  return fmt::format(
+      "  Network:\n"
+      "    Type: AWS::EC2::VPC\n"
+      "    Properties:\n"
+      "      CidrBlock: {0}\n"
+      "      EnableDnsSupport: true\n"
+      "      EnableDnsHostnames: true\n"
+      "      Tags:\n{1}"
+      "  Gateway:\n"
+      "    Type: AWS::EC2::InternetGateway\n"
+      "    Properties:\n"
+      "      Tags:\n{1}"
+      "  GatewayOfNetwork:\n"
+      "    Type: AWS::EC2::VPCGatewayAttachment\n"
+      "    Properties: {{VpcId: !Ref Network, InternetGatewayId: !Ref Gateway}}\n"
+      "  Routes:\n"
+      "    Type: AWS::EC2::RouteTable\n"
+      "    Properties:\n"
+      "      VpcId: !Ref Network\n"
+      "      Tags:\n{1}"
+      "  RouteOut:\n"
+      "    Type: AWS::EC2::Route\n"
+      "    DependsOn: GatewayOfNetwork\n"
+      "    Properties: {{RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, GatewayId: !Ref Gateway}}\n"
+      "  Subnet:\n"
+      "    Type: AWS::EC2::Subnet\n"
+      "    Properties:\n"
+      "      VpcId: !Ref Network\n"
+      "      CidrBlock: {0}\n"
+      "      Tags:\n{1}"
+      "  RoutesOfSubnet:\n"
+      "    Type: AWS::EC2::SubnetRouteTableAssociation\n"
+      "    Properties: {{SubnetId: !Ref Subnet, RouteTableId: !Ref Routes}}\n"
+      "  Firewall:\n"
+      "    Type: AWS::EC2::SecurityGroup\n"
+      "    Properties:\n"
+      "      GroupDescription: ssh from the caller, everything among the nodes\n"
+      "      VpcId: !Ref Network\n"
+      "      SecurityGroupIngress:\n{2}"
+      "      SecurityGroupEgress:\n"
+      "        - {{IpProtocol: \"-1\", CidrIp: 0.0.0.0/0, Description: packages and models}}\n"
+      "      Tags:\n{1}"
+      "  # The fabric adapter needs a group that is open to itself both ways.\n"
+      "  FromEachOther:\n"
+      "    Type: AWS::EC2::SecurityGroupIngress\n"
+      "    Properties: {{GroupId: !GetAtt Firewall.GroupId, IpProtocol: \"-1\", SourceSecurityGroupId: !GetAtt "
+      "Firewall.GroupId}}\n"
+      "  ToEachOther:\n"
+      "    Type: AWS::EC2::SecurityGroupEgress\n"
+      "    Properties: {{GroupId: !GetAtt Firewall.GroupId, IpProtocol: \"-1\", DestinationSecurityGroupId: !GetAtt "
+      "Firewall.GroupId}}\n",
+      range, tags, ssh);
+}
+
+std::string storage(const Cluster& cluster) {
+  return fmt::format(
+      "  Storage:\n"
+      "    Type: AWS::EFS::FileSystem\n"
+      "    DeletionPolicy: Delete\n"
+      "    UpdateReplacePolicy: Delete\n"
+      "    Properties:\n"
+      "      Encrypted: true\n"
+      "      ThroughputMode: elastic\n"
+      "      FileSystemTags:\n{}"
+      "  StorageTarget:\n"
+      "    Type: AWS::EFS::MountTarget\n"
+      "    Properties:\n"
+      "      FileSystemId: !Ref Storage\n"
+      "      SubnetId: !Ref Subnet\n"
+      "      IpAddress: {}\n"
+      "      SecurityGroups: [!GetAtt Firewall.GroupId]\n",
+      tag_lines(cluster, cluster.name(), 8), storage_address(cluster.options));
+}
+
+/// Burstable sizes are not placed together.
+bool is_placed(const std::string& type) { return !type.starts_with("t"); }
+
+std::string machine(const Cluster& cluster, const Node& node) {
+  const ClusterOptions& options = cluster.options;
+  const std::string& type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
+  const NodeType* known = find_node_type(ProviderChoice::aws, type);
+  const bool fast = uses_fast_network(options) && (known == nullptr || known->fast);
+  const std::string tags = tag_lines(cluster, node.name, 8);
+  std::string text = fmt::format(
+      "  Node{0}Launch:\n"
+      "    Type: AWS::EC2::LaunchTemplate\n"
+      "    Properties:\n"
+      "      LaunchTemplateData:\n"
+      "        MetadataOptions: {{HttpTokens: required}}\n"
+      "        NetworkInterfaces:\n"
+      "          - DeviceIndex: 0\n"
+      "{1}"
+      "            AssociatePublicIpAddress: true\n"
+      "            DeleteOnTermination: true\n"
+      "            PrivateIpAddress: {2}\n"
+      "            SubnetId: !Ref Subnet\n"
+      "            Groups: [!GetAtt Firewall.GroupId]\n"
+      "{3}"
+      "      TagSpecifications:\n"
+      "        - ResourceType: launch-template\n"
+      "          Tags:\n{4}",
+      node.index, fast ? "            InterfaceType: efa\n" : "", node.address,
+      options.node.spot && !node.is_head()
+          ? "        InstanceMarketOptions: {MarketType: spot, SpotOptions: {SpotInstanceType: one-time}}\n"
+          : "",
+      tag_lines(cluster, node.name, 12));
+  text += fmt::format(
+      "  Node{0}:\n"
+      "    Type: AWS::EC2::Instance\n"
+      "    DependsOn: [RouteOut, RoutesOfSubnet{1}]\n"
+      "    Properties:\n"
+      "      ImageId: !Ref Image\n"
+      "      InstanceType: {2}\n"
+      "      LaunchTemplate: {{LaunchTemplateId: !Ref Node{0}Launch, Version: !GetAtt "
+      "Node{0}Launch.LatestVersionNumber}}\n"
+      "{3}"
+      "{4}"
+      "      BlockDeviceMappings:\n"
+      "        - DeviceName: /dev/sda1\n"
+      "          Ebs: {{VolumeSize: {5}, VolumeType: gp3, Encrypted: true, DeleteOnTermination: true}}\n"
+      "      UserData: !FindInMap [Machine, Document, UserData]\n"
+      "      Tags:\n{6}",
+      node.index, options.storage.kind == StorageChoice::provider ? ", StorageTarget" : "", type,
+      is_placed(type) ? "      PlacementGroupName: !Ref Placement\n" : "",
+      options.cluster.lifetime_hours > 0 ? "      InstanceInitiatedShutdownBehavior: terminate\n" : "",
+      options.node.disk_gb, tags);
+  return text;
+}
+
+}  // namespace
+
+std::string aws_stack_name(const Cluster& cluster) { return "trireme-" + cluster.name(); }
+
+std::string aws_stack(const Cluster& cluster, const SharedFolder& shared, const End& end) {
+  const ClusterOptions& options = cluster.options;
+  const bool by_path = options.node.image.empty() || options.node.image.starts_with('/');
+  std::string text = fmt::format(
+      "# The cluster {0} on AWS; made by `trireme cluster plan`.\n"
+      "AWSTemplateFormatVersion: \"2010-09-09\"\n"
+      "Description: The cluster {0}, made by trireme cluster\n"
+      "Parameters:\n"
+      "  Image:\n"
+      "    Type: {1}\n"
+      "    Default: {2}\n"
+      "Mappings:\n"
+      "  Machine:\n"
+      "    Document:\n"
+      "      # gzip and base64 of cloud-init/node.yaml\n"
+      "      UserData: {3}\n"
+      "Resources:\n",
+      cluster.name(), by_path ? "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>" : "AWS::EC2::Image::Id",
+      options.node.image.empty() ? kUbuntu : options.node.image,
+      packed_user_data(cloud_init(cluster, nullptr, shared, end)));
+  text += network(cluster);
+  bool any_placed = false;
+  for (const Node& node : cluster.nodes) {
+    any_placed = any_placed || is_placed(node.is_head() ? type_of_head(options) : type_of_nodes(options));
+  }
+  if (any_placed) {
+    text +=
+        "  Placement:\n"
+        "    Type: AWS::EC2::PlacementGroup\n"
+        "    Properties:\n"
+        "      Strategy: cluster\n"
+        "      Tags:\n" +
+        tag_lines(cluster, cluster.name(), 8);
+  }
+  if (options.storage.kind == StorageChoice::provider) text += storage(cluster);
+  for (const Node& node : cluster.nodes) text += machine(cluster, node);
+  return text;
+}
+
+std::vector<std::string> aws_stack_words(const Cluster& cluster, const std::string& action, const std::string& folder) {
+  std::vector<std::string> words = {"aws",
+                                    "cloudformation",
+                                    action,
+                                    "--region",
+                                    cluster.options.network.region,
+                                    "--stack-name",
+                                    aws_stack_name(cluster),
+                                    "--template-body",
+                                    "file://" + folder + "stack.yaml"};
+  if (action == "create-stack") words.insert(words.end(), {"--on-failure", "DO_NOTHING"});
+  words.emplace_back("--tags");
+  for (const auto& [key, value] : tags_of(cluster)) words.push_back("Key=" + key + ",Value=" + value);
+  return words;
+}
+
+std::string aws_script(const Cluster& cluster) {
+  return fmt::format(
+      "#!/usr/bin/env bash\n"
+      "# The cluster {} on AWS: what `trireme cluster create` runs. `aws configure` or `aws sso login` comes before.\n"
+      "set -euo pipefail\n"
+      "cd \"$(dirname \"$0\")\"\n\n"
+      "{}\n"
+      "aws cloudformation wait stack-create-complete --region {} --stack-name {}\n",
+      cluster.name(), shell_join(aws_stack_words(cluster, "create-stack", "")), cluster.options.network.region,
+      aws_stack_name(cluster));
+}
+
+}  // namespace trireme::cloud

@@ -1,0 +1,194 @@
+// Azure, through az: what a cluster is made of there, made and ended.
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "cloud/azure_checks.h"
+#include "cloud/azure_steps.h"
+#include "cloud/command_line.h"
+#include "cloud/provider.h"
+
+namespace trireme::cloud {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool is_ours(const Cluster& cluster, const Json& resource) { return tag_in(resource, "trireme-run") == cluster.run; }
+
+/// Kinds of resources in the order in which they can be deleted: each is used by those before it only.
+constexpr std::array<const char*, 8> kOrder = {
+    "Microsoft.Compute/virtualMachines",   "Microsoft.Network/networkInterfaces",
+    "Microsoft.Network/publicIPAddresses", "Microsoft.Compute/disks",
+    "Microsoft.Compute/availabilitySets",  "Microsoft.Compute/proximityPlacementGroups",
+    "Microsoft.Storage/storageAccounts",   "Microsoft.Network/virtualNetworks"};
+
+size_t place_in_order(const Json& resource) {
+  const auto found = std::ranges::find(kOrder, text_in(resource, "type"));
+  return static_cast<size_t>(found - kOrder.begin());
+}
+
+void delete_resources(std::vector<Json> resources) {
+  std::ranges::stable_sort(resources, {}, place_in_order);
+  for (const Json& resource : resources) {
+    log::info("deleting {}", text_in(resource, "name"));
+    const CommandEnd end = run_command({"az", "resource", "delete", "--ids", text_in(resource, "id")});
+    // What went with a machine (its disk and its network card) is gone already.
+    if (end.ok || end.err.find("NotFound") != std::string::npos || end.err.find("not found") != std::string::npos)
+      continue;
+    fail(ErrorKind::io, "{} could not be deleted: {}; the same command goes on from here", text_in(resource, "name"),
+         end.err);
+  }
+}
+
+std::vector<Json> ours(const Cluster& cluster) {
+  std::vector<Json> found;
+  for (const Json& resource : azure_resources(cluster)) {
+    if (is_ours(cluster, resource)) found.push_back(resource);
+  }
+  return found;
+}
+
+/// The words with what earlier steps have told.
+Words filled(const Words& words, const std::vector<std::pair<std::string, std::string>>& captured) {
+  Words result = words;
+  for (std::string& word : result) {
+    for (const auto& [name, value] : captured) {
+      if (word == "{" + name + "}") word = value;
+    }
+  }
+  return result;
+}
+
+class Azure final : public Provider {
+ public:
+  std::vector<PlanFile> plan(const Cluster& cluster) const override {
+    if (cluster.options.cluster.scheduler == SchedulerChoice::cyclecloud) return cyclecloud_plan(cluster);
+    return {{"commands.sh", azure_script(cluster), true},
+            {"cloud-init/node.yaml", cloud_init(cluster, nullptr, shared_folder(cluster), end(cluster)), false},
+            {"key.pub", cluster.public_key + "\n", false}};
+  }
+
+  SharedFolder shared_folder(const Cluster& cluster) const override {
+    if (cluster.options.storage.kind != StorageChoice::provider) return {};
+    const std::string account = azure_account(cluster);
+    return {fmt::format("{0}.file.core.windows.net:/{0}/cluster", account),
+            "vers=4,minorversion=1,sec=sys,nofail,_netdev"};
+  }
+
+  End end(const Cluster& cluster) const override { return {azure_group(cluster)}; }
+
+  void check(const Cluster& cluster) const override { check_azure(cluster); }
+
+  std::vector<std::pair<std::string, std::string>> make(const Cluster& cluster,
+                                                        const std::string& folder) const override {
+    std::vector<Json> there = ours(cluster);
+    // A machine whose making failed is there, and of no use.
+    std::vector<Json> failed;
+    for (const Json& resource : there) {
+      const bool is_machine = text_in(resource, "type") == "Microsoft.Compute/virtualMachines";
+      if (is_machine && text_in(resource, "provisioningState") == "Failed") failed.push_back(resource);
+    }
+    delete_resources(failed);
+    if (!failed.empty()) there = ours(cluster);
+
+    std::vector<std::pair<std::string, std::string>> captured, missing;
+    for (const AzureStep& step : azure_steps(cluster, folder)) {
+      const bool exists = !step.type.empty() && std::ranges::any_of(there, [&](const Json& resource) {
+        return text_in(resource, "type") == step.type && text_in(resource, "name") == step.name;
+      });
+      if (exists) continue;
+      log::info("{}", step.what);
+      const CommandEnd done = run_command(filled(step.words, captured));
+      if (!done.ok && step.waits_for.empty()) {
+        fail(ErrorKind::io, "{}: `az {} {}` failed: {}; `create` again goes on from here, `delete` ends what there is",
+             step.what, step.words[1], step.words[2], done.err);
+      }
+      if (!done.ok) missing.emplace_back(step.waits_for, done.err);
+      std::string out = done.out;
+      while (!out.empty() && (out.back() == '\n' || out.back() == '\r')) out.pop_back();
+      if (!step.captures.empty()) captured.emplace_back(step.captures, out);
+    }
+    return missing;
+  }
+
+  std::vector<Machine> machines(const Cluster& cluster) const override {
+    std::vector<Machine> found;
+    for (const Json& machine : json_of("the machines", {"az", "vm", "list", "--resource-group", azure_group(cluster),
+                                                        "--show-details", "--output", "json"})) {
+      if (!is_ours(cluster, machine)) continue;
+      std::string state = text_in(machine, "powerState");
+      if (state == "VM stopped") state += ", still paid for";
+      if (state == "VM deallocated") state += ", disks still cost";
+      found.push_back({text_in(machine, "name"), text_in(machine, "publicIps"), state});
+    }
+    return found;
+  }
+
+  /// Through the agent of the machine, which answers to whoever has the right to the machine and to nobody else.
+  std::optional<std::vector<std::string>> host_keys(const Cluster& cluster, const Node& node) const override {
+    const Json answer =
+        json_of("host keys of " + node.name,
+                {"az", "vm", "run-command", "invoke", "--resource-group", azure_group(cluster), "--name", node.name,
+                 "--command-id", "RunShellScript", "--scripts", "cat /etc/ssh/ssh_host_*_key.pub", "--output", "json"});
+    std::vector<std::string> keys;
+    if (!answer.is_object() || !answer.contains("value") || !answer["value"].is_array()) return keys;
+    for (const Json& part : answer["value"]) {
+      std::istringstream lines(text_in(part, "message"));
+      for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string type, key;
+        if ((line.starts_with("ssh-") || line.starts_with("ecdsa-")) && words >> type >> key)
+          keys.push_back(type + " " + key);
+      }
+    }
+    return keys;
+  }
+
+  void remove(const Cluster& cluster, const Node& node, const std::string&) const override {
+    std::vector<Json> leaving;
+    for (const Json& resource : ours(cluster)) {
+      const std::string name = text_in(resource, "name");
+      if (name == node.name || name == node.name + "-nic" || name == node.name + "-ip") leaving.push_back(resource);
+    }
+    delete_resources(leaving);
+  }
+
+  std::vector<std::string> destroy(const Cluster& cluster) const override {
+    require_program("az", "`apt-get install azure-cli` or `pip install azure-cli` brings it");
+    const std::string group = azure_group(cluster);
+    if (!azure_group_exists(cluster)) return {};
+    const Json all = azure_resources(cluster);
+    const Json itself = json_of("the resource group", {"az", "group", "show", "--name", group, "--output", "json"});
+    const bool own = owns_group(cluster) && is_ours(cluster, itself);
+    std::vector<std::string> foreign;
+    for (const Json& resource : all) {
+      // A machine's disk has no tags of ours, but its name.
+      const std::string name = text_in(resource, "name");
+      const bool disk = text_in(resource, "type") == "Microsoft.Compute/disks" &&
+                        name.starts_with(cluster.name() + "-") && name.ends_with("-os");
+      if (!is_ours(cluster, resource) && !disk) foreign.push_back(name);
+    }
+    if (own && foreign.empty()) {
+      log::info("deleting the resource group {}", group);
+      run_or_fail("the end of the resource group", {"az", "group", "delete", "--name", group, "--yes"});
+      return {};
+    }
+    delete_resources(ours(cluster));
+    if (!own || foreign.empty()) return {};
+    return {fmt::format("the resource group {} stays, for it has what is not the cluster's: {}", group,
+                        fmt::join(foreign, ", "))};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Provider> make_azure() { return std::make_unique<Azure>(); }
+
+}  // namespace trireme::cloud

@@ -1,0 +1,34 @@
+#pragma once
+// The calls of az that make a cluster, in order: what `plan` writes into commands.sh is what `create` runs.
+
+#include <string>
+#include <vector>
+
+#include "cloud/layout.h"
+
+namespace trireme::cloud {
+
+struct AzureStep {
+  std::string what;                ///< for a comment and for messages
+  std::vector<std::string> words;  ///< az ...; "{NAME}" stands for the output of the step that captures NAME
+  std::string type, name;          ///< of the resource that it makes; empty: none that is listed
+  std::string captures = {};       ///< its output is called so
+  std::string waits_for = {};      ///< node whose machine it waits for: that one is missing where it fails
+};
+
+/// trireme-NAME, or the one that is shared.
+std::string azure_group(const Cluster& cluster);
+/// Whether the group is the cluster's own.
+bool owns_group(const Cluster& cluster);
+/// Name of the storage account, which must be unique in all of Azure.
+std::string azure_account(const Cluster& cluster);
+
+/// `folder` ends with "/" or is empty: where node.yaml and key.pub of the plan lie.
+std::vector<AzureStep> azure_steps(const Cluster& cluster, const std::string& folder);
+/// Those of one node only.
+std::vector<AzureStep> azure_node_steps(const Cluster& cluster, const Node& node, const std::string& folder);
+
+/// commands.sh.
+std::string azure_script(const Cluster& cluster);
+
+}  // namespace trireme::cloud

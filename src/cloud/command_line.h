@@ -1,0 +1,30 @@
+#pragma once
+// The providers' own command lines, az and aws: they have the login, and this program never sees it.
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace trireme::cloud {
+
+/// Throws Error::config saying what brings the program where it is not installed.
+void require_program(const std::string& program, const std::string& how);
+
+struct CommandEnd {
+  bool ok = false;
+  std::string out, err;  ///< err: the last line that says something
+};
+
+CommandEnd run_command(const std::vector<std::string>& words);
+/// Its output. Throws Error::io naming `what` and the program's own last line.
+std::string run_or_fail(const std::string& what, const std::vector<std::string>& words);
+/// The same, read as JSON; nothing printed is null.
+Json json_of(const std::string& what, const std::vector<std::string>& words);
+
+/// A member of an answer that must be text; "" where it is not there.
+std::string text_in(const Json& json, const char* member);
+/// The value of a tag in {"key": "value", ...}.
+std::string tag_in(const Json& resource, const std::string& key);
+
+}  // namespace trireme::cloud

@@ -1,0 +1,289 @@
+#include "cloud/lifecycle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "cloud/node_types.h"
+#include "cloud/provider.h"
+#include "cloud/setup.h"
+#include "cloud/state.h"
+
+namespace trireme::cloud {
+namespace {
+
+/// A cluster's file with what is known of it.
+struct Opened {
+  ClusterOptions options;
+  StateFolder folder;
+  std::unique_ptr<Provider> provider;
+  State state;
+
+  Opened(const std::string& file, bool writes)
+      : options(read_options(file)), folder(file), provider(provider_of(options.cluster.provider)) {
+    require(options.cluster.scheduler != SchedulerChoice::cyclecloud, ErrorKind::config,
+            "{}: cluster.scheduler is cyclecloud, so a CycleCloud server makes and ends the machines: `trireme cluster "
+            "plan` "
+            "writes its project and commands.sh, which brings it there",
+            file);
+    if (writes) folder.lock();
+    state = folder.read();
+  }
+
+  Cluster cluster() const {
+    Cluster whole = state.numbers.empty() ? lay_out(options) : lay_out(options, state.numbers, state.first);
+    require(state.run.empty() || state.run == whole.run, ErrorKind::config,
+            "{}: the cluster was created with another cluster.name or access.key, by which its machines are known; put "
+            "them back",
+            folder.path());
+    return whole;
+  }
+  void require_created(const std::string& file) const {
+    require(!state.run.empty(), ErrorKind::config,
+            "{}: there is no such cluster yet; `trireme cluster create {}` makes it", file, file);
+  }
+  std::string plan_folder() const { return folder.path() + "/plan/"; }
+  Remote remote(const Cluster& cluster) const {
+    return {cluster, provider->keeps_machines() ? "" : folder.known_hosts()};
+  }
+};
+
+void write_plan(const Opened& opened, Cluster& cluster) {
+  if (!opened.provider->keeps_machines() && cluster.sources.empty()) cluster.sources = {address_of_caller()};
+  write_files(opened.provider->plan(cluster), opened.plan_folder());
+}
+
+/// Address of every node that is there.
+void find_logins(const Opened& opened, Cluster& cluster) {
+  for (const Machine& machine : opened.provider->machines(cluster)) {
+    for (Node& node : cluster.nodes) {
+      if (node.name == machine.node) node.login = machine.login;
+    }
+  }
+}
+
+/// Pins the host keys of a node, once: later ones must be the same.
+void pin_host_keys(const Opened& opened, const Cluster& cluster, const Remote& remote, const Node& node,
+                   std::mutex& guard) {
+  if (opened.provider->keeps_machines()) return;
+  require(!node.login.empty(), ErrorKind::io, "it has no address yet");
+  {
+    const std::lock_guard lock(guard);
+    if (!remote.host_keys(node).empty()) return;
+  }
+  const auto keys = opened.provider->host_keys(cluster, node);
+  require(keys && !keys->empty(), ErrorKind::io, "the provider does not tell its host keys yet");
+  const std::lock_guard lock(guard);
+  const std::string path = opened.folder.known_hosts();
+  std::string text = std::filesystem::exists(path) ? read_text(path) : "";
+  for (const std::string& key : *keys) text += node.login + " " + key + "\n";
+  write_text(path, text);
+}
+
+/// A line for each node that is missing; whether there are any.
+bool tell_missing(const Failures& missing) {
+  for (const auto& [name, problem] : missing) log::warning("{} is not part of the cluster: {}", name, problem);
+  return !missing.empty();
+}
+
+/// From what there shall be to what there is.
+int converge(Opened& opened, const std::string& file) {
+  Cluster cluster = opened.cluster();
+  const size_t wanted = cluster.nodes.size();
+  write_plan(opened, cluster);
+  Failures missing;
+  for (const auto& [name, problem] : opened.provider->make(cluster, opened.plan_folder())) missing[name] = problem;
+  std::erase_if(cluster.nodes, [&](const Node& node) { return missing.contains(node.name); });
+  const std::string head_name = opened.cluster().nodes.front().name;
+  if (const auto head = missing.find(head_name); head != missing.end()) {
+    fail(ErrorKind::io, "the head could not be made: {}; `trireme cluster create {}` goes on from here", head->second,
+         file);
+  }
+
+  const Remote remote = opened.remote(cluster);
+  std::mutex guard, asking;
+  const Cluster asked = cluster;
+  const Failures unreached =
+      wait_for_nodes(remote, cluster.nodes, opened.options.node.wait_minutes * 60, [&](Node& node) {
+        if (node.login.empty()) {
+          Cluster own = asked;
+          own.nodes = {node};
+          const std::lock_guard lock(asking);
+          find_logins(opened, own);
+          node.login = own.nodes.front().login;
+        }
+        pin_host_keys(opened, asked, remote, node, guard);
+      });
+  missing.insert(unreached.begin(), unreached.end());
+  if (const auto head = unreached.find(head_name); head != unreached.end()) {
+    fail(ErrorKind::io, "the head cannot be reached: {}; `trireme cluster create {}` goes on from here", head->second,
+         file);
+  }
+  std::erase_if(cluster.nodes, [&](const Node& node) { return unreached.contains(node.name); });
+
+  missing.merge(set_up(cluster, remote, opened.provider->shared_folder(cluster), opened.provider->end(cluster)));
+  const bool proved = prove(cluster, remote);
+  const bool lacks = tell_missing(missing);
+  fmt::print("{} of {} node(s) are up; `trireme cluster ssh {}` logs in, the hostfile is {}\n", cluster.nodes.size(),
+             wanted, file, hostfile_path(cluster));
+  return proved && !lacks ? 0 : 1;
+}
+
+void require_yes(const Confirm& confirm, const std::string& question) {
+  require(confirm(question), ErrorKind::usage, "nothing was done; --yes agrees beforehand");
+}
+
+/// What was put on a machine that stays is taken off.
+void take_off(const Remote& remote, const Node& node) {
+  remote.require_as_root(node, "[ ! -e /usr/local/sbin/trireme-node ] || /usr/local/sbin/trireme-node leave");
+}
+
+}  // namespace
+
+int create(const std::string& file, const Confirm& confirm) {
+  Opened opened(file, true);
+  const Cluster cluster = opened.cluster();
+  opened.provider->check(cluster);
+  require_yes(confirm,
+              fmt::format("{}\ncreate the cluster {}?",
+                          describe_cost(opened.options, static_cast<int64_t>(cluster.nodes.size())), cluster.name()));
+  if (opened.state.numbers.empty()) {
+    opened.state = {cluster.run, static_cast<int>(cluster.nodes.size()), {}};
+    for (const Node& node : cluster.nodes) opened.state.numbers.push_back(node.index);
+    opened.folder.write(opened.state);
+  }
+  return converge(opened, file);
+}
+
+int add_nodes(const std::string& file, int count, const Confirm& confirm) {
+  Opened opened(file, true);
+  opened.require_created(file);
+  State wanted = opened.state;
+  for (int number = 1; count > 0; ++number) {
+    if (std::ranges::find(opened.state.numbers, number) != opened.state.numbers.end()) continue;
+    wanted.numbers.push_back(number);
+    --count;
+  }
+  std::ranges::sort(wanted.numbers);
+  const Cluster cluster = lay_out(opened.options, wanted.numbers, wanted.first);
+  opened.provider->check(cluster);
+  require_yes(confirm, fmt::format("{}\nmake the cluster that large?",
+                                   describe_cost(opened.options, static_cast<int64_t>(wanted.numbers.size()))));
+  opened.state = wanted;
+  opened.folder.write(wanted);
+  return converge(opened, file);
+}
+
+int remove_nodes(const std::string& file, const std::vector<std::string>& names, const Confirm& confirm) {
+  Opened opened(file, true);
+  opened.require_created(file);
+  const Cluster before = opened.cluster();
+  std::vector<Node> leaving;
+  for (const std::string& name : names) {
+    const auto node = std::ranges::find(before.nodes, name, &Node::name);
+    require(node != before.nodes.end(), ErrorKind::usage, "no node {} in the cluster; it has {} to {}", name,
+            before.nodes.front().name, before.nodes.back().name);
+    require(!node->is_head(), ErrorKind::usage,
+            "{} is the head, which has the shared folder; `trireme cluster delete {}` ends the whole cluster", name,
+            file);
+    leaving.push_back(*node);
+  }
+  require_yes(confirm, fmt::format("remove {} node(s) from {}?", leaving.size(), before.name()));
+  for (const Node& node : leaving) {
+    if (opened.provider->keeps_machines()) take_off(opened.remote(before), node);
+    std::erase(opened.state.numbers, node.index);
+    Cluster after = opened.cluster();
+    write_plan(opened, after);
+    opened.provider->remove(after, node, opened.plan_folder());
+    opened.folder.write(opened.state);
+  }
+  return converge(opened, file);
+}
+
+int destroy(const std::string& file, const Confirm& confirm) {
+  Opened opened(file, true);
+  const Cluster cluster = opened.cluster();
+  require_yes(confirm, fmt::format("delete the cluster {} and its disks?", cluster.name()));
+  if (opened.provider->keeps_machines()) {
+    opened.require_created(file);
+    const Remote remote = opened.remote(cluster);
+    const Failures failures = for_each_node(cluster.nodes, [&](const Node& node) { take_off(remote, node); });
+    for (const auto& [name, problem] : failures) log::error("{}: what was put on it is still there: {}", name, problem);
+    if (!failures.empty()) return 1;
+  }
+  for (const std::string& remains : opened.provider->destroy(cluster)) log::warning("{}", remains);
+  opened.folder.forget();
+  fmt::print("the cluster {} is no more\n", cluster.name());
+  return 0;
+}
+
+int status(const std::string& file) {
+  const Opened opened(file, false);
+  opened.require_created(file);
+  Cluster cluster = opened.cluster();
+  const std::vector<Machine> machines = opened.provider->machines(cluster);
+  find_logins(opened, cluster);
+  const Remote remote = opened.remote(cluster);
+  std::mutex guard;
+  std::map<std::string, std::string> health;
+  const Failures failures = for_each_node(cluster.nodes, [&](const Node& node) {
+    const auto there = std::ranges::find(machines, node.name, &Machine::node);
+    require(there != machines.end(), ErrorKind::io, "there is no such machine");
+    require(!node.login.empty(), ErrorKind::io, "it has no address");
+    const std::string said = remote.require_as_user(node, "tail -n 1 /etc/trireme/health");
+    const std::lock_guard lock(guard);
+    health[node.name] = said.substr(0, said.find('\n'));
+  });
+  fmt::print("{:<24} {:<16} {:<16} {}\n", "node", "address", "machine", "health");
+  for (const Node& node : cluster.nodes) {
+    const auto there = std::ranges::find(machines, node.name, &Machine::node);
+    const auto failed = failures.find(node.name);
+    fmt::print("{:<24} {:<16} {:<16} {}\n", node.name, node.login.empty() ? "-" : node.login,
+               there == machines.end() ? "missing" : there->state,
+               failed != failures.end() ? "ERROR: " + failed->second : health[node.name]);
+  }
+  fmt::print("{}\n", describe_cost(opened.options, static_cast<int64_t>(machines.size())));
+  return failures.empty() ? 0 : 1;
+}
+
+std::vector<std::string> ssh_to(const std::string& file, const std::string& name) {
+  const Opened opened(file, false);
+  opened.require_created(file);
+  Cluster cluster = opened.cluster();
+  find_logins(opened, cluster);
+  const auto node = name.empty() ? cluster.nodes.begin() : std::ranges::find(cluster.nodes, name, &Node::name);
+  require(node != cluster.nodes.end(), ErrorKind::usage, "no node {} in the cluster; it has {} to {}", name,
+          cluster.nodes.front().name, cluster.nodes.back().name);
+  require(!node->login.empty(), ErrorKind::io, "{} has no address; `trireme cluster status {}` shows how it is",
+          node->name, file);
+  return opened.remote(cluster).ssh_words(*node);
+}
+
+std::string nodes_as_hostfile(const std::string& file) {
+  const Opened opened(file, false);
+  opened.require_created(file);
+  return hostfile(opened.cluster());
+}
+
+std::string nodes_as_ssh_config(const std::string& file) {
+  const Opened opened(file, false);
+  opened.require_created(file);
+  Cluster cluster = opened.cluster();
+  find_logins(opened, cluster);
+  std::string text;
+  for (const Node& node : cluster.nodes) {
+    text += fmt::format("Host {}\n  HostName {}\n  User {}\n  StrictHostKeyChecking yes\n", node.name, node.login,
+                        opened.options.access.user);
+    if (!opened.provider->keeps_machines())
+      text += fmt::format("  UserKnownHostsFile {}\n", std::filesystem::absolute(opened.folder.known_hosts()).string());
+  }
+  return text;
+}
+
+}  // namespace trireme::cloud

@@ -1,0 +1,30 @@
+#pragma once
+// create, status, add, remove and delete: what is asked for is written down first, then made so; each may be cut off
+// and called again.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cloud/layout.h"
+#include "cloud/remote.h"
+
+namespace trireme::cloud {
+
+/// Asked before anything is made or ended; false: leave everything as it is.
+using Confirm = std::function<bool(const std::string& question)>;
+
+/// Each returns the exit code: 0, or 1 where nodes are missing or the look at the end found something. Throw Error.
+int create(const std::string& file, const Confirm& confirm);
+int status(const std::string& file);
+int add_nodes(const std::string& file, int count, const Confirm& confirm);
+int remove_nodes(const std::string& file, const std::vector<std::string>& names, const Confirm& confirm);
+int destroy(const std::string& file, const Confirm& confirm);
+
+/// ssh and its options to a node of the cluster ("": the head), to be run in place of this program.
+std::vector<std::string> ssh_to(const std::string& file, const std::string& node);
+/// The nodes: a hostfile for commands on the head, or a part of ~/.ssh/config for this machine.
+std::string nodes_as_hostfile(const std::string& file);
+std::string nodes_as_ssh_config(const std::string& file);
+
+}  // namespace trireme::cloud

@@ -1,0 +1,41 @@
+#pragma once
+// What lies on a node: the script that sets it up, what it is told, and the cloud-init document that brings both.
+
+#include <string>
+
+#include "cloud/layout.h"
+
+namespace trireme::cloud {
+
+/// src/cloud/node_setup.sh, /usr/local/sbin/trireme-node on a node.
+const char* node_setup_script();
+
+/// Where a shared folder of the provider's is mounted from.
+struct SharedFolder {
+  std::string source, options;
+};
+
+/// How the machines end by themselves: the whole resource group, or each by its shutdown.
+struct End {
+  std::string how;  ///< "shutdown", or the resource group
+};
+
+/// /etc/trireme/node.env of the node; nullptr: the one that serves every machine of the first `create`, each of which
+/// finds out by its address which it is.
+std::string node_environment(const Cluster& cluster, const Node* node, const SharedFolder& shared, const End& end);
+
+/// A cloud-init document: who logs in, the script and what it is told (node_environment()), and its first run.
+std::string cloud_init(const Cluster& cluster, const Node* node, const SharedFolder& shared, const End& end);
+
+/// What `slurmd -C` says of a machine: its own name, and the rest of the line.
+struct SlurmHardware {
+  std::string host_name, line;
+};
+
+/// slurm.conf of the cluster; hardware[i] is of nodes[i].
+std::string slurm_conf(const Cluster& cluster, const std::vector<SlurmHardware>& hardware);
+
+/// Text as a YAML block, each line indented.
+std::string indented(const std::string& text, size_t blanks);
+
+}  // namespace trireme::cloud

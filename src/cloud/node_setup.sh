@@ -1,0 +1,307 @@
+#!/bin/sh
+# trireme-node ACTION: sets one machine of a cluster up. Every action may be run again. What the cluster is stands in
+# /etc/trireme/node.env; `trireme cluster` and cloud-init put both there.
+set -eu
+umask 022
+export DEBIAN_FRONTEND=noninteractive PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+. /etc/trireme/node.env
+etc=/etc/trireme
+say() { echo "trireme-node: $*"; }
+fail() { echo "trireme-node: $*" >&2; exit 1; }
+is_head() { [ "$TRIREME_NODE" = "$TRIREME_HEAD" ]; }
+
+# One document serves all machines that are made at once: each knows itself by its address.
+number_of() { (IFS=.; set -- $1; echo $((($1 << 24) + ($2 << 16) + ($3 << 8) + $4))); }
+find_own_name() {
+  for own in $(hostname -I); do
+    for entry in $TRIREME_NODES; do [ "$own" != "${entry#*=}" ] || TRIREME_NODE=${entry%%=*}; done
+  done
+  [ -z "$TRIREME_NODE" ] || return 0
+  own=$(hostname -I | tr ' ' '\n' | grep -m1 '\..*\.')
+  TRIREME_NODE=$TRIREME_CLUSTER-$(($(number_of "$own") - $(number_of "$TRIREME_FIRST") + 1))
+  TRIREME_NODES="$TRIREME_NODES $TRIREME_NODE=$own"
+}
+[ -n "$TRIREME_NODE" ] || find_own_name
+home() { getent passwd "$TRIREME_USER" | cut -d: -f6; }
+
+# put FILE [MODE]: standard input becomes the file, whole or not at all.
+put() {
+  mkdir -p "$(dirname "$1")"
+  cat >"$1.new" && chmod "${2:-644}" "$1.new" && mv "$1.new" "$1"
+}
+
+# block FILE: standard input becomes this cluster's part of the file; empty: none.
+block() {
+  begin="# trireme cluster $TRIREME_CLUSTER: begin" end="# trireme cluster $TRIREME_CLUSTER: end"
+  mkdir -p "$(dirname "$1")"
+  [ -e "$1" ] || : >"$1"
+  text=$(cat)
+  {
+    sed "/^$begin\$/,/^$end\$/d" "$1"
+    [ -z "$text" ] || printf '%s\n%s\n%s\n' "$begin" "$text" "$end"
+  } >"$1.trireme-new"
+  # /etc/hosts may be a mount of its own, which nothing can be renamed over.
+  cmp -s "$1.trireme-new" "$1" || cat "$1.trireme-new" >"$1"
+  rm -f "$1.trireme-new"
+}
+
+# packages NAME...: those that are missing; `a|b` is b where there is no a.
+packages() {
+  missing=
+  for entry in "$@"; do
+    first=${entry%%|*} other=${entry##*|}
+    for name in "$first" "$other"; do
+      [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" != installed ] || continue 2
+    done
+    missing="$missing $entry"
+  done
+  [ -n "$missing" ] || return 0
+  apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=600 update >/dev/null || fail "apt-get update failed, and needed are:$missing"
+  names=
+  for entry in $missing; do
+    apt-cache show "${entry%%|*}" >/dev/null 2>&1 && names="$names ${entry%%|*}" || names="$names ${entry##*|}"
+  done
+  apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends $names >/dev/null || fail "apt-get could not install$names"
+}
+
+has_systemd() { [ -d /run/systemd/system ]; }
+
+# The one place that starts services: service NAME start|restart|stop.
+service() {
+  if has_systemd; then
+    case $2 in
+      stop) systemctl disable --now "$1" 2>/dev/null || true ;;
+      start) systemctl enable --now "$1" ;;
+      restart) systemctl enable "$1" && systemctl restart "$1" ;;
+    esac
+    return
+  fi
+  pid=/run/trireme-$1.pid
+  if [ "$2" != start ] && [ -s "$pid" ]; then
+    kill "$(cat "$pid")" 2>/dev/null || true
+    for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 "$(cat "$pid")" 2>/dev/null || break; sleep 0.5; done
+    rm -f "$pid"
+  fi
+  [ "$2" != stop ] || return 0
+  [ ! -s "$pid" ] || ! kill -0 "$(cat "$pid")" 2>/dev/null || return 0
+  case $1 in
+    munge)
+      mkdir -p /run/munge /var/lib/munge /var/log/munge && chown munge: /run/munge /var/lib/munge /var/log/munge /etc/munge
+      chmod 755 /run/munge
+      setpriv --reuid munge --regid munge --clear-groups munged --force --pid-file=/run/munge/munged.pid
+      cp /run/munge/munged.pid "$pid" ;;
+    slurmctld | slurmd)
+      log=/var/log/trireme-$1.log
+      setsid "$1" -D >>"$log" 2>&1 </dev/null &
+      echo $! >"$pid"
+      sleep 1
+      kill -0 "$(cat "$pid")" 2>/dev/null || fail "$1 ended at once: $(tail -n 3 "$log")" ;;
+    nfs-kernel-server)
+      exportfs -ra && rpcbind && rpc.nfsd 8 && rpc.mountd || fail "this kernel serves no NFS; use storage.kind: existing" ;;
+    trireme-health) /usr/local/sbin/trireme-node health ;;
+    *) fail "service $1 is not known here" ;;
+  esac
+}
+
+set_names() { for entry in $TRIREME_NODES; do echo "${entry#*=} ${entry%%=*}"; done | block /etc/hosts; }
+
+set_storage() {
+  path=$TRIREME_STORAGE_PATH
+  case $TRIREME_STORAGE in
+    existing) [ -d "$path" ] || fail "$path is not there, and storage.kind is existing: mount it on every node" ;;
+    nfs)
+      mkdir -p "$path"
+      if is_head; then
+        packages nfs-kernel-server
+        for entry in $TRIREME_NODES; do
+          [ "${entry%%=*}" = "$TRIREME_HEAD" ] || echo "$path ${entry#*=}(rw,sync,no_subtree_check,no_root_squash)"
+        done | block /etc/exports
+        service nfs-kernel-server start
+        exportfs -ra
+      else
+        packages nfs-common
+        mount_storage "$TRIREME_HEAD:$path" nfs "rw,hard,nofail,_netdev"
+      fi ;;
+    provider)
+      packages nfs-common
+      mkdir -p "$path"
+      mount_storage "$TRIREME_STORAGE_SOURCE" nfs4 "$TRIREME_STORAGE_OPTIONS" ;;
+  esac
+  # The folder belongs to who logs in; on machines that were there before it is left as it is.
+  [ "$TRIREME_STORAGE" = existing ] || ! { is_head || [ "$TRIREME_STORAGE" = provider ]; } || chown "$TRIREME_USER" "$path"
+}
+
+mount_storage() {
+  echo "$1 $TRIREME_STORAGE_PATH $2 $3 0 0" | block /etc/fstab
+  # The head may still be on its way.
+  for _ in $(seq 60); do
+    ! mountpoint -q "$TRIREME_STORAGE_PATH" || return 0
+    mount "$TRIREME_STORAGE_PATH" 2>/run/trireme-mount && return 0
+    sleep 5
+  done
+  fail "$1 cannot be mounted on $TRIREME_STORAGE_PATH: $(cat /run/trireme-mount)"
+}
+
+# The end of the machines by themselves: a timer that survives restarts.
+set_end() {
+  [ "$TRIREME_END_MINUTES" != 0 ] || return 0
+  { [ "$TRIREME_END" = shutdown ] || is_head; } || return 0
+  [ -e "$etc/end-at" ] || date -u -d "+$TRIREME_END_MINUTES minutes" '+%Y-%m-%d %H:%M:%S UTC' | put "$etc/end-at"
+  printf '[Unit]\nDescription=End of the cluster %s\n[Service]\nType=oneshot\nExecStart=/usr/local/sbin/trireme-node end\nRestart=on-failure\nRestartSec=60\n' \
+    "$TRIREME_CLUSTER" | put /etc/systemd/system/trireme-end.service
+  printf '[Unit]\nDescription=End of the cluster %s\n[Timer]\nOnCalendar=%s\nPersistent=true\n[Install]\nWantedBy=timers.target\n' \
+    "$TRIREME_CLUSTER" "$(cat "$etc/end-at")" | put /etc/systemd/system/trireme-end.timer
+  systemctl daemon-reload && systemctl enable --now trireme-end.timer
+}
+
+end_cluster() {
+  if [ "$TRIREME_END" = shutdown ]; then
+    exec shutdown -h now
+  fi
+  ask() { curl -sf -H Metadata:true "http://169.254.169.254/metadata/$1"; }
+  token=$(ask 'identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fmanagement.azure.com%2F' |
+    sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p')
+  [ -n "$token" ] || fail "no token from the machine's identity"
+  subscription=$(ask 'instance/compute/subscriptionId?api-version=2021-02-01&format=text')
+  # On standard input, so that no list of processes shows the token.
+  printf 'header = "Authorization: Bearer %s"\n' "$token" |
+    curl -sf -X DELETE -K - "https://management.azure.com/subscriptions/$subscription/resourcegroups/$TRIREME_END?api-version=2021-04-01"
+}
+
+# The first good look becomes what is expected from then on.
+check_health() {
+  command -v trireme >/dev/null || fail "trireme is not installed"
+  [ -s "$etc/nhc.conf" ] || trireme health gen | put "$etc/nhc.conf"
+  trireme health -c "$etc/nhc.conf" >"$etc/health.new" 2>&1 || true
+  mv "$etc/health.new" "$etc/health"
+  cat "$etc/health"
+}
+
+set_health() {
+  if has_systemd; then
+    printf '[Unit]\nDescription=Node checks of Trireme\nAfter=network-online.target\n[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/usr/local/sbin/trireme-node health\n[Install]\nWantedBy=multi-user.target\n' |
+      put /etc/systemd/system/trireme-health.service
+    systemctl daemon-reload
+  fi
+  service trireme-health restart
+}
+
+boot() {
+  [ "$TRIREME_RENAME" != yes ] || [ "$(hostname)" = "$TRIREME_NODE" ] || hostnamectl set-hostname "$TRIREME_NODE"
+  set_names
+  packages openmpi-bin openssh-client ca-certificates
+  set_storage
+  set_end
+  say "$TRIREME_NODE is set up"
+}
+
+# The key with which nodes reach each other: made on the head, once, and only its public half leaves it.
+head_key() {
+  file=$(home)/.ssh/trireme-$TRIREME_CLUSTER
+  if [ ! -s "$file.pub" ]; then
+    install -d -m 700 -o "$TRIREME_USER" "$(home)/.ssh"
+    ssh-keygen -q -t ed25519 -N '' -C "trireme $TRIREME_CLUSTER" -f "$file"
+    chown "$TRIREME_USER" "$file" "$file.pub"
+  fi
+  cat "$file.pub"
+}
+
+# trust: the head's public key and, behind it, the nodes' host keys come on standard input.
+trust() {
+  folder=$(home)/.ssh
+  install -d -m 700 -o "$TRIREME_USER" "$folder"
+  IFS= read -r key
+  case $key in ssh-*) ;; *) fail "no public key was given" ;; esac
+  echo "$key" | block "$folder/authorized_keys"
+  chmod 600 "$folder/authorized_keys" && chown "$TRIREME_USER" "$folder/authorized_keys"
+  block /etc/ssh/ssh_known_hosts
+  ! is_head || {
+    names=
+    for entry in $TRIREME_NODES; do names="$names ${entry%%=*} ${entry#*=}"; done
+    printf 'Host%s\n  IdentityFile %s\n  StrictHostKeyChecking yes\n' "$names" "$folder/trireme-$TRIREME_CLUSTER" | block "$folder/config"
+    chmod 600 "$folder/config" && chown "$TRIREME_USER" "$folder/config"
+  }
+}
+
+# install FILE: a package or a tarball; "-": it is there already.
+install_program() {
+  case $1 in
+    -) command -v trireme >/dev/null || fail "trireme is not installed; name a package in software.package" ;;
+    *.deb) apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends --allow-downgrades --reinstall "$1" >/dev/null || fail "apt-get could not install $1" ;;
+    *.tar.gz)
+      rm -rf /opt/trireme.new && mkdir -p /opt/trireme.new
+      tar -xzf "$1" -C /opt/trireme.new --strip-components=1
+      rm -rf /opt/trireme && mv /opt/trireme.new /opt/trireme
+      ln -sfn /opt/trireme/bin/trireme /usr/local/bin/trireme ;;
+    *) fail "$1 is neither a .deb nor a .tar.gz" ;;
+  esac
+  trireme --version >/dev/null || fail "trireme does not start here"
+}
+
+slurm_packages() {
+  if is_head; then packages munge slurmctld slurmd slurm-client "slurm-wlm-mpi-plugins|slurmd"; else packages munge slurmd slurm-client "slurm-wlm-mpi-plugins|slurmd"; fi
+}
+
+# The machine's own name, and what slurmd sees of it, as in a line of slurm.conf.
+slurm_hardware() { slurm_packages >&2; slurmd -C | sed -n 's/^NodeName=//p' | sed 's/ *UpTime=.*//'; }
+
+# Made on the head, once; base64 on standard output.
+munge_key() {
+  [ -s /etc/munge/trireme.key ] || { umask 077; head -c 1024 /dev/urandom >/etc/munge/trireme.key; }
+  base64 -w0 /etc/munge/trireme.key && echo
+}
+
+# slurm: the munge key and, behind it, slurm.conf come on standard input.
+set_slurm() {
+  slurm_packages
+  IFS= read -r key
+  (umask 077; echo "$key" | base64 -d >/etc/munge/munge.key.new)
+  chown munge: /etc/munge/munge.key.new && chmod 400 /etc/munge/munge.key.new
+  munge_action=start
+  cmp -s /etc/munge/munge.key.new /etc/munge/munge.key 2>/dev/null || munge_action=restart
+  mv /etc/munge/munge.key.new /etc/munge/munge.key
+  put /etc/slurm/slurm.conf
+  grep -q '^CgroupPlugin' /etc/slurm/cgroup.conf 2>/dev/null || { [ -e /sys/fs/cgroup/cgroup.controllers ] || echo CgroupPlugin=cgroup/v1 | put /etc/slurm/cgroup.conf; }
+  # A Prolog that fails drains the node with a reason; nohold_on_prolog_fail lets the job go elsewhere.
+  for name in health prolog epilog; do
+    detached=
+    [ "$name" != health ] || detached=' --detached'
+    printf '#!/bin/sh\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nexec trireme health -c %s --drain%s\n' "$etc/nhc.conf" "$detached" |
+      put "$etc/slurm-$name" 755
+  done
+  mkdir -p /var/spool/slurmctld /var/spool/slurmd
+  service munge "$munge_action"
+  ! is_head || service slurmctld restart
+  service slurmd restart
+}
+
+# The machine as it was before, less the packages.
+leave() {
+  for name in slurmd slurmctld munge; do [ "$TRIREME_SCHEDULER" != slurm ] || service "$name" stop; done
+  [ "$TRIREME_SCHEDULER" != slurm ] || rm -f /etc/slurm/slurm.conf /etc/munge/munge.key /etc/munge/trireme.key
+  if [ "$TRIREME_STORAGE" != existing ] && mountpoint -q "$TRIREME_STORAGE_PATH"; then umount "$TRIREME_STORAGE_PATH" || umount -l "$TRIREME_STORAGE_PATH"; fi
+  for file in /etc/hosts /etc/fstab /etc/exports /etc/ssh/ssh_known_hosts "$(home)/.ssh/authorized_keys" "$(home)/.ssh/config"; do
+    [ ! -e "$file" ] || block "$file" </dev/null
+  done
+  [ ! -e /etc/exports ] || ! command -v exportfs >/dev/null || exportfs -ra || true
+  rm -f "$(home)/.ssh/trireme-$TRIREME_CLUSTER" "$(home)/.ssh/trireme-$TRIREME_CLUSTER.pub"
+  rm -f /etc/systemd/system/trireme-health.service /run/trireme-*.pid
+  [ "$(readlink /usr/local/bin/trireme)" != /opt/trireme/bin/trireme ] || rm -rf /usr/local/bin/trireme /opt/trireme
+  rm -rf "$etc" /usr/local/sbin/trireme-node
+}
+
+action=${1:?boot, head-key, trust, install, health, slurm-hardware, munge-key, slurm, leave or end}
+case $action in
+  boot) boot ;;
+  head-key) head_key ;;
+  trust) trust ;;
+  install) install_program "$2" ;;
+  health) check_health ;;
+  set-health) set_health ;;
+  slurm-hardware) slurm_hardware ;;
+  munge-key) munge_key ;;
+  slurm) set_slurm ;;
+  leave) leave ;;
+  end) end_cluster ;;
+  *) fail "no action $action" ;;
+esac

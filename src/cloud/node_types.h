@@ -1,0 +1,45 @@
+#pragma once
+// Sizes of machines that are known here, with what they cost. Others may be used; their cost is not known then.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "cloud/options.h"
+
+namespace trireme::cloud {
+
+struct NodeType {
+  ProviderChoice provider;
+  const char* name;
+  int vcpus, cores;  ///< hardware threads, physical cores
+  int memory_gib;
+  bool fast;            ///< InfiniBand or Elastic Fabric Adapter
+  double usd_per_hour;  ///< list price, Linux, no commitment, in price_region()
+};
+
+inline constexpr const char* kPriceDate = "January 2025";
+/// Where the price of a size holds, and where it is to be had: AWS has sizes for high performance in few regions.
+const char* price_region(ProviderChoice provider, std::string_view type);
+
+std::span<const NodeType> node_types();
+/// nullptr: not in the table.
+const NodeType* find_node_type(ProviderChoice provider, std::string_view name);
+
+/// node.type, or the provider's default; empty for hosts.
+std::string type_of_nodes(const ClusterOptions& options);
+std::string type_of_head(const ClusterOptions& options);
+/// Whether the nodes shall use InfiniBand or EFA.
+bool uses_fast_network(const ClusterOptions& options);
+
+/// Dollars per hour of all machines; nothing where a size is not in the table. Spot prices change by the hour, so that
+/// the price without is the bound that is told.
+std::optional<double> cost_per_hour(const ClusterOptions& options, int64_t nodes);
+/// One line: "3 machines: 4.61 USD per hour (...)", or what is not known and where to look it up.
+std::string describe_cost(const ClusterOptions& options, int64_t nodes);
+
+/// The table as it stands in docs/clouds.md.
+std::string node_types_table();
+
+}  // namespace trireme::cloud

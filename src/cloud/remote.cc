@@ -1,0 +1,159 @@
+#include "cloud/remote.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include "base/error.h"
+#include "base/time.h"
+#include "cluster/launch/remote_shell.h"
+
+namespace trireme::cloud {
+namespace {
+
+/// ssh's own code for its own failures.
+constexpr int kSshFailed = 255;
+/// Each is a process and its pipes here.
+constexpr size_t kMostAtOnce = 32;
+
+std::string last_lines(const std::string& text, size_t most) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  std::string result;
+  for (size_t i = lines.size() > most ? lines.size() - most : 0; i < lines.size(); ++i) {
+    result += (result.empty() ? "" : "; ") + lines[i];
+  }
+  return result;
+}
+
+std::string require_done(const Node& node, const std::string& command, const ProcessResult& result) {
+  if (result.exit_code == 0 && !result.timed_out) return result.out;
+  const std::string said = last_lines(result.err.empty() ? result.out : result.err, 3);
+  fail(ErrorKind::io, "{}: `{}` {}{}", node.name, command.substr(0, command.find('\n')), describe_end(result),
+       said.empty() ? "" : ": " + said);
+}
+
+/// Nothing that time heals.
+bool is_about_keys(const std::string& reason) {
+  return reason.find("host key") != std::string::npos || reason.find("key has changed") != std::string::npos;
+}
+
+}  // namespace
+
+Remote::Remote(const Cluster& cluster, std::string known_hosts)
+    : user_(cluster.options.access.user), known_hosts_(std::move(known_hosts)) {
+  const std::string key = at_home(cluster.options.access.key);
+  if (key.ends_with(".pub") && std::filesystem::exists(key.substr(0, key.size() - 4)))
+    identity_ = key.substr(0, key.size() - 4);
+}
+
+std::vector<std::string> Remote::ssh_words(const Node& node) const {
+  std::vector<std::string> words = launch::ssh_command({});
+  if (!identity_.empty()) words.insert(words.end(), {"-i", identity_});
+  if (!known_hosts_.empty()) {
+    words.insert(words.end(), {"-o", "UserKnownHostsFile=" + known_hosts_, "-o", "GlobalKnownHostsFile=/dev/null"});
+  }
+  words.push_back(user_ + "@" + node.login);
+  return words;
+}
+
+ProcessResult Remote::run(const Node& node, const std::string& command, const std::string& input,
+                          std::chrono::duration<double> timeout) const {
+  ProcessRequest request;
+  request.arguments = ssh_words(node);
+  request.arguments.push_back(command);
+  request.input = input;
+  request.timeout = timeout;
+  ProcessResult result = run_process(request);
+  if (result.exit_code == kSshFailed) {
+    const launch::SshFailure failure = launch::explain_ssh_failure(node.login, result.err);
+    result.err = failure.reason + "; " + failure.fix;
+  }
+  return result;
+}
+
+ProcessResult Remote::run_as_root(const Node& node, const std::string& command, const std::string& input,
+                                  std::chrono::duration<double> timeout) const {
+  return run(node, user_ == "root" ? command : "sudo -n sh -c " + shell_quote(command), input, timeout);
+}
+
+std::string Remote::require_as_root(const Node& node, const std::string& command, const std::string& input) const {
+  return require_done(node, command, run_as_root(node, command, input));
+}
+
+std::string Remote::require_as_user(const Node& node, const std::string& command, const std::string& input) const {
+  return require_done(node, command, run(node, command, input));
+}
+
+std::vector<std::string> Remote::host_keys(const Node& node) const {
+  std::vector<std::string> words = {"ssh-keygen", "-F", node.login};
+  if (!known_hosts_.empty()) words.insert(words.end(), {"-f", known_hosts_});
+  ProcessResult found = run_process({.arguments = words, .input = "", .variables = {}, .user = ""});
+  if (found.out.empty() && known_hosts_.empty()) {
+    words.insert(words.end(), {"-f", "/etc/ssh/ssh_known_hosts"});
+    found = run_process({.arguments = words, .input = "", .variables = {}, .user = ""});
+  }
+  std::vector<std::string> keys;
+  std::istringstream lines(found.out);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream parts(line);
+    std::string names, type, key;
+    if (line.starts_with('#') || line.starts_with('@') || !(parts >> names >> type >> key)) continue;
+    keys.push_back(type + " " + key);
+  }
+  return keys;
+}
+
+Failures for_each_node(const std::vector<Node>& nodes, const std::function<void(const Node&)>& work) {
+  Failures failures;
+  std::mutex guard;
+  for (size_t begin = 0; begin < nodes.size(); begin += kMostAtOnce) {
+    std::vector<std::thread> threads;
+    for (size_t i = begin; i < std::min(nodes.size(), begin + kMostAtOnce); ++i) {
+      threads.emplace_back([&, i] {
+        std::string problem;
+        try {
+          work(nodes[i]);
+          return;
+        } catch (const std::exception& e) {
+          problem = e.what();
+        }
+        const std::lock_guard lock(guard);
+        failures[nodes[i].name] = problem;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  return failures;
+}
+
+Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, double seconds,
+                        const std::function<void(Node&)>& before) {
+  constexpr auto kPause = std::chrono::seconds(5);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  return for_each_node(nodes, [&](const Node& given) {
+    Node& node = nodes[static_cast<size_t>(&given - nodes.data())];
+    for (;;) {
+      std::string problem;
+      try {
+        before(node);
+        const ProcessResult result = remote.run(node, "true", "", std::chrono::seconds(30));
+        if (result.exit_code == 0 && !result.timed_out) return;
+        problem = result.timed_out ? "ssh " + describe_end(result) : result.err;
+      } catch (const Error& e) {
+        problem = e.what();
+      }
+      const bool late = std::chrono::steady_clock::now() + kPause > deadline;
+      if (late || is_about_keys(problem)) fail(ErrorKind::io, "{}: {}", node.name, problem);
+      std::this_thread::sleep_for(kPause);
+    }
+  });
+}
+
+}  // namespace trireme::cloud

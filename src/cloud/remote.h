@@ -1,0 +1,49 @@
+#pragma once
+// The nodes of a cluster by ssh, with host keys that are known before.
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cloud/layout.h"
+#include "cluster/subprocess.h"
+
+namespace trireme::cloud {
+
+class Remote {
+ public:
+  /// known_hosts: the file of pinned keys; empty: the caller's own.
+  Remote(const Cluster& cluster, std::string known_hosts);
+
+  /// ssh, its options and the host, up to the command.
+  std::vector<std::string> ssh_words(const Node& node) const;
+  /// Runs a shell command as the user. The result's error text is what ssh's own failure means where it was that.
+  ProcessResult run(const Node& node, const std::string& command, const std::string& input = "",
+                    std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
+  /// The same as root: through sudo, unless the user is root.
+  ProcessResult run_as_root(const Node& node, const std::string& command, const std::string& input = "",
+                            std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
+  /// Output of run_as_root(). Throws Error::io naming the node, the command's first word and its last lines.
+  std::string require_as_root(const Node& node, const std::string& command, const std::string& input = "") const;
+  std::string require_as_user(const Node& node, const std::string& command, const std::string& input = "") const;
+
+  /// The node's host keys as known_hosts has them, "ssh-ed25519 AAAA..." a line.
+  std::vector<std::string> host_keys(const Node& node) const;
+
+ private:
+  std::string user_, known_hosts_, identity_;
+};
+
+/// Node -> what went wrong.
+using Failures = std::map<std::string, std::string>;
+
+/// Runs `work` for all nodes at once; what it throws is what went wrong.
+Failures for_each_node(const std::vector<Node>& nodes, const std::function<void(const Node&)>& work);
+
+/// Waits until each node lets the user in, at most `seconds`; a changed or unknown host key is not waited for.
+/// `before` is called before every try and may find out how the node is reached.
+Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, double seconds,
+                        const std::function<void(Node&)>& before);
+
+}  // namespace trireme::cloud

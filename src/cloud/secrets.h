@@ -1,0 +1,14 @@
+#pragma once
+// Secrets have no place in a cluster's file, nor in what is made from it.
+
+#include <string>
+#include <string_view>
+
+namespace trireme::cloud {
+
+/// Throws Error::config naming file and line, never the secret itself, for a key that is called like one (password,
+/// secret, token, ...) and has a value, a private key, an access key of AWS, a key or signature of an Azure storage
+/// account, or a bearer token.
+void refuse_secrets(std::string_view text, const std::string& path);
+
+}  // namespace trireme::cloud

@@ -1,0 +1,154 @@
+#include "cloud/setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+
+namespace trireme::cloud {
+namespace {
+
+constexpr const char* kNode = "/usr/local/sbin/trireme-node";
+
+/// A file as a part of a shell script: written whole, or not at all.
+std::string writes(const std::string& path, const std::string& text, const char* mode) {
+  return fmt::format(
+      "mkdir -p {0}\ncat >{1}.new <<'TRIREME_END_OF_FILE'\n{2}TRIREME_END_OF_FILE\nchmod {3} {1}.new\nmv {1}.new {1}\n",
+      std::filesystem::path(path).parent_path().string(), path, text, mode);
+}
+
+/// Runs `work` on all nodes but the head, or on all; those that fail leave the cluster.
+class Stages {
+ public:
+  explicit Stages(Cluster& cluster) : cluster_(cluster) {}
+
+  void on_head(const std::string& what, const std::function<void(const Node&)>& work) {
+    log::info("{}: {}", cluster_.nodes.front().name, what);
+    work(cluster_.nodes.front());
+  }
+  void on_others(const std::string& what, const std::function<void(const Node&)>& work) {
+    const std::vector<Node> others(cluster_.nodes.begin() + 1, cluster_.nodes.end());
+    if (others.empty()) return;
+    log::info("{} other node(s): {}", others.size(), what);
+    for (const auto& [name, problem] : for_each_node(others, work)) {
+      log::warning("{} is left out: {}", name, problem);
+      failures_[name] = problem;
+      std::erase_if(cluster_.nodes, [&name = name](const Node& node) { return node.name == name; });
+    }
+  }
+  void on_all(const std::string& what, const std::function<void(const Node&)>& work) {
+    on_head(what, work);
+    on_others(what, work);
+  }
+  Failures take() { return std::move(failures_); }
+
+ private:
+  Cluster& cluster_;
+  Failures failures_;
+};
+
+/// The program's package in the shared folder; "-" where the nodes have the program.
+std::string bring_package(const Cluster& cluster, const Remote& remote) {
+  const std::string file = at_home(cluster.options.software.package);
+  if (file.empty()) return "-";
+  const std::string folder = cluster.options.storage.path + "/.trireme";
+  const std::string target = folder + "/" + std::filesystem::path(file).filename().string();
+  remote.require_as_root(cluster.nodes.front(),
+                         fmt::format("mkdir -p {0} && cat >{1}.new && mv {1}.new {1}", folder, shell_quote(target)),
+                         read_text(file));
+  return target;
+}
+
+std::string known_hosts_lines(const Cluster& cluster, const Remote& remote) {
+  std::string lines;
+  for (const Node& node : cluster.nodes) {
+    const std::vector<std::string> keys = remote.host_keys(node);
+    require(!keys.empty(), ErrorKind::io, "{}: no host key of {} is known here; log in to it once with ssh", node.name,
+            node.login);
+    for (const std::string& key : keys) lines += fmt::format("{},{} {}\n", node.name, node.address, key);
+  }
+  return lines;
+}
+
+void set_up_slurm(Cluster& cluster, const Remote& remote, Stages& stages) {
+  std::map<std::string, SlurmHardware> seen;
+  std::mutex guard;
+  stages.on_all("Slurm's packages", [&](const Node& node) {
+    std::istringstream line(remote.require_as_root(node, fmt::format("{} slurm-hardware", kNode)));
+    SlurmHardware hardware;
+    line >> hardware.host_name >> std::ws;
+    std::getline(line, hardware.line);
+    require(!hardware.line.empty(), ErrorKind::io, "{}: slurmd -C says nothing of the machine", node.name);
+    const std::lock_guard lock(guard);
+    seen[node.name] = hardware;
+  });
+  std::vector<SlurmHardware> hardware;
+  for (const Node& node : cluster.nodes) hardware.push_back(seen.at(node.name));
+  const std::string key = remote.require_as_root(cluster.nodes.front(), fmt::format("{} munge-key", kNode));
+  const std::string input = key + slurm_conf(cluster, hardware);
+  stages.on_all("Slurm",
+                [&](const Node& node) { remote.require_as_root(node, fmt::format("{} slurm", kNode), input); });
+}
+
+}  // namespace
+
+std::string hostfile_path(const Cluster& cluster) { return cluster.options.storage.path + "/hosts"; }
+
+std::string hostfile(const Cluster& cluster) {
+  std::string text;
+  for (const Node& node : cluster.nodes) text += node.name + "\n";
+  return text;
+}
+
+Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shared, const End& end) {
+  Stages stages(cluster);
+  const Cluster whole = cluster;  // names of nodes that fail later do no harm in the files
+  stages.on_all("names, packages, shared folder", [&](const Node& node) {
+    remote.run(node, "! command -v cloud-init >/dev/null || cloud-init status --wait >/dev/null");
+    const std::string files = writes("/etc/trireme/node.env", node_environment(whole, &node, shared, end), "644") +
+                              writes(kNode, node_setup_script(), "755");
+    remote.require_as_root(node, "sh -s", "set -eu\numask 022\n" + files + kNode + " boot\n");
+  });
+  std::string trusted;
+  stages.on_head("the nodes' key",
+                 [&](const Node& head) { trusted = remote.require_as_root(head, fmt::format("{} head-key", kNode)); });
+  trusted += known_hosts_lines(cluster, remote);
+  stages.on_all("keys of the nodes",
+                [&](const Node& node) { remote.require_as_root(node, fmt::format("{} trust", kNode), trusted); });
+  const std::string package = bring_package(cluster, remote);
+  stages.on_all("Trireme and the node checks", [&](const Node& node) {
+    remote.require_as_root(node, fmt::format("{0} install {1} && {0} set-health", kNode, shell_quote(package)));
+  });
+  if (cluster.options.cluster.scheduler == SchedulerChoice::slurm) set_up_slurm(cluster, remote, stages);
+  remote.require_as_root(cluster.nodes.front(), fmt::format("cat >{}", hostfile_path(cluster)), hostfile(cluster));
+  return stages.take();
+}
+
+bool prove(const Cluster& cluster, const Remote& remote) {
+  const std::string hosts = hostfile_path(cluster);
+  bool well = true;
+  std::vector<std::string> commands = {
+      fmt::format("trireme hosts -f {}", hosts), fmt::format("trireme health -f {} -c /etc/trireme/nhc.conf", hosts),
+      fmt::format("trireme launch -f {} --ppn 1 -- bench comm all_reduce -b 8 -e 4M -f 8 -n 5", hosts)};
+  if (cluster.options.cluster.scheduler == SchedulerChoice::slurm) {
+    commands.push_back(fmt::format("srun -N {} -t 5 --mpi=pmix trireme bench comm all_reduce -b 8 -e 4M -f 8 -n 5",
+                                   cluster.nodes.size()));
+  }
+  for (const std::string& command : commands) {
+    fmt::print("$ {}\n", command);
+    const ProcessResult result = remote.run(cluster.nodes.front(), command, "", std::chrono::minutes(10));
+    fmt::print("{}{}", result.out, result.err);
+    if (result.exit_code == 0 && !result.timed_out) continue;
+    log::error("`{}` {}", command, describe_end(result));
+    well = false;
+  }
+  return well;
+}
+
+}  // namespace trireme::cloud

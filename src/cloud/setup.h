@@ -1,0 +1,25 @@
+#pragma once
+// Machines that can be reached become a cluster: names, shared folder, keys, Trireme, node checks, Slurm, and at the
+// end a look whether it works.
+
+#include <string>
+
+#include "cloud/layout.h"
+#include "cloud/node_files.h"
+#include "cloud/remote.h"
+
+namespace trireme::cloud {
+
+/// Sets up the nodes that are in `cluster`, whatever was set up before. A node that fails is taken out of the cluster
+/// and named in the result; the head cannot fail: that throws Error::io. Each stage is said on the log.
+Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shared, const End& end);
+
+/// Runs hosts, health and bench comm over all nodes from the head and prints what they print. Returns whether all went
+/// well.
+bool prove(const Cluster& cluster, const Remote& remote);
+
+/// The nodes' names, a line each: the hostfile in the shared folder.
+std::string hostfile(const Cluster& cluster);
+std::string hostfile_path(const Cluster& cluster);
+
+}  // namespace trireme::cloud

@@ -1,0 +1,13 @@
+#pragma once
+// A cloud-init document in the form in which EC2 takes it.
+
+#include <string>
+#include <string_view>
+
+namespace trireme::cloud {
+
+/// Base64 of the gzip of the text: EC2 takes 16 KB at most, and cloud-init unpacks by itself. The same text gives the
+/// same bytes.
+std::string packed_user_data(std::string_view text);
+
+}  // namespace trireme::cloud

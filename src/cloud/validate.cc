@@ -1,0 +1,146 @@
+#include "cloud/validate.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+
+#include <charconv>
+#include <regex>
+
+#include "base/error.h"
+#include "cloud/node_types.h"
+#include "cluster/hostlist.h"
+
+namespace trireme::cloud {
+namespace {
+
+bool matches(const std::string& text, const char* pattern) { return std::regex_match(text, std::regex(pattern)); }
+
+/// Words that go into commands and files of the nodes; nothing in them may mean something to a shell.
+void check_words(const ClusterOptions& options, const std::string& path) {
+  const std::string& name = options.cluster.name;
+  require(
+      name.size() <= 24 && matches(name, "[a-z]([a-z0-9-]*[a-z0-9])?"), ErrorKind::config,
+      "{}: cluster.name is \"{}\", expected lower-case letters, digits and '-', beginning with a letter, 24 at most",
+      path, name);
+  require(matches(options.access.user, "[a-z_][a-z0-9_-]{0,31}"), ErrorKind::config,
+          "{}: access.user is \"{}\", which is no name of a user", path, options.access.user);
+  require(options.cluster.provider == ProviderChoice::hosts || options.access.user != "root", ErrorKind::config,
+          "{}: access.user is root; images of {} let nobody log in as root, name another user", path,
+          provider_name(options.cluster.provider));
+  require(matches(options.storage.path, "(/[A-Za-z0-9._-]+)+"), ErrorKind::config,
+          "{}: storage.path is \"{}\", expected an absolute path of letters, digits, '.', '_' and '-'", path,
+          options.storage.path);
+  for (const auto& [option, value] : {std::pair{"node.type", options.node.type},
+                                      {"node.head-type", options.node.head_type},
+                                      {"network.region", options.network.region},
+                                      {"azure.cyclecloud-slurm", options.azure.cyclecloud_slurm},
+                                      {"azure.resource-group", options.azure.resource_group}}) {
+    require(matches(value, "[A-Za-z0-9._-]*"), ErrorKind::config,
+            "{}: {} is \"{}\", expected letters, digits, '.', '_' and '-'", path, option, value);
+  }
+  require(matches(options.node.image, "[A-Za-z0-9:/._-]*"), ErrorKind::config,
+          "{}: node.image is \"{}\", which names no image", path, options.node.image);
+  for (const std::string& tag : split_list(options.cluster.tags)) {
+    require(matches(tag, "[A-Za-z0-9_.-]+=[A-Za-z0-9_.@:/-]*"), ErrorKind::config,
+            "{}: cluster.tags has \"{}\", expected key=value of letters, digits and '_.-@:/'", path, tag);
+    require(!tag.starts_with("trireme-"), ErrorKind::config,
+            "{}: cluster.tags has \"{}\"; tags that begin with trireme- tell what belongs to a cluster", path, tag);
+  }
+}
+
+void check_network(const ClusterOptions& options, const std::string& path) {
+  const std::string provider = provider_name(options.cluster.provider);
+  require(!options.network.region.empty(), ErrorKind::config, "{}: network.region is empty; {} needs one, such as {}",
+          path, provider, options.cluster.provider == ProviderChoice::azure ? "eastus" : "us-east-1");
+  AddressRange range;
+  require(parse_range(options.network.range, range) && range.bits >= 16 && range.bits <= 28, ErrorKind::config,
+          "{}: network.range is \"{}\", expected a network such as 10.60.0.0/24, /16 to /28", path,
+          options.network.range);
+  // Both providers keep the first four addresses and the last one; the one before that is the shared folder's.
+  const int64_t most = static_cast<int64_t>(range.size()) - 6;
+  require(options.cluster.nodes <= most, ErrorKind::config,
+          "{}: network.range {} has room for {} machines, cluster.nodes is {}", path, options.network.range, most,
+          options.cluster.nodes);
+  if (options.access.from == "caller") return;
+  const std::vector<std::string> sources = split_list(options.access.from);
+  require(!sources.empty(), ErrorKind::config,
+          "{}: access.from is empty, so nobody could log in; expected caller or a.b.c.d/32", path);
+  for (const std::string& source : sources) {
+    AddressRange from;
+    require(parse_range(source, from), ErrorKind::config,
+            "{}: access.from has \"{}\", expected caller or networks such as 203.0.113.7/32", path, source);
+    require(from.bits >= 8, ErrorKind::config,
+            "{}: access.from has {}, which lets the whole world knock; name the addresses that log in", path, source);
+  }
+}
+
+void check_types(const ClusterOptions& options, const std::string& path) {
+  require(
+      !options.node.spot || options.cluster.provider != ProviderChoice::azure || !uses_fast_network(options),
+      ErrorKind::config,
+      "{}: node.spot with InfiniBand: Azure joins such machines in an availability set, which takes no spot machines; "
+      "set node.spot or network.fast off",
+      path);
+  if (options.network.fast != FastNetwork::on) return;
+  const std::string type = type_of_nodes(options);
+  const NodeType* known = find_node_type(options.cluster.provider, type);
+  require(known == nullptr || known->fast, ErrorKind::config,
+          "{}: network.fast is on, but {} has no {}; take a size that has (docs/clouds.md lists some), or auto", path,
+          type, options.cluster.provider == ProviderChoice::azure ? "InfiniBand" : "Elastic Fabric Adapter");
+}
+
+void check_hosts(const ClusterOptions& options, const std::string& path) {
+  const std::vector<std::string> hosts = expand_hostlist(options.hosts.list, path + ": hosts.list");
+  for (const std::string& host : hosts) {
+    require(matches(host, "[A-Za-z0-9]([A-Za-z0-9._:-]*[A-Za-z0-9])?"), ErrorKind::config,
+            "{}: hosts.list has \"{}\", which is no name or address (the user is access.user)", path, host);
+    require(std::count(hosts.begin(), hosts.end(), host) == 1, ErrorKind::config, "{}: hosts.list has {} twice", path,
+            host);
+  }
+  require(static_cast<int64_t>(hosts.size()) >= options.cluster.nodes, ErrorKind::config,
+          "{}: hosts.list has {} machine(s), cluster.nodes is {}; add machines to the list or ask for fewer", path,
+          hosts.size(), options.cluster.nodes);
+  require(options.storage.kind != StorageChoice::provider, ErrorKind::config,
+          "{}: storage.kind is provider, and provider hosts has no storage; expected nfs or existing", path);
+  require(options.cluster.lifetime_hours == 0, ErrorKind::config,
+          "{}: cluster.lifetime-hours is for azure and aws; provider hosts switches nothing off", path);
+}
+
+}  // namespace
+
+std::string AddressRange::address(uint32_t offset) const {
+  const uint32_t value = first + offset;
+  return fmt::format("{}.{}.{}.{}", value >> 24, value >> 16 & 255, value >> 8 & 255, value & 255);
+}
+
+bool parse_range(const std::string& text, AddressRange& range) {
+  const size_t slash = text.find('/');
+  if (slash == std::string::npos) return false;
+  in_addr address{};
+  if (inet_pton(AF_INET, text.substr(0, slash).c_str(), &address) != 1) return false;
+  const char* end = text.data() + text.size();
+  int bits = -1;
+  const auto [rest, error] = std::from_chars(text.data() + slash + 1, end, bits);
+  if (error != std::errc() || rest != end || bits < 0 || bits > 32) return false;
+  range = {ntohl(address.s_addr), bits};
+  return (uint64_t{range.first} & (range.size() - 1)) == 0;
+}
+
+void validate(const ClusterOptions& options, const std::string& path) {
+  check_words(options, path);
+  const bool cyclecloud = options.cluster.scheduler == SchedulerChoice::cyclecloud;
+  require(!cyclecloud || options.cluster.provider == ProviderChoice::azure, ErrorKind::config,
+          "{}: cluster.scheduler is cyclecloud, which is of azure only; provider is {}", path,
+          provider_name(options.cluster.provider));
+  require(options.azure.resource_group.empty() || options.cluster.lifetime_hours == 0, ErrorKind::config,
+          "{}: cluster.lifetime-hours deletes the resource group, and {} is shared with others; leave "
+          "azure.resource-group empty, or set lifetime-hours to 0",
+          path, options.azure.resource_group);
+  if (options.cluster.provider == ProviderChoice::hosts) return check_hosts(options, path);
+  require(options.storage.kind != StorageChoice::existing, ErrorKind::config,
+          "{}: storage.kind is existing, which machines that are made now cannot have; expected nfs or provider", path);
+  check_network(options, path);
+  check_types(options, path);
+}
+
+}  // namespace trireme::cloud

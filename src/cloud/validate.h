@@ -1,0 +1,26 @@
+#pragma once
+// What several options of a cluster's file must agree about.
+
+#include <cstdint>
+#include <string>
+
+#include "cloud/options.h"
+
+namespace trireme::cloud {
+
+/// Throws Error::config naming `path`, the option, what was found and what to do.
+void validate(const ClusterOptions& options, const std::string& path);
+
+/// A network in CIDR form, "10.60.0.0/24".
+struct AddressRange {
+  uint32_t first = 0;
+  int bits = 32;
+  /// "10.60.0.5" for 5. Precondition: inside the range.
+  std::string address(uint32_t offset) const;
+  uint64_t size() const { return uint64_t{1} << (32 - bits); }
+};
+
+/// False where it is no network: a form that is not a.b.c.d/n, or bits behind the prefix.
+bool parse_range(const std::string& text, AddressRange& range);
+
+}  // namespace trireme::cloud

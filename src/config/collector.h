@@ -1,0 +1,86 @@
+#pragma once
+// The visitor of declared options: every struct of options whose visit() it is given becomes a list of Option, and of
+// places where their values lie. For .cc files that keep such a struct (config/schema.cc, cloud/options.cc).
+
+#include <algorithm>
+#include <functional>
+#include <initializer_list>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "config/schema.h"
+
+namespace trireme {
+
+/// A field that holds one of a fixed set of values, by their names.
+struct ChoiceField {
+  std::function<std::string()> name;
+  std::function<void(const std::string&)> set;  ///< to the value of one of the names
+};
+using Field = std::variant<std::string*, int64_t*, double*, bool*, ChoiceField>;
+
+inline Value read(const ChoiceField& field) { return field.name(); }
+template <class T>
+Value read(const T* field) {
+  return *field;
+}
+inline void write(const ChoiceField& field, const Value& value) { field.set(std::get<std::string>(value)); }
+template <class T>
+void write(T* field, const Value& value) {
+  *field = std::get<T>(value);
+}
+
+/// Called by visit(): writes down every declaration, and where its field lies in the visited Config.
+struct Collector {
+  std::vector<OptionGroup> groups;
+  std::vector<Option> options;
+  std::vector<Field> fields;
+
+  template <class Group>
+  void group(const char* name, const char* help, Group& members) {
+    groups.push_back({name, help});
+    members.visit(*this);
+  }
+  Option& add(const char* name, Field field, const char* help, OptionType type) {
+    Option option;
+    option.group = groups.back().name;
+    option.name = option.group + "." + name;
+    option.help = help;
+    option.type = type;
+    option.default_value = std::visit([](const auto& f) { return read(f); }, field);
+    option.index = options.size();
+    fields.push_back(std::move(field));
+    return options.emplace_back(std::move(option));
+  }
+  void text(const char* name, std::string& field, const char* help) { add(name, &field, help, OptionType::text); }
+  void flag(const char* name, bool& field, const char* help) { add(name, &field, help, OptionType::flag); }
+  template <class E>
+  void choice(const char* name, E& field, const char* help,
+              std::initializer_list<std::pair<const char*, std::type_identity_t<E>>> choices,
+              std::initializer_list<std::pair<const char*, const char*>> spellings = {}) {
+    const std::vector<std::pair<std::string, E>> names(choices.begin(), choices.end());
+    ChoiceField accessor{
+        [&field, names] { return std::ranges::find(names, field, &std::pair<std::string, E>::second)->first; },
+        [&field, names](const std::string& to) {
+          field = std::ranges::find(names, to, &std::pair<std::string, E>::first)->second;
+        }};
+    Option& option = add(name, std::move(accessor), help, OptionType::choice);
+    for (const auto& [text, value] : names) option.choices.push_back(text);
+    for (const auto& [text, meaning] : spellings) option.spellings.emplace_back(text, meaning);
+  }
+  void integer(const char* name, int64_t& field, const char* help, int64_t minimum, int64_t maximum) {
+    Option& option = add(name, &field, help, OptionType::integer);
+    option.minimum = minimum;
+    option.maximum = maximum;
+  }
+  void number(const char* name, double& field, const char* help, double minimum, double maximum) {
+    Option& option = add(name, &field, help, OptionType::number);
+    option.minimum = minimum;
+    option.maximum = maximum;
+  }
+};
+
+}  // namespace trireme

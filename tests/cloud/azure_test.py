@@ -1,0 +1,274 @@
+"""`trireme cluster` on a stand-in for Azure: whatever call fails, the next create goes on, nothing is made twice, and delete
+leaves nothing of the cluster and everything of others.
+
+azure_test.py TRIREME WORK-FOLDER"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+TRIREME, WORK = None, None
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJustAKeyForTheTestsOfTriremeXXXXXXXXXXXX you@here\n"
+
+
+class Account:
+    """A subscription of its own, and a cluster's file."""
+
+    def __init__(self, name, *lines, nodes=2, groups=()):
+        self.folder = WORK / name
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        (self.folder / "key.pub").write_text(KEY)
+        self.file = self.folder / "cluster.yaml"
+        self.write(*lines, nodes=nodes)
+        self.state_file = self.folder / "azure.json"
+        self.environment = dict(os.environ, PATH=f"{HERE / 'standin'}:{os.environ['PATH']}", AZ_STATE=str(self.state_file),
+                                SSH_LOG=str(self.folder / "ssh.log"), SSH_DEAD="")
+        for group in groups:
+            self.az("group", "create", "--name", group, "--location", "eastus", "--tags", "owner=them")
+
+    def write(self, *lines, nodes=2):
+        self.file.write_text(f"cluster: {{name: sea, provider: azure, nodes: {nodes}}}\nnetwork: {{region: eastus}}\nnode: {{wait-minutes: 0.01}}\n"
+                             f"access: {{from: 198.51.100.7/32, key: {self.folder}/key.pub}}\n" + "".join(f"{line}\n" for line in lines))
+
+    def az(self, *words):
+        subprocess.run([HERE / "standin/az", *words], env=self.environment, check=True, capture_output=True)
+
+    def run(self, *words, answer="", **variables):
+        words = [TRIREME, "cluster", words[0], self.file, *words[1:]]
+        done = subprocess.run(words, env=self.environment | variables, capture_output=True, text=True, timeout=120, input=answer)
+        done.both = done.stdout + done.stderr
+        return done
+
+    def state(self):
+        return json.loads(self.state_file.read_text())
+
+    def resources(self):
+        return sorted(resource["name"] for resource in self.state()["resources"])
+
+    def calls(self):
+        return self.state()["calls"] if self.state_file.exists() else 0
+
+
+WHOLE = sorted(["sea-nsg", "sea-vnet", "sea-near", "sea-1", "sea-1-ip", "sea-1-nic", "sea-1-os", "sea-2", "sea-2-ip", "sea-2-nic", "sea-2-os"])
+
+
+class Azure(unittest.TestCase):
+    def assert_whole(self, account, names=WHOLE):
+        self.assertEqual(account.resources(), list(names))
+        twice = {name: count for name, count in account.state()["made"].items() if count > 1}
+        self.assertEqual(twice, {}, "made twice")
+
+    def test_from_nothing_to_a_cluster_and_back(self):
+        account = Account("whole")
+        done = account.run("create", "--yes")
+        self.assertEqual(done.returncode, 0, done.both)
+        self.assertIn("2 machine(s), Standard_D32s_v5: 3.07 USD per hour", done.stdout)
+        self.assertIn("2 of 2 node(s) are up", done.stdout)
+        self.assert_whole(account)
+        self.assertEqual(account.state()["rules"], {"ssh": ["198.51.100.7/32"]})
+        calls = account.calls()
+        again = account.run("create", "--yes")
+        self.assertEqual(again.returncode, 0, again.both)
+        self.assert_whole(account)
+        shown = account.run("status")
+        self.assertEqual(shown.returncode, 0, shown.both)
+        self.assertRegex(shown.stdout, r"sea-2 +203\.0\.113\.12 +VM running +node \| Healthy")
+        self.assertGreater(account.calls(), calls)
+        gone = account.run("delete", "--yes")
+        self.assertEqual(gone.returncode, 0, gone.both)
+        self.assertEqual((account.resources(), account.state()["groups"]), ([], {}))
+        self.assertEqual(account.run("status").returncode, 2)
+
+    def test_whatever_call_fails_the_next_create_goes_on(self):
+        for mode in ("before", "after"):
+            at = 0
+            while True:
+                at += 1
+                account = Account("failing")
+                first = account.run("create", "--yes", AZ_FAIL_AT=str(at), AZ_FAIL_MODE=mode)
+                if account.calls() < at:
+                    break  # the whole of create has fewer calls
+                if first.returncode == 0:
+                    # What failed was asked again: a node's host key or address while it starts.
+                    self.assertRegex((account.folder / "azure.json.log").read_text().splitlines()[at - 1], "vm (list|run-command)")
+                second = account.run("create", "--yes")
+                self.assertEqual(second.returncode, 0, f"call {at} {mode}: {first.both}\n{second.both}")
+                self.assert_whole(account)
+                gone = account.run("delete", "--yes")
+                self.assertEqual(gone.returncode, 0, gone.both)
+                self.assertEqual((account.resources(), account.state()["groups"]), ([], {}), f"call {at} {mode}")
+            self.assertGreater(at, 20)
+
+    def test_delete_after_half_a_create(self):
+        for at in range(1, 30, 3):
+            account = Account("half", "azure: {resource-group: theirs}", groups=["theirs"])
+            account.az("network", "public-ip", "create", "--resource-group", "theirs", "--name", "their-ip", "--tags", "owner=them")
+            account.run("create", "--yes", AZ_FAIL_AT=str(at + 2), AZ_FAIL_MODE="after")
+            gone = account.run("delete", "--yes")
+            self.assertEqual(gone.returncode, 0, gone.both)
+            self.assertEqual((account.resources(), list(account.state()["groups"])), (["their-ip"], ["theirs"]), f"call {at}")
+
+    def test_a_delete_that_fails_goes_on_with_the_next(self):
+        for at in range(1, 20):
+            account = Account("end", "azure: {resource-group: theirs}", groups=["theirs"])
+            self.assertEqual(account.run("create", "--yes").returncode, 0)
+            failing = account.calls() + at
+            first = account.run("delete", "--yes", AZ_FAIL_AT=str(failing), AZ_FAIL_MODE="after" if at % 2 else "before")
+            if account.calls() < failing:
+                break
+            self.assertNotEqual(first.returncode, 0, first.both)
+            second = account.run("delete", "--yes")
+            self.assertEqual(second.returncode, 0, second.both)
+            self.assertEqual((account.resources(), list(account.state()["groups"])), ([], ["theirs"]))
+        self.assertGreater(at, 8)
+
+    def test_two_clusters_in_one_group_do_not_meet(self):
+        account = Account("shared", "azure: {resource-group: theirs}", groups=["theirs"])
+        self.assertEqual(account.run("create", "--yes").returncode, 0)
+        mine = account.resources()
+        # The same name with another key is another user's cluster.
+        (account.folder / "key.pub").write_text(KEY.replace("JustAKey", "Somebody"))
+        shutil.rmtree(account.folder / "cluster.state")
+        other = account.run("create", "--yes")
+        self.assertEqual(other.returncode, 2, other.both)
+        self.assertIn("sea-1 is there and not of this cluster: another cluster.name", other.stderr)
+        self.assertEqual(account.run("delete", "--yes").returncode, 0)
+        self.assertEqual(account.resources(), mine)
+
+    def test_a_group_that_has_more_stays(self):
+        account = Account("more")
+        self.assertEqual(account.run("create", "--yes").returncode, 0)
+        account.az("network", "public-ip", "create", "--resource-group", "trireme-sea", "--name", "their-ip", "--tags", "owner=them")
+        gone = account.run("delete", "--yes")
+        self.assertIn("trireme-sea stays, for it has what is not the cluster's: their-ip", gone.stderr)
+        self.assertEqual(account.resources(), ["their-ip"])
+
+    def test_what_can_be_known_is_known_before(self):
+        for variables, message in (({"AZ_LOGGED_OUT": "1"}, "az is not logged in: ERROR: Please run 'az login' to setup account.; `az login` does it"),
+                                   ({"AZ_NO_SIZE": "1"}, "eastus has no size Standard_D32s_v5: another network.region or node.type"),
+                                   ({"AZ_RESTRICTED": "1"}, "Standard_D32s_v5 of eastus is not for this subscription (NotAvailableForSubscription)"),
+                                   ({"AZ_QUOTA": "64"}, "quota of Standard DSv5 Family vCPUs in eastus: 64 processors are needed, 54 of 64 are free")):
+            account = Account("checks")
+            done = account.run("create", "--yes", **variables)
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertIn(message, done.stderr)
+            self.assertEqual((account.resources(), account.state()["groups"]), ([], {}))
+        account = Account("checks", "azure: {resource-group: nobodys}")
+        self.assertIn("there is no resource group nobodys: azure.resource-group", account.run("create", "--yes").stderr)
+
+    def test_a_name_that_is_taken(self):
+        account = Account("taken", groups=["trireme-sea"])
+        done = account.run("create", "--yes")
+        self.assertEqual(done.returncode, 2, done.both)
+        self.assertIn("the resource group trireme-sea is there and not of this cluster: another cluster.name", done.stderr)
+
+    def test_without_a_yes_nothing_is_made(self):
+        account = Account("asks")
+        for answer in ("", "n\n", "maybe\n"):
+            done = account.run("create", answer=answer)
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertIn("nothing was done; --yes agrees beforehand", done.stderr)
+            self.assertEqual(account.resources(), [])
+        self.assertEqual(account.run("create", answer="y\n").returncode, 0)
+        self.assertEqual(account.run("delete", answer="no\n").returncode, 2)
+        self.assert_whole(account)
+
+    def test_a_machine_that_never_comes_up_is_named(self):
+        account = Account("lost", nodes=3)
+        done = account.run("create", "--yes", SSH_DEAD="203.0.113.12")
+        self.assertEqual(done.returncode, 1, done.both)
+        self.assertIn("sea-2 is not part of the cluster: sea-2: it does not answer", done.stderr)
+        self.assertIn("2 of 3 node(s) are up", done.stdout)
+        done = account.run("create", "--yes", SSH_DEAD="203.0.113.11")
+        self.assertEqual(done.returncode, 1, done.both)
+        self.assertIn("the head cannot be reached: sea-1: it does not answer", done.stderr)
+        self.assertEqual(account.run("create", "--yes").returncode, 0)
+
+    def test_a_machine_that_could_not_be_made_is_named_and_made_anew(self):
+        account = Account("failed")
+        done = account.run("create", "--yes", AZ_MACHINES_FAIL="sea-2")
+        self.assertEqual(done.returncode, 1, done.both)
+        self.assertIn("sea-2 is not part of the cluster: ERROR: Wait operation timed-out", done.stderr)
+        self.assertIn("1 of 2 node(s) are up", done.stdout)
+        again = account.run("create", "--yes")
+        self.assertEqual(again.returncode, 0, again.both)
+        self.assertEqual(account.resources(), list(WHOLE))
+
+    def test_a_host_key_that_changed_is_refused(self):
+        account = Account("keys")
+        self.assertEqual(account.run("create", "--yes").returncode, 0)
+        known = account.folder / "cluster.state/known_hosts"
+        self.assertEqual(len(known.read_text().splitlines()), 2)
+        known.write_text(known.read_text().replace("203.0.113.11 ", "203.0.113.99 ").replace("203.0.113.12 ", "203.0.113.98 "))
+        shown = account.run("status")
+        self.assertEqual(shown.returncode, 1, shown.both)
+        self.assertIn("its host key is unknown", shown.stdout)
+        words = (account.folder / "ssh.log").read_text()
+        self.assertNotIn("StrictHostKeyChecking=no", words)
+
+    def test_nodes_come_and_go(self):
+        account = Account("changes")
+        self.assertEqual(account.run("create", "--yes").returncode, 0)
+        done = account.run("add", "--nodes", "1", "--yes")
+        self.assertEqual(done.returncode, 0, done.both)
+        self.assertIn("3 of 3 node(s) are up", done.stdout)
+        self.assert_whole(account, sorted(WHOLE + ["sea-3", "sea-3-ip", "sea-3-nic", "sea-3-os"]))
+        done = account.run("remove", "sea-2", "--yes")
+        self.assertEqual(done.returncode, 0, done.both)
+        self.assertEqual(account.run("hosts").stdout, "sea-1\nsea-3\n")
+        self.assertEqual([name for name in account.resources() if name.startswith("sea-2")], [])
+        self.assertIn("Host sea-3\n  HostName 203.0.113.13\n  User trireme\n  StrictHostKeyChecking yes\n", account.run("hosts", "--ssh-config").stdout)
+        for words, message in ((["remove", "sea-1", "--yes"], "sea-1 is the head, which has the shared folder"),
+                               (["remove", "sea-9", "--yes"], "no node sea-9 in the cluster; it has sea-1 to sea-3"),
+                               (["ssh", "sea-9"], "no node sea-9 in the cluster")):
+            done = account.run(*words)
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertIn(message, done.stderr)
+        self.assertEqual(account.run("delete", "--yes").returncode, 0)
+        self.assertEqual(account.resources(), [])
+
+    def test_one_command_at_a_time(self):
+        account = Account("lock")
+        state = account.folder / "cluster.state"
+        state.mkdir()
+        holder = ("import fcntl, struct, sys\nfile = open(sys.argv[1], 'w')\nfile.write('process 7 on there')\nfile.flush()\n"
+                  "fcntl.fcntl(file, 37, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0))\nprint('locked', flush=True)\nsys.stdin.read()\n")
+        with subprocess.Popen([sys.executable, "-c", holder, state / "lock"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            self.assertEqual(process.stdout.readline(), "locked\n")
+            done = account.run("create", "--yes")
+            process.stdin.close()
+        self.assertEqual(done.returncode, 1, done.both)
+        self.assertIn("another `trireme cluster` is at work on this cluster (process 7 on there", done.stderr)
+        self.assertEqual(account.calls(), 0)
+
+    def test_machines_that_end_by_themselves_get_a_right_to_their_own_group_only(self):
+        account = Account("ends", nodes=2)
+        account.write("storage: {kind: provider}", nodes=2)
+        account.file.write_text(account.file.read_text().replace("nodes: 2}", "nodes: 2, lifetime-hours: 8}"))
+        done = account.run("create", "--yes")
+        self.assertEqual(done.returncode, 0, done.both)
+        log = (account.folder / "azure.json.log").read_text().splitlines()
+        machines = [line for line in log if line.startswith("vm create")]
+        group = "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/trireme-sea"
+        self.assertIn(f"--assign-identity [system] --role Contributor --scope {group} ", machines[0] + " ")
+        self.assertNotIn("--assign-identity", machines[1])
+        self.assertEqual(account.run("delete", "--yes").returncode, 0)
+        self.assertEqual(account.resources(), [])
+
+    def test_nothing_secret_is_told(self):
+        account = Account("secret")
+        done = account.run("create", "--yes", AZURE_CLIENT_SECRET="hunter2-hunter2", AWS_SECRET_ACCESS_KEY="hunter3-hunter3")
+        self.assertEqual(done.returncode, 0, done.both)
+        for file in account.folder.rglob("*"):
+            if file.is_file():
+                self.assertNotRegex(file.read_text(), "hunter|PRIVATE KEY", file)
+
+
+if __name__ == "__main__":
+    TRIREME, WORK = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)

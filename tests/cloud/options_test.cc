@@ -1,0 +1,114 @@
+#include "cloud/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cloud/node_types.h"
+#include "tests/support/paths.h"
+
+namespace trireme::cloud {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kHosts = "cluster: {provider: hosts, nodes: 2}\nhosts: {list: [10.0.0.1, 10.0.0.2]}\n";
+const std::string kAzure = "cluster: {provider: azure}\nnetwork: {region: eastus}\naccess: {from: 198.51.100.7/32}\n";
+
+std::string message_of(const std::string& text) {
+  try {
+    parse_options(text, "c.yaml");
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::config);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(ClusterOptions, AFileOfInitIsReadBackAsItWas) {
+  for (const ProviderChoice provider : {ProviderChoice::azure, ProviderChoice::aws, ProviderChoice::hosts}) {
+    ClusterOptions options;
+    options.cluster.provider = provider;
+    options.cluster.nodes = 4;
+    options.network.region = provider == ProviderChoice::hosts ? "" : "somewhere";
+    if (provider == ProviderChoice::hosts) options.hosts.list = "h[1-4]";
+    const std::string text = options_file(options);
+    EXPECT_EQ(options_file(parse_options(text, "c.yaml")), text);
+    for (size_t at = 0, end; at < text.size(); at = end + 1) {
+      end = text.find('\n', at);
+      EXPECT_LE(end - at, 130U) << text.substr(at, end - at);
+    }
+  }
+}
+
+TEST(ClusterOptions, ListsMayBeWrittenAsListsOrWithCommas) {
+  EXPECT_EQ(parse_options(kHosts, "c.yaml").hosts.list, "10.0.0.1,10.0.0.2");
+  EXPECT_EQ(split_list(" a, b ,,c"), (std::vector<std::string>{"a", "b", "c"}));
+}
+
+TEST(ClusterOptions, WhatCannotBeIsNamedWithItsPlace) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"cluster: {nods: 3}\n", "c.yaml:1: no option \"cluster.nods\"; did you mean cluster.nodes?"},
+      {"cluster: {nodes: many}\n", "c.yaml:1: cluster.nodes is \"many\", expected a whole number from 1 to 200"},
+      {"cluster: {provider: gcp}\n", "expected one of azure, aws, hosts"},
+      {kHosts + "storage: {kind: provider}\n", "storage.kind is provider, and provider hosts has no storage"},
+      {"cluster: {nodes: 3}\nhosts: {list: \"h[1-2]\"}\n", "hosts.list has 2 machine(s), cluster.nodes is 3"},
+      {"cluster: {nodes: 2}\nhosts: {list: \"h1,h1\"}\n", "hosts.list has h1 twice"},
+      {"cluster: {nodes: 1}\nhosts: {list: \"h1;reboot\"}\n", "which is no name or address"},
+      {"cluster: {name: Sea}\n", "cluster.name is \"Sea\", expected lower-case letters"},
+      {"cluster: {provider: aws}\n", "network.region is empty; aws needs one, such as us-east-1"},
+      {kAzure + "storage: {kind: existing}\n", "which machines that are made now cannot have"},
+      {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {from: 0.0.0.0/0}\n", "lets the whole world knock"},
+      {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {from: 10.1.2.3/8}\n",
+       "expected caller or networks such as"},
+      {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {user: root}\n", "access.user is root"},
+      {"cluster: {provider: azure, nodes: 30}\nnetwork: {region: e, range: 10.0.0.0/28}\n", "has room for 10 machines"},
+      {"cluster: {provider: azure}\nnetwork: {region: e, fast: on}\n", "Standard_D32s_v5 has no InfiniBand"},
+      {"cluster: {provider: azure}\nnetwork: {region: e}\nnode: {type: Standard_HB120rs_v3, spot: true}\n",
+       "takes no spot machines"},
+      {"cluster: {provider: aws, scheduler: cyclecloud}\nnetwork: {region: e}\n", "which is of azure only"},
+      {"cluster: {provider: azure, lifetime-hours: 3}\nnetwork: {region: e}\nazure: {resource-group: ours}\n",
+       "deletes the resource group, and ours is shared with others"},
+      {"cluster: {provider: azure, tags: \"trireme-run=x\"}\nnetwork: {region: e}\n", "tell what belongs to a cluster"},
+      {"cluster: {lifetime-hours: 3, nodes: 1}\nhosts: {list: h1}\n", "provider hosts switches nothing off"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_THAT(message_of(text), HasSubstr(message)) << text;
+}
+
+TEST(ClusterOptions, SecretsAreRefusedAndNotRepeated) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"admin_password: hunter2\n", "a secret"},
+      {"azure:\n  client-secret: hunter2\n", "a secret"},
+      {"access: {key: AKIAIOSFODNN7EXAMPLE}\n", "an access key of AWS"},
+      {"key: |\n  -----BEGIN OPENSSH PRIVATE KEY-----\n", "a private key"},
+      {"storage: {path: \"https://x.blob/y?sv=1&sig=abcdefghijklmnopqrstuvwxyz\"}\n", "a shared access signature"},
+      {"x: DefaultEndpointsProtocol=https;AccountKey=hunter2\n", "a key of an Azure storage account"},
+      {"x: eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln\n", "a bearer token"},
+  };
+  for (const auto& [text, what] : cases) {
+    const std::string message = message_of(kHosts + text);
+    EXPECT_THAT(message, HasSubstr("this looks like " + what)) << text;
+    EXPECT_THAT(message, testing::Not(testing::ContainsRegex("hunter2|IOSFODNN|abcdefghij|eyJhbG"))) << text;
+  }
+  EXPECT_EQ(message_of(kHosts + "# no secret: the password stays with az\n"), "no error");
+}
+
+TEST(NodeTypes, CostIsThatOfAllMachinesOrNotKnown) {
+  ClusterOptions options = parse_options(kAzure, "c.yaml");
+  EXPECT_THAT(describe_cost(options, 3), HasSubstr("3 machine(s), Standard_D32s_v5: 4.61 USD per hour"));
+  EXPECT_THAT(describe_cost(options, 3), HasSubstr(kPriceDate));
+  options.node.head_type = "Standard_D2s_v5";
+  EXPECT_DOUBLE_EQ(cost_per_hour(options, 3).value_or(0), 0.096 + 2 * 1.536);
+  options.node.type = "Standard_New_v9";
+  EXPECT_THAT(describe_cost(options, 3), HasSubstr("the price is not known here, look it up at https://azure"));
+}
+
+TEST(ClusterDocuments, HaveTheTablesOfThisProgram) {
+  const std::string page = read_text(source_dir() + "/docs/clouds.md");
+  EXPECT_THAT(page, HasSubstr(options_table())) << "trireme cluster options prints them";
+  EXPECT_THAT(page, HasSubstr(node_types_table())) << "trireme cluster options prints them";
+}
+
+}  // namespace
+}  // namespace trireme::cloud
