@@ -52,8 +52,7 @@ cloud::ClusterOptions first_options(const InitRequest& request) {
   }
   if (options.node.type.empty()) options.node.type = cloud::type_of_nodes(options);
   if (options.network.region.empty()) {
-    options.network.region =
-        options.cluster.provider == cloud::ProviderChoice::azure ? cloud::kAzurePriceRegion : cloud::kAwsPriceRegion;
+    options.network.region = cloud::price_region(options.cluster.provider, options.node.type);
   }
   return options;
 }

@@ -38,6 +38,11 @@ const char* price_page(ProviderChoice provider) {
 
 }  // namespace
 
+const char* price_region(ProviderChoice provider, std::string_view type) {
+  if (provider == kAzure) return "eastus";
+  return type.starts_with("hpc") ? "us-east-2" : "us-east-1";
+}
+
 std::span<const NodeType> node_types() { return kTypes; }
 
 const NodeType* find_node_type(ProviderChoice provider, std::string_view name) {
@@ -89,17 +94,18 @@ std::string describe_cost(const ClusterOptions& options, int64_t nodes) {
                        price_page(provider));
   }
   return fmt::format("{} machine(s), {}: {:.2f} USD per hour (list price without disks and traffic, {}, {}{}; {})",
-                     nodes, what, *cost, provider == kAzure ? kAzurePriceRegion : kAwsPriceRegion, kPriceDate,
+                     nodes, what, *cost, price_region(provider, type_of_nodes(options)), kPriceDate,
                      options.node.spot ? ", spot costs less" : "", price_page(provider));
 }
 
 std::string node_types_table() {
   std::string page =
-      "| provider | type | hardware threads | cores | GiB | InfiniBand or EFA | USD per hour "
-      "|\n|---|---|---|---|---|---|---|\n";
+      "| provider | type | hardware threads | cores | GiB | InfiniBand or EFA | USD per hour | in "
+      "|\n|---|---|---|---|---|---|---|---|\n";
   for (const NodeType& type : kTypes) {
-    page += fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", provider_name(type.provider), type.name, type.vcpus,
-                        type.cores, type.memory_gib, type.fast ? "yes" : "no", type.usd_per_hour);
+    page += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", provider_name(type.provider), type.name,
+                        type.vcpus, type.cores, type.memory_gib, type.fast ? "yes" : "no", type.usd_per_hour,
+                        price_region(type.provider, type.name));
   }
   return page;
 }
