@@ -159,11 +159,15 @@ constexpr const char* kInstall =
 
 constexpr const char* kHealth =
     "#!/bin/bash\n"
-    "# The node checks: what this node is now becomes what is expected of it, and Slurm's programs look at that.\n"
+    "# The node checks: what this node is now becomes what is expected of it (its load apart), and Slurm's programs "
+    "look at that.\n"
     "set -euo pipefail\n"
     "mkdir -p /etc/trireme\n"
-    "[[ -s /etc/trireme/nhc.conf ]] || { trireme health gen >/etc/trireme/nhc.new && mv /etc/trireme/nhc.new "
-    "/etc/trireme/nhc.conf; }\n"
+    "if [[ ! -s /etc/trireme/nhc.conf ]]; then\n"
+    "  trireme health gen >/etc/trireme/nhc.found\n"
+    "  grep -v check_ps_loadavg /etc/trireme/nhc.found >/etc/trireme/nhc.new\n"
+    "  mv /etc/trireme/nhc.new /etc/trireme/nhc.conf\n"
+    "fi\n"
     "for name in health prolog epilog; do\n"
     "  detached=\n"
     "  [[ $name != health ]] || detached=' --detached'\n"

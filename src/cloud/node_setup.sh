@@ -168,10 +168,13 @@ end_cluster() {
     curl -sf -X DELETE -K - "https://management.azure.com/subscriptions/$subscription/resourcegroups/$TRIREME_END?api-version=2021-04-01"
 }
 
-# The first good look becomes what is expected from then on.
+# The first good look becomes what is expected from then on, less the load: a node that has just worked is not sick.
 check_health() {
   command -v trireme >/dev/null || fail "trireme is not installed"
-  [ -s "$etc/nhc.conf" ] || trireme health gen | put "$etc/nhc.conf"
+  if [ ! -s "$etc/nhc.conf" ]; then
+    trireme health gen >"$etc/nhc.found" || fail "trireme health gen failed"
+    grep -v check_ps_loadavg "$etc/nhc.found" | put "$etc/nhc.conf"
+  fi
   trireme health -c "$etc/nhc.conf" >"$etc/health.new" 2>&1 || true
   mv "$etc/health.new" "$etc/health"
   cat "$etc/health"
@@ -280,8 +283,10 @@ leave() {
   for name in slurmd slurmctld munge; do [ "$TRIREME_SCHEDULER" != slurm ] || service "$name" stop; done
   [ "$TRIREME_SCHEDULER" != slurm ] || rm -f /etc/slurm/slurm.conf /etc/munge/munge.key /etc/munge/trireme.key
   if [ "$TRIREME_STORAGE" != existing ] && mountpoint -q "$TRIREME_STORAGE_PATH"; then umount "$TRIREME_STORAGE_PATH" || umount -l "$TRIREME_STORAGE_PATH"; fi
-  for file in /etc/hosts /etc/fstab /etc/exports /etc/ssh/ssh_known_hosts "$(home)/.ssh/authorized_keys" "$(home)/.ssh/config"; do
+  for file in /etc/hosts /etc/fstab; do [ ! -e "$file" ] || block "$file" </dev/null; done
+  for file in /etc/exports /etc/ssh/ssh_known_hosts "$(home)/.ssh/authorized_keys" "$(home)/.ssh/config"; do
     [ ! -e "$file" ] || block "$file" </dev/null
+    [ -s "$file" ] || rm -f "$file"
   done
   [ ! -e /etc/exports ] || ! command -v exportfs >/dev/null || exportfs -ra || true
   rm -f "$(home)/.ssh/trireme-$TRIREME_CLUSTER" "$(home)/.ssh/trireme-$TRIREME_CLUSTER.pub"

@@ -1,0 +1,145 @@
+"""`trireme cluster` with machines that exist: h1 asks, h2 to h4 become a cluster, over ssh and under a Slurm of their own, and
+are as they were when it is deleted. What a node would write outside of its own folders goes to an overlay."""
+import pathlib
+import sys
+import tarfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cluster"))
+import bed  # noqa: E402
+
+BED = None
+NODES = (2, 3, 4)
+OWN = ("/etc", "/opt", "/usr/local", "/var/lib", "/var/log", "/var/spool")
+OVERLAYS = "".join(f"mkdir -p /tmp/o{i}/up /tmp/o{i}/work && mount -t overlay overlay -o lowerdir={path},upperdir=/tmp/o{i}/up,workdir=/tmp/o{i}/work {path}\n"
+                   for i, path in enumerate(OWN))
+TOUCHED = ("cat /etc/hosts; ls /etc/ssh/ssh_known_hosts /etc/trireme /usr/local/sbin/trireme-node /usr/local/bin/trireme /opt/trireme /etc/slurm/slurm.conf "
+           "/root/.ssh/config 2>/dev/null; cat /root/.ssh/authorized_keys")
+
+
+def prepare(made):
+    """Machines with folders of their own, and with no key but the one that lets h1 in."""
+    for node in NODES:
+        done = made.run(node, "sh", "-ec", OVERLAYS + f"cat {made.folder}/etc-hosts >/etc/hosts\nrm -f /root/.ssh/id_ed25519 /root/.ssh/known_hosts")
+        if done.returncode != 0:
+            print(f"skipped: no overlays in this kernel: {done.both.strip()}")
+            done.returncode = 77
+            return done
+    with tarfile.open(made.work / "trireme-0-linux.tar.gz", "w:gz", compresslevel=1) as tar:
+        tar.add(made.binary, "trireme-0-linux/bin/trireme")
+    return None
+
+
+class Hosts(unittest.TestCase):
+    def write(self, scheduler="none", name="lab", hosts="10.77.0.[2-4]", nodes=3, more=""):
+        (BED.work / "shared").mkdir(exist_ok=True)
+        (BED.work / "lab.yaml").write_text(
+            f"cluster: {{name: {name}, nodes: {nodes}, scheduler: {scheduler}}}\nhosts: {{list: '{hosts}'}}\n"
+            f"access: {{user: root, key: {BED.folder}/key.pub}}\nstorage: {{kind: existing, path: {BED.work}/shared}}\n"
+            f"software: {{package: {BED.work}/trireme-0-linux.tar.gz}}\nnode: {{wait-minutes: 0.1}}\n{more}")
+
+    def cluster(self, action, *words, timeout=300):
+        return BED.run(1, BED.binary, "cluster", action, "lab.yaml", *words, timeout=timeout)
+
+    def done(self, action, *words):
+        done = self.cluster(action, *words)
+        self.assertEqual(done.returncode, 0, done.both)
+        return done
+
+    def touched(self):
+        return [BED.run(node, "sh", "-c", TOUCHED).stdout for node in NODES]
+
+    def train(self, *words):
+        config, run = BED.write_training(name="-".join(["cloud", *words[:1]]).replace("/", ""), steps=6)
+        done = self.cluster("ssh", "--", "cd", str(BED.work), "&&", *words, "train", config)
+        return done, run
+
+    def test_from_nothing_to_training_over_ssh(self):
+        before = self.touched()
+        self.write()
+        made = self.done("create", "--yes")
+        self.assertIn("3 of 3 node(s) are up", made.stdout)
+        self.assertRegex(made.stdout, r"lab-3 +1 ")  # trireme hosts
+        self.assertIn("lab-2 | Healthy", made.stdout)
+        self.assertIn("# Out of bounds values : 0 OK", made.stdout)
+
+        hosts = BED.run(3, "cat", "/etc/hosts").stdout
+        self.assertIn("# trireme cluster lab: begin\n10.77.0.2 lab-1\n10.77.0.3 lab-2\n10.77.0.4 lab-3\n# trireme cluster lab: end\n", hosts)
+        trained, run = self.train("trireme", "launch", "-f", f"{BED.work}/shared/hosts", "--ppn", "1", "--")
+        self.assertEqual(trained.returncode, 0, trained.both)
+        self.assertEqual(len(bed.records(run)), 6)
+        self.assertIn("3 rank(s): lab-[1-3] 1 each", trained.both)
+
+        shown = self.done("status")
+        self.assertRegex(shown.stdout, r"lab-3 +10\.77\.0\.4 +of its own +h4 \| Healthy")
+        self.assertEqual(self.done("hosts").stdout, "lab-1\nlab-2\nlab-3\n")
+        self.done("remove", "lab-3", "--yes")
+        self.assertEqual((BED.work / "shared/hosts").read_text(), "lab-1\nlab-2\n")
+        self.assertEqual(self.touched()[2], before[2])
+        self.done("add", "--nodes", "1", "--yes")
+        self.assertEqual((BED.work / "shared/hosts").read_text(), "lab-1\nlab-2\nlab-3\n")
+        again = self.done("create", "--yes")
+        self.assertIn("3 of 3 node(s) are up", again.stdout)
+        self.assertEqual(BED.run(3, "grep", "-c", "lab-3", "/etc/hosts").stdout, "1\n")
+        self.done("delete", "--yes")
+        self.assertEqual(self.touched(), before)
+
+    def test_a_slurm_of_its_own(self):
+        before = self.touched()
+        self.write(scheduler="slurm", name="batch")
+        made = self.done("create", "--yes")
+        self.assertIn("$ srun -N 3", made.stdout)
+        conf = BED.run(3, "cat", "/etc/slurm/slurm.conf").stdout
+        self.assertRegex(conf, r"NodeName=batch-3 NodeHostname=h4 NodeAddr=10\.77\.0\.4 CPUs=\d+")
+        config, run = BED.write_training(name="queued", steps=6)
+        done = self.cluster("ssh", "--", "cd", str(BED.work), "&&", "trireme", "slurm", "--nodes", "3", "--time", "10", "--output", "job.log", "--submit", "--",
+                            "train", config)
+        self.assertEqual(done.returncode, 0, done.both)
+        self.assertTrue(bed.wait_for(lambda: bed.status(run).get("state") not in (None, "running") and len(bed.records(run)) == 6, 120),
+                        (BED.work / "job.log").read_text() if (BED.work / "job.log").exists() else self.cluster("ssh", "--", "sinfo; squeue").both)
+        self.done("delete", "--yes")
+        self.assertEqual(self.touched(), before)
+        self.assertEqual(BED.run(3, "sh", "-c", "pgrep -x slurmd -a --ns $$ --nslist net || true").stdout, "")
+
+    def test_a_machine_that_is_away_is_named_and_the_others_are_a_cluster(self):
+        self.write(name="part")
+        BED.script("link", BED.folder, 4, "down")
+        try:
+            made = self.cluster("create", "--yes")
+        finally:
+            BED.script("link", BED.folder, 4, "up")
+        self.assertEqual(made.returncode, 1, made.both)
+        self.assertIn("part-3 is not part of the cluster: part-3: ", made.both)
+        self.assertIn("2 of 3 node(s) are up", made.stdout)
+        self.assertEqual((BED.work / "shared/hosts").read_text(), "part-1\npart-2\n")
+        self.assertIn("3 of 3 node(s) are up", self.done("create", "--yes").stdout)
+        self.done("delete", "--yes")
+
+    def test_a_host_key_that_is_another_is_refused(self):
+        self.write(name="keys", hosts="10.77.0.2,10.77.0.3", nodes=2)
+        known = BED.folder / "h1.home/.ssh/known_hosts"
+        text = known.read_text()
+        lines = text.splitlines()
+        keys = {line.split()[0]: line for line in lines}
+        changed = keys["h2,10.77.0.2"].split(" ", 1)[1]
+        known.write_text(text.replace(keys["h3,10.77.0.3"].split(" ", 1)[1], changed))
+        try:
+            made = self.cluster("create", "--yes")
+        finally:
+            known.write_text(text)
+        self.assertEqual(made.returncode, 1, made.both)
+        self.assertIn("keys-2: its host key is not the one in known_hosts", made.both)
+        self.done("delete", "--yes")
+
+    def test_a_folder_that_is_not_there(self):
+        self.write(name="bare", more="")
+        text = (BED.work / "lab.yaml").read_text().replace(f"{BED.work}/shared", "/nowhere")
+        (BED.work / "lab.yaml").write_text(text)
+        made = self.cluster("create", "--yes")
+        self.assertEqual(made.returncode, 1, made.both)
+        self.assertIn("/nowhere is not there, and storage.kind is existing: mount it on every node", made.both)
+        self.done("delete", "--yes")
+
+
+if __name__ == "__main__":
+    sys.exit(bed.main(4, prepare))
