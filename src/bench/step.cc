@@ -80,7 +80,7 @@ class TrainingStep {
     return {.rows = batch.largest_micro() * batch.sequence,
             .accumulates = batch.micro_batches > 1,
             .recompute = o.recompute,
-            .slots = slots_of(order, 0)};
+            .chunk_slots = slots_of_chunks(order, 1)};
   }
 
   MeasuredTraining training_;

@@ -42,16 +42,22 @@ void copy_part(const TrainingState& state, Part part, int64_t first, int64_t cou
 
 /// What each rank of the group holds.
 std::vector<Layout> gather_layouts(const Layout& own, Scalars& scalars) {
-  using Numbers = std::array<int64_t, 6>;
-  const ModelPart& part = own.part;
-  const Numbers numbers{part.first_layer, part.last_layer, part.embedding, part.head, own.tensor_rank, own.tensor_size};
-  const std::string_view text(reinterpret_cast<const char*>(numbers.data()), sizeof numbers);
+  constexpr size_t kOfPart = 4, kOfRank = 2;
+  std::vector<int64_t> numbers{own.tensor_rank, own.tensor_size};
+  std::vector<ModelPart> parts{own.part};
+  parts.insert(parts.end(), own.chunks.begin(), own.chunks.end());
+  for (const ModelPart& part : parts)
+    numbers.insert(numbers.end(), {part.first_layer, part.last_layer, part.embedding, part.head});
+  const std::string_view text(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int64_t));
   std::vector<Layout> layouts;
   for (const std::string& said : scalars.gather(text)) {
-    Numbers n;
-    assert(said.size() == sizeof n);
-    std::memcpy(n.data(), said.data(), sizeof n);
-    layouts.push_back({{n[0], n[1], n[2] != 0, n[3] != 0}, static_cast<int>(n[4]), static_cast<int>(n[5])});
+    std::vector<int64_t> n(said.size() / sizeof(int64_t));
+    std::memcpy(n.data(), said.data(), said.size());
+    Layout& layout = layouts.emplace_back(Layout{{}, static_cast<int>(n[0]), static_cast<int>(n[1]), {}});
+    for (size_t at = kOfRank; at < n.size(); at += kOfPart) {
+      const ModelPart part{n[at], n[at + 1], n[at + 2] != 0, n[at + 3] != 0};
+      at == kOfRank ? layout.part = part : layout.chunks.emplace_back(part);
+    }
   }
   return layouts;
 }

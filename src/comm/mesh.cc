@@ -21,7 +21,10 @@ MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
           "mesh {} x {} x {} (data x tensor x pipeline) has an axis below 1; data 0 stands for the rest", wanted.data,
           wanted.tensor, wanted.pipeline);
   const int64_t others = wanted.tensor * wanted.pipeline;
-  if (wanted.data == 0 && ranks % others == 0) return {ranks / others, wanted.tensor, wanted.pipeline, wanted.stages};
+  if (wanted.data == 0 && ranks % others == 0) {
+    wanted.data = ranks / others;
+    return wanted;
+  }
   if (wanted.data * others == ranks) return wanted;
   const MeshShape fits = nearest_that_fits(wanted, ranks);
   const std::string needs = wanted.data > 0 ? fmt::format("{} processes", wanted.data * others)

@@ -12,7 +12,8 @@ namespace trireme {
 
 struct MeshShape {
   int64_t data = 0, tensor = 1, pipeline = 1;  ///< data 0: all ranks that the other axes leave
-  std::vector<int64_t> stages{};               ///< layers of each pipeline stage; empty: balanced
+  std::vector<int64_t> stages{};  ///< layers of each pipeline stage, of several chunks of each part; empty: balanced
+  int64_t chunks = 1;             ///< parts of the model that a stage has: the c-th is part c * pipeline + stage
 };
 
 /// The shape with `data` filled in. Throws Error::config with the arithmetic and the nearest shape that fits when the

@@ -221,7 +221,7 @@ struct PrecisionOptions {
 };
 
 struct MeshOptions {
-  int64_t data = 0, tensor = 1, pipeline = 1;
+  int64_t data = 0, tensor = 1, pipeline = 1, chunks = 1;
   std::string stages;
   bool sequence = false;
   template <class V>
@@ -229,9 +229,14 @@ struct MeshOptions {
     v.integer("data", data, "data-parallel ranks (0: all that the other axes leave)", 0, 1 << 20);
     v.integer("tensor", tensor, "ranks that split each layer; must divide the heads", 1, 4096);
     v.integer("pipeline", pipeline, "stages of layers, each on other ranks; at most as many as layers", 1, 1000);
-    v.text("stages", stages,
-           "layers of each pipeline stage, like 8,4 (empty: so that the slowest stage has the least work, the head's "
-           "matrix counted)");
+    v.integer("chunks", chunks,
+              "parts of the model that each pipeline stage has, micro-batches taking turns between them (interleaved "
+              "1F1B); a step's micro-batches must be a multiple of the stages",
+              1, 64);
+    v.text(
+        "stages", stages,
+        "layers of each pipeline stage, like 8,4, of several chunks of each part in the model's order (empty: so that "
+        "the slowest has the least work, the head's matrix counted)");
     v.flag(
         "sequence", sequence,
         "tensor ranks share the rows between layers: each computes norms, dropouts and residuals of its own and keeps "

@@ -84,8 +84,16 @@ struct ModelShape {
   bool accumulates = true;                ///< several micro-batches add to one gradient
   Recompute recompute = Recompute::none;  ///< full: keep only each block's input and run its forward again in backward
   int64_t slots = 1;                      ///< micro-batches between forward and backward at a time
+  std::vector<int64_t> chunk_slots{};     ///< the same of each chunk, where a stage has several; empty: slots
   bool shares_rows = false;               ///< tensor ranks share the rows between layers
 
+  /// Of one of a stage's parts.
+  ModelShape of_chunk(size_t index) const {
+    ModelShape shape = *this;
+    if (!chunk_slots.empty()) shape.slots = chunk_slots[index];
+    shape.chunk_slots.clear();
+    return shape;
+  }
   /// The most rows that a rank has between layers.
   int64_t own_rows(int tensor_size) const { return shares_rows ? (rows + tensor_size - 1) / tensor_size : rows; }
 };

@@ -45,19 +45,38 @@ std::vector<int64_t> balanced_stages(const Spec& spec, int64_t stages) {
 
 }  // namespace
 
+namespace {
+
+void require_chunks(const Spec& spec, const MeshShape& mesh) {
+  if (mesh.chunks == 1) return;
+  require(mesh.pipeline > 1, ErrorKind::config,
+          "mesh.chunks {} cuts the layers of pipeline stages further, but mesh.pipeline is 1; set --mesh.pipeline 2 or "
+          "more, or --mesh.chunks 1",
+          mesh.chunks);
+  const int64_t most = spec.layers / mesh.pipeline;
+  require(mesh.chunks <= most, ErrorKind::config,
+          "mesh.chunks {} of {} pipeline stages are {} parts, more than the model's {} layers; {} fit", mesh.chunks,
+          mesh.pipeline, mesh.chunks * mesh.pipeline, spec.layers, most == 1 ? "1" : fmt::format("1 to {}", most));
+}
+
+}  // namespace
+
 std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh) {
-  const int64_t stages = mesh.pipeline;
-  require(stages >= 1 && stages <= spec.layers, ErrorKind::config,
-          "pipeline {} cuts {} layers into more stages than there are; at most {} have one each", stages, spec.layers,
-          spec.layers);
+  require(mesh.pipeline >= 1 && mesh.pipeline <= spec.layers, ErrorKind::config,
+          "pipeline {} cuts {} layers into more stages than there are; at most {} have one each", mesh.pipeline,
+          spec.layers, spec.layers);
+  require_chunks(spec, mesh);
+  const int64_t stages = mesh.pipeline * mesh.chunks;
   const std::vector<int64_t> balanced = balanced_stages(spec, stages);
   const std::vector<int64_t>& layers = mesh.stages.empty() ? balanced : mesh.stages;
   const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
   require(static_cast<int64_t>(layers.size()) == stages && sum == spec.layers && std::ranges::min(layers) > 0,
           ErrorKind::config,
-          "mesh.stages {} are {} stages of {} layers, but mesh.pipeline is {} and the model has {} layers; {} would "
+          "mesh.stages {} are {} stages of {} layers, but mesh.pipeline is {}{} and the model has {} layers; {} would "
           "balance them",
-          fmt::join(layers, ","), layers.size(), sum, stages, spec.layers, fmt::join(balanced, ","));
+          fmt::join(layers, ","), layers.size(), sum, mesh.pipeline,
+          mesh.chunks == 1 ? "" : fmt::format(" with {} chunks each, {} parts,", mesh.chunks, stages), spec.layers,
+          fmt::join(balanced, ","));
   std::vector<ModelPart> parts;
   int64_t first = 0;
   for (const int64_t count : layers) {
@@ -68,20 +87,29 @@ std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh) {
 }
 
 double pipeline_use(const Spec& spec, const MeshShape& mesh, int64_t micro_batches) {
-  double most = 0, all = 0;
-  for (const ModelPart& part : stages_of(spec, mesh)) {
-    const double work = static_cast<double>(part.layers()) * block_work(spec) + (part.head ? head_work(spec) : 0);
-    most = std::max(most, work);
-    all += work;
+  std::vector<double> work(static_cast<size_t>(mesh.pipeline));  // of each stage
+  double all = 0;
+  const std::vector<ModelPart> parts = stages_of(spec, mesh);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const double own =
+        static_cast<double>(parts[i].layers()) * block_work(spec) + (parts[i].head ? head_work(spec) : 0);
+    work[i % work.size()] += own;
+    all += own;
   }
   const auto m = static_cast<double>(micro_batches), p = static_cast<double>(mesh.pipeline);
-  return m / (m + p - 1) * all / (p * most);
+  return m / (m + (p - 1) / static_cast<double>(mesh.chunks)) * all / (p * std::ranges::max(work));
 }
 
 Layout layout_of(const Spec& spec, const MeshShape& mesh, int rank) {
   const MeshPlace place = place_of(mesh, rank);
-  const ModelPart part = stages_of(spec, mesh)[static_cast<size_t>(place.pipeline)];
-  return Layout{part, place.tensor, static_cast<int>(mesh.tensor)}.of(spec);
+  const std::vector<ModelPart> parts = stages_of(spec, mesh);
+  Layout layout{{}, place.tensor, static_cast<int>(mesh.tensor), {}};
+  for (auto i = static_cast<size_t>(place.pipeline); i < parts.size(); i += static_cast<size_t>(mesh.pipeline))
+    layout.chunks.push_back(parts[i]);
+  const ModelPart &first = layout.chunks.front(), &last = layout.chunks.back();
+  layout.part = {first.first_layer, last.last_layer, first.embedding, last.head};
+  if (layout.chunks.size() == 1) layout.chunks.clear();
+  return layout.of(spec);
 }
 
 std::vector<Layout> layouts_of_replica(const Spec& spec, const MeshShape& mesh) {

@@ -10,12 +10,13 @@ namespace trireme {
 
 /// Blocks of each pipeline stage, so that the slowest one has the least work: a block's matrices and attention over the
 /// whole context against the head's matrix, which goes to the last stage. Of equal cuts the one whose first stages,
-/// which keep most micro-batches, have the fewest blocks. Or what mesh.stages says. Throws Error::config where there
-/// are more stages than blocks, or the list does not fit.
+/// which keep most micro-batches, have the fewest blocks. Or what mesh.stages says. With chunks the same of the
+/// pipeline x chunks parts: part c * pipeline + s is chunk c of stage s. Throws Error::config where there are more of
+/// them than blocks, or the list does not fit.
 std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh);
 
-/// Share of a step's time in which the stages of such a pipeline can compute at most: m / (m + p - 1) of it is not
-/// filling and draining, and in that a stage waits for the one with the most work.
+/// Share of a step's time in which the stages of such a pipeline can compute at most: m / (m + (p - 1) / chunks) of it
+/// is not filling and draining, and in that a stage waits for the one with the most work.
 double pipeline_use(const Spec& spec, const MeshShape& mesh, int64_t micro_batches);
 
 /// Throws Error::config naming what does not fit the model and the sizes that do. mesh: as resolve_mesh() gave it.

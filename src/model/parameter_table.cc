@@ -161,6 +161,7 @@ View part_of(View flat, int64_t offset, const Shape& shape) {
 Layout Layout::of(const Spec& spec) const {
   Layout layout = *this;
   layout.part = part.of(spec);
+  for (ModelPart& chunk : layout.chunks) chunk = chunk.of(spec);
   require(tensor_size >= 1 && tensor_rank >= 0 && tensor_rank < tensor_size, ErrorKind::config,
           "tensor rank {} of {}: expected 0 to {}", tensor_rank, tensor_size, tensor_size - 1);
   require_divides(tensor_size, spec.heads, "heads");
@@ -180,9 +181,12 @@ ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme, const Layout
     builder.add_head();
     close_range(builder.end_group());
   }
-  for (int64_t i = part.last_layer - 1; i >= part.first_layer; --i) {
-    builder.add_block(i);
-    close_range(builder.end_group());
+  const std::vector<ModelPart> parts = layout_.parts();
+  for (auto own = parts.rbegin(); own != parts.rend(); ++own) {
+    for (int64_t i = own->last_layer - 1; i >= own->first_layer; --i) {
+      builder.add_block(i);
+      close_range(builder.end_group());
+    }
   }
   if (part.embedding) builder.add_embeddings();
   flat_count_ = gradient_count_ = builder.end_group();
@@ -195,7 +199,18 @@ ParameterTable::ParameterTable(const Spec& spec, InitScheme scheme, const Layout
 bool ParameterTable::is_whole() const { return layout_ == Layout().of(spec_); }
 
 size_t ParameterTable::block_group(int64_t layer) const {
-  return static_cast<size_t>((layout_.part.head ? 1 : 0) + layout_.part.last_layer - 1 - layer);
+  int64_t behind = layout_.part.head ? 1 : 0;  // groups that are ready before
+  for (const ModelPart& part : layout_.parts())
+    behind += std::max<int64_t>(0, part.last_layer - 1 - std::max(layer, part.first_layer - 1));
+  return static_cast<size_t>(behind);
+}
+
+std::vector<ParameterRange> ParameterTable::ready_ranges_of(const ModelPart& part) const {
+  std::vector<ParameterRange> ranges;
+  if (part.head) ranges.push_back(ready_ranges_[head_group()]);
+  for (int64_t i = part.last_layer - 1; i >= part.first_layer; --i) ranges.push_back(ready_ranges_[block_group(i)]);
+  if (part.embedding) ranges.push_back(ready_ranges_[embedding_group()]);
+  return ranges;
 }
 
 ParameterRange ParameterTable::weights_of(size_t group) const {

@@ -33,9 +33,15 @@ enum class UpdateRule : uint8_t {
 /// boxes. By rows (dim 0) are cut: attention.qkv, whose rows are grouped by head, mlp.in, and what has a row per token
 /// id; by columns (dim 1): attention.out and mlp.out, whose biases are whole. Source: Shoeybi et al. 2019, section 3.
 struct Layout {
-  ModelPart part;
+  ModelPart part;  ///< of several chunks from where the first one begins to where the last one ends
   int tensor_rank = 0, tensor_size = 1;
+  std::vector<ModelPart> chunks{};  ///< the parts that it has, ascending, where they are several
   bool operator==(const Layout&) const = default;
+
+  /// The parts that it has: at least one.
+  std::vector<ModelPart> parts() const { return chunks.empty() ? std::vector{part} : chunks; }
+  /// The same with one of them alone.
+  Layout chunk(size_t index) const { return {parts()[index], tensor_rank, tensor_size, {}}; }
 
   /// This rank's part of so many heads, inner columns or token rows, and the first of it.
   int64_t share(int64_t all) const { return all / tensor_size; }
@@ -99,6 +105,8 @@ class ParameterTable {
   // Groups: indices in ready_ranges(), of what the layout has.
   size_t head_group() const { return 0; }
   size_t block_group(int64_t layer) const;  ///< `layer` counts from the whole model's first block
+  /// Ready ranges of one of the layout's parts.
+  std::vector<ParameterRange> ready_ranges_of(const ModelPart& part) const;
   size_t embedding_group() const { return ready_ranges_.size() - 1; }
   /// Weights of a group.
   ParameterRange weights_of(size_t group) const;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 
@@ -43,6 +45,19 @@ std::vector<PipelineAction> pipeline_order(int64_t stage, int64_t stages, int64_
   return order;
 }
 
+int64_t forwards_kept(const std::vector<PipelineAction>& order) {
+  std::map<std::pair<int64_t, int64_t>, int64_t> begun;  // forwards before one's
+  int64_t forwards = 0, most = 1;
+  for (const PipelineAction& action : order) {
+    if (action.pass == PipelinePass::forward) {
+      begun[{action.chunk, action.micro_batch}] = forwards++;
+    } else {
+      most = std::max(most, forwards - begun.at({action.chunk, action.micro_batch}));
+    }
+  }
+  return most;
+}
+
 int64_t slots_of(const std::vector<PipelineAction>& order, int64_t chunk) {
   int64_t now = 0, most = 0;
   for (const PipelineAction& action : order) {
@@ -51,6 +66,12 @@ int64_t slots_of(const std::vector<PipelineAction>& order, int64_t chunk) {
     most = std::max(most, now);
   }
   return most;
+}
+
+std::vector<int64_t> slots_of_chunks(const std::vector<PipelineAction>& order, int64_t chunks) {
+  std::vector<int64_t> slots;
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) slots.push_back(slots_of(order, chunk));
+  return slots;
 }
 
 }  // namespace trireme

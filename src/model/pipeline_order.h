@@ -24,8 +24,14 @@ struct PipelineAction {
 /// Throws Error::config where chunks > 1 and micro_batches is no multiple of stages, naming the counts that are.
 std::vector<PipelineAction> pipeline_order(int64_t stage, int64_t stages, int64_t chunks, int64_t micro_batches);
 
+/// Forwards of a stage that begin between a micro-batch's forward and its backward, at most, that one included: how
+/// long its batch is needed.
+int64_t forwards_kept(const std::vector<PipelineAction>& order);
+
 /// Micro-batches of a chunk that are between forward and backward at a time, at most: the slots that its part needs.
 /// The first in is the first out, so micro-batch m can take slot m mod this.
 int64_t slots_of(const std::vector<PipelineAction>& order, int64_t chunk);
+/// Of every chunk.
+std::vector<int64_t> slots_of_chunks(const std::vector<PipelineAction>& order, int64_t chunks);
 
 }  // namespace trireme

@@ -1,6 +1,8 @@
 #pragma once
-// All layers, or a tensor rank's share of each, that run one micro-batch at a time: one StagePart with everything, and
-// one slot.
+// What a rank has of a model: all of it, a tensor rank's share of each layer, or the parts of a pipeline stage, which
+// share one workspace. The functions that run a batch are for a rank with all layers, in one slot.
+
+#include <deque>
 
 #include "model/stage_part.h"
 
@@ -28,16 +30,16 @@ class Stage {
   void logits(const Batch& batch, View logits);
   /// Input of a block in the last loss_and_backward() or logits() of a training stage; index = layers gives the last
   /// one's output. For tests and tools.
-  ConstView block_output(int64_t index) const { return part_.activation(0, index); }
+  ConstView block_output(int64_t index) const { return parts_[0].activation(0, index); }
 
-  StagePart& part() { return part_; }
+  StagePart& part(size_t chunk = 0) { return parts_[chunk]; }
   const Spec& spec() const { return spec_; }
   Context& context() { return workspace_.context(); }
 
  private:
   Spec spec_;
   StageWorkspace workspace_;
-  StagePart part_;
+  std::deque<StagePart> parts_;
 };
 
 }  // namespace trireme

@@ -48,6 +48,13 @@ size_t slots_bytes(const Spec& spec, const Layout& layout, DType dtype, const Mo
   return measure.peak();
 }
 
+size_t slots_of_parts_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape) {
+  size_t bytes = 0;
+  for (size_t chunk = 0; chunk < layout.parts().size(); ++chunk)
+    bytes += slots_bytes(spec, layout.chunk(chunk), dtype, shape.of_chunk(chunk));
+  return bytes;
+}
+
 /// A layer reads its weights for as long as this lives.
 class Reading {
  public:
@@ -79,7 +86,7 @@ StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, c
                        const Layout& layout) {
   const Layout own = layout.of(spec);
   const int ranks = own.tensor_size;
-  return {.activations = workspace_bytes(spec, own, dtype, shape) + slots_bytes(spec, own, dtype, shape),
+  return {.activations = workspace_bytes(spec, own, dtype, shape) + slots_of_parts_bytes(spec, own, dtype, shape),
           .scratch = scratch_bytes(spec, own, dtype, shape, ops, threads),
           .tensor = ranks > 1 ? TensorGroup::bytes_for(ranks, tensor_sizes(spec, dtype, shape)) : 0};
 }

@@ -74,10 +74,13 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
                            b.global * b.sequence, b.ranks, b.micro_batches, b.largest_micro()));
   add("precision", std::string(name_of(setup.dtype)));
   if (setup.mesh.tensor * setup.mesh.pipeline > 1) {
-    std::vector<std::string> stages;
-    for (const ModelPart& part : stages_of(s, setup.mesh))
-      stages.push_back(fmt::format("{}{}{}", part.embedding ? "embedding + " : "", part.layers(),
-                                   part.head ? " layers + head" : " layers"));
+    std::vector<std::string> stages(static_cast<size_t>(setup.mesh.pipeline));
+    const std::vector<ModelPart> parts = stages_of(s, setup.mesh);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      std::string& stage = stages[i % stages.size()];
+      stage += fmt::format("{}{}{}{}", stage.empty() ? "" : ", ", parts[i].embedding ? "embedding + " : "",
+                           parts[i].layers(), parts[i].head ? " layers + head" : " layers");
+    }
     add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", setup.mesh.data, setup.mesh.tensor,
                             setup.mesh.pipeline, fmt::join(stages, " | "),
                             setup.shape.shares_rows ? "; tensor ranks share the rows between layers" : ""));

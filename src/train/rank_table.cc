@@ -1,6 +1,7 @@
 #include "train/rank_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <iterator>
@@ -38,7 +39,13 @@ std::optional<Spec> model_of(const LoadedConfig& loaded) {
   return spec_from_options(loaded, vocabulary);
 }
 
-std::string parts_of(const ModelPart& part) {
+std::string parts_of(const Layout& layout) {
+  if (!layout.chunks.empty()) {
+    std::vector<std::string> parts;
+    for (const ModelPart& part : layout.chunks) parts.push_back(parts_of(Layout{part, 0, 1, {}}));
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+  const ModelPart& part = layout.part;
   const std::string layers = part.layers() == 1 ? fmt::format("layer {}", part.first_layer)
                                                 : fmt::format("layers {} to {}", part.first_layer, part.last_layer - 1);
   return fmt::format("{}{}{}", part.embedding ? "embedding, " : "", layers, part.head ? ", head" : "");
@@ -86,7 +93,7 @@ std::string rank_table(const LoadedConfig& loaded, int ranks) {
     const std::string share = mesh.tensor > 1 ? fmt::format(" (1/{} of each)", mesh.tensor) : "";
     fmt::format_to(std::back_inserter(text), "# {:>9}  {:>11}  {:>6}  {:>8}  {:<41}  {:>12}  {:>12}  {}\n",
                    range(rank, group), range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline,
-                   parts_of(plan.held.part) + share, gigabytes(memory.total()), gigabytes(memory.state),
+                   parts_of(plan.held) + share, gigabytes(memory.total()), gigabytes(memory.state),
                    gigabytes(memory.activations));
   }
   return text;

@@ -20,6 +20,7 @@ void settle(LoadedConfig& loaded, const char* option, int64_t& field, int64_t va
 
 MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& source) {
   MeshShape mesh = resolve_mesh({options.data, options.tensor, options.pipeline}, ranks, source);
+  mesh.chunks = options.chunks;
   require(!options.sequence || mesh.tensor > 1, ErrorKind::config,
           "mesh.sequence shares rows among the ranks that split a layer, but mesh.tensor is 1, so none does; set "
           "--mesh.tensor 2 or more, or --mesh.sequence false");

@@ -30,8 +30,8 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       mesh_(rank.world, options.mesh),
       scalars_(mesh_.world()),
       tensor_group_(mesh_.tensor().size() > 1 ? own_group(mesh_.tensor(), rank.progress) : nullptr),
-      links_(mesh_.pipeline(), options.dtype, options.shape.own_rows(mesh_.tensor().size()), options.spec.width,
-             options.progress_cpus),
+      links_(mesh_.pipeline(), mesh_.shape().chunks, options.dtype, options.shape.own_rows(mesh_.tensor().size()),
+             options.spec.width, options.progress_cpus),
       stage_(options.spec, {&table, state.weights(), state.gradients()}, options.dtype, options.shape, ops,
              rank.threads,
              tensor_group_

@@ -133,13 +133,13 @@ void plan_rank(RunPlan& plan, const BatchShape& batch, int rank) {
   plan.trains = !plan.config().evaluation.only;
   plan.micro_sequences = batch.largest_micro();
   const int64_t stage = place_of(plan.mesh, rank).pipeline;
-  const auto order = pipeline_order(stage, plan.mesh.pipeline, 1, batch.micro_batches);
+  const auto order = pipeline_order(stage, plan.mesh.pipeline, plan.mesh.chunks, batch.micro_batches);
   plan.shape = {.rows = plan.micro_sequences * batch.sequence,
                 .training = plan.trains,
                 .head_rows = 0,
                 .accumulates = batch.micro_batches > 1,
                 .recompute = plan.config().model.recompute,
-                .slots = plan.trains ? slots_of(order, 0) : 1,
+                .chunk_slots = plan.trains ? slots_of_chunks(order, plan.mesh.chunks) : std::vector<int64_t>(),
                 .shares_rows = plan.config().mesh.sequence};
 }
 

@@ -9,37 +9,48 @@ namespace {
 constexpr std::array kPasses{PipelinePass::forward, PipelinePass::backward};
 constexpr int kMostTag = 32767;  // what MPI promises at least
 
-int tag_of(PipelinePass pass, int64_t micro_batch) {
-  return static_cast<int>((2 * micro_batch + (pass == PipelinePass::backward ? 1 : 0)) % kMostTag);
+/// Of what a chunk of the receiver takes.
+int tag_of(PipelinePass pass, int64_t chunk, int64_t chunks, int64_t micro_batch) {
+  const int64_t number = micro_batch * chunks + chunk;
+  return static_cast<int>((2 * number + (pass == PipelinePass::backward ? 1 : 0)) % kMostTag);
 }
 
 const char* awaited(PipelinePass pass) {
   return pass == PipelinePass::forward ? "activations from the stage before" : "gradients from the stage behind";
 }
 
-/// The neighbour that a pass takes from and the one that it hands on to; none at the ends.
-std::pair<std::optional<int>, std::optional<int>> neighbours(PipelinePass pass, int stage, int stages) {
-  const std::optional<int> before = stage > 0 ? std::optional(stage - 1) : std::nullopt;
-  const std::optional<int> behind = stage + 1 < stages ? std::optional(stage + 1) : std::nullopt;
+/// The neighbour that a pass takes from and the one that it hands on to; none at the ends of what is no ring.
+std::pair<std::optional<int>, std::optional<int>> neighbours(PipelinePass pass, int stage, int stages, bool ring) {
+  if (stages == 1) return {};
+  const std::optional<int> before = stage > 0 || ring ? std::optional((stage + stages - 1) % stages) : std::nullopt;
+  const std::optional<int> behind = stage + 1 < stages || ring ? std::optional((stage + 1) % stages) : std::nullopt;
   return pass == PipelinePass::forward ? std::pair(before, behind) : std::pair(behind, before);
 }
 
 }  // namespace
 
-StageLinks::StageLinks(Communicator& pipeline, DType dtype, int64_t rows, int64_t width, std::vector<int> cpus)
+StageLinks::StageLinks(Communicator& pipeline, int64_t chunks, DType dtype, int64_t rows, int64_t width,
+                       std::vector<int> cpus)
     : stage_(pipeline.rank()),
       stages_(pipeline.size()),
+      chunks_(chunks),
       group_(pipeline.split(0, pipeline.rank())),
       arena_(bytes_for(stages_, dtype, rows, width)),
       courier_(pipeline.progress(), std::move(cpus)) {
   group_->report_to(pipeline.progress());
   for (const PipelinePass pass : kPasses) {
-    std::tie(in(pass).peer, out(pass).peer) = neighbours(pass, stage_, stages_);
+    std::tie(in(pass).peer, out(pass).peer) = neighbours(pass, stage_, stages_, chunks_ > 1);
     for (Lane* lane : {&in(pass), &out(pass)}) {
       if (!lane->peer) continue;
       for (Buffer& buffer : lane->buffers) buffer.rows = arena_.take(dtype, {rows, width});
     }
   }
+}
+
+std::optional<int64_t> StageLinks::neighbour_part(const PipelineAction& action, bool before) const {
+  const bool lower = before == (action.pass == PipelinePass::forward);
+  const int64_t part = action.chunk * stages_ + stage_ + (lower ? -1 : 1);
+  return part < 0 || part == chunks_ * stages_ ? std::nullopt : std::optional(part);
 }
 
 size_t StageLinks::bytes_for(int stages, DType dtype, int64_t rows, int64_t width) {
@@ -53,49 +64,62 @@ void StageLinks::wait(Buffer& buffer, const char* what) {
   courier_.wait(std::exchange(buffer.ticket, 0), what, buffer.rows.bytes());
 }
 
-void StageLinks::expect(PipelinePass pass, int64_t micro_batch, int64_t rows) {
-  Lane& lane = in(pass);
-  if (!lane.peer || rows == 0) return;
+void StageLinks::expect(const PipelineAction& action, int64_t rows) {
+  if (!neighbour_part(action, true) || rows == 0) return;
+  Lane& lane = in(action.pass);
   assert(lane.begun - lane.ended < lane.buffers.size());
   Buffer& buffer = lane.buffers[lane.begun++ % 2];
   const View to = buffer.rows.rows_slice(0, rows);
-  buffer.ticket = courier_.post(
-      [this, to, peer = *lane.peer, tag = tag_of(pass, micro_batch)] { return group_->receive(to, peer, tag); });
+  const int tag = tag_of(action.pass, action.chunk, chunks_, action.micro_batch);
+  buffer.ticket = courier_.post([this, to, peer = *lane.peer, tag] { return group_->receive(to, peer, tag); });
 }
 
-View StageLinks::take(PipelinePass pass, int64_t rows) {
-  Lane& lane = in(pass);
-  if (!lane.peer) return {};
+View StageLinks::take(const PipelineAction& action, int64_t rows) {
+  if (!neighbour_part(action, true)) return {};
+  Lane& lane = in(action.pass);
   if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
   assert(lane.begun > lane.ended);
   Buffer& buffer = lane.buffers[lane.ended++ % 2];
-  wait(buffer, awaited(pass));
+  wait(buffer, awaited(action.pass));
   return buffer.rows.rows_slice(0, rows);
 }
 
-View StageLinks::outgoing(PipelinePass pass, int64_t rows) {
-  Lane& lane = out(pass);
-  if (!lane.peer) return {};
+View StageLinks::outgoing(const PipelineAction& action, int64_t rows) {
+  if (!neighbour_part(action, false)) return {};
+  Lane& lane = out(action.pass);
   if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
   Buffer& buffer = lane.buffers[lane.begun % 2];
   wait(buffer, "a neighbour stage to take what was sent");
   return buffer.rows.rows_slice(0, rows);
 }
 
-void StageLinks::hand_on(PipelinePass pass, int64_t micro_batch, int64_t rows) {
-  Lane& lane = out(pass);
-  if (!lane.peer || rows == 0) return;
+void StageLinks::hand_on(const PipelineAction& action, int64_t rows) {
+  const std::optional<int64_t> to = neighbour_part(action, false);
+  if (!to || rows == 0) return;
+  Lane& lane = out(action.pass);
   Buffer& buffer = lane.buffers[lane.begun++ % 2];
   const View from = buffer.rows.rows_slice(0, rows);
   bytes_sent_ += from.bytes();
-  buffer.ticket = courier_.post(
-      [this, from, peer = *lane.peer, tag = tag_of(pass, micro_batch)] { return group_->send(from, peer, tag); });
+  const int tag = tag_of(action.pass, *to / stages_, chunks_, action.micro_batch);
+  buffer.ticket = courier_.post([this, from, peer = *lane.peer, tag] { return group_->send(from, peer, tag); });
 }
 
 void StageLinks::flush() {
   for (Lane& lane : out_) {
     for (Buffer& buffer : lane.buffers) wait(buffer, "a neighbour stage to take what was sent");
   }
+}
+
+void run_in_order(StageLinks& links, const std::vector<PipelineAction>& order,
+                  const std::function<int64_t(int64_t micro_batch)>& rows,
+                  const std::function<void(const PipelineAction&)>& act) {
+  const auto expect = [&](const PipelineAction& action) { links.expect(action, rows(action.micro_batch)); };
+  if (!order.empty()) expect(order.front());
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i + 1 < order.size()) expect(order[i + 1]);
+    act(order[i]);
+  }
+  links.flush();
 }
 
 }  // namespace trireme

@@ -1,9 +1,11 @@
 #pragma once
 // What a pipeline stage sends to its neighbours and gets from them: activations to the stage behind, their gradients to
-// the stage before. Receives are posted before they are waited for, sends never block: a buffer is waited for when it
-// is needed again.
+// the stage before. Where stages have several chunks of the model they form a ring: behind the last stage comes the
+// first one's next chunk. Receives are posted before they are waited for, sends never block: a buffer is waited for
+// when it is needed again.
 
 #include <array>
+#include <functional>
 #include <optional>
 
 #include "comm/courier.h"
@@ -16,24 +18,27 @@ namespace trireme {
 class StageLinks {
  public:
   /// Collective over the pipeline axis. rows: of the largest micro-batch.
-  StageLinks(Communicator& pipeline, DType dtype, int64_t rows, int64_t width, std::vector<int> cpus);
+  StageLinks(Communicator& pipeline, int64_t chunks, DType dtype, int64_t rows, int64_t width, std::vector<int> cpus);
   static size_t bytes_for(int stages, DType dtype, int64_t rows, int64_t width);
 
   int stage() const { return stage_; }
   int stages() const { return stages_; }
-  bool first() const { return stage_ == 0; }
+  int64_t chunks() const { return chunks_; }
   bool last() const { return stage_ + 1 == stages_; }
 
-  /// What the pass of a micro-batch takes begins to arrive: from the stage before (forward) or behind (backward).
-  /// Nothing where it takes nothing. Of each pass at most two are expected at a time, in the order of take().
-  void expect(PipelinePass pass, int64_t micro_batch, int64_t rows);
-  /// What was expected; empty where the pass takes nothing from a neighbour. [rows, width], valid until the
-  /// next-but-one take() of the pass. Of no rows nothing travels.
-  View take(PipelinePass pass, int64_t rows);
-  /// Where the pass writes what it hands on; empty where it hands on nothing.
-  View outgoing(PipelinePass pass, int64_t rows);
+  // An action takes from the stage before (forward) or behind (backward) and hands on to the other one. Of no rows
+  // nothing travels.
+
+  /// What the action takes begins to arrive; nothing where it takes nothing. Of each pass at most two are expected at a
+  /// time, in the order of take().
+  void expect(const PipelineAction& action, int64_t rows);
+  /// What was expected; empty where the action takes nothing. [rows, width], valid until the next-but-one take() of the
+  /// pass.
+  View take(const PipelineAction& action, int64_t rows);
+  /// Where the action writes what it hands on; empty where it hands on nothing.
+  View outgoing(const PipelineAction& action, int64_t rows);
   /// Sends what was written there.
-  void hand_on(PipelinePass pass, int64_t micro_batch, int64_t rows);
+  void hand_on(const PipelineAction& action, int64_t rows);
   /// Returns once everything sent has left.
   void flush();
 
@@ -53,13 +58,23 @@ class StageLinks {
   Lane& in(PipelinePass pass) { return in_[static_cast<size_t>(pass)]; }
   Lane& out(PipelinePass pass) { return out_[static_cast<size_t>(pass)]; }
   void wait(Buffer& buffer, const char* what);
+  /// The part of the model that takes what the part of an action hands on, or, with `before`, that hands on to it; none
+  /// at the ends.
+  std::optional<int64_t> neighbour_part(const PipelineAction& action, bool before) const;
 
   int stage_, stages_;
+  int64_t chunks_;
   std::unique_ptr<Communicator> group_;
   Arena arena_;
   std::array<Lane, 2> in_, out_;
   uint64_t bytes_sent_ = 0;
   Courier courier_;  // last: its thread uses the others
 };
+
+/// Runs a stage's actions in their order: what the next one takes begins to arrive before act() is called for one.
+/// rows: that travel of a micro-batch. act: takes, computes and hands on.
+void run_in_order(StageLinks& links, const std::vector<PipelineAction>& order,
+                  const std::function<int64_t(int64_t micro_batch)>& rows,
+                  const std::function<void(const PipelineAction&)>& act);
 
 }  // namespace trireme

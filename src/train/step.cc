@@ -23,29 +23,31 @@ double divisor(double counted) { return std::max(counted, 1.0); }
 }  // namespace
 
 TrainStep::TrainStep(Session& session, StepBatches& batches, uint64_t seed, LossMean mean)
-    : session_(session), batches_(batches), seed_(seed), mean_(mean), slots_(session.stage().part().slots()) {
-  batches_.keep(slots_);
+    : session_(session), batches_(batches), seed_(seed), mean_(mean) {
+  const StageLinks& links = session_.links();
+  // Every chunk's forward fills a batch anew.
+  batches_.keep(links.chunks() == 1 ? session_.stage().part().slots()
+                                    : forwards_kept(pipeline_order(links.stage(), links.stages(), links.chunks(),
+                                                                   batches_.micro_batches())));
 }
 
-/// What the action takes from a neighbour stage begins to arrive.
-void TrainStep::expect(const PipelineAction& action, const StepStart& start) {
-  session_.links().expect(action.pass, action.micro_batch,
-                          session_.own_rows(batches_.rows(start.consumed, action.micro_batch)));
+StagePart& TrainStep::part_of(const PipelineAction& action) {
+  return session_.stage().part(static_cast<size_t>(action.chunk));
 }
 
 void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
   const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
   const Batch& batch = batches_.fill(start.consumed, m);
   if (rows == 0) return;
-  if (shares_batch()) batch_hash_ = hash_of(batch) + 31 * batch_hash_;
+  if (shares_batch() && action.chunk == 0) batch_hash_ = hash_of(batch) + 31 * batch_hash_;
   if (mean_ == LossMean::micro_batches) counted_[static_cast<size_t>(m)] = counted_rows(batch);
   const StagePart::Step numbers{
       .seed = seed_, .step = static_cast<uint64_t>(start.step), .dropout = session_.stage().spec().has_dropout()};
   StageLinks& links = session_.links();
   const int64_t own = session_.own_rows(rows);
-  const ConstView in = links.take(action.pass, own);
-  session_.stage().part().forward(slot_of(action), batch, numbers, in, links.outgoing(action.pass, own));
-  links.hand_on(action.pass, m, own);
+  const ConstView in = links.take(action, own);
+  part_of(action).forward(slot_of(action), batch, numbers, in, links.outgoing(action, own));
+  links.hand_on(action, own);
 }
 
 double TrainStep::mean_of(int64_t micro_batch) const {
@@ -54,27 +56,29 @@ double TrainStep::mean_of(int64_t micro_batch) const {
 
 double TrainStep::backward(const PipelineAction& action, const StepStart& start, float scale) {
   const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
-  Stage& stage = session_.stage();
   const Write write = m == 0 ? Write::overwrite : Write::add;
   const bool last = m + 1 == batches_.micro_batches();
-  GradientSink& sink = session_.gradient_sink();
-  if (last) session_.optimizer().begin_exchange();
-  if (rows > 0) {
-    const int64_t own = session_.own_rows(rows);
-    StageLinks& links = session_.links();
-    const ConstView dy = links.take(action.pass, own);
-    const double over = mean_of(m),
-                 loss = stage.part().backward(
-                     slot_of(action),
-                     {.scale = static_cast<float>(scale / over), .write = write, .sink = last ? &sink : nullptr}, dy,
-                     links.outgoing(action.pass, own));
-    links.hand_on(action.pass, m, own);
-    return loss / over;
-  }
-  // The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
-  if (write == Write::overwrite) session_.ops().zero(stage.context(), session_.state().gradients());
-  if (last) {
-    for (const ParameterRange& range : session_.table().ready_ranges()) sink.ready(range);
+  StageLinks& links = session_.links();
+  if (last && action.chunk + 1 == links.chunks())
+    session_.optimizer().begin_exchange();  // the chunk that is done first
+  if (rows == 0) return without_rows(action, write, last);
+  const int64_t own = session_.own_rows(rows);
+  const ConstView dy = links.take(action, own);
+  const double over = mean_of(m);
+  const StagePart::Gradients gradients{
+      .scale = static_cast<float>(scale / over), .write = write, .sink = last ? &session_.gradient_sink() : nullptr};
+  const double loss = part_of(action).backward(slot_of(action), gradients, dy, links.outgoing(action, own));
+  links.hand_on(action, own);
+  return loss / over;
+}
+
+/// The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
+double TrainStep::without_rows(const PipelineAction& action, Write write, bool last) {
+  const View gradients = session_.state().gradients();
+  for (const ParameterRange& range : session_.table().ready_ranges_of(part_of(action).part())) {
+    if (write == Write::overwrite)
+      session_.ops().zero(session_.stage().context(), gradients.rows_slice(range.begin, range.end - range.begin));
+    if (last) session_.gradient_sink().ready(range);
   }
   return 0;
 }
@@ -83,20 +87,15 @@ double TrainStep::backward(const PipelineAction& action, const StepStart& start,
 double TrainStep::run_micro_batches(const StepStart& start, float scale) {
   StageLinks& links = session_.links();
   const int64_t count = batches_.micro_batches();
-  const std::vector<PipelineAction> order = pipeline_order(links.stage(), links.stages(), 1, count);
   double loss = 0;
   SignOfLife sign("this step");
-  for (size_t i = 0; i < order.size(); ++i) {
-    if (i == 0) expect(order[0], start);
-    if (i + 1 < order.size()) expect(order[i + 1], start);  // while this one computes
-    if (order[i].pass == PipelinePass::forward) {
-      forward(order[i], start);
-    } else {
-      loss += backward(order[i], start, scale);
-      sign.tell(order[i].micro_batch + 1, count);
-    }
-  }
-  links.flush();
+  const auto rows = [&](int64_t m) { return session_.own_rows(batches_.rows(start.consumed, m)); };
+  const auto act = [&](const PipelineAction& action) {
+    if (action.pass == PipelinePass::forward) return forward(action, start);
+    loss += backward(action, start, scale);
+    if (action.chunk == 0) sign.tell(action.micro_batch + 1, count);
+  };
+  run_in_order(links, pipeline_order(links.stage(), links.stages(), links.chunks(), count), rows, act);
   return session_.counts_loss() ? loss : 0;
 }
 
@@ -176,16 +175,17 @@ namespace {
 /// Loss of a batch, whose forward goes through all stages; 0 on ranks whose loss does not count.
 double loss_of(Session& session, const Batch& batch, int64_t number) {
   constexpr int64_t kSlot = 0;
-  constexpr PipelinePass kForward = PipelinePass::forward;
   StageLinks& links = session.links();
-  StagePart& part = session.stage().part();
-  const int64_t own = session.own_rows(batch.rows());
-  links.expect(kForward, number, own);
-  const ConstView in = links.take(kForward, own);
-  part.forward(kSlot, batch, {}, in, links.outgoing(kForward, own));
-  links.hand_on(kForward, number, own);
+  const int64_t own = session.own_rows(batch.rows()), chunks = links.chunks();
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    const PipelineAction action{PipelinePass::forward, chunk, number};
+    links.expect(action, own);
+    const ConstView in = links.take(action, own);
+    session.stage().part(static_cast<size_t>(chunk)).forward(kSlot, batch, {}, in, links.outgoing(action, own));
+    links.hand_on(action, own);
+  }
   if (!links.last()) return 0;
-  const double loss = part.loss(kSlot);
+  const double loss = session.stage().part(static_cast<size_t>(chunks - 1)).loss(kSlot);
   return session.counts_loss() ? loss : 0;
 }
 

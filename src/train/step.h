@@ -44,10 +44,11 @@ class TrainStep {
   double count(uint64_t consumed);
   double mean_of(int64_t micro_batch) const;
   double run_micro_batches(const StepStart& start, float scale);
-  void expect(const PipelineAction& action, const StepStart& start);
   void forward(const PipelineAction& action, const StepStart& start);
   double backward(const PipelineAction& action, const StepStart& start, float scale);
-  int64_t slot_of(const PipelineAction& action) const { return action.micro_batch % slots_; }
+  double without_rows(const PipelineAction& action, Write write, bool last);
+  StagePart& part_of(const PipelineAction& action);
+  int64_t slot_of(const PipelineAction& action) { return action.micro_batch % part_of(action).slots(); }
   bool shares_batch() const;
   void compare_batches(std::span<const double> halves, int64_t step) const;
   StepResult agree(double loss, std::span<const double> norms, double counted, const StepStart& start);
@@ -57,7 +58,6 @@ class TrainStep {
   uint64_t seed_;
   LossMean mean_;
   std::vector<double> counted_;  ///< with LossMean::micro_batches what each of this rank's counts, by its number
-  int64_t slots_;                ///< micro-batches that are between forward and backward at a time
   uint64_t batch_hash_ = 0;      ///< of the step's tokens and targets
 };
 

@@ -73,6 +73,49 @@ TEST(MeshLayout, StagesAreThoseOfAList) {
   EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 2, .stages = {6, 0}}), ErrorKind::config, "would balance them");
 }
 
+TEST(MeshLayout, StagesHaveChunksInTurn) {
+  Spec spec = small_spec();
+  spec.layers = 9;
+  const MeshShape mesh{.data = 1, .tensor = 2, .pipeline = 2, .stages = {2, 2, 3, 2}, .chunks = 2};
+  const Layout first = layout_of(spec, mesh, 0), last = layout_of(spec, mesh, 3);
+  EXPECT_EQ(first.parts(), (std::vector<ModelPart>{{0, 2, true, false}, {4, 7, false, false}}));
+  EXPECT_EQ(last.parts(), (std::vector<ModelPart>{{2, 4, false, false}, {7, 9, false, true}}));
+  // Gradients become ready from the last chunk to the first.
+  const ParameterTable table(spec, InitScheme::gpt2, last);
+  std::vector<std::string> blocks;
+  for (const Parameter& p : table.all()) {
+    if (p.name.ends_with("norm1.weight")) blocks.push_back(p.name);
+    if (p.name.starts_with("block.")) {
+      EXPECT_EQ(p.group, table.block_group(p.name[6] - '0')) << p.name;
+    }
+  }
+  EXPECT_EQ(blocks, (std::vector<std::string>{"block.8.norm1.weight", "block.7.norm1.weight", "block.3.norm1.weight",
+                                              "block.2.norm1.weight"}));
+  std::vector<ParameterRange> ranges = table.ready_ranges_of(last.parts()[1]),
+                              rest = table.ready_ranges_of(last.parts()[0]);
+  EXPECT_EQ(ranges.size(), 3u);
+  ranges.insert(ranges.end(), rest.begin(), rest.end());
+  EXPECT_EQ(ranges, table.ready_ranges());
+  EXPECT_EQ(ParameterTable(spec, InitScheme::gpt2, first).ready_ranges().size(), 6u);
+  // (p - 1) / v of m + (p - 1) / v is lost, and 3 + 2 layers wait for 2 + 2 and the head, or the other way round.
+  Spec even = spec;
+  even.layers = 8;
+  even.head = HeadKind::classifier;
+  EXPECT_NEAR(pipeline_use(even, {.data = 1, .pipeline = 4, .chunks = 2}, 8), 8 / 9.5, 1e-12);
+}
+
+TEST(MeshLayout, ChunksThatDoNotFitAreRefusedWithThoseThatDo) {
+  Spec spec = small_spec();
+  spec.layers = 7;
+  EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 3, .chunks = 3}), ErrorKind::config,
+               "mesh.chunks 3 of 3 pipeline stages are 9 parts, more than the model's 7 layers; 1 to 2 fit");
+  EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 1, .chunks = 2}), ErrorKind::config,
+               "mesh.chunks 2 cuts the layers of pipeline stages further, but mesh.pipeline is 1");
+  EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 2, .stages = {4, 3}, .chunks = 2}), ErrorKind::config,
+               "mesh.stages 4,3 are 2 stages of 7 layers, but mesh.pipeline is 2 with 2 chunks each, 4 parts, and the "
+               "model has 7 layers");
+}
+
 TEST(MeshLayout, WhatDoesNotFitIsRefusedWithWhatDoes) {
   const Spec spec = small_spec();
   EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 3}), ErrorKind::config,

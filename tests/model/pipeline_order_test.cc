@@ -110,6 +110,24 @@ class Simulation {
   std::map<std::pair<int64_t, PipelinePass>, std::optional<Key>> last_sent_;
 };
 
+TEST(PipelineOrder, KeepsBatchesForAsManyForwardsAsBeginMeanwhile) {
+  EXPECT_EQ(forwards_kept(pipeline_order(0, 1, 1, 3)), 1);
+  for (int64_t stage = 0; stage < 4; ++stage) {
+    const auto order = pipeline_order(stage, 4, 1, 8);
+    EXPECT_EQ(forwards_kept(order), slots_of(order, 0));
+  }
+  // The first of two stages runs F 0 1 of chunk 0, F 0 1 of chunk 1, F 2 of chunk 0 before backward of chunk 1, and so
+  // on: chunk 0's first backward comes after F 0 1 2 3, 0 1 2.
+  const auto order = pipeline_order(0, 2, 2, 4);
+  EXPECT_EQ(slots_of_chunks(order, 2), (std::vector<int64_t>{slots_of(order, 0), slots_of(order, 1)}));
+  int64_t forwards = 0;
+  for (const PipelineAction& action : order) {
+    if (action == PipelineAction{kBackward, 0, 0}) break;
+    forwards += action.pass == kForward ? 1 : 0;
+  }
+  EXPECT_EQ(forwards_kept(order), forwards);
+}
+
 TEST(PipelineOrder, OneStageRunsEachMicroBatchThroughBeforeTheNext) {
   const std::vector<PipelineAction> expected = {{kForward, 0, 0},  {kBackward, 0, 0}, {kForward, 0, 1},
                                                 {kBackward, 0, 1}, {kForward, 0, 2},  {kBackward, 0, 2}};

@@ -30,13 +30,20 @@ class MeshRuns : public TrainingFixture {
 };
 
 TEST_F(MeshRuns, ARunGoesOnOverAnyOtherLayout) {
-  go_on("one", 1, "24", {});
-  go_on("changes", 4, "6", {"--mesh.tensor", "2", "--mesh.pipeline", "2"});
-  go_on("changes", 2, "12", {"--optim.shard", "optimizer"});
-  go_on("changes", 4, "15", {"--mesh.tensor", "2", "--mesh.pipeline", "2", "--mesh.sequence", "true"});
-  go_on("changes", 2, "18",
-        {"--mesh.pipeline", "2", "--mesh.stages", "1,1", "--batch.micro", "2", "--model.recompute", "true"});
-  go_on("changes", 4, "24", {"--mesh.tensor", "2", "--optim.shard", "optimizer"});
+  const auto run_to = [&](const std::string& name, int ranks, const char* steps, const Flags& layout) {
+    go_on(name, ranks, steps, with({"--model.layers", "5"}, layout));
+  };
+  run_to("one", 1, "24", {});
+  run_to("changes", 4, "4", {"--mesh.tensor", "2", "--mesh.pipeline", "2"});
+  run_to("changes", 2, "8", {"--optim.shard", "optimizer"});
+  run_to("changes", 4, "11",
+         {"--mesh.pipeline", "2", "--mesh.chunks", "2", "--batch.micro", "3", "--optim.shard", "optimizer"});
+  run_to("changes", 4, "15", {"--mesh.tensor", "2", "--mesh.pipeline", "2", "--mesh.sequence", "true"});
+  run_to("changes", 2, "18",
+         {"--mesh.pipeline", "2", "--mesh.stages", "1,4", "--batch.micro", "2", "--model.recompute", "true"});
+  run_to("changes", 2, "21",
+         {"--mesh.pipeline", "2", "--mesh.chunks", "2", "--mesh.stages", "1,2,1,1", "--batch.micro", "3"});
+  run_to("changes", 4, "24", {"--mesh.tensor", "2", "--optim.shard", "optimizer"});
   const auto one = losses("one"), changes = losses("changes");
   ASSERT_EQ(changes.size(), one.size());
   for (const auto& [step, loss] : one) EXPECT_NEAR(changes.at(step), loss, 1e-5 * loss) << "step " << step;
@@ -57,6 +64,12 @@ TEST_F(MeshRuns, TheReportSaysWhoHoldsWhat) {
   EXPECT_THAT(outcome.output, HasSubstr("each of 2 data ranks keeps its part of what the optimizer remembers"));
 }
 
+TEST_F(MeshRuns, TheReportSaysWhichChunksAStageHas) {
+  const Outcome outcome = go_on(
+      "run", 2, "2", {"--mesh.pipeline", "2", "--mesh.chunks", "2", "--model.layers", "5", "--mesh.stages", "1,2,1,1"});
+  EXPECT_THAT(outcome.output, HasSubstr("stages of embedding + 1 layers, 1 layers | 2 layers, 1 layers + head"));
+}
+
 TEST_F(MeshRuns, TheReportSaysThatRowsAreShared) {
   const Outcome outcome = go_on("run", 2, "2", {"--mesh.tensor", "2", "--mesh.sequence", "true"});
   EXPECT_THAT(outcome.output, HasSubstr("; tensor ranks share the rows between layers"));
@@ -74,6 +87,14 @@ TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
        "pipeline 3 cuts 2 layers into more stages than there are; at most 2 have one each"},
       {2, {"--mesh.pipeline", "2", "--mesh.stages", "2,1"}, "mesh.stages 2,1 are 2 stages of 3 layers"},
       {2, {"--mesh.pipeline", "2", "--mesh.stages", "1;1"}, "mesh.stages is \"1;1\", expected layers of each stage"},
+      {2,
+       {"--mesh.pipeline", "2", "--mesh.chunks", "2"},
+       "mesh.chunks 2 of 2 pipeline stages are 4 parts, more than the model's 2 layers; 1 fit"},
+      {2,
+       {"--mesh.pipeline", "2", "--mesh.chunks", "2", "--model.layers", "4", "--batch.micro", "4"},
+       "3 micro-batches cannot be interleaved over 2 stages with 2 chunks each: their number must be a multiple of the "
+       "stages, as 2 or 4 is; or use one chunk"},
+      {2, {"--mesh.chunks", "2"}, "mesh.chunks 2 cuts the layers of pipeline stages further, but mesh.pipeline is 1"},
       {2,
        {"--mesh.sequence", "true"},
        "mesh.sequence shares rows among the ranks that split a layer, but mesh.tensor is 1, so none does; set "

@@ -113,13 +113,13 @@ Outcome train(Spec spec, const Layouts& layouts) {
                            .sequence = kSequence,
                            .ranks = static_cast<int>(mesh.data),
                            .rank = place.data};
-    const auto order = pipeline_order(place.pipeline, mesh.pipeline, 1, shape.micro_batches);
+    const auto order = pipeline_order(place.pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
     Session session({.spec = spec,
                      .dtype = layouts.dtype,
                      .shape = {.rows = kMicro * kSequence,
                                .head_rows = 4,
                                .recompute = layouts.recompute,
-                               .slots = slots_of(order, 0),
+                               .chunk_slots = slots_of_chunks(order, mesh.chunks),
                                .shares_rows = layouts.shares_rows},
                      .mesh = mesh,
                      .optimizer = options},
@@ -159,7 +159,7 @@ Outcome train(Spec spec, const Layouts& layouts) {
 
 std::string name_of(const MeshShape& mesh) {
   return "data " + std::to_string(mesh.data) + ", tensor " + std::to_string(mesh.tensor) + ", pipeline " +
-         std::to_string(mesh.pipeline);
+         std::to_string(mesh.pipeline) + ", chunks " + std::to_string(mesh.chunks);
 }
 
 void expect_near(const Outcome& got, const Outcome& want, const Spec& spec) {
@@ -211,7 +211,7 @@ TEST_P(MeshTraining, SharedRowsComeToWhatOneRankComesTo) {
       {{.data = 2, .tensor = 2, .pipeline = 1}, Recompute::attention, true, DType::f32, true},
       {{.data = 1, .tensor = 2, .pipeline = 2}, Recompute::none, true},
       {{.data = 1, .tensor = 2, .pipeline = 4}, Recompute::full},
-      {{.data = 2, .tensor = 2, .pipeline = 2}},
+      {{.data = 2, .tensor = 2, .pipeline = 2, .chunks = 2}},
   };
   for (Layouts& layout : layouts) {
     SCOPED_TRACE(name_of(layout.mesh));
@@ -265,14 +265,48 @@ TEST_P(MeshTraining, ASharedOptimizerGivesTheBitsOfOneThatEveryRankHas) {
       }
 }
 
+// Twelve samples in micro-batches of one.
+TEST(MeshStep, ChunksGiveTheBitsOfOneStageWhateverElseIsCut) {
+  Spec spec = neox();
+  spec.layers = 7;
+  spec.tied_head = true;
+  const struct {
+    Layouts cut;
+    int64_t data, tensor;
+  } cases[] = {
+      {{{.data = 1, .tensor = 1, .pipeline = 2, .chunks = 3}, Recompute::none, true}, 1, 1},
+      {{{.data = 1, .tensor = 1, .pipeline = 3, .stages = {1, 2, 1, 1, 1, 1}, .chunks = 2}, Recompute::full}, 1, 1},
+      {{{.data = 2, .tensor = 1, .pipeline = 3, .chunks = 2}, Recompute::attention, true, DType::f32, true}, 2, 1},
+      {{{.data = 1, .tensor = 2, .pipeline = 2, .chunks = 2}, Recompute::none, true}, 1, 2},
+      {{{.data = 1, .tensor = 2, .pipeline = 2, .chunks = 3},
+        Recompute::full,
+        false,
+        DType::f32,
+        false,
+        DType::f32,
+        true},
+       1,
+       2}};
+  for (const auto& [cut, data, tensor] : cases) {
+    SCOPED_TRACE(name_of(cut.mesh));
+    Layouts whole = cut;
+    whole.mesh = {.data = data, .tensor = tensor, .pipeline = 1};
+    const Outcome got = train(spec, cut), one = train(spec, whole);
+    EXPECT_EQ(got.losses, one.losses);
+    EXPECT_EQ(got.norms, one.norms);
+    EXPECT_EQ(got.evaluation, one.evaluation);
+    EXPECT_EQ(got.weights, one.weights);
+  }
+}
+
 TEST_P(MeshTraining, APipelineGivesTheBitsOfOneStage) {
   const Spec spec = GetParam().spec();
   for (const Recompute recompute : {Recompute::none, Recompute::attention, Recompute::full})
     for (const int64_t data : {1, 2}) {
       const bool dropout = recompute != Recompute::none;
       const Outcome one = train(spec, {{.data = data, .tensor = 1, .pipeline = 1}, recompute, dropout});
-      for (const int64_t stages : {2, 3, 4}) {
-        const MeshShape mesh{.data = data, .tensor = 1, .pipeline = stages};
+      for (const auto& [stages, chunks] : {std::pair<int64_t, int64_t>{2, 1}, {3, 1}, {4, 1}, {2, 2}}) {
+        const MeshShape mesh{.data = data, .tensor = 1, .pipeline = stages, .chunks = chunks};
         SCOPED_TRACE(name_of(mesh));
         const Outcome got = train(spec, {mesh, recompute, dropout});
         EXPECT_EQ(got.losses, one.losses);

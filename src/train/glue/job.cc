@@ -83,7 +83,7 @@ void plan_shape(GlueJob& job) {
       .head_rows = 0,
       .accumulates = micro_batches > 1 || by_tokens,
       .recompute = job.config().model.recompute,
-      .slots = 1,
+      .chunk_slots = {},
       .shares_rows = job.config().mesh.sequence};
 }
 

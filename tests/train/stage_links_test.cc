@@ -1,0 +1,124 @@
+// What travels between pipeline stages, with doubles in place of their parts of the model; ranks as threads.
+
+#include "train/stage_links.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <thread>
+
+#include "base/time.h"
+#include "tests/support/local_ranks.h"
+
+namespace trireme {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int64_t kWidth = 3;
+
+/// Of the message that a part of the model takes of a micro-batch.
+float value_of(PipelinePass pass, int64_t part, int64_t micro_batch) {
+  return static_cast<float>((pass == PipelinePass::forward ? 1 : 2) * 10000 + part * 100 + micro_batch);
+}
+
+/// Rows of a micro-batch; every fifth has none.
+int64_t rows_of(int64_t micro_batch) { return micro_batch % 5 == 4 ? 0 : 1 + micro_batch % 2; }
+
+void take_and_hand_on(StageLinks& links, const PipelineAction& action) {
+  const int64_t rows = rows_of(action.micro_batch), part = action.chunk * links.stages() + links.stage(),
+                parts = links.chunks() * links.stages();
+  const bool forward = action.pass == PipelinePass::forward;
+  const View in = links.take(action, rows), out = links.outgoing(action, rows);
+  EXPECT_EQ(in.empty(), forward ? part == 0 : part + 1 == parts);
+  EXPECT_EQ(out.empty(), forward ? part + 1 == parts : part == 0);
+  if (!in.empty()) {
+    for (const float x : in.values<float>()) EXPECT_EQ(x, value_of(action.pass, part, action.micro_batch));
+  }
+  if (!out.empty()) {
+    const int64_t to = forward ? part + 1 : part - 1;
+    std::ranges::fill(out.values<float>(), value_of(action.pass, to, action.micro_batch));
+  }
+  links.hand_on(action, rows);
+}
+
+// Sends that wait for their receives, and calls that end late.
+TEST(StageLinks, NoOrderOfAnyPipelineWaitsForEver) {
+  uint64_t seed = 0;
+  for (int stages = 2; stages <= 8; ++stages)
+    for (int64_t chunks = 1; chunks <= 3; ++chunks)
+      for (int64_t micro_batches = 1; micro_batches <= 16; ++micro_batches) {
+        if (chunks > 1 && micro_batches % stages != 0) continue;
+        SCOPED_TRACE(testing::Message() << stages << " stages, " << chunks << " chunks, " << micro_batches
+                                        << " micro-batches");
+        const LocalOptions options{.delay = random_delays(++seed, 100us), .rendezvous = true};
+        run_local(
+            stages,
+            [&](RankContext& rank) {
+              StageLinks links(rank.world, chunks, DType::f32, 2, kWidth, {});
+              run_in_order(links, pipeline_order(rank.rank(), stages, chunks, micro_batches), rows_of,
+                           [&](const PipelineAction& action) { take_and_hand_on(links, action); });
+            },
+            options, 60s);
+      }
+}
+
+// Activations once forward and their gradients once back, between all parts of the model.
+TEST(StageLinks, SendActivationsOnceEachWay) {
+  for (const int64_t chunks : {1, 2}) {
+    constexpr int kStages = 3;
+    constexpr int64_t kMicroBatches = 6;
+    uint64_t sent = 0, rows = 0;
+    std::mutex mutex;
+    for (int64_t m = 0; m < kMicroBatches; ++m) rows += static_cast<uint64_t>(rows_of(m));
+    run_local(kStages, [&](RankContext& rank) {
+      StageLinks links(rank.world, chunks, DType::f32, 2, kWidth, {});
+      run_in_order(links, pipeline_order(rank.rank(), kStages, chunks, kMicroBatches), rows_of,
+                   [&](const PipelineAction& action) { take_and_hand_on(links, action); });
+      const std::lock_guard lock(mutex);
+      sent += links.bytes_sent();
+    });
+    EXPECT_EQ(sent, 2 * static_cast<uint64_t>(kStages * chunks - 1) * rows * kWidth * sizeof(float));
+  }
+}
+
+/// Share of the time in which a stage does nothing, the first one's and the last one's mean.
+double idle_share(int stages, int64_t chunks, int64_t micro_batches) {
+  constexpr auto kForward = 20ms, kBackward = 40ms;
+  double seconds = 0;
+  std::mutex mutex;
+  run_local(stages, [&](RankContext& rank) {
+    StageLinks links(rank.world, chunks, DType::f32, 1, 1, {});
+    const auto act = [&](const PipelineAction& action) {
+      (void)links.take(action, 1);
+      (void)links.outgoing(action, 1);
+      std::this_thread::sleep_for(action.pass == PipelinePass::forward ? kForward : kBackward);
+      links.hand_on(action, 1);
+    };
+    rank.world.barrier().wait("start");
+    const auto start = Clock::now();
+    run_in_order(
+        links, pipeline_order(rank.rank(), stages, chunks, micro_batches), [](int64_t) { return 1; }, act);
+    rank.world.barrier().wait("end");
+    const std::lock_guard lock(mutex);
+    seconds = seconds_since(start);
+  });
+  const double busy =
+      static_cast<double>(chunks * micro_batches) * std::chrono::duration<double>(kForward + kBackward).count();
+  return 1 - busy / seconds;
+}
+
+TEST(StageLinks, BubblesAreThoseOfTheFormula) {
+  const struct {
+    int stages;
+    int64_t chunks, micro_batches;
+  } pipelines[] = {{2, 1, 4}, {4, 1, 8}, {4, 2, 8}, {4, 3, 4}, {2, 2, 4}};
+  for (const auto& [stages, chunks, micro_batches] : pipelines) {
+    const double p = stages, v = static_cast<double>(chunks), m = static_cast<double>(micro_batches);
+    EXPECT_NEAR(idle_share(stages, chunks, micro_batches), (p - 1) / (v * m + p - 1), 0.03)
+        << stages << " stages, " << chunks << " chunks, " << micro_batches << " micro-batches";
+  }
+}
+
+}  // namespace
+}  // namespace trireme
