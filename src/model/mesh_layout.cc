@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/error.h"
@@ -21,31 +22,44 @@ double head_work(const Spec& spec) {
   return spec.has_decoder() ? static_cast<double>(spec.vocabulary_rows * spec.token_width()) : 0;
 }
 
-/// Layers of each stage, so that the slowest one has the least work.
-std::vector<int64_t> balanced_stages(const Spec& spec, int64_t stages) {
+/// `layers` over so many, rounded down: later ones take what is over.
+std::vector<int64_t> shared_out(int64_t layers, int64_t among) {
+  std::vector<int64_t> shares;
+  for (int64_t left = among; left > 0; --left) {
+    shares.push_back(layers / left);
+    layers -= shares.back();
+  }
+  return shares;
+}
+
+/// Layers of each part, so that the slowest stage has the least work.
+std::vector<int64_t> balanced_parts(const Spec& spec, int64_t stages, int64_t chunks) {
+  if (stages == 1) return {spec.layers};
   const double head = head_work(spec) / block_work(spec);
   // The last stage has n blocks and the head; the others share the rest evenly.
   const auto slowest = [&](int64_t n) {
-    const int64_t others = stages == 1 ? 0 : (spec.layers - n + stages - 2) / (stages - 1);
+    const int64_t others = (spec.layers - n + stages - 2) / (stages - 1);
     return std::max(static_cast<double>(others), static_cast<double>(n) + head);
   };
-  int64_t last = stages == 1 ? spec.layers : spec.layers - (stages - 1);
-  for (int64_t n = last - 1; stages > 1 && n >= 1; --n) {
+  int64_t last = spec.layers - chunks * (stages - 1);
+  for (int64_t n = last - 1; n >= chunks; --n) {
     if (slowest(n) < slowest(last)) last = n;
   }
-  std::vector<int64_t> layers;
-  int64_t rest = spec.layers - last;
-  for (int64_t left = stages - 1; left > 0; --left) {
-    layers.push_back(rest / left);  // rounded down: later stages take what is over
-    rest -= layers.back();
-  }
-  layers.push_back(last);
-  return layers;
+  std::vector<int64_t> parts(static_cast<size_t>(stages * chunks));
+  const auto set = [&](int64_t stage, const std::vector<int64_t>& of_chunks) {
+    for (int64_t c = 0; c < chunks; ++c)
+      parts[static_cast<size_t>(c * stages + stage)] = of_chunks[static_cast<size_t>(c)];
+  };
+  const std::vector<int64_t> others = shared_out(spec.layers - last, stages - 1);
+  for (int64_t s = 0; s + 1 < stages; ++s) set(s, shared_out(others[static_cast<size_t>(s)], chunks));
+  // Beside the head the last chunk has what it leaves of an equal share.
+  const auto beside_head = std::llround((static_cast<double>(last) + head) / static_cast<double>(chunks) - head);
+  const int64_t final = std::clamp<int64_t>(beside_head, 1, last - (chunks - 1));
+  std::vector<int64_t> of_last = shared_out(last - final, chunks - 1);
+  of_last.push_back(final);
+  set(stages - 1, of_last);
+  return parts;
 }
-
-}  // namespace
-
-namespace {
 
 void require_chunks(const Spec& spec, const MeshShape& mesh) {
   if (mesh.chunks == 1) return;
@@ -67,7 +81,7 @@ std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh) {
           spec.layers, spec.layers);
   require_chunks(spec, mesh);
   const int64_t stages = mesh.pipeline * mesh.chunks;
-  const std::vector<int64_t> balanced = balanced_stages(spec, stages);
+  const std::vector<int64_t> balanced = balanced_parts(spec, mesh.pipeline, mesh.chunks);
   const std::vector<int64_t>& layers = mesh.stages.empty() ? balanced : mesh.stages;
   const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
   require(static_cast<int64_t>(layers.size()) == stages && sum == spec.layers && std::ranges::min(layers) > 0,

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iterator>
 #include <optional>
 
 #include "checkpoint/model_folder.h"
+#include "model/mesh_layout.h"
 #include "model/model_options.h"
 #include "model/presets.h"
 #include "train/data_setup.h"
@@ -51,6 +53,10 @@ std::string parts_of(const Layout& layout) {
   return fmt::format("{}{}{}", part.embedding ? "embedding, " : "", layers, part.head ? ", head" : "");
 }
 
+std::string held_by(const Layout& layout) {
+  return parts_of(layout) + (layout.tensor_size > 1 ? fmt::format(" (1/{} of each)", layout.tensor_size) : "");
+}
+
 std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
 
 }  // namespace
@@ -68,11 +74,13 @@ std::string rank_table(const LoadedConfig& loaded, int ranks) {
   plan.spec = *spec;
   plan.mesh = mesh;
   const Backend backend = make_backend();
+  size_t holds = 41;  // columns, or as many as the longest needs
+  for (const Layout& layout : layouts_of_replica(*spec, mesh)) holds = std::max(holds, held_by(layout).size());
   std::string text = fmt::format(
       "# {} ranks: data {} x tensor {} x pipeline {}. Memory is planned with one thread and one host per rank.\n"
-      "# {:>9}  {:>11}  {:>6}  {:>8}  {:<41}  {:>12}  {:>12}  {}\n",
-      ranks, mesh.data, mesh.tensor, mesh.pipeline, "rank", "data", "tensor", "pipeline", "holds", "memory", "state",
-      "activations");
+      "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
+      ranks, mesh.data, mesh.tensor, mesh.pipeline, "rank", "data", "tensor", "pipeline", "holds", holds, "memory",
+      "state", "activations");
   const int group = ranks > kMostLines ? static_cast<int>(mesh.data * mesh.tensor) : 1;
   for (int rank = 0; rank < ranks; rank += group) {
     const MeshPlace place = place_of(mesh, rank);
@@ -90,10 +98,9 @@ std::string rank_table(const LoadedConfig& loaded, int ranks) {
     const auto range = [&](int64_t first, int64_t count) {
       return group == 1 || count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
     };
-    const std::string share = mesh.tensor > 1 ? fmt::format(" (1/{} of each)", mesh.tensor) : "";
-    fmt::format_to(std::back_inserter(text), "# {:>9}  {:>11}  {:>6}  {:>8}  {:<41}  {:>12}  {:>12}  {}\n",
+    fmt::format_to(std::back_inserter(text), "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
                    range(rank, group), range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline,
-                   parts_of(plan.held) + share, gigabytes(memory.total()), gigabytes(memory.state),
+                   held_by(plan.held), holds, gigabytes(memory.total()), gigabytes(memory.state),
                    gigabytes(memory.activations));
   }
   return text;

@@ -9,10 +9,10 @@
 namespace trireme {
 namespace {
 
-std::vector<int64_t> blocks_of(const Spec& spec, int64_t stages) {
+std::vector<int64_t> blocks_of(const Spec& spec, int64_t stages, int64_t chunks = 1) {
   std::vector<int64_t> blocks;
   int64_t next = 0;
-  for (const ModelPart& part : stages_of(spec, {.data = 1, .pipeline = stages})) {
+  for (const ModelPart& part : stages_of(spec, {.data = 1, .pipeline = stages, .chunks = chunks})) {
     EXPECT_EQ(part.first_layer, next);
     EXPECT_EQ(part.embedding, next == 0);
     next = part.last_layer;
@@ -35,7 +35,19 @@ TEST(MeshLayout, StagesAreBalancedByWorkWithTheHead) {
   EXPECT_EQ(blocks_of(classifier, 4), (std::vector<int64_t>{3, 3, 3, 3}));
   EXPECT_EQ(blocks_of(classifier, 5), (std::vector<int64_t>{2, 2, 2, 3, 3}));
   for (int64_t stages = 1; stages <= 12; ++stages)
-    for (const int64_t n : blocks_of(gpt2, stages)) EXPECT_GE(n, 1);
+    for (int64_t chunks = 1; chunks * stages <= 12 && (stages > 1 || chunks == 1); ++chunks)
+      for (const int64_t n : blocks_of(gpt2, stages, chunks)) EXPECT_GE(n, 1) << stages << " x " << chunks;
+}
+
+// Of two stages the first has 4 and 4 blocks, the second 3, and 1 beside the head: as without chunks 8 and 4.
+TEST(MeshLayout, ChunksAreBalancedByTheWorkOfTheirStages) {
+  const Spec gpt2 = preset("gpt2").spec;
+  EXPECT_EQ(blocks_of(gpt2, 2, 2), (std::vector<int64_t>{4, 3, 4, 1}));
+  EXPECT_EQ(blocks_of(gpt2, 2, 3), (std::vector<int64_t>{2, 1, 3, 2, 3, 1}));
+  EXPECT_EQ(blocks_of(preset("neox-20b").spec, 4, 2), (std::vector<int64_t>{5, 5, 5, 6, 6, 6, 6, 5}));
+  Spec classifier = gpt2;
+  classifier.head = HeadKind::classifier;
+  EXPECT_EQ(blocks_of(classifier, 3, 2), (std::vector<int64_t>{2, 2, 2, 2, 2, 2}));
 }
 
 TEST(MeshLayout, EveryRankHasItsPlaceAndTheRanksOfAReplicaHoldTheModel) {

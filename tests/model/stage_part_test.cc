@@ -288,6 +288,21 @@ TEST(StagePart, PlansItsSlots) {
       << "the input of one block";
 }
 
+TEST(Stage, PlansTheSlotsOfEachOfItsChunks) {
+  Spec spec = small_spec();
+  spec.layers = 4;
+  const auto ops = make_cpu_ops();
+  const Layout layout{{0, 3, true, false}, 0, 1, {{0, 1, true, false}, {2, 3, false, false}}};
+  const auto bytes = [&](const std::vector<int64_t>& slots) {
+    const ModelShape shape{.rows = 64, .chunk_slots = slots};
+    return stage_bytes(spec, DType::f32, shape, *ops, 1, layout).activations;
+  };
+  // A block: x, qkv, attention and middle, the inner width and lse.
+  const size_t block = 64 * sizeof(float) * static_cast<size_t>(6 * 8 + 20 + 2);
+  EXPECT_EQ(bytes({3, 1}) - bytes({1, 1}), 2 * block);
+  EXPECT_EQ(bytes({3, 2}) - bytes({1, 1}), 3 * block);
+}
+
 TEST(StagePart, RefusesPartsThatAreNoSliceOfTheModel) {
   const Spec spec = small_spec();
   EXPECT_ERROR(ModelPart({.last_layer = 3}).of(spec), ErrorKind::config,

@@ -80,6 +80,28 @@ TEST(RankTable, SaysWhereEachRankIsAndWhatItHolds) {
   EXPECT_EQ(std::ranges::count(text, '\n'), 10);
 }
 
+TEST(RankTable, ListsTheChunksOfAStage) {
+  const std::string text = ranks_of({"model.preset=neox-19m", "mesh.pipeline=2", "mesh.chunks=2", "mesh.stages=1,2,1,2",
+                                     "batch.global=16", "batch.micro=4"},
+                                    2);
+  EXPECT_THAT(text, HasSubstr("embedding, layer 0, layer 3 "));
+  EXPECT_THAT(text, HasSubstr("layers 1 to 2, layers 4 to 5, head "));
+  EXPECT_ERROR(ranks_of({"model.preset=neox-19m", "mesh.pipeline=2", "mesh.chunks=4", "batch.global=16"}, 2),
+               ErrorKind::config,
+               "mesh.chunks 4 of 2 pipeline stages are 8 parts, more than the model's 6 layers; 1 to 3");
+}
+
+// Of the state nothing changes, of the activations tensor ranks have their share.
+TEST(RankTable, PlansSharedRows) {
+  const auto activations = [](const std::string& sequence) {
+    const std::string text = ranks_of({"model.preset=neox-125m", "mesh.tensor=4", sequence, "batch.global=4"}, 4);
+    return std::stod(text.substr(text.rfind("GB", text.rfind("GB") - 1) + 2));
+  };
+  const double all = activations("mesh.sequence=false"), own = activations("mesh.sequence=true");
+  EXPECT_LT(own, 0.75 * all);
+  EXPECT_GT(own, 0.25 * all);
+}
+
 TEST(RankTable, TakesTheLayoutsOfLargeModels) {
   struct {
     std::vector<std::string> words;
