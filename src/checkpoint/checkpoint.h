@@ -53,6 +53,8 @@ struct CheckpointFacts {
   std::string parameter_hash = {};  ///< hex64 of parameter_hash() (optim/training_state.h); empty: not known
 };
 
+struct LocalSnapshot;  // shared_copies.h
+
 /// Saves in the background from a snapshot arena; ranks that hold the same share the writing of it (slices.h). Weights
 /// f32 or bf16; optimizer states are stored when the state has them.
 class CheckpointWriter {
@@ -72,8 +74,11 @@ class CheckpointWriter {
   void require_space(const CheckpointFacts& facts);
   /// Collective where ranks share the optimizer's state, parts of which travel to who stores them. Copies this rank's
   /// slices to host buffers and starts writing; returns at once. The save before must have been
-  /// published (publish() waits for it if need be).
-  void begin(const CheckpointFacts& facts);
+  /// published (publish() waits for it if need be). local: a folder on each host's own disk (local_disk.h) that takes
+  /// the shards in place of the run folder; empty: none.
+  void begin(const CheckpointFacts& facts, const std::string& local = {});
+  /// The save under way goes to local disks.
+  bool is_local() const;
   /// A save was begun and not yet published: the same on every rank.
   bool pending() const;
   /// True when this rank's part of the save is written or has failed, so that publish() will not wait for it.
@@ -86,6 +91,10 @@ class CheckpointWriter {
   /// and starts to prune(keep). Returns the published folder, nothing if no save was begun. Throws Error::io or
   /// Error::locked, the same on every rank, if one failed; nothing is published then and its files are removed.
   std::optional<std::string> publish(int64_t keep, bool is_best);
+  /// Collective, of a save that goes to local disks: waits for the writing of every rank, agrees, and leaves the
+  /// manifest on every host. Nothing where a disk did not take its part, which is told in a warning: nothing of the
+  /// save is left there, it goes to the run folder now, and is pending until publish().
+  std::optional<LocalSnapshot> publish_local();
   /// Rank 0 deletes, in the background, all but the `keep` newest steps (0: none) and best, once the newest has been
   /// read back and verified.
   void prune(int64_t keep);
@@ -108,6 +117,7 @@ struct CheckpointFolder {
   CheckpointFacts facts;
   CheckpointOrigin origin = CheckpointOrigin::trireme;
   std::vector<std::string> notes = {};  ///< what a user should know of it, a line each
+  std::string nearby = {};  ///< a folder on this host's disk that has some of the shards, too, and is read first
 };
 
 /// `path`: a run folder (its newest step, run_steps.h), a step folder, or one of GPT-NeoX (neox_checkpoint.h). Checks

@@ -15,6 +15,7 @@
 #include "checkpoint/neox_files.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/run_steps.h"
+#include "checkpoint/stored_shard.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -23,36 +24,6 @@ namespace {
 std::span<const float> floats(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const float*>(bytes.data()),
           bytes.size() / sizeof(float)};  // slices begin at multiples of 4
-}
-
-/// Maps a shard after checking its size and the checksum of its header.
-MappedFile open_shard(const std::string& folder, const StoredShard& shard) {
-  const std::string path = folder + "/" + shard.file;
-  require(fs::exists(path), ErrorKind::data, "{} is missing; it holds tensors of this checkpoint ({} bytes)", path,
-          shard.bytes);
-  MappedFile file(path);
-  require(file.bytes().size() == shard.bytes, ErrorKind::data, "{} has {} bytes, the manifest says {}: it {}", path,
-          file.bytes().size(), shard.bytes, file.bytes().size() < shard.bytes ? "is truncated" : "was appended to");
-  const uint64_t hash = xxh3(file.bytes().first(shard.header_bytes));
-  require(hash == shard.header_hash, ErrorKind::data,
-          "{}: bytes 0 to {} (the header) have checksum {}, the manifest says {}: the file is damaged", path,
-          shard.header_bytes, hex64(hash), hex64(shard.header_hash));
-  return file;
-}
-
-/// The bytes of one piece of a slice.
-std::span<const std::byte> checked_piece(const MappedFile& file, const Manifest& manifest, const StoredSlice& slice,
-                                         size_t piece) {
-  const Box box = slice.piece(piece);
-  const uint64_t begin =
-      slice.begin + piece * static_cast<uint64_t>(slice.rows_per_hash * box.row_width()) * sizeof(float);
-  const auto bytes = file.bytes().subspan(begin, static_cast<size_t>(box.elements()) * sizeof(float));
-  const uint64_t hash = xxh3(bytes);
-  require(hash == slice.hashes[piece], ErrorKind::data,
-          "{}: bytes {} to {} (tensor {}, rows {} to {}) have checksum {}, the manifest says {}: the file is damaged",
-          file.path(), begin, begin + bytes.size(), stored_name(manifest.parameters[slice.parameter].name, slice.part),
-          box.begin[0], box.end(0), hex64(hash), hex64(slice.hashes[piece]));
-  return bytes;
 }
 
 /// Files that look like shards and are none of this checkpoint's.
@@ -69,20 +40,6 @@ std::vector<std::string> extra_shards(const std::string& folder, const Manifest&
   }
   std::sort(extra.begin(), extra.end());
   return extra;
-}
-
-constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
-
-std::string read_tokenizer(const std::string& folder, const Manifest& manifest) {
-  if (!manifest.has_tokenizer) return {};
-  const std::string path = folder + "/tokenizer.json";
-  require(fs::exists(path), ErrorKind::data, "{} is missing; the manifest says the checkpoint has one", path);
-  std::string text = read_text(path, kMostTokenizerBytes);
-  const uint64_t hash = xxh3(std::as_bytes(std::span(text)));
-  require(hash == manifest.tokenizer_hash, ErrorKind::data,
-          "{} has checksum {}, the manifest says {}: it was changed or damaged", path, hex64(hash),
-          hex64(manifest.tokenizer_hash));
-  return text;
 }
 
 /// A step folder holds the step of its name; a folder of another name is the user's own copy.
@@ -167,8 +124,9 @@ void check_states(const Manifest& manifest, const ParameterTable& whole, const s
 /// Takes what a process holds out of the slices of a checkpoint.
 class SliceLoader {
  public:
-  SliceLoader(const std::string& folder, const Manifest& manifest, TrainingState& state)
-      : folder_(folder), manifest_(manifest), state_(state), shards_(manifest.shards.size()) {}
+  /// nearby: a folder that may have some of the shards, too, and is asked first; empty: none.
+  SliceLoader(const std::string& folder, const std::string& nearby, const Manifest& manifest, TrainingState& state)
+      : folder_(folder), nearby_(nearby), manifest_(manifest), state_(state), shards_(manifest.shards.size()) {}
 
   /// What the slice and the parameter have in common.
   void load(const StoredSlice& slice, const Parameter& own) {
@@ -178,7 +136,7 @@ class SliceLoader {
     for (auto piece = static_cast<size_t>(first / slice.rows_per_hash); piece < slice.pieces(); ++piece) {
       const Box rows = slice.piece(piece);
       if (rows.begin[0] >= wanted.end(0)) return;
-      const auto bytes = checked_piece(shard(slice.shard), manifest_, slice, piece);
+      const auto bytes = read(slice, piece);
       bytes_read_ += bytes.size();
       for_each_run(overlap(rows, wanted), rows, own.box, [&](int64_t from, int64_t to, int64_t count) {
         store(own, slice.part, to, floats(bytes).subspan(static_cast<size_t>(from), static_cast<size_t>(count)));
@@ -189,9 +147,33 @@ class SliceLoader {
   uint64_t bytes_read() const { return bytes_read_; }
 
  private:
-  const MappedFile& shard(size_t index) {
-    if (!shards_[index]) shards_[index] = open_shard(folder_, manifest_.shards[index]);
-    return *shards_[index];
+  struct OpenShard {
+    MappedFile file;
+    bool nearby = false;
+  };
+
+  std::span<const std::byte> read(const StoredSlice& slice, size_t piece) {
+    std::optional<OpenShard>& shard = shards_[slice.shard];
+    if (!shard) shard = open(manifest_.shards[slice.shard]);
+    try {
+      return checked_piece(shard->file, manifest_, slice, piece);
+    } catch (const Error& e) {
+      if (!shard->nearby) throw;
+      log::warning("{}; {} is read instead", e.what(), folder_);
+    }
+    shard = OpenShard{open_shard(folder_, manifest_.shards[slice.shard])};
+    return checked_piece(shard->file, manifest_, slice, piece);
+  }
+
+  OpenShard open(const StoredShard& stored) const {
+    if (!nearby_.empty() && fs::exists(nearby_ + "/" + stored.file)) {
+      try {
+        return {open_shard(nearby_, stored), true};
+      } catch (const Error& e) {
+        log::warning("{}; {} is read instead", e.what(), folder_);
+      }
+    }
+    return {open_shard(folder_, stored)};
   }
 
   void store(const Parameter& own, Part part, int64_t at, std::span<const float> values) {
@@ -199,10 +181,10 @@ class SliceLoader {
     state_.write_moment(part == Part::adam_m ? state_.moment1() : state_.moment2(), *own.gradient_offset + at, values);
   }
 
-  const std::string& folder_;
+  const std::string &folder_, &nearby_;
   const Manifest& manifest_;
   TrainingState& state_;
-  std::vector<std::optional<MappedFile>> shards_;
+  std::vector<std::optional<OpenShard>> shards_;
   uint64_t bytes_read_ = 0;
 };
 
@@ -214,7 +196,7 @@ uint64_t load_parts(const CheckpointFolder& folder, const ParameterTable& table,
   if (moments) check_states(manifest, whole, folder.path);
   std::vector<const Parameter*> own;
   for (const StoredParameter& stored : manifest.parameters) own.push_back(table.look_up(stored.name));
-  SliceLoader loader(folder.path, manifest, state);
+  SliceLoader loader(folder.path, folder.nearby, manifest, state);
   for (const StoredSlice& slice : manifest.slices) {
     const Parameter* parameter = own[slice.parameter];
     const bool kept = slice.part == Part::weight || (moments && parameter && parameter->gradient_offset);
@@ -233,15 +215,8 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
   if (!faults.empty()) return faults;
   collect(faults, [&] { check_name(step_folder, manifest); });
   collect(faults, [&] { read_tokenizer(step_folder, manifest); });
-  for (size_t i = 0; i < manifest.shards.size(); ++i) {
-    collect(faults, [&] {
-      const MappedFile file = open_shard(step_folder, manifest.shards[i]);
-      for (const StoredSlice& slice : manifest.slices) {
-        for (size_t piece = 0; slice.shard == i && piece < slice.pieces(); ++piece)
-          collect(faults, [&] { checked_piece(file, manifest, slice, piece); });
-      }
-    });
-  }
+  for (size_t i = 0; i < manifest.shards.size(); ++i)
+    for (std::string& fault : verify_shard(step_folder, manifest, i)) faults.push_back(std::move(fault));
   collect(faults, [&] {
     for (std::string& line : extra_shards(step_folder, manifest)) faults.push_back(std::move(line));
   });

@@ -19,10 +19,13 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/local_disk.h"
 #include "checkpoint/manifest_cover.h"
 #include "checkpoint/manifest_plan.h"
+#include "checkpoint/publication.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/shared_copies.h"
 #include "checkpoint/slices.h"
 #include "comm/agreement.h"
 #include "comm/progress.h"
@@ -118,6 +121,8 @@ struct CheckpointWriter::Implementation {
   std::vector<Transfer> transfers;  // in an order that is the same on both sides of each
 
   bool pending = false;
+  std::string local;  // on this host's disk, where the save under way goes; empty: to the run folder
+  int64_t saves = 0;  // that have begun: a step may be saved again while its first save is still copied
   CheckpointFacts facts;
   std::thread writer;
   std::atomic<bool> written{true};
@@ -141,7 +146,11 @@ struct CheckpointWriter::Implementation {
         check_owner(owner ? std::move(owner) : [] {}),
         has_states(!s.moment1().empty()) {}
 
-  std::string saving_folder() const { return run_dir + "/" + saving_name(facts.progress.step, token); }
+  /// Where this rank writes its part of the save under way.
+  std::string saving_folder() const {
+    if (local.empty()) return run_dir + "/" + saving_name(facts.progress.step, token);
+    return local + "/" + local_step_name(facts.progress.step, fmt::format("{}{:04x}", token, saves));
+  }
 
   const std::vector<Slice>& slices() const { return slices_of_ranks[static_cast<size_t>(group.rank())]; }
 
@@ -226,8 +235,10 @@ struct CheckpointWriter::Implementation {
 
   void write_files() {
     const std::string folder = saving_folder();
-    check_own_space();
     std::error_code error;
+    if (!local.empty()) fs::create_directories(local, error);
+    require(!error, ErrorKind::io, "cannot create {}: {}", local, error.message());
+    check_own_space();
     fs::create_directory(folder, error);
     require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
     SafetensorsWriter shard(folder + "/" + shard_name(group.rank(), group.size()), shard_entries(whole, slices()),
@@ -244,7 +255,7 @@ struct CheckpointWriter::Implementation {
       if (progress) progress->move();
     }
     shard.commit();
-    if (group.rank() == 0 && !facts.tokenizer_json.empty()) {
+    if (local.empty() && group.rank() == 0 && !facts.tokenizer_json.empty()) {
       write_text(folder + "/tokenizer.json", facts.tokenizer_json);
     }
   }
@@ -270,6 +281,12 @@ struct CheckpointWriter::Implementation {
   /// That what this rank is about to write fits on the disk.
   void check_own_space() const {
     const std::vector<uint64_t> sizes = file_sizes(planned());
+    if (!local.empty()) {
+      std::vector<uint64_t> here = {sizes[static_cast<size_t>(group.rank())]};
+      here.insert(here.end(), sizes.begin() + group.size(), sizes.end());
+      return check_space(local, fmt::format("rank {}'s part of a snapshot in {}", group.rank(), local), here,
+                         "free some space there or set --checkpoint.local to another disk");
+    }
     if (group.size() == 1) return check_space(run_dir, fmt::format("a checkpoint in {}", run_dir), sizes);
     std::vector<uint64_t> own = {sizes[static_cast<size_t>(group.rank())]};
     if (group.rank() == 0) own.insert(own.end(), sizes.begin() + group.size(), sizes.end());
@@ -280,36 +297,29 @@ struct CheckpointWriter::Implementation {
                 own);
   }
 
-  /// Rank 0, once every rank has written: from here on the checkpoint exists.
-  void publish_files(const Manifest& manifest, bool is_best) {
-    const std::string folder = saving_folder();
-    for (const StoredShard& shard : manifest.shards) {
-      const std::string path = folder + "/" + shard.file;
-      std::error_code error;
-      const auto bytes = fs::file_size(path, error);
-      require(!error && bytes == shard.bytes, ErrorKind::io,
-              "{} was written by another rank but is not seen here with its {} bytes ({}); the run folder must be on a "
-              "file "
-              "system that all hosts share",
-              path, shard.bytes, error ? error.message() : fmt::format("{} bytes", bytes));
-    }
-    write_text(folder + "/manifest.json", write_manifest(manifest));
-    const int64_t step = facts.progress.step;
-    check_owner();
-    replace_folder(run_dir, saving_name(step, token), step_name(step));
-    check_owner();  // who takes the folder over between the two finds a whole step that nothing names
-    try {
-      write_pointer(run_dir, "latest", step);
-    } catch (const Error&) {
-      remove_folder(run_dir, step_name(step));
-      throw;
-    }
-    if (is_best) write_pointer(run_dir, "best", step);
+  void start_writing() {
+    written = false;
+    slices_done = 0;
+    writer = std::thread([this] {
+      failure = failure_of([&] { write_files(); });
+      const std::lock_guard lock(mutex);
+      written = true;
+      changed.notify_all();
+    });
   }
 
-  void drop_files() {
+  /// Collective. Of the shards that all ranks have written.
+  Manifest agree_on_manifest(Scalars& scalars) const {
+    agree_on_success(scalars, failure);
+    const std::string_view own(reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof(uint64_t));
+    return make_manifest(scalars.gather(own));
+  }
+
+  /// Of the run folder rank 0's part, of its own disk every rank's.
+  void drop_files() const {
+    if (!local.empty()) return remove_local_step(saving_folder());
     std::error_code ignored;
-    fs::remove_all(saving_folder(), ignored);
+    if (group.rank() == 0) fs::remove_all(saving_folder(), ignored);
   }
 };
 
@@ -333,14 +343,16 @@ CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTa
 
 CheckpointWriter::~CheckpointWriter() {
   implementation_->join();
-  if (implementation_->pending && implementation_->group.rank() == 0) implementation_->drop_files();
+  if (implementation_->pending) implementation_->drop_files();
 }
 
-void CheckpointWriter::begin(const CheckpointFacts& facts) {
+void CheckpointWriter::begin(const CheckpointFacts& facts, const std::string& local) {
   Implementation& self = *implementation_;
   assert(!self.pending);
   self.join();
   self.facts = facts;
+  self.local = local;
+  ++self.saves;
   const auto count = static_cast<int64_t>(self.buffers.size());
 #pragma omp parallel for schedule(dynamic)
   for (int64_t i = 0; i < count; ++i) {
@@ -350,17 +362,11 @@ void CheckpointWriter::begin(const CheckpointFacts& facts) {
   }
   self.run_transfers();
   self.pending = true;
-  self.written = false;
-  self.slices_done = 0;
-  self.writer = std::thread([&self] {
-    self.failure = failure_of([&] { self.write_files(); });
-    const std::lock_guard lock(self.mutex);
-    self.written = true;
-    self.changed.notify_all();
-  });
+  self.start_writing();
 }
 
 bool CheckpointWriter::pending() const { return implementation_->pending; }
+bool CheckpointWriter::is_local() const { return !implementation_->local.empty(); }
 bool CheckpointWriter::idle() const { return implementation_->written; }
 int64_t CheckpointWriter::slices_done() const { return implementation_->slices_done; }
 
@@ -400,22 +406,52 @@ std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best)
   if (!self.pending) return {};
   self.join();
   self.pending = false;
-  const bool first = self.group.rank() == 0;
   try {
     Scalars scalars(self.group);
-    agree_on_success(scalars, self.failure);
-    const std::string_view own(reinterpret_cast<const char*>(self.hashes.data()),
-                               self.hashes.size() * sizeof(uint64_t));
-    const std::vector<std::string> hashes = scalars.gather(own);
+    const Manifest manifest = self.agree_on_manifest(scalars);
     together(scalars, [&] {
-      if (first) self.publish_files(self.make_manifest(hashes), is_best);
+      if (self.group.rank() == 0)
+        publish_step({.run_dir = self.run_dir,
+                      .token = self.token,
+                      .manifest = manifest,
+                      .best = is_best,
+                      .check_owner = self.check_owner});
     });
   } catch (const Error&) {
-    if (first) self.drop_files();
+    self.drop_files();
     throw;
   }
   prune(keep);
   return self.run_dir + "/" + step_name(self.facts.progress.step);
+}
+
+std::optional<LocalSnapshot> CheckpointWriter::publish_local() {
+  Implementation& self = *implementation_;
+  assert(self.pending && is_local());
+  self.join();
+  const auto own = static_cast<size_t>(self.group.rank());
+  try {
+    Scalars scalars(self.group);
+    LocalSnapshot snapshot{
+        .folder = self.saving_folder(), .manifest = self.agree_on_manifest(scalars), .shards = {own}};
+    together(scalars, [&] {
+      if (!self.facts.tokenizer_json.empty())
+        write_alike(snapshot.folder, "tokenizer.json", self.facts.tokenizer_json, self.group.rank());
+      write_alike(snapshot.folder, "manifest.json", write_manifest(snapshot.manifest), self.group.rank());
+    });
+    self.pending = false;
+    return snapshot;
+  } catch (const CommonError& e) {
+    if (e.kind() != ErrorKind::io) throw;
+    log::write_once(log::Level::warning,
+                    fmt::format("a local disk does not take the snapshot of step {}, which goes to "
+                                "{} right away: {}",
+                                self.facts.progress.step, self.run_dir, e.what()));
+  }
+  self.drop_files();
+  self.local.clear();
+  self.start_writing();
+  return {};
 }
 
 }  // namespace trireme

@@ -29,7 +29,7 @@ constexpr size_t kStepDigits = 8;
 bool is_temporary(const std::string& name) {
   return name.starts_with("latest.tmp-") || name.starts_with("best.tmp-") || name.starts_with("left-behind.tmp-") ||
          name.starts_with("status.json.tmp-") || name.starts_with("control.json.tmp-") ||
-         name.starts_with(kTokenPrefix);
+         name.starts_with("local.json.tmp-") || name.starts_with(kTokenPrefix);
 }
 
 bool is_complete(const fs::path& step_folder) { return fs::exists(step_folder / "manifest.json"); }
@@ -136,7 +136,8 @@ void remove_folder(const std::string& run_dir, const std::string& name) {
   require(!error, ErrorKind::io, "cannot remove {}: {}", trash, error.message());
 }
 
-void check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files) {
+void check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files,
+                 std::string_view advice) {
   struct statvfs info {};
   if (statvfs(folder.c_str(), &info) != 0) {
     fail(ErrorKind::io, "cannot ask for the free space of {}: {}", folder, std::strerror(errno));
@@ -144,9 +145,8 @@ void check_space(const std::string& folder, const std::string& what, std::span<c
   const uint64_t block = std::max<uint64_t>(info.f_frsize, 1), free = uint64_t{info.f_bavail} * block;
   uint64_t blocks = 2;  // the step's folder and a pointer
   for (const uint64_t bytes : files) blocks += (bytes + block - 1) / block;
-  require(free >= blocks * block, ErrorKind::io,
-          "{} needs {:.2f} MB, the file system has {:.1f} MB free; free some space or set --run.dir to another disk",
-          what, static_cast<double>(blocks * block) / 1e6, static_cast<double>(free) / 1e6);
+  require(free >= blocks * block, ErrorKind::io, "{} needs {:.2f} MB, the file system has {:.1f} MB free; {}", what,
+          static_cast<double>(blocks * block) / 1e6, static_cast<double>(free) / 1e6, advice);
   const uint64_t names = files.size() + 2;
   // File systems that make inodes as needed say 0.
   require(info.f_files == 0 || info.f_favail >= names, ErrorKind::io,

@@ -5,11 +5,13 @@
 //   .trash-*           one being deleted
 //   latest, best       one line: the name of a step folder
 //   left-behind        steps that the run went back from (run_steps.h)
+//   local.json         snapshots on the hosts' own disks (local_disk.h)
 
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme {
@@ -35,7 +37,8 @@ void replace_folder(const std::string& run_dir, const std::string& from, const s
 void remove_folder(const std::string& run_dir, const std::string& name);
 
 /// Throws Error::io naming `what`, found and needed when the folder's file system has too few blocks or inodes free for
-/// this user to take new files of these sizes.
-void check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files);
+/// this user to take new files of these sizes. advice: what to do then.
+void check_space(const std::string& folder, const std::string& what, std::span<const uint64_t> files,
+                 std::string_view advice = "free some space or set --run.dir to another disk");
 
 }  // namespace trireme

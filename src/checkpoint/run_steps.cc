@@ -86,6 +86,12 @@ std::optional<int64_t> newest_step(const std::string& run_dir) {
   return {};
 }
 
+bool was_left_behind(const std::string& run_dir, int64_t step, uint64_t manifest_hash) {
+  const auto left = read_left_behind(run_dir);
+  const auto found = left.find(step);
+  return found != left.end() && found->second == hex64(manifest_hash);
+}
+
 void leave_behind(const std::string& run_dir, int64_t step) {
   std::vector<std::string> lines;
   for (const int64_t later : list_steps(run_dir)) {

@@ -18,6 +18,9 @@ std::vector<int64_t> steps_in_line(const std::string& run_dir);
 /// names one, or where all were left behind, naming --checkpoint.resume none. Nothing: the folder holds no checkpoint.
 std::optional<int64_t> newest_step(const std::string& run_dir);
 
+/// One of this step, with this XXH3 of its manifest, was left behind.
+bool was_left_behind(const std::string& run_dir, int64_t step, uint64_t manifest_hash);
+
 /// The run goes on from `step`, wherever that lies: complete steps of this folder after it are left behind, those up to
 /// it are not (any longer). Only the owner of the run calls this. Throws Error::io.
 void leave_behind(const std::string& run_dir, int64_t step);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/local_disk.h"
 #include "checkpoint/neox_files.h"
 #include "checkpoint/neox_verify.h"
 #include "checkpoint/run_folder.h"
@@ -19,6 +20,7 @@
 #include "checkpoint/run_steps.h"
 #include "cli/command.h"
 #include "cli/flags.h"
+#include "cli/run_contact.h"
 
 namespace trireme {
 namespace {
@@ -33,13 +35,19 @@ std::vector<std::string> neox_folders(const std::string& path) {
 
 std::string loss_text(double loss) { return std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "-"; }
 
+/// What this host's disk has of a run's snapshots.
+std::vector<LocalStep> local_steps(const std::string& run) {
+  const auto note = read_local_note(run);
+  return note ? list_local_steps(note->folder) : std::vector<LocalStep>();
+}
+
 /// Step folders that a path means: itself, or all of a run.
 std::vector<std::string> step_folders(const std::string& path) {
   require(fs::is_directory(path), ErrorKind::io, "{}: there is no such folder", path);
   if (fs::exists(path + "/manifest.json")) return {path};
   std::vector<std::string> folders;
   for (const int64_t step : list_steps(path)) folders.push_back(path + "/" + step_name(step));
-  require(!folders.empty(), ErrorKind::io, "{} holds no checkpoint", path);
+  require(!folders.empty() || read_local_note(path), ErrorKind::io, "{} holds no checkpoint", path);
   return folders;
 }
 
@@ -84,6 +92,22 @@ void list_neox(const std::string& path, const std::vector<std::string>& folders)
   }
 }
 
+std::string shards_text(const LocalStep& step) {
+  return fmt::format("{} of {} shards are on this host's disk", step.shards.size(), step.manifest.shards.size());
+}
+
+/// What of a run lies on local disks: of this host in rows, of the others what the run's note says.
+void list_local(const std::string& run) {
+  const auto note = read_local_note(run);
+  if (!note) return;
+  for (const LocalStep& step : list_local_steps(note->folder)) {
+    const RunProgress& p = step.manifest.facts.progress;
+    fmt::print(kListRow, step_name(step.step), p.samples, p.updates, loss_text(p.best_loss),
+               shards_text(step) + ", in " + step.path);
+  }
+  if (const auto text = local_snapshot(run)) fmt::print("{}\n", *text);
+}
+
 int list(const std::string& run) {
   fmt::print(kListRow, "step", "samples", "updates", "best loss", "note");
   if (const auto folders = neox_folders(run); !folders.empty()) {
@@ -102,6 +126,7 @@ int list(const std::string& run) {
     if (!std::binary_search(in_line.begin(), in_line.end(), p.step)) note += "left behind";
     print_row(*checkpoint, note);
   }
+  list_local(run);
   return 0;
 }
 
@@ -166,6 +191,18 @@ std::map<std::string, Faults> verify_run(const std::string& path) {
   return found;
 }
 
+/// A folder that is bad is so on this host: others may have the rest of a snapshot.
+int verify_local(const std::string& run) {
+  int code = 0;
+  for (const LocalStep& step : local_steps(run)) {
+    const Faults faults = verify_local_shards(step, step.shards);
+    fmt::print("{}: {}; {}\n", step.path, faults.empty() ? "good" : "bad", shards_text(step));
+    for (const std::string& fault : faults) fmt::print("  {}\n", fault);
+    if (!faults.empty()) code = exit_code(ErrorKind::data);
+  }
+  return code;
+}
+
 /// Exit code 1 when one is bad.
 int verify(const std::string& path) {
   require(fs::is_directory(path), ErrorKind::io, "{}: there is no such folder", path);
@@ -176,7 +213,17 @@ int verify(const std::string& path) {
     for (const std::string& fault : faults) fmt::print("  {}\n", fault);
     if (!faults.empty()) code = exit_code(ErrorKind::data);
   }
-  return code;
+  return std::max(code, verify_local(path));
+}
+
+/// Of this host what the run folder has, too.
+void prune_local(const std::string& run) {
+  const std::vector<int64_t> shared = steps_in_line(run);
+  for (const LocalStep& step : local_steps(run)) {
+    if (shared.empty() || step.step > shared.back()) continue;
+    remove_local_step(step.path);
+    fmt::print("deleted {}: the run folder has it, or a newer one\n", step.path);
+  }
 }
 
 int prune(const std::string& run, int64_t keep) {
@@ -189,6 +236,7 @@ int prune(const std::string& run, int64_t keep) {
   const std::vector<int64_t> deleted = prune_checkpoints(run, keep);
   fmt::print("deleted {} checkpoints of {}{}{}\n", deleted.size(), run, deleted.empty() ? "" : ": steps ",
              fmt::join(deleted, ", "));
+  prune_local(run);
   return 0;
 }
 

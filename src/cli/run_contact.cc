@@ -11,6 +11,7 @@
 #include "base/host.h"
 #include "base/json_text.h"
 #include "base/time.h"
+#include "checkpoint/local_disk.h"
 #include "checkpoint/run_folder.h"
 
 namespace trireme {
@@ -39,6 +40,12 @@ std::string describe(const RunStatus& status) {
 std::string newest_snapshot(const std::string& run) {
   const auto step = read_pointer(run, "latest");
   return step ? step_name(*step) : "none";
+}
+
+std::optional<std::string> local_snapshot(const std::string& run) {
+  const auto note = read_local_note(run);
+  if (!note || note->step <= note->copied) return {};
+  return fmt::format("{} is on the hosts' own disks only, in {}", step_name(note->step), note->folder);
 }
 
 RunContact::RunContact(std::string run) : run_(std::move(run)) {

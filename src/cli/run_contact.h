@@ -52,7 +52,10 @@ inline constexpr const char* kGoneWithoutAWord =
 
 /// "ended with code 75 (stopped) after step 120: the message"
 std::string describe(const RunStatus& status);
-/// "step-00000120", "none".
+/// "step-00000120", "none": of the run folder.
 std::string newest_snapshot(const std::string& run);
+/// "step-00000140 is on the hosts' own disks only, in DIR/RUN-ID": where there is one that the run folder has not
+/// (yet).
+std::optional<std::string> local_snapshot(const std::string& run);
 
 }  // namespace trireme

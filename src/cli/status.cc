@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/printable.h"
+#include "checkpoint/local_disk.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/run_contact.h"
@@ -69,6 +70,8 @@ int run_status(std::vector<std::string> arguments) {
           {"state", killed ? "killed" : end.state}, {"code", end.code}, {"step", end.step}, {"message", end.message}};
     }
     out["snapshot"] = newest_snapshot(run);
+    if (const auto note = read_local_note(run))
+      out["local"] = {{"folder", note->folder}, {"step", note->step}, {"copied", note->copied}};
     fmt::print("{}\n", dump_json(out));
     return 0;
   }
@@ -83,6 +86,7 @@ int run_status(std::vector<std::string> arguments) {
     row("launch", fmt::format("{}, {}", place_text(*contact.control()->launch), launch.value("doing", "")));
   }
   row("snapshot", newest_snapshot(run));
+  if (const auto local = local_snapshot(run)) row("local", *local);
   if (runs || launch.is_object()) row("last line", (runs ? job : launch).value("last_line", ""));
   return 0;
 }

@@ -36,7 +36,9 @@ int tell(const std::optional<RunStatus>& status, const std::string& run, double 
                newest_snapshot(run));
     return 0;
   }
-  fmt::print("the job {}; newest snapshot: {}\n", describe(*status), newest_snapshot(run));
+  const auto local = local_snapshot(run);
+  fmt::print("the job {}; newest snapshot: {}{}\n", describe(*status), newest_snapshot(run),
+             local ? "; " + *local : std::string());
   return 0;
 }
 

@@ -267,7 +267,8 @@ struct CommOptions {
 struct CheckpointOptions {
   int64_t every = 1000, keep = 2;
   bool best = true, allow_other_data = false, allow_other_batch = false, allow_other_tokenizer = false;
-  std::string best_link, also, resume = "auto";
+  std::string best_link, also, local, resume = "auto";
+  double copy_mb_per_second = 0;
   OnError on_error = OnError::go_on;
   template <class V>
   void visit(V& v) {
@@ -280,6 +281,15 @@ struct CheckpointOptions {
            "(empty: none)");
     v.text("resume", resume,
            "auto: go on from the run folder's newest good snapshot; none: start anew; or a run or step folder");
+    v.text(
+        "local", local,
+        "folder on each host's own disk that takes snapshots first: training waits for that one, and they are copied "
+        "into the run folder in the background (empty: straight into the run folder)");
+    v.number(
+        "copy-mb-per-second", copy_mb_per_second,
+        "with local: megabytes that each host copies per second while training goes on; the last snapshot of a run "
+        "is copied without a limit (0: none)",
+        0, 1e6);
     v.choice("on-error", on_error,
              "when a snapshot cannot be written while training goes on; the last one of a run must succeed either way",
              {{"continue", OnError::go_on}, {"stop", OnError::stop}});

@@ -87,7 +87,10 @@ std::string evaluation_line(const EvaluationMetrics& m) {
 }
 
 std::string checkpoint_line(const CheckpointEvent& event) {
-  return fmt::format("snapshot of step {} is in {} ({:.1f} s{}{})", event.step, event.path, event.seconds,
+  const bool copied = event.place == CheckpointEvent::Place::copied;
+  const bool local = event.place == CheckpointEvent::Place::local_disks;
+  return fmt::format("snapshot of step {} is {} {} ({}{:.1f} s{}{})", event.step,
+                     local ? "on the local disks, in" : "in", event.path, copied ? "copied in " : "", event.seconds,
                      event.best ? ", best so far" : "",
                      event.parameters.empty() ? "" : ", parameters " + event.parameters);
 }

@@ -74,6 +74,8 @@ class JsonlSink : public Sink {
     record["seconds"] = event.seconds;
     record["best"] = event.best;
     if (!event.parameters.empty()) record["parameters"] = event.parameters;
+    if (event.place == CheckpointEvent::Place::local_disks) record["place"] = "local disks";
+    if (event.place == CheckpointEvent::Place::copied) record["place"] = "copied";
     end(record);
   }
   void sample(const SampleText& sample) override {

@@ -49,13 +49,16 @@ struct TestMetrics {
   double seconds = 0;
 };
 
-/// A snapshot was published.
+/// A snapshot was published, or is whole on the hosts' own disks.
 struct CheckpointEvent {
+  enum class Place : uint8_t { run_folder, local_disks, copied /* from local disks into the run folder */ };
+
   int64_t step = 0;
   std::string path;
   double seconds = 0;           ///< from its begin to its publication
   bool best = false;            ///< RUN/best names it now
   std::string parameters = {};  ///< hash of the weights, the same for the same weights on any number of ranks
+  Place place = Place::run_folder;
 };
 
 /// Text that the model wrote.

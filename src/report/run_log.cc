@@ -81,7 +81,7 @@ void read_record(const Json& record, RunLog& log) {
     log.evaluations.push_back(read_evaluation(record));
   } else if (kind == "test") {
     log.tests.push_back({step, number(record, "loss"), number(record, "seconds")});
-  } else if (kind == "checkpoint") {
+  } else if (kind == "checkpoint" && record.value("place", "") != "local disks") {
     log.checkpoints.push_back(
         {step, record.at("path").get<std::string>(), number(record, "seconds"), record.at("best").get<bool>()});
   } else if (kind == "sample") {

@@ -42,21 +42,23 @@ std::unique_ptr<FileSource> open_tokens(const DataOptions& data, const std::stri
   return std::make_unique<TokenFileSource>(std::move(dataset), static_cast<uint64_t>(config.run.seed));
 }
 
-enum class Part : uint8_t { train, valid, test };
+enum class SplitPart : uint8_t { train, valid, test };
 
-const char* name_of(Part part) { return part == Part::train ? "train" : part == Part::valid ? "valid" : "test"; }
+const char* name_of(SplitPart part) {
+  return part == SplitPart::train ? "train" : part == SplitPart::valid ? "valid" : "test";
+}
 
 /// Samples that a run draws of a part: NeoX's own numbers, on which its order depends.
-uint64_t samples_of(const Config& config, const BatchShape& batch, Part part) {
+uint64_t samples_of(const Config& config, const BatchShape& batch, SplitPart part) {
   const int64_t steps = config.run.steps, every = config.evaluation.every;
-  if (part == Part::train)
+  if (part == SplitPart::train)
     return static_cast<uint64_t>(checked_product({steps, batch.global}, "run.steps x batch.global"));
-  const int64_t evaluations = every == 0 || part == Part::test ? 1 : steps / every + 1;
+  const int64_t evaluations = every == 0 || part == SplitPart::test ? 1 : steps / every + 1;
   return static_cast<uint64_t>(checked_product({evaluations, config.evaluation.batches, batch.global},
                                                "evaluations x evaluation.batches x batch.global"));
 }
 
-std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, Part part, const std::string& split,
+std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, SplitPart part, const std::string& split,
                                             const Config& config, const BatchShape& batch, uint64_t vocabulary,
                                             const BeforeBlock& before) {
   IndexedSourceOptions options;
@@ -83,7 +85,7 @@ void tell_unused(const IndexedSource& data, const std::string& split) {
 }
 
 /// What data.test or data.validation names.
-std::unique_ptr<FileSource> open_named(const std::string& option, Part part, const Config& config,
+std::unique_ptr<FileSource> open_named(const std::string& option, SplitPart part, const Config& config,
                                        const BatchShape& batch, uint64_t vocabulary, const BeforeBlock& before) {
   const std::vector<WeightedPrefix> sets = indexed_sets(config.data, option);
   if (sets.empty()) return open_tokens(config.data, option, config, batch, vocabulary, before);
@@ -167,7 +169,7 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
   if (!data.test.empty()) {
     require(data.split.empty(), ErrorKind::config,
             "data.split takes the test's documents from data.train, and data.test names others; give one of them");
-    out.test = open_named(data.test, Part::test, config, batch, vocabulary, before);
+    out.test = open_named(data.test, SplitPart::test, config, batch, vocabulary, before);
   }
   if (sets.empty()) {
     out.train = open_tokens(data, data.train, config, batch, vocabulary, before);
@@ -175,19 +177,19 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
       out.validation = open_tokens(data, data.validation, config, batch, vocabulary, before);
     return out;
   }
-  auto train = open_indexed(sets, Part::train, data.split, config, batch, vocabulary, before);
+  auto train = open_indexed(sets, SplitPart::train, data.split, config, batch, vocabulary, before);
   tell_unused(*train, data.split);
   if (train->test_documents() > 0)
-    out.test = open_indexed(sets, Part::test, data.split, config, batch, vocabulary, before);
+    out.test = open_indexed(sets, SplitPart::test, data.split, config, batch, vocabulary, before);
   out.train = std::move(train);
   const bool named = loaded.origins.contains("data.validation") && !data.validation.empty();
   require(!named || data.split.empty(), ErrorKind::config,
           "data.split takes the validation documents from data.train, and data.validation names others; give one of "
           "them");
   if (!data.split.empty()) {
-    out.validation = open_indexed(sets, Part::valid, data.split, config, batch, vocabulary, before);
+    out.validation = open_indexed(sets, SplitPart::valid, data.split, config, batch, vocabulary, before);
   } else if (named) {
-    out.validation = open_named(data.validation, Part::valid, config, batch, vocabulary, before);
+    out.validation = open_named(data.validation, SplitPart::valid, config, batch, vocabulary, before);
   }
   return out;
 }

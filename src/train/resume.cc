@@ -18,6 +18,7 @@
 #include "model/model_options.h"
 #include "model/presets.h"
 #include "text/tokenizer.h"
+#include "train/local_resume.h"
 
 namespace trireme {
 namespace {
@@ -219,14 +220,14 @@ std::string table(const Differences& differences) {
 }
 
 /// Rank 0: the folder to go on from. Deletes the steps of a folder that is to be overwritten.
-std::string look_for_resume(const Config& config) {
+std::string look_for_resume(const Config& config, const std::optional<LocalNote>& note) {
   if (config.checkpoint.resume == "auto") {
     const auto folder = find_resumable(config.run.dir);
     return folder ? folder->path : std::string();
   }
   if (config.checkpoint.resume != "none") return open_checkpoint(config.checkpoint.resume).path;
   const std::vector<int64_t> steps = list_steps(config.run.dir);
-  require(steps.empty() || config.run.overwrite, ErrorKind::config,
+  require((steps.empty() && (!note || note->step < 0)) || config.run.overwrite, ErrorKind::config,
           "{} already holds checkpoints; to go on from them leave checkpoint.resume at auto, to delete them and "
           "start anew add --run.overwrite",
           config.run.dir);
@@ -237,12 +238,21 @@ std::string look_for_resume(const Config& config) {
 
 }  // namespace
 
-std::string find_resume(const LoadedConfig& loaded, Scalars& scalars) {
+ResumePlace find_resume(const LoadedConfig& loaded, Scalars& scalars) {
+  const Config& config = loaded.config;
+  const std::optional<LocalNote> note = agree_on_local_note(config, scalars);
+  if (note && config.checkpoint.resume == "auto") {
+    if (const auto found = find_on_both_sides(config, *note, scalars)) return *found;
+  }
   std::string found;
   together(scalars, [&] {
-    if (scalars.rank() == 0) found = look_for_resume(loaded.config);
+    if (scalars.rank() == 0) found = look_for_resume(config, note);
   });
-  return scalars.broadcast(found);
+  if (note && config.checkpoint.resume == "none") {
+    remove_local_folder(note->folder);
+    if (scalars.rank() == 0) forget_local_note(config.run.dir);
+  }
+  return {scalars.broadcast(found), {}};
 }
 
 Config resumed_config(const CheckpointFolder& folder) {

@@ -7,8 +7,14 @@
 
 namespace trireme {
 
-/// Collective. The step folder that this start goes on from, announced; empty for a new run. Throws CommonError.
-std::string find_resume(const LoadedConfig& loaded, Scalars& scalars);
+/// Where a start finds what it goes on from.
+struct ResumePlace {
+  std::string path;    ///< step folder; empty: a new run
+  std::string nearby;  ///< CheckpointFolder::nearby
+};
+
+/// Collective. Throws CommonError.
+ResumePlace find_resume(const LoadedConfig& loaded, Scalars& scalars);
 
 /// The configuration that the checkpoint was written under.
 Config resumed_config(const CheckpointFolder& folder);

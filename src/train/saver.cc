@@ -16,6 +16,7 @@
 #include "checkpoint/run_steps.h"
 #include "comm/agreement.h"
 #include "config/document.h"
+#include "train/local_resume.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -30,6 +31,34 @@ Saver::Saver(const Run& run, Session& session)
               [this] { claim_.check(); }) {
   writer_.require_space(facts_of({}));
   if (plan_.resume) start_from(run.progress.step);
+  open_local(session);
+}
+
+/// What is there of the snapshot that the run goes on from is kept, and copied if the run folder has it not.
+void Saver::open_local(const Session& session) {
+  const Config& config = plan_.config();
+  const std::string folder = open_local_folder(config, scalars_);
+  if (folder.empty()) return;
+  const double rate = config.checkpoint.copy_mb_per_second * 1e6 / session.rank().local_size;
+  copies_.emplace(
+      SharedCopies::Options{
+          .run_dir = config.run.dir, .folder = folder, .bytes_per_second = rate, .keep = config.checkpoint.keep},
+      scalars_, session.rank().progress, [this] { claim_.check(); });
+  const auto here = [&](const std::string& path) { return fs::path(path).parent_path() == fs::path(folder); };
+  const bool direct = plan_.resume && here(plan_.resume->path);
+  const std::string kept = !plan_.resume ? std::string() : direct ? plan_.resume->path : plan_.resume->nearby;
+  together(scalars_, [&] {
+    clear_local_folder(folder, here(kept) ? fs::path(kept).filename().string() : std::string());
+    if (!direct) return;
+    LocalSnapshot snapshot{.folder = kept, .manifest = read_manifest(kept), .shards = {}};
+    for (size_t i = static_cast<size_t>(scalars_.rank()); i < snapshot.manifest.shards.size();
+         i += static_cast<size_t>(scalars_.size()))
+      snapshot.shards.push_back(i);
+    snapshot.best = is_best(snapshot.manifest, config);
+    copies_->add(std::move(snapshot), false);
+  });
+  if (direct) shared_ = -1;
+  if (!direct && here(kept)) copies_->add_copied(kept, published_);
 }
 
 CheckpointFacts Saver::facts_of(const RunProgress& progress) const {
@@ -41,7 +70,7 @@ CheckpointFacts Saver::facts_of(const RunProgress& progress) const {
 }
 
 void Saver::start_from(int64_t step) {
-  begun_ = published_ = step;
+  begun_ = published_ = shared_ = step;
   unpruned_ = true;
   const bool named = plan_.config().checkpoint.resume != "auto";
   together(scalars_, [&] {
@@ -51,7 +80,7 @@ void Saver::start_from(int64_t step) {
 
 void Saver::saw_step(int64_t step, const StepResult& result) {
   watch_.saw_step(step, result);
-  if (!unpruned_ || watch_.good_step() < published_) return;
+  if (!unpruned_ || watch_.good_step() < shared_) return;
   writer_.prune(plan_.config().checkpoint.keep);
   unpruned_ = false;
 }
@@ -76,7 +105,7 @@ void Saver::begin(const RunProgress& progress) {
   CheckpointFacts facts = facts_of(progress);
   parameters_ = hash_of_model();
   facts.parameter_hash = parameters_;
-  writer_.begin(facts);
+  writer_.begin(facts, copies_ ? copies_->folder() : std::string());
   put_off_ = false;
   saving_best_ = best_;
   best_ = false;
@@ -86,10 +115,12 @@ void Saver::begin(const RunProgress& progress) {
 std::optional<CheckpointEvent> Saver::publish() {
   const CheckpointOptions& options = plan_.config().checkpoint;
   wait_for_disk();
+  if (writer_.is_local()) return publish_local();
   try {
     unpruned_ = watch_.good_step() < begun_;
     const std::string folder = writer_.publish(unpruned_ ? 0 : options.keep, saving_best_).value();
-    published_ = begun_;
+    published_ = shared_ = begun_;
+    if (copies_) copies_->note_published(begun_);
     if (saving_best_) link_best(folder);
     return CheckpointEvent{.step = begun_,
                            .path = folder,
@@ -108,9 +139,66 @@ std::optional<CheckpointEvent> Saver::publish() {
   }
 }
 
+std::optional<CheckpointEvent> Saver::publish_local() {
+  auto snapshot = writer_.publish_local();
+  if (!snapshot) return {};
+  snapshot->best = saving_best_;
+  published_ = begun_;
+  const std::string folder = snapshot->folder;
+  copies_->add(std::move(*snapshot), newest_is_good());
+  return CheckpointEvent{.step = begun_,
+                         .path = folder,
+                         .seconds = seconds_since(start_),
+                         .best = saving_best_,
+                         .parameters = parameters_,
+                         .place = CheckpointEvent::Place::local_disks};
+}
+
+std::optional<CheckpointEvent> Saver::publish_copy() {
+  try {
+    return account_copy(copies_->publish(newest_is_good()));
+  } catch (const CommonError& e) {
+    together(scalars_, [&] { claim_.check(); });
+    if (insists_ || plan_.config().checkpoint.on_error == OnError::stop) throw;
+    log::write_once(log::Level::warning,
+                    fmt::format("a snapshot could not be copied to {}, training goes on (checkpoint.on-error is "
+                                "continue): it stays on the local disks, and is tried again with the next one: {}",
+                                plan_.config().run.dir, e.what()));
+    return {};
+  }
+}
+
+CheckpointEvent Saver::account_copy(const SharedCopies::Published& copy) {
+  shared_ = std::max(shared_, copy.step);
+  if (copy.best) link_best(copy.path);
+  unpruned_ = watch_.good_step() < shared_;
+  if (!unpruned_) writer_.prune(plan_.config().checkpoint.keep);
+  return {.step = copy.step,
+          .path = copy.path,
+          .seconds = copy.seconds,
+          .best = copy.best,
+          .place = CheckpointEvent::Place::copied};
+}
+
+void Saver::finish_copies(const std::function<void(const CheckpointEvent&)>& told) {
+  if (!copies_) return;
+  try {
+    copies_->finish(plan_.config().run.hang_timeout, !in_streak(),
+                    [&](const SharedCopies::Published& copy) { told(account_copy(copy)); });
+  } catch (const CommonError& e) {
+    throw CommonError(e.kind(), fmt::format("{}; the snapshot of step {} is whole on the local disks, and the same "
+                                            "command copies it",
+                                            e.what(), published_));
+  }
+}
+
+void Saver::clear_local() {
+  if (copies_ && !copies_->pending()) copies_->clear();
+}
+
 void Saver::wait_for_disk() const {
   const double patience = plan_.config().run.hang_timeout;
-  const std::string& run_dir = plan_.config().run.dir;
+  const std::string& run_dir = writer_.is_local() ? copies_->folder() : plan_.config().run.dir;
   int64_t done = -1;
   bool told = false;
   for (auto moved = Clock::now(); !writer_.wait(std::min(patience, 1.0));) {
@@ -133,6 +221,7 @@ void Saver::wait_for_disk() const {
 }
 
 std::string Saver::newest() const {
+  if (published_ > shared_) return fmt::format("that of step {} on the local disks", published_);
   return published_ < 0 ? "none" : plan_.config().run.dir + "/" + step_name(published_);
 }
 

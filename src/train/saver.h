@@ -1,9 +1,11 @@
 #pragma once
 // Snapshots of a run: what goes into them, what becomes of one that fails, and the link to the best one.
 
+#include <functional>
 #include <optional>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/shared_copies.h"
 #include "report/metrics.h"
 #include "train/guard/weights_watch.h"
 #include "train/run.h"
@@ -26,8 +28,8 @@ class Saver {
   bool has_best() const { return best_; }
   /// A snapshot of these weights is there or under way.
   bool has(int64_t step) const { return begun_ == step && !best_; }
-  /// Newest step that a snapshot holds; -1: none.
-  int64_t published_step() const { return published_; }
+  /// Newest step that a snapshot of the run folder holds; -1: none.
+  int64_t published_step() const { return shared_; }
   /// What the step after `step` steps showed of the weights that it was made on; what an evaluation of them did.
   void saw_step(int64_t step, const StepResult& result);
   void saw_evaluation(double loss) { watch_.saw_evaluation(loss); }
@@ -38,6 +40,8 @@ class Saver {
   /// The run has made all of its steps and published its last snapshot: says why there is no best one if there is none,
   /// and makes its link if that is missing. Throws CommonError (numeric) where it ends in a streak.
   void finish(const RunProgress& progress);
+  /// Collective. The run ends in order, and the run folder has all of it: local disks are cleared.
+  void clear_local();
 
   /// From here on a snapshot that fails is an error whatever checkpoint.on-error says.
   void insist() { insists_ = true; }
@@ -54,8 +58,22 @@ class Saver {
   /// end, leaves with 1. Nothing if that failed and training goes on without. Throws Error::io, Error::locked.
   std::optional<CheckpointEvent> publish();
 
+  /// A snapshot on local disks is being copied into the run folder: the same on every rank.
+  bool copying() const { return copies_ && copies_->running(); }
+  /// This rank has done its part of that; once all have, publish_copy() will not wait.
+  bool copy_idle() const { return !copies_ || copies_->idle(); }
+  /// Collective, while copying(). As publish(): the run folder has the snapshot now; nothing if that failed and
+  /// training goes on without.
+  std::optional<CheckpointEvent> publish_copy();
+  /// Collective. Copies all that the run folder has not yet; `told` hears of each. Throws CommonError.
+  void finish_copies(const std::function<void(const CheckpointEvent&)>& told);
+
  private:
   void start_from(int64_t step);
+  void open_local(const Session& session);
+  std::optional<CheckpointEvent> publish_local();
+  CheckpointEvent account_copy(const SharedCopies::Published& copy);
+  bool newest_is_good() const { return watch_.good_step() >= published_; }
   CheckpointFacts facts_of(const RunProgress& progress) const;
   void wait_for_disk() const;
   std::string newest() const;  ///< path of the newest snapshot, "none"
@@ -69,6 +87,7 @@ class Saver {
   const RunClaim& claim_;
   Scalars scalars_;
   CheckpointWriter writer_;
+  std::optional<SharedCopies> copies_;  ///< with checkpoint.local
   Clock::time_point start_;
   std::string parameters_;    ///< hash of the weights of the newest save
   bool best_ = false;         ///< no snapshot has the best weights yet
@@ -77,7 +96,8 @@ class Saver {
   WeightsWatch watch_;
   bool put_off_ = false;                 ///< a snapshot was due in a streak
   bool unpruned_ = false;                ///< older ones wait until a good step has followed the newest
-  int64_t begun_ = -1, published_ = -1;  ///< steps
+  int64_t begun_ = -1, published_ = -1;  ///< steps; the latter whole on local disks or in the run folder
+  int64_t shared_ = -1;                  ///< newest in the run folder
 };
 
 }  // namespace trireme

@@ -110,8 +110,9 @@ std::vector<std::string> index_files(const Setup& setup) {
 }
 
 /// What the run goes on from; of a checkpoint without the optimizer's state only the weights can be taken.
-void open_resume(Setup& setup, const std::string& path) {
-  CheckpointFolder folder = open_checkpoint(path);
+void open_resume(Setup& setup, const ResumePlace& place) {
+  CheckpointFolder folder = open_checkpoint(place.path);
+  folder.nearby = place.nearby;
   for (const std::string& note : folder.notes) log::info("{}: {}", folder.path, note);
   if (folder.origin != CheckpointOrigin::neox_weights) {
     setup.resume = std::move(folder);
@@ -155,9 +156,10 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
   });
   for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   setup.init_scheme = init_scheme_of(config.model);
-  const std::string resume = find_resume(setup.loaded, scalars), data_tokenizer = setup.tokenizer_json;
+  const std::string data_tokenizer = setup.tokenizer_json;
+  const ResumePlace resume = find_resume(setup.loaded, scalars);
   together(scalars, [&] {
-    if (!resume.empty()) open_resume(setup, resume);
+    if (!resume.path.empty()) open_resume(setup, resume);
     setup.spec = resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json));
     check_masking(setup);
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;

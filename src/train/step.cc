@@ -123,7 +123,7 @@ void TrainStep::compare_batches(std::span<const double> halves, int64_t step) co
 /// One message: what ranks have to tell each other after a step. norms: this rank's values of the squared norm.
 StepResult TrainStep::agree(double loss, std::span<const double> norms, double counted, const StepStart& start) {
   const bool stop = session_.rank().stop_requested();
-  std::vector<double> own{loss, stop ? 1.0 : 0.0, start.saved ? 0.0 : 1.0};
+  std::vector<double> own{loss, stop ? 1.0 : 0.0, start.saved ? 0.0 : 1.0, start.copied ? 0.0 : 1.0};
   const size_t counts = own.size();
   if (shares_batch())
     own.insert(own.end(), {static_cast<double>(batch_hash_ >> 32), static_cast<double>(batch_hash_ & 0xffffffff)});
@@ -138,8 +138,11 @@ StepResult TrainStep::agree(double loss, std::span<const double> norms, double c
   }
   if (shares_batch()) compare_batches(hashes, start.step);
   const double squared_norm = session_.optimizer().squared_norm(all_norms);
-  StepResult result{
-      .loss = sums[0] / counted, .norm = std::sqrt(squared_norm), .stop = sums[1] > 0, .saved = sums[2] == 0};
+  StepResult result{.loss = sums[0] / counted,
+                    .norm = std::sqrt(squared_norm),
+                    .stop = sums[1] > 0,
+                    .saved = sums[2] == 0,
+                    .copied = sums[3] == 0};
   result.finite = std::isfinite(result.loss) && std::isfinite(squared_norm);
   result.skipped = !result.finite || result.loss > start.most_loss;
   return result;

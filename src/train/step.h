@@ -19,6 +19,7 @@ struct StepStart {
   double learning_rate = 0;
   double most_loss = 0;  ///< a loss above it changes no weight
   bool saved = true;     ///< this rank has nothing left to write of the snapshot under way
+  bool copied = true;    ///< nor to copy of one on local disks
 };
 
 /// What all ranks came to.
@@ -30,6 +31,7 @@ struct StepResult {
   bool skipped = false;  ///< not finite, or a loss above the limit: no weight changed
   bool stop = false;     ///< some rank was asked to stop
   bool saved = true;     ///< StepStart::saved on every rank
+  bool copied = true;    ///< StepStart::copied likewise
 };
 
 class TrainStep {

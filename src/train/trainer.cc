@@ -58,7 +58,8 @@ StepResult Trainer::step(double rate) {
                                        .update = progress().updates + 1,
                                        .learning_rate = rate,
                                        .most_loss = only_warns ? std::numeric_limits<double>::infinity() : limit,
-                                       .saved = !work_.saver->pending() || work_.saver->idle()});
+                                       .saved = !work_.saver->pending() || work_.saver->idle(),
+                                       .copied = work_.saver->copy_idle()});
   const double exposed = rank().progress->waited_seconds() - waited;
   work_.run.meter.add_step(seconds_since(start) - exposed, exposed);
   if (profile_.end_step(exposed)) show_profile();
@@ -131,6 +132,7 @@ void Trainer::show_profile() {
 /// Back to the newest snapshot's weights; the samples since then are passed over. False if there is no snapshot yet.
 bool Trainer::roll_back() {
   publish();
+  finish_copies();  // no host has all that lies on the others' disks
   const int64_t step = work_.saver->published_step();
   if (step < 0) return false;
   if (++rolled_back_ > kMostRollBacks) {
@@ -180,8 +182,13 @@ void Trainer::save() {
   work_.saver->begin(progress());
 }
 
-/// Waits for the snapshot under way.
+/// Waits for the snapshot under way, also where a local disk did not take it and it goes to the run folder now.
 void Trainer::publish() {
+  while (work_.saver->pending()) publish_written();
+}
+
+/// One that went to local disks and did not fit there is still pending then.
+void Trainer::publish_written() {
   if (!work_.saver->pending()) return;
   const InPhase phase(*rank().progress, Phase::save);
   const Aside aside(work_.run.meter);
@@ -189,6 +196,20 @@ void Trainer::publish() {
     rolled_back_ = 0;
     work_.run.reporter->checkpoint(*snapshot);
   }
+}
+
+/// All ranks have copied their part of a snapshot from local disks.
+void Trainer::publish_copied() {
+  if (!work_.saver->copying()) return;
+  const InPhase phase(*rank().progress, Phase::save);
+  const Aside aside(work_.run.meter);
+  if (const auto snapshot = work_.saver->publish_copy()) work_.run.reporter->checkpoint(*snapshot);
+}
+
+void Trainer::finish_copies() {
+  const InPhase phase(*rank().progress, Phase::save);
+  const Aside aside(work_.run.meter);
+  work_.saver->finish_copies([&](const CheckpointEvent& snapshot) { work_.run.reporter->checkpoint(snapshot); });
 }
 
 bool Trainer::advance() {
@@ -202,7 +223,8 @@ bool Trainer::advance() {
   work_.run.reporter->progress(progress().step, result.loss);
   bool stop = result.stop;
   if (due.evaluation) stop = !evaluate() || stop;
-  if (result.saved) publish();
+  if (result.copied) publish_copied();  // before publish_written(), which begins another one
+  if (result.saved) publish_written();
   if (due.snapshot || work_.saver->has_best() || work_.saver->is_put_off()) save();
   return stop;
 }
@@ -222,7 +244,9 @@ void Trainer::end(bool stopped) {
   if (!stopped) test();
   if (progress().step > 0 && (stopped || task_.saves_last() || work_.saver->in_streak())) save();
   publish();
+  finish_copies();
   if (!stopped) work_.saver->finish(progress());
+  work_.saver->clear_local();
   work_.run.reporter->finish(stopped ? "stopped" : "done", progress().step);
 }
 

@@ -46,6 +46,9 @@ class Trainer {
   void test();
   void save();
   void publish();
+  void publish_written();
+  void publish_copied();
+  void finish_copies();
   void tell_processor_time(const CpuTimes& start);
   void end(bool stopped);
 

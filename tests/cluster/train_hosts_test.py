@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Training on three hosts made of namespaces (hosts.sh) while things go wrong. Arguments: the program, a work folder."""
+import json
 import os
 import pathlib
 import signal
@@ -154,6 +155,51 @@ class Training(bed.TrainingCase):
         # status.json is not asked: h3 takes the others for lost, and the folder is shared.
         self.assertRegex(text, r"launch: first failure: h[12]\[\d\] .*rank 2 on h3 was lost")
         self.assert_nothing_is_left(config)
+
+    def kill_with_local_snapshots(self, config, run, flags):
+        """A job of which each host has snapshots that the run folder has not, killed. The newest one's step."""
+        def newest():
+            try:
+                return json.loads((run / "local.json").read_text())["step"]
+            except OSError:
+                return -1
+        before = len(records(run))
+        job = self.launch(config, flags=[*flags, "--checkpoint.copy-mb-per-second", "0.0001"])
+        self.assertTrue(wait_for(lambda: len(records(run)) > before + 50 or not job.running()) and job.running(), job.output())
+        for pid in ranks(config).values():
+            os.kill(pid, signal.SIGKILL)
+        job.finish()
+        self.assert_nothing_is_left(config)
+        return newest()
+
+    def test_snapshots_on_the_hosts_own_disks_and_one_that_is_lost(self):
+        config, run = BED.write_training("local-disks", steps=20, every=20)
+        flags = ["--checkpoint.local", "/tmp/snapshots"]
+        text = self.assert_ends(self.launch(config, flags=flags), 0)
+        self.assertRegex(text, r"snapshot of step 20 is on the local disks, in /tmp/snapshots/run-local-disks-[0-9a-f]{16}/step-00000020-")
+        self.assertEqual(BED.run(2, "ls", "/tmp/snapshots").stdout, "", "the run folder has it")
+
+        step = self.kill_with_local_snapshots(config, run, [*flags, "--run.steps", "1000000"])
+        self.assertGreaterEqual(step, 40)
+        for host, shard in ((1, 0), (2, 1), (3, 2)):
+            found = BED.run(host, "sh", "-c", f"ls /tmp/snapshots/*/step-{step:08}-*")
+            self.assertEqual(found.stdout.split(), ["manifest.json", f"rank-{shard:05}-of-00003.safetensors", "tokenizer.json"], found.both)
+        shown = BED.run(3, BED.binary, "checkpoint", "list", run)
+        self.assertIn("1 of 3 shards are on this host's disk, in /tmp/snapshots/", shown.stdout)
+        text = self.assert_ends(self.launch(config, flags=[*flags, "--run.steps", step + 3]), 0)
+        self.assertIn(f"the snapshot of step {step} is whole on the local disks and not in {run}: it is copied first", text)
+        self.assertIn(f"RESUMING from {run}/step-{step:08}: {step} steps", text)
+
+        lost = self.kill_with_local_snapshots(config, run, [*flags, "--run.steps", "1000000"])
+        self.assertGreater(lost, step + 3)
+        BED.run(2, "rm", "-r", "/tmp/snapshots")
+        text = self.assert_ends(self.launch(config, flags=[*flags, "--run.steps", step + 30]), 0)
+        self.assertRegex(text, rf"warning: the snapshot of step {lost} on the local disks \(.*\) is not whole: 1 of its 3 shards are on "
+                               "no host that takes part; it is not used")
+        self.assertIn(f"RESUMING from {run}/step-{step + 3:08}: {step + 3} steps", text)
+        for host in (1, 2, 3):
+            self.assertEqual(BED.run(host, "ls", "/tmp/snapshots").stdout, "")
+        self.assertEqual(BED.run(1, BED.binary, "checkpoint", "verify", run).returncode, 0)
 
     def test_ranks_that_are_not_joined_never_train(self):
         config, run = BED.write_training("apart")

@@ -1,0 +1,276 @@
+// Snapshots that go to local disks first (checkpoint.local): whole runs of the program that are killed, stopped, or
+// find a disk full.
+
+#include <fstream>
+
+#include "base/rng.h"
+#include "checkpoint/local_disk.h"
+#include "checkpoint/run_folder.h"
+#include "tests/faults/fault_fixture.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class LocalDisk : public FaultFixture {
+ protected:
+  std::vector<std::string> flags(std::vector<std::string> more = {}) const {
+    std::vector<std::string> all = {"--checkpoint.local", path("disk"), "--checkpoint.every", "6",
+                                    "--checkpoint.keep",  "0",          "--run.steps",        "18"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  /// So slow that nothing is copied while training goes on.
+  std::vector<std::string> slow(std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"--checkpoint.copy-mb-per-second", "0.0001"});
+    return flags(std::move(more));
+  }
+  std::vector<std::string> command(int ranks, const std::vector<std::string>& words) const {
+    return ranks == 1 ? trireme_command(words) : mpirun_command(ranks, words);
+  }
+  /// A run of a million steps, killed when a snapshot of at least this step is whole on the local disk.
+  void kill_after(int64_t step, int ranks = 1) {
+    Program program(command(ranks, train("run", slow({"--run.steps", "1000000", "--checkpoint.every", "20"}))));
+    ASSERT_TRUE(program.wait_for([&](const std::string&) { return newest_local() >= step; })) << program.output();
+    for (const pid_t pid : ranks == 1 ? std::vector{program.pid()} : ranks_of(program)) kill(pid, SIGKILL);
+    program.finish();
+  }
+  int64_t newest_local() const {
+    const auto note = fs::exists(path("run")) ? read_local_note(path("run")) : std::nullopt;
+    return note ? note->step : -1;
+  }
+  std::vector<std::string> on_disk() const {
+    std::vector<std::string> names;
+    if (!fs::exists(path("disk"))) return names;
+    for (const auto& item : fs::recursive_directory_iterator(path("disk"))) names.push_back(item.path());
+    return names;
+  }
+};
+
+TEST_F(LocalDisk, TakesSnapshotsFirstAndIsEmptyWhenTheRunFolderHasThem) {
+  const Outcome outcome = run(trireme_command(train("run", flags())));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const char* step : {"6", "12", "18"})
+    EXPECT_THAT(outcome.output,
+                HasSubstr(fmt::format("snapshot of step {} is on the local disks, in {}/run-", step, path("disk"))));
+  EXPECT_THAT(outcome.output, ::testing::ContainsRegex("snapshot of step 18 is in " + path("run") +
+                                                       "/step-00000018 \\(copied in [0-9.]+ s"));
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12, 18));
+  EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("run")})).code, 0);
+  EXPECT_THAT(on_disk(), IsEmpty());
+  EXPECT_FALSE(fs::exists(path("run") + "/local.json"));
+  EXPECT_THAT(leftovers("run"), IsEmpty());
+}
+
+TEST_F(LocalDisk, NoStepWaitsForTheRunFolder) {
+  write_text(path("hold"), "");
+  Program program(trireme_command(train("run", flags({"--checkpoint.every", "100", "--run.steps", "350"}))),
+                  fault("fsync", "run/.saving-", 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen")}));
+  ASSERT_TRUE(wait_for_file(program, path("seen")));
+  ASSERT_TRUE(wait_for_text(program, "snapshot of step 300 is on the local disks")) << "its disk stands still";
+  ASSERT_TRUE(wait_for_text(program, "copying the snapshot of step 100 to " + path("run") + ": "));
+  EXPECT_THAT(list_steps(path("run")), IsEmpty());
+  fs::remove(path("hold"));
+  const Outcome outcome = program.finish();
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(100, 200, 300, 350));
+}
+
+TEST_F(LocalDisk, AKilledRunGoesOnFromItAndTheFilesOfBothSidesAreTold) {
+  kill_after(40);
+  const int64_t step = newest_local();
+  const std::string name = step_name(step);
+  EXPECT_THAT(list_steps(path("run")), IsEmpty());
+  const std::string only_local = name + " is on the hosts' own disks only, in " + path("disk") + "/run-";
+  EXPECT_THAT(run(trireme_command({"status", path("run")})).output,
+              AllOf(HasSubstr("snapshot    none"), HasSubstr("local       " + only_local)));
+  EXPECT_THAT(run(trireme_command({"status", path("run"), "--json"})).output,
+              HasSubstr(fmt::format("\"step\":{},\"copied\":-1", step)));
+  const Outcome list = run(trireme_command({"checkpoint", "list", path("run")}));
+  EXPECT_EQ(list.code, 0) << list.output;
+  EXPECT_THAT(list.output,
+              AllOf(HasSubstr("1 of 1 shards are on this host's disk, in " + path("disk")), HasSubstr(only_local)));
+  const Outcome verified = run(trireme_command({"checkpoint", "verify", path("run")}));
+  EXPECT_EQ(verified.code, 0) << verified.output;
+  EXPECT_THAT(verified.output, HasSubstr(": good; 1 of 1 shards are on this host's disk"));
+
+  const auto last = std::to_string(step + 10);
+  const Outcome next = run(trireme_command(train("run", flags({"--run.steps", last}))));
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("disk") + "/run-"));
+  EXPECT_THAT(next.output, HasSubstr(fmt::format(": {} steps and {} samples are done", step, 12 * step)));
+  EXPECT_THAT(on_disk(), IsEmpty());
+}
+
+TEST_F(LocalDisk, TheSameBitsComeOutAsWithoutAKill) {
+  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const std::vector<std::string> decay = {"--optim.decay-steps", "1000"};
+  auto first = slow({"--run.steps", "1000000", "--checkpoint.every", "20"}), second = flags();
+  for (auto* words : {&first, &second}) words->insert(words->end(), decay.begin(), decay.end());
+  Program program(mpirun_command(2, train("run", first)));
+  ASSERT_TRUE(program.wait_for([&](const std::string&) { return newest_local() >= 20; })) << program.output();
+  for (const pid_t pid : ranks_of(program)) kill(pid, SIGKILL);
+  program.finish();
+  const std::string last = std::to_string(newest_local() + 7);
+  second.push_back("--run.steps");
+  second.push_back(last);
+  const Outcome next = run(mpirun_command(2, train("run", second)));
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("disk") + "/run-")) << "both ranks see all of it";
+  std::vector<std::string> whole = {"--run.steps", last};
+  whole.insert(whole.end(), decay.begin(), decay.end());
+  ASSERT_EQ(run(mpirun_command(2, train("whole", whole))).code, 0);
+  EXPECT_EQ(weights("run"), weights("whole"));
+}
+
+TEST_F(LocalDisk, AStopCopiesWhatIsNotCopiedYet) {
+  Program program(trireme_command(
+      train("run", slow({"--run.steps", "1000000", "--checkpoint.every", "20", "--checkpoint.keep", "2"}))));
+  ASSERT_TRUE(program.wait_for([&](const std::string&) { return newest_local() >= 60; })) << program.output();
+  kill(program.pid(), SIGTERM);
+  const Outcome outcome = program.finish();
+  EXPECT_EQ(outcome.code, 75) << outcome.output;
+  const int64_t step = read_status(path("run")).step;
+  EXPECT_THAT(outcome.output, HasSubstr(fmt::format("copying the snapshot of step {} to {}: ", step, path("run"))));
+  EXPECT_EQ(list_steps(path("run")).back(), step);
+  EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("run")})).code, 0);
+  EXPECT_THAT(on_disk(), IsEmpty());
+}
+
+TEST_F(LocalDisk, AFullOneSendsSnapshotsToTheRunFolderWithAWarning) {
+  const Outcome outcome = run(trireme_command(train("run", flags())), fault("write", path("disk"), ENOSPC));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("warning: a local disk does not take the snapshot of step 6, which goes to " +
+                                        path("run") + " right away: "));
+  EXPECT_THAT(outcome.output, HasSubstr("No space left on device"));
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12, 18));
+  EXPECT_THAT(leftovers("run"), IsEmpty());
+  EXPECT_THAT(on_disk(), IsEmpty());
+}
+
+TEST_F(LocalDisk, OneThatIsFullOnOneRankDoesSoForAll) {
+  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const Outcome outcome = run(mpirun_command(2, train("run", flags())),
+                              fault("fsync", path("disk"), EIO, {"FAULT_RANK=1", "FAULT_TIMES=1"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(count_of(outcome.output, "warning: a local disk does not take the snapshot of step 6"), 1)
+      << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("right away: rank 1 on "));
+  EXPECT_THAT(outcome.output, HasSubstr("snapshot of step 12 is on the local disks")) << "the next one fits again";
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12, 18));
+}
+
+TEST_F(LocalDisk, ARunFolderThatIsFullCostsNoSnapshotAndTheSameCommandCopies) {
+  const Outcome outcome = run(trireme_command(train("run", flags())), fault("write", "run/.saving-", ENOSPC));
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              HasSubstr("warning: a snapshot could not be copied to " + path("run") + ", training goes on"));
+  EXPECT_THAT(outcome.output,
+              HasSubstr("; the snapshot of step 18 is whole on the local disks, and the same command copies it"));
+  EXPECT_THAT(list_steps(path("run")), IsEmpty());
+  const Outcome next = run(trireme_command(train("run", flags())));
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("disk")));
+  EXPECT_EQ(list_steps(path("run")).back(), 18);
+  EXPECT_THAT(on_disk(), IsEmpty());
+}
+
+TEST_F(LocalDisk, OrTrainingStopsWhereThatIsAsked) {
+  const Outcome outcome =
+      run(trireme_command(train("run", flags({"--checkpoint.on-error", "stop", "--run.steps", "1000000"}))),
+          fault("write", "run/.saving-", ENOSPC));
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("No space left on device"));
+}
+
+TEST_F(LocalDisk, AStartWithoutTheOptionTakesWhatLiesThere) {
+  kill_after(20);
+  const int64_t step = newest_local();
+  const Outcome next = run(trireme_command(train("run", {"--run.steps", std::to_string(step + 2)})));
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr(fmt::format(
+                               "the snapshot of step {} is whole on the local disks and not in {}: it is copied first",
+                               step, path("run"))));
+  EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("run") + "/" + step_name(step)));
+  EXPECT_THAT(on_disk(), IsEmpty());
+}
+
+TEST_F(LocalDisk, ANewRunInTheFolderIsRefusedUnlessItMayOverwrite) {
+  kill_after(20);
+  const auto anew = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--checkpoint.resume", "none"});
+    return run(trireme_command(train("run", flags(std::move(more)))));
+  };
+  const Outcome refused = anew({});
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("already holds checkpoints"));
+  const Outcome taken = anew({"--run.overwrite", "true"});
+  EXPECT_EQ(taken.code, 0) << taken.output;
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(6, 12, 18));
+  EXPECT_THAT(on_disk(), IsEmpty());
+}
+
+TEST_F(LocalDisk, OptionsThatMakeNoSenseAreRefused) {
+  const Outcome relative = run(trireme_command(train("run", {"--checkpoint.local", "scratch"})));
+  EXPECT_EQ(relative.code, 2);
+  EXPECT_THAT(relative.output,
+              HasSubstr("expected the whole path of a folder that every host has on a disk of its own, like /scratch"));
+  const Outcome limit = run(trireme_command(train("run", {"--checkpoint.copy-mb-per-second", "10"})));
+  EXPECT_EQ(limit.code, 2);
+  EXPECT_THAT(
+      limit.output,
+      HasSubstr(
+          "limits the copying from local disks, but none takes snapshots; set --checkpoint.local DIR, or remove it"));
+  write_text(path("file"), "");
+  const Outcome none = run(trireme_command(train("run", {"--checkpoint.local", path("file")})));
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.output, AllOf(HasSubstr("for checkpoint.local: Not a directory"), Not(HasSubstr("step  1/"))));
+}
+
+TEST_F(LocalDisk, KillsOfRanksAtAnyInstantLoseNoSnapshotThatWasTold) {
+  if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
+  const char* asked = std::getenv("TRIREME_LOCAL_RUN_KILLS");
+  const int kills = asked ? std::atoi(asked) : 4;
+  RandomStream random(mix_key(54));
+  int64_t last = 0;
+  for (int done = 0; done < kills && !HasFailure(); ++done) {
+    Program program(
+        mpirun_command(2, train("run", flags({"--run.steps", "1000000", "--checkpoint.every", "5", "--checkpoint.keep",
+                                              "2", "--optim.decay-steps", "1000", "--checkpoint.copy-mb-per-second",
+                                              random.below(2) ? "0.5" : "0"}))));
+    const auto told = [&](const std::string& output, const std::string& before) {
+      const size_t at = output.rfind(before);
+      return at == std::string::npos ? -1 : std::atoll(output.c_str() + at + before.size());
+    };
+    ASSERT_TRUE(program.wait_for([&](const std::string& output) {
+      return told(output, "snapshot of step ") > last + 5;
+    })) << program.output();
+    std::this_thread::sleep_for(std::chrono::microseconds(random.below(60'000)));  // the random instant
+    const std::vector<pid_t> ranks = ranks_of(program);
+    kill(ranks.at(random.below(2)), SIGKILL);
+    const Outcome outcome = program.finish();
+    const int64_t newest = told(outcome.output, "snapshot of step ");
+    const size_t at = outcome.output.find(" steps and ");
+    if (done > 0) {
+      ASSERT_NE(at, std::string::npos) << outcome.output;
+      const size_t colon = outcome.output.rfind(' ', at - 1);
+      EXPECT_GE(std::atoll(outcome.output.c_str() + colon), last) << outcome.output;
+    }
+    last = std::max(last, newest);
+  }
+  const Outcome outcome = run(mpirun_command(
+      2, train("run", flags({"--run.steps", std::to_string(last + 20), "--optim.decay-steps", "1000"}))));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("run")})).code, 0);
+  EXPECT_THAT(on_disk(), IsEmpty());
+  EXPECT_THAT(leftovers("run"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace trireme
