@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kFooter =
     "Examples:\n"
     "  trireme fetch gpt2                                  then: trireme sample --model gpt2 --prompt \"Once\"\n"
-    "  trireme fetch EleutherAI/pythia-160m --revision step1000\n"
+    "  trireme fetch EleutherAI/pythia-160m --revision step1000   then: --model EleutherAI/pythia-160m@step1000\n"
     "  trireme fetch glue/mrpc --dataset                   then: trireme glue --task-name mrpc ...\n"
     "  trireme fetch roneneldan/TinyStories --dataset --include '*train*'\n\n"
     "The names are those of https://huggingface.co. Commands that take a model, a tokenizer or data take them too and\n"
@@ -30,36 +30,39 @@ hub::Snapshot fetch(const hub::Settings& settings, const hub::Repository& reposi
   try {
     return hub::fetch(settings, repository, revision, selection, [] {});
   } catch (const hub::NotThere& e) {
-    fail(ErrorKind::io, "{}{}", e.what(), hub::advice(settings, repository));
+    fail(ErrorKind::io, "{}{}", e.what(), hub::advice(settings, repository, revision));
   } catch (const hub::Unreachable& e) {
-    fail(ErrorKind::io, "{}{}", e.what(), hub::advice(settings, repository));
+    fail(ErrorKind::io, "{}{}", e.what(), hub::advice(settings, repository, revision));
   }
 }
 
 }  // namespace
 
 int run_fetch(std::vector<std::string> arguments) {
-  std::string name, revision = "main";
+  std::string name, revision;
   bool dataset = false;
   std::vector<std::string> patterns;
   Flags app("trireme fetch",
             "Brings a model or a data set of the Hugging Face hub into the cache and prints its folder.");
-  app.add("name", name, "NAME or OWNER/NAME; glue/TASK is one task of GLUE").required();
+  app.add("name", name, "NAME or OWNER/NAME, also with @REVISION behind it; glue/TASK is one task of GLUE").required();
   app.add_switch("--dataset", dataset, "a data set, not a model");
-  app.add("--revision", revision, "branch, tag or commit").show_default();
+  app.add("--revision", revision, "branch, tag or commit (default: main, or what stands behind an @ in the name)");
   app.add("--include", patterns,
           "files that match, '*' also over folders; may be repeated (default: what trireme reads: of a model its "
           "configuration, tokenizer and weights, safetensors before pickles; of a data set its texts)")
       .one_value();
   app.set_footer(kFooter);
   if (const auto code = app.parse(std::move(arguments))) return *code;
-  hub::NamedData wanted{hub::Repository{}, {}};
+  hub::NamedData wanted{hub::Repository{}, {}, {}};
   if (dataset) {
     wanted = hub::named_data(name);
   } else {
     require(!name.starts_with("glue/"), ErrorKind::usage, "{} is a data set: add --dataset", name);
-    wanted.repository = hub::checked_repository(hub::Kind::model, name);
+    wanted = {hub::checked_repository(hub::Kind::model, hub::name_in(name)), {}, hub::revision_in(name)};
   }
+  require(revision.empty() || name.find('@') == name.npos, ErrorKind::usage,
+          "{} and --revision {} both say which revision; remove one of them", name, revision);
+  if (!revision.empty()) wanted.revision = revision;
   if (!patterns.empty()) wanted.patterns = patterns;
   const hub::Settings settings = hub::read_settings();
   const hub::ModelSelection of_model;
@@ -67,7 +70,7 @@ int run_fetch(std::vector<std::string> arguments) {
   const hub::GlobSelection of_patterns(wanted.patterns);
   const hub::Selection* selection = &of_patterns;
   if (wanted.patterns.empty()) selection = dataset ? static_cast<const hub::Selection*>(&of_data) : &of_model;
-  const hub::Snapshot snapshot = fetch(settings, wanted.repository, revision, *selection);
+  const hub::Snapshot snapshot = fetch(settings, wanted.repository, wanted.revision, *selection);
   log::info("{} has {} files of commit {}", name, snapshot.files.size(), snapshot.commit);
   fmt::print("{}\n", snapshot.folder);
   return 0;

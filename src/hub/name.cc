@@ -50,7 +50,14 @@ Repository checked_repository(Kind kind, std::string_view name) {
 
 std::string name_in(std::string_view path) {
   if (path.starts_with(kModelsFolder)) path.remove_prefix(kModelsFolder.size());
-  return std::string(path);
+  return std::string(path.substr(0, path.find('@')));
+}
+
+std::string revision_in(std::string_view path) {
+  const size_t at = path.find('@');
+  if (at == path.npos) return kMainRevision;
+  require_revision(path.substr(at + 1));
+  return std::string(path.substr(at + 1));
 }
 
 bool looks_like_name(std::string_view path) {

@@ -28,11 +28,15 @@ struct Repository {
 /// neither begin nor end with '-' or '.' nor hold "--" or "..".
 Repository checked_repository(Kind kind, std::string_view name);
 
-/// Whether the path could be meant as a name on the hub: "gpt2", "facebook/opt-125m", also behind "models/". One whose
-/// first part is a folder here, or which ends like a file that is read, is not.
+/// Whether the path could be meant as a name on the hub: "gpt2", "facebook/opt-125m", also behind "models/", and with
+/// "@REVISION" behind it. One whose first part is a folder here, or which ends like a file that is read, is not.
 bool looks_like_name(std::string_view path);
-/// The name that such a path means: without "models/".
+/// The name that such a path means: without "models/" and "@REVISION".
 std::string name_in(std::string_view path);
+/// What stands behind the '@', as huggingface_hub writes it in hf://NAME@REVISION; "main" where there is none. Throws
+/// Error::usage as require_revision().
+std::string revision_in(std::string_view path);
+inline constexpr const char* kMainRevision = "main";
 
 /// Whether a name from the hub's list of files can be a path below a folder: relative, no part empty, "." or "..", no
 /// control characters or backslashes.

@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMain = "main";
 constexpr const char* kGlue = "nyu-mll/glue";
 
 bool exists(const std::string& path) {
@@ -32,10 +31,11 @@ struct Looked {
   std::string why_not;
 };
 
-Looked ask(const Settings& settings, const Repository& repository, const Selection& selection, const Alive& alive) {
+Looked ask(const Settings& settings, const Repository& repository, const std::string& revision,
+           const Selection& selection, const Alive& alive) {
   try {
     if (settings.offline) return {std::nullopt, "HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked"};
-    return {fetch(settings, repository, kMain, selection, alive), ""};
+    return {fetch(settings, repository, revision, selection, alive), ""};
   } catch (const Unreachable& e) {
     return {std::nullopt, e.what()};
   } catch (const NotThere& e) {
@@ -43,12 +43,13 @@ Looked ask(const Settings& settings, const Repository& repository, const Selecti
   }
 }
 
-Looked look(const Settings& settings, const Repository& repository, const Selection& selection, const Alive& alive) {
-  if (auto cached = find_snapshot(settings, repository, kMain, selection)) {
+Looked look(const Settings& settings, const Repository& repository, const std::string& revision,
+            const Selection& selection, const Alive& alive) {
+  if (auto cached = find_snapshot(settings, repository, revision, selection)) {
     log::info("{} is {}", repository.name, cached->folder);
     return {std::move(cached), ""};
   }
-  return ask(settings, repository, selection, alive);
+  return ask(settings, repository, revision, selection, alive);
 }
 
 /// A model with a tokenizer; without one only where the hub has none or cannot be asked.
@@ -84,8 +85,9 @@ class GlueSelection final : public Selection {
   GlobSelection glob_;
 };
 
-std::string sentence(const Settings& settings, const Repository& repository, const std::string& reason) {
-  return fmt::format("; {}{}", reason, advice(settings, repository));
+std::string sentence(const Settings& settings, const Repository& repository, const std::string& revision,
+                     const std::string& reason) {
+  return fmt::format("; {}{}", reason, advice(settings, repository, revision));
 }
 
 Place place_of(const std::string& given, const Selection& wanted, const Selection& enough, const Alive& alive) {
@@ -93,13 +95,36 @@ Place place_of(const std::string& given, const Selection& wanted, const Selectio
   if (exists(given) || !looks_like_name(given)) return {given, ""};
   const Settings settings = read_settings();
   const Repository repository = checked_repository(Kind::model, name);
-  Looked looked = look(settings, repository, wanted, alive);
+  const std::string revision = revision_in(given);
+  Looked looked = look(settings, repository, revision, wanted, alive);
   if (!looked.snapshot) {
-    looked.snapshot = find_snapshot(settings, repository, kMain, enough);
+    looked.snapshot = find_snapshot(settings, repository, revision, enough);
     if (looked.snapshot) log::info("{}: taking what the cache has: {}", name, looked.why_not);
   }
-  if (!looked.snapshot) return {given, sentence(settings, repository, looked.why_not)};
+  if (!looked.snapshot) return {given, sentence(settings, repository, revision, looked.why_not)};
   return {looked.snapshot->folder, ""};
+}
+
+/// "OWNER/NAME@REVISION/PATTERN" in its parts.
+struct DataWords {
+  std::string name, revision = kMainRevision;
+  std::optional<std::string> pattern;
+};
+
+DataWords split_data(const std::string& given) {
+  const size_t owner = given.find('/'), at = given.find('@');
+  size_t end = owner == given.npos ? given.npos : given.find('/', owner + 1);
+  DataWords words{.name = given.substr(0, std::min(at, end)), .revision = kMainRevision, .pattern = {}};
+  if (at != given.npos && (end == given.npos || at < end)) {
+    if (given.compare(at + 1, 5, "refs/") == 0) {  // refs/convert/parquet, refs/pr/7
+      end = given.find('/', at + 6);
+      if (end != given.npos) end = given.find('/', end + 1);
+    }
+    words.revision = given.substr(at + 1, end == given.npos ? end : end - at - 1);
+    require_revision(words.revision);
+  }
+  if (end != given.npos) words.pattern = given.substr(end + 1);
+  return words;
 }
 
 /// The name of a part of the data by its file's name: "train", "validation" or "test"; "" where it tells none.
@@ -160,9 +185,10 @@ class TrainingData final : public Selection {
 
 bool is_only_a_name(const std::string& given) { return !given.empty() && !exists(given) && looks_like_name(given); }
 
-std::string advice(const Settings& settings, const Repository& repository) {
+std::string advice(const Settings& settings, const Repository& repository, const std::string& revision) {
   const std::string close = nearest(repository.name, cached_names(settings.cache, repository.kind));
-  const std::string option = repository.kind == Kind::model ? "" : " --dataset";
+  std::string option = repository.kind == Kind::model ? "" : " --dataset";
+  if (revision != kMainRevision) option += " --revision " + revision;
   return fmt::format(
       "; {}by hand: `trireme fetch {}{}` where there is a connection, and its folder {}/{} copied to here",
       close.empty() ? "" : fmt::format("the nearest {} in the cache is {}; ", name_of(repository.kind), close),
@@ -182,52 +208,56 @@ Place place_of_tokenizer(const std::string& given, const Alive& alive) {
 Place place_of_glue(const std::string& task, const Alive& alive) {
   const Settings settings = read_settings();
   const GlueSelection selection(task);
-  if (auto old = find_snapshot(settings, {Kind::dataset, "glue"}, kMain, selection)) return {old->folder, ""};
+  if (auto old = find_snapshot(settings, {Kind::dataset, "glue"}, kMainRevision, selection)) return {old->folder, ""};
   const Repository repository{Kind::dataset, kGlue};
-  const Looked looked = look(settings, repository, selection, alive);
-  if (!looked.snapshot) return {"", sentence(settings, repository, looked.why_not)};
+  const Looked looked = look(settings, repository, kMainRevision, selection, alive);
+  if (!looked.snapshot) return {"", sentence(settings, repository, kMainRevision, looked.why_not)};
   return {looked.snapshot->folder, ""};
 }
 
 std::vector<std::string> still_to_fetch(const Named& named) {
   if (!is_only_a_name(named.model) && !is_only_a_name(named.tokenizer) && named.glue_task.empty()) return {};
-  const Settings settings = read_settings();
+  return still_to_fetch(named, read_settings());
+}
+
+std::vector<std::string> still_to_fetch(const Named& named, const Settings& settings) {
   std::vector<std::string> missing;
   const auto look_for = [&](const std::string& given, const Selection& selection) {
-    if (is_only_a_name(given) && !find_snapshot(settings, {Kind::model, name_in(given)}, kMain, selection))
+    if (is_only_a_name(given) && !find_snapshot(settings, {Kind::model, name_in(given)}, revision_in(given), selection))
       missing.push_back(given);
   };
   look_for(named.model, CompleteModel());
   look_for(named.tokenizer, TokenizerSelection());
   if (named.glue_task.empty()) return missing;
   const GlueSelection glue(named.glue_task);
-  if (!find_snapshot(settings, {Kind::dataset, "glue"}, kMain, glue) &&
-      !find_snapshot(settings, {Kind::dataset, kGlue}, kMain, glue))
+  if (!find_snapshot(settings, {Kind::dataset, "glue"}, kMainRevision, glue) &&
+      !find_snapshot(settings, {Kind::dataset, kGlue}, kMainRevision, glue))
     missing.push_back("glue/" + named.glue_task);
   return missing;
 }
 
 NamedData named_data(const std::string& given) {
-  if (given == "glue") return {{Kind::dataset, kGlue}, {}};
-  if (given.starts_with("glue/")) return {{Kind::dataset, kGlue}, {given.substr(5) + "/*"}};
-  return {checked_repository(Kind::dataset, given), {}};
+  const std::string name = name_in(given), revision = revision_in(given);
+  if (name == "glue") return {{Kind::dataset, kGlue}, {}, revision};
+  if (name.starts_with("glue/")) return {{Kind::dataset, kGlue}, {name.substr(5) + "/*"}, revision};
+  return {checked_repository(Kind::dataset, name), {}, revision};
 }
 
 PlaceOfData place_of_data(const std::string& given, const Alive& alive) {
-  const size_t owner = given.find('/'), second = owner == given.npos ? given.npos : given.find('/', owner + 1);
-  const std::string name = given.substr(0, second);
+  const DataWords words = split_data(given);
+  const std::string& name = words.name;
   if (!looks_like_name(name)) return {};
   const Settings settings = read_settings();
   const Repository repository = checked_repository(Kind::dataset, name);
   std::unique_ptr<Selection> selection = std::make_unique<TrainingData>(name);
-  if (second != given.npos) selection = std::make_unique<GlobSelection>(Files{given.substr(second + 1)});
+  if (words.pattern) selection = std::make_unique<GlobSelection>(Files{*words.pattern});
   // Only the hub knows which files there are, and so whether all of them are here.
-  Looked looked = ask(settings, repository, *selection, alive);
+  Looked looked = ask(settings, repository, words.revision, *selection, alive);
   if (!looked.snapshot) {
-    looked.snapshot = find_snapshot(settings, repository, kMain, *selection);
+    looked.snapshot = find_snapshot(settings, repository, words.revision, *selection);
     if (looked.snapshot) log::info("{}: taking what the cache has: {}", name, looked.why_not);
   }
-  if (!looked.snapshot) return {{}, sentence(settings, repository, looked.why_not)};
+  if (!looked.snapshot) return {{}, sentence(settings, repository, words.revision, looked.why_not)};
   Files files = looked.snapshot->files;
   for (std::string& file : files) file.insert(0, looked.snapshot->folder + "/");
   return {std::move(files), ""};

@@ -25,8 +25,9 @@ Place place_of_tokenizer(
 Place place_of_glue(
     const std::string& task, const Alive& alive = [] {});
 
-/// Files of a data set: "OWNER/NAME", or "OWNER/NAME/PATTERN" for some of them. Of the first form those for training,
-/// where their names tell train, validation and test apart, which a line says.
+/// Files of a data set: "OWNER/NAME", or "OWNER/NAME/PATTERN" for some of them; "OWNER/NAME@REVISION" and
+/// "OWNER/NAME@REVISION/PATTERN", whose revision has no '/' unless it begins with "refs/" and two parts follow. Of the
+/// first form those for training, where their names tell train, validation and test apart, which a line says.
 struct PlaceOfData {
   Files files;  ///< paths to read
   std::string why_not;
@@ -37,23 +38,26 @@ PlaceOfData place_of_data(
 
 /// What of a run is given by names.
 struct Named {
-  std::string model, tokenizer, glue_task;  ///< empty: not asked for
+  std::string model = {}, tokenizer = {}, glue_task = {};  ///< empty: not asked for
+  bool operator==(const Named&) const = default;
 };
 /// Those that are neither here nor in the cache.
 std::vector<std::string> still_to_fetch(const Named& named);
+std::vector<std::string> still_to_fetch(const Named& named, const Settings& settings);
 
 /// Whether something would have to be fetched: a name of the hub under which nothing lies here.
 bool is_only_a_name(const std::string& given);
 
 /// "glue/mrpc" or "glue" as the repository that has it, with the pattern of the files; else the name itself with no
-/// pattern.
+/// pattern; each with the revision that stands behind an '@'.
 struct NamedData {
   Repository repository;
   Files patterns;
+  std::string revision = kMainRevision;
 };
 NamedData named_data(const std::string& given);
 
 /// Behind an error about a name: the nearest one in the cache, and how to bring the files by hand.
-std::string advice(const Settings& settings, const Repository& repository);
+std::string advice(const Settings& settings, const Repository& repository, const std::string& revision = kMainRevision);
 
 }  // namespace trireme::hub

@@ -20,6 +20,18 @@ TEST(HubName, IsToldFromPathsOfOnesOwn) {
   std::filesystem::remove("hub-test-runs");
 }
 
+TEST(HubName, MayHaveARevisionBehindIt) {
+  for (const char* name : {"gpt2@step1000", "EleutherAI/pythia-160m@refs/pr/1", "models/gpt2@main"}) {
+    EXPECT_TRUE(looks_like_name(name)) << name;
+    EXPECT_EQ(name_in(name).find('@'), std::string::npos) << name;
+  }
+  EXPECT_EQ(name_in("EleutherAI/pythia-160m@refs/pr/1"), "EleutherAI/pythia-160m");
+  EXPECT_EQ(revision_in("EleutherAI/pythia-160m@refs/pr/1"), "refs/pr/1");
+  EXPECT_EQ(revision_in("gpt2"), "main");
+  for (const char* wrong : {"gpt2@", "gpt2@../x", "gpt2@a b"})
+    EXPECT_ERROR(revision_in(wrong), ErrorKind::usage, "is no revision");
+}
+
 TEST(HubName, OfOtherFormsIsRefusedBeforeItBecomesAPath) {
   for (const char* name : {"../x", "a/../b", "a/b/c", "a--b", "a..b", "-a", "a.", "", "/", "a\\b", "a b", ".locks"})
     EXPECT_ERROR(checked_repository(Kind::model, name), ErrorKind::usage, "is no name of the Hugging Face hub");

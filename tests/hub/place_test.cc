@@ -95,6 +95,23 @@ TEST_F(Places, OfAModelWithoutItsTokenizerAreCompletedWhereTheHubCanBeAsked) {
   EXPECT_TRUE(fs::exists(snapshot("models--gpt2") + "/tokenizer.json"));
 }
 
+TEST_F(Places, OfARevisionAreThoseOfItsCommit) {
+  const std::string commit = FakeHub::kCommit;
+  EXPECT_EQ(still_to_fetch({.model = "gpt2@" + commit, .tokenizer = "", .glue_task = ""}), Files{"gpt2@" + commit});
+  EXPECT_EQ(place_of_model("gpt2@" + commit).path, snapshot("models--gpt2"));
+  EXPECT_EQ(still_to_fetch({.model = "gpt2@" + commit, .tokenizer = "", .glue_task = ""}), Files{});
+  setenv("HF_HUB_OFFLINE", "1", 1);
+  EXPECT_EQ(place_of_model("gpt2@" + commit).path, snapshot("models--gpt2"));
+  EXPECT_EQ(place_of_tokenizer("gpt2@" + commit).path, snapshot("models--gpt2"));
+  EXPECT_THAT(place_of_model("gpt2@step1000").why_not, HasSubstr("`trireme fetch gpt2 --revision step1000` where"));
+  unsetenv("HF_HUB_OFFLINE");
+  EXPECT_THAT(place_of_model("gpt2@step1000").why_not, HasSubstr("revision step1000"));
+  EXPECT_EQ(place_of_data("some/texts@" + commit + "/data/validation-*").files.size(), 1u);
+  EXPECT_EQ(place_of_data("some/texts@" + commit).files.size(), 1u);
+  EXPECT_THAT(place_of_data("some/texts@refs/convert/parquet/data/*").why_not,
+              HasSubstr("revision refs/convert/parquet"));
+}
+
 TEST_F(Places, OfGlueAreTheFilesOfTheTask) {
   EXPECT_EQ(place_of_glue("mrpc").path, snapshot("datasets--nyu-mll--glue"));
   const size_t asked = requests();

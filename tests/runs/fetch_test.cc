@@ -73,6 +73,9 @@ TEST_F(ByName, FetchRefusesWhatItCannotHaveInOneLine) {
   const Outcome revision = trireme({"fetch", "tiny/gpt2", "--revision", "../x"});
   EXPECT_EQ(revision.code, 2);
   EXPECT_THAT(revision.output, HasSubstr("\"../x\" is no revision"));
+  const Outcome two = trireme({"fetch", "tiny/gpt2@main", "--revision", "main"});
+  EXPECT_EQ(two.code, 2);
+  EXPECT_THAT(two.output, HasSubstr("tiny/gpt2@main and --revision main both say which revision; remove one of them"));
   std::vector<std::string> offline = environment();
   offline.push_back("HF_HUB_OFFLINE=1");
   const Outcome nobody = run(trireme_command({"fetch", "tiny/gpt2"}), offline);
@@ -106,6 +109,41 @@ TEST_F(ByName, FetchThatIsKilledIsGoneOnWith) {
   EXPECT_THAT(again.output, HasSubstr("model.safetensors: going on after 1.0 MB of 3.0 MB"));
   EXPECT_EQ(hub_.elsewhere().requests().back().header("range"), "bytes=1000000-");
   EXPECT_EQ(read_text(snapshot("models--tiny--slow") + "/model.safetensors"), weights);
+}
+
+TEST_F(ByName, TwoProcessesThatFetchTheSameAtOnceTakeItOnce) {
+  const std::string weights(3'000'000, 'w');
+  hub_.add("models/tiny/slow", "config.json", "{}");
+  hub_.add("models/tiny/slow", "model.safetensors", weights, true);
+  hub_.trick_elsewhere([&](const WebRequest&) -> std::optional<WebReply> {
+    WebReply reply{200, {}, weights};
+    reply.stall_seconds = 2;  // so that the second one comes meanwhile
+    return reply;
+  });
+  Program first(trireme_command({"fetch", "tiny/slow"}), environment());
+  ASSERT_TRUE(first.wait_for([](const std::string& out) { return out.find("fetching 2 files") != std::string::npos; }));
+  Program second(trireme_command({"fetch", "tiny/slow"}), environment());
+  const Outcome one = first.finish(), other = second.finish();
+  EXPECT_EQ(one.code, 0) << one.output;
+  EXPECT_EQ(other.code, 0) << other.output;
+  EXPECT_THAT(other.output, HasSubstr("tiny/slow: another process of this host fetches it; waiting"));
+  EXPECT_THAT(other.output, Not(HasSubstr("fetching")));
+  for (const Outcome* outcome : {&one, &other})
+    EXPECT_THAT(outcome->output, HasSubstr(snapshot("models--tiny--slow") + "\n"));
+  EXPECT_EQ(read_text(snapshot("models--tiny--slow") + "/model.safetensors"), weights);
+  EXPECT_EQ(hub_.elsewhere().requests().size(), 1u) << "the weights came once";
+}
+
+TEST_F(ByName, ARevisionStandsBehindTheName) {
+  const std::string name = std::string("tiny/gpt2@") + FakeHub::kCommit;
+  const Outcome exported = trireme({"export", "--model", name, "--output", path("exported")});
+  EXPECT_EQ(exported.code, 0) << exported.output;
+  const Outcome fetched = trireme({"fetch", name});
+  EXPECT_EQ(fetched.code, 0) << fetched.output;
+  EXPECT_THAT(fetched.output, HasSubstr(snapshot("models--tiny--gpt2") + "\n"));
+  const Outcome unknown = trireme({"export", "--model", "tiny/gpt2@step7", "--output", path("none")});
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.output, HasSubstr("revision step7"));
 }
 
 TEST_F(ByName, ModelsAreExportedAndTrained) {
