@@ -8,10 +8,18 @@
 #include "cli/command.h"
 #include "cli/glue_flags.h"
 #include "config/load.h"
+#include "text/tokenizer.h"
 #include "train/data_setup.h"
 #include "train/runnable.h"
 
 namespace trireme {
+
+namespace {
+
+/// Empty for what is a path: what lies on the launching host is no name, whatever the others have.
+std::string name_of_hub(const std::string& given) { return hub::is_only_a_name(given) ? given : ""; }
+
+}  // namespace
 
 void require_command(const std::vector<std::string>& command) {
   std::vector<std::string> names;
@@ -28,6 +36,9 @@ JobFacts describe_job(const LaunchRequest& request) {
   if (!request.any_program && request.command[0] == "glue") {
     const GlueOptions options = read_glue_flags({request.command.begin() + 1, request.command.end()});
     if (options.train) job.stop_folder = options.output_dir;
+    job.named = {.model = name_of_hub(options.model),
+                 .tokenizer = name_of_hub(options.tokenizer),
+                 .glue_task = options.data_dir.empty() ? options.task : ""};
     return job;
   }
   if (request.any_program || request.command[0] != "train") return job;
@@ -43,6 +54,10 @@ JobFacts describe_job(const LaunchRequest& request) {
   job.inherit_binding = loaded.config.launch.bind == Binding::inherit;
   for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
   for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
+  const std::string &init = loaded.config.model.init, &tokenizer = loaded.config.data.tokenizer;
+  job.named = {.model = init == "scratch" ? "" : name_of_hub(init),
+               .tokenizer = tokenizer == kCharLevelTokenizer ? "" : name_of_hub(tokenizer),
+               .glue_task = ""};
   return job;
 }
 

@@ -289,9 +289,10 @@ class Launch {
   /// One look at every host; without problems its network is taken.
   std::vector<Problem> look() {
     NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
-    PreflightResult result = run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status,
-                                            job_.files, request_.interface, request_.port},
-                                           sessions);
+    PreflightResult result =
+        run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files, job_.named,
+                       request_.variables, request_.interface, request_.port},
+                      sessions);
     check_starter(sessions, result);
     check_health(sessions, result);
     for (const std::string& note : result.notes) log::info("preflight: {}", note);

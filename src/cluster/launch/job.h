@@ -7,6 +7,7 @@
 #include "cluster/host_source.h"
 #include "cluster/launch/remote_shell.h"
 #include "cluster/launch/starter.h"
+#include "hub/place.h"
 
 namespace trireme {
 
@@ -34,6 +35,7 @@ struct JobFacts {
   bool inherit_binding = false;
   std::vector<std::string> flags;  ///< to add to the command
   std::vector<std::string> files;  ///< must be the same on every host
+  hub::Named named;                ///< by names of the Hugging Face hub
 };
 
 /// The program of every rank and its arguments.

@@ -179,7 +179,10 @@ Json describe() {
 Json answer(const Json& request, Listener& listener) {
   const std::string what = request.at("do");
   if (what == "facts") {
-    return to_json(gather_facts(request.at("folder"), request.at("files").get<std::vector<std::string>>()));
+    NodeFacts facts = gather_facts(request.at("folder"), request.at("files").get<std::vector<std::string>>());
+    const hub::Named named{request.at("model"), request.at("tokenizer"), request.at("glue_task")};
+    if (named != hub::Named{}) look_into_cache(named, request.at("variables").get<std::vector<std::string>>(), facts);
+    return to_json(facts);
   }
   if (what == "leave-token") return leave(request.at("folder"), request.at("name"));
   if (what == "find-token") {

@@ -15,6 +15,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -233,6 +235,20 @@ NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>
   return facts;
 }
 
+void look_into_cache(const hub::Named& named, const std::vector<std::string>& variables, NodeFacts& facts) {
+  const auto environment = [&](const char* name) -> const char* {
+    for (const std::string& variable : variables) {
+      if (variable.starts_with(name) && variable[std::strlen(name)] == '=')
+        return variable.c_str() + std::strlen(name) + 1;
+    }
+    return std::getenv(name);
+  };
+  const hub::Settings settings = hub::read_settings(environment);
+  facts.unfetched = still_to_fetch(named, settings);
+  facts.hub_cache = settings.cache;
+  facts.hub_offline = settings.offline;
+}
+
 Json to_json(const NodeFacts& facts) {
   Json interfaces = Json::array();
   for (const Interface& i : facts.interfaces) interfaces.push_back({i.name, i.address, i.network, i.megabit});
@@ -251,7 +267,10 @@ Json to_json(const NodeFacts& facts) {
           {"infiniband_ports", facts.infiniband_ports},
           {"unusable_ports", facts.unusable_ports},
           {"own_name_address", facts.own_name_address},
-          {"files", facts.files}};
+          {"files", facts.files},
+          {"unfetched", facts.unfetched},
+          {"hub_cache", facts.hub_cache},
+          {"hub_offline", facts.hub_offline}};
 }
 
 NodeFacts facts_from_json(const Json& document) {
@@ -274,6 +293,9 @@ NodeFacts facts_from_json(const Json& document) {
   document.at("unusable_ports").get_to(facts.unusable_ports);
   document.at("own_name_address").get_to(facts.own_name_address);
   document.at("files").get_to(facts.files);
+  document.at("unfetched").get_to(facts.unfetched);
+  document.at("hub_cache").get_to(facts.hub_cache);
+  document.at("hub_offline").get_to(facts.hub_offline);
   return facts;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "cluster/launch/memory_kills.h"
+#include "hub/place.h"
 
 namespace trireme::launch {
 
@@ -31,6 +32,9 @@ struct NodeFacts {
   std::vector<std::string> unusable_ports;  ///< "mlx5_0:1: why"
   std::string own_name_address;             ///< what its own name resolves to
   std::vector<std::pair<std::string, std::string>> files;  ///< path, "size xxh3" or the reason why it cannot be read
+  std::vector<std::string> unfetched;                      ///< names that are not in its Hugging Face cache
+  std::string hub_cache;                                   ///< that cache's folder
+  bool hub_offline = false;                                ///< it may not ask the hub for them
 };
 
 /// Interfaces of this host that are up and have an address, loopback left out.
@@ -48,6 +52,9 @@ std::vector<InfinibandPort> active_infiniband_ports(const std::string& root = ""
 /// Facts about this host. `folder`: where disk space is asked for (its nearest existing parent counts); `files`: to be
 /// compared between hosts: whole when up to 64 MiB, else size and 64 samples of 64 KiB.
 NodeFacts gather_facts(const std::string& folder, const std::vector<std::string>& files);
+
+/// Fills what facts say of the host's cache. variables: NAME=VALUE, as ranks are given them beside the host's own.
+void look_into_cache(const hub::Named& named, const std::vector<std::string>& variables, NodeFacts& facts);
 
 Json to_json(const NodeFacts& facts);
 NodeFacts facts_from_json(const Json& document);

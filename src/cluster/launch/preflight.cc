@@ -89,6 +89,21 @@ void judge_resources(const Placement& entry, const NodeFacts& facts, PreflightRe
   }
 }
 
+/// Models and data by name: what is in no cache of a host is fetched there, where that may be.
+void judge_cache(const Placement& entry, const NodeFacts& facts, PreflightResult& result) {
+  for (const std::string& name : facts.unfetched) {
+    if (!facts.hub_offline) {
+      result.notes.push_back(
+          fmt::format("{}: {} is not in its cache {}: its first rank fetches it", entry.host, name, facts.hub_cache));
+      continue;
+    }
+    result.problems.push_back(
+        {entry.host, fmt::format("{} is not in its cache {}, and HF_HUB_OFFLINE is set", name, facts.hub_cache),
+         fmt::format("`trireme fetch {}{}` where there is a connection, and its folder copied to there", name,
+                     name.starts_with("glue/") ? " --dataset" : "")});
+  }
+}
+
 void judge_names(const std::vector<Placement>& placement, const std::vector<NodeFacts>& facts,
                  PreflightResult& result) {
   std::map<std::string, std::string> seen;
@@ -206,6 +221,7 @@ void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& 
     require_same_file(request.placement, prints, request.files[f], result.problems);
   }
   for (size_t i = 0; i < facts.size(); ++i) judge_resources(request.placement[i], facts[i], result);
+  for (size_t i = 0; i < facts.size(); ++i) judge_cache(request.placement[i], facts[i], result);
   if (std::set<std::string>(features.begin(), features.end()).size() > 1) {
     for (size_t i = 0; i < facts.size(); ++i) {
       result.notes.push_back(fmt::format("{}: CPU has {}; each host uses its own kernels", request.placement[i].host,
@@ -276,8 +292,14 @@ std::vector<size_t> pick_network(const std::string& wanted, const std::vector<No
 
 PreflightResult run_preflight(const PreflightRequest& request, NodeSessions& sessions) {
   PreflightResult result;
-  const std::vector<Json> answers =
-      sessions.ask_all({{"do", "facts"}, {"folder", request.run_folder}, {"files", request.files}}, 120);
+  const std::vector<Json> answers = sessions.ask_all({{"do", "facts"},
+                                                      {"folder", request.run_folder},
+                                                      {"files", request.files},
+                                                      {"model", request.named.model},
+                                                      {"tokenizer", request.named.tokenizer},
+                                                      {"glue_task", request.named.glue_task},
+                                                      {"variables", request.variables}},
+                                                     120);
   // Who did not answer is a problem already; what the others say is still worth knowing.
   PreflightRequest reached = request;
   reached.placement.clear();

@@ -257,6 +257,19 @@ TEST_F(Judge, EveryProblemIsNamedAtOnce) {
   EXPECT_THAT(text, HasSubstr("n2: 0.00 GiB are free for the run folder"));
 }
 
+TEST_F(Judge, NamesAreLookedUpInEachHostsCache) {
+  facts[1].unfetched = {"gpt2", "glue/mrpc"};
+  facts[1].hub_cache = "/root/.cache/huggingface/hub";
+  EXPECT_EQ(problems(), "");
+  EXPECT_THAT(
+      notes, testing::Contains("n2: gpt2 is not in its cache /root/.cache/huggingface/hub: its first rank fetches it"));
+  facts[1].hub_offline = true;
+  EXPECT_THAT(problems(),
+              HasSubstr("n2: gpt2 is not in its cache /root/.cache/huggingface/hub, and HF_HUB_OFFLINE is set; "
+                        "`trireme fetch gpt2` where there is a connection, and its folder copied to there"));
+  EXPECT_THAT(problems(), HasSubstr("`trireme fetch glue/mrpc --dataset` where"));
+}
+
 TEST_F(Judge, ContainerMemoryIsTheTighterBound) {
   facts[0].memory_limit = int64_t{1} << 20;
   EXPECT_THAT(problems(), HasSubstr("n1: 0.00 GiB of memory are free"));
