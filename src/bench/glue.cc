@@ -12,6 +12,7 @@
 #include "bench/step_ceiling.h"
 #include "bench/training.h"
 #include "comm/agreement.h"
+#include "train/fetch_named.h"
 #include "train/glue/data.h"
 
 namespace trireme {
@@ -154,9 +155,12 @@ void measure_alone(Tuning& tuning, const RankContext& rank, GlueBenchResult& res
 
 }  // namespace
 
-GlueBenchResult bench_glue(const GlueBenchOptions& o, Ops& ops, const RankContext& rank,
+GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankContext& rank,
                            const std::vector<int>& progress_cpus) {
   Scalars scalars(rank.world);
+  GlueBenchOptions o = given;
+  fetch_named({.model = o.model, .tokenizer = "", .glue_task = o.data_dir.empty() ? glue_task(o.task).name : ""}, rank,
+              scalars, {});
   PretrainedModel model;
   EncodedRows rows;
   together(scalars, [&] {
@@ -165,8 +169,10 @@ GlueBenchResult bench_glue(const GlueBenchOptions& o, Ops& ops, const RankContex
     require(!o.pytorch || (data.task.name == "mrpc" && rank.size() == 1), ErrorKind::usage,
             "--peer is measured on one rank, on --task mrpc");
     model = open_pretrained(options, data.task);
+    o.model = model.folder;
+    if (o.data_dir.empty()) o.data_dir = hub::place_of_glue(data.task.name).path;
     require(o.max_length <= model.spec.context, ErrorKind::usage,
-            "--max-seq-length {} is more than the {} positions of {}", o.max_length, model.spec.context, o.model);
+            "--max-seq-length {} is more than the {} positions of {}", o.max_length, model.spec.context, given.model);
     rows = encode_sets(data.train, data.task, model, o.max_length).at(0).rows;
     require(rows.rows() >= o.batch * rank.size(), ErrorKind::usage,
             "--batch {} on {} ranks is more than the {} rows of {}", o.batch, rank.size(), rows.rows(),

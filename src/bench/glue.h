@@ -12,7 +12,7 @@
 namespace trireme {
 
 struct GlueBenchOptions {
-  std::string model;  ///< folder: its sizes and tokenizer; weights are random
+  std::string model;  ///< folder or name on the hub: its sizes and tokenizer; weights are random
   std::string data_dir, task = "mrpc";
   int64_t batch = 32, steps = 5, max_length = 128;  ///< batch: per rank
   bool pad = false, pytorch = false;

@@ -101,8 +101,11 @@ int bench_glue_command(std::vector<std::string> arguments) {
   Flags app("trireme bench glue", "Measures fine-tuning steps on real rows: forward, backward, clip and AdamW.");
   app.set_footer(
       "Under `mpirun -n N` it compares 1, 2, 4, ... and N ranks, each with --batch rows per step: the speed-up table.");
-  app.add("--model", options.model, "Hugging Face folder: sizes and tokenizer; its weights are not read").required();
-  app.add("--data-dir", options.data_dir, "folder of the GLUE files").required();
+  app.add("--model", options.model,
+          "Hugging Face folder, or a model's name on the hub: sizes and tokenizer; its weights are not read")
+      .required();
+  app.add("--data-dir", options.data_dir,
+          "folder of the GLUE files (default: the hub's, fetched when they are missing)");
   app.add("--task", options.task, "task of GLUE").show_default();
   app.add("--batch", options.batch, "rows per step and rank").in_range(1, 1 << 20).show_default();
   app.add("--max-seq-length", options.max_length, "ids of a row at most").in_range(1, 1 << 20).show_default();

@@ -9,21 +9,22 @@
 
 namespace trireme {
 
-void fetch_named(const hub::Named& named, const Job& job) {
+void fetch_named(const hub::Named& named, const RankContext& rank, Scalars& scalars,
+                 const std::function<std::string()>& stop_reason) {
   const auto alive = [&] {
-    if (job.rank.progress != nullptr) job.rank.progress->move();
-    const std::string reason = job.stop_reason ? job.stop_reason() : "";
+    if (rank.progress != nullptr) rank.progress->move();
+    const std::string reason = stop_reason ? stop_reason() : "";
     require(reason.empty(), ErrorKind::stopped, "{} while models and data were fetched: the same command goes on",
             reason);
   };
   const auto need = [](const hub::Place& place, const std::string& name) {
     require(place.why_not.empty(), ErrorKind::io, "no folder {} here{}", name, place.why_not);
   };
-  together(job.scalars, [&] {
+  together(scalars, [&] {
     const std::vector<std::string> missing = still_to_fetch(named);
     if (missing.empty()) return;
-    if (job.rank.local_rank != 0) {
-      log::info_all("waiting until another rank of {} has fetched {}", job.rank.host, fmt::join(missing, ", "));
+    if (rank.local_rank != 0) {
+      log::info_all("waiting until another rank of {} has fetched {}", rank.host, fmt::join(missing, ", "));
       return;
     }
     if (!named.model.empty()) need(hub::place_of_model(named.model, alive), named.model);

@@ -113,7 +113,7 @@ RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   fetch_named({.model = init == "scratch" ? "" : init,
                .tokenizer = tokenizer == kCharLevelTokenizer ? "" : tokenizer,
                .glue_task = ""},
-              job);
+              job.rank, job.scalars, job.stop_reason);
   const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars);
   const ParameterTable table(setup.spec, setup.init_scheme, setup.held);
   together(job.scalars, [&] {  // before anything large is allocated

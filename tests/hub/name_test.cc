@@ -28,7 +28,7 @@ TEST(HubName, MayHaveARevisionBehindIt) {
   EXPECT_EQ(name_in("EleutherAI/pythia-160m@refs/pr/1"), "EleutherAI/pythia-160m");
   EXPECT_EQ(revision_in("EleutherAI/pythia-160m@refs/pr/1"), "refs/pr/1");
   EXPECT_EQ(revision_in("gpt2"), "main");
-  for (const char* wrong : {"gpt2@", "gpt2@../x", "gpt2@a b"})
+  for (const char* wrong : {"gpt2@", "gpt2@../x", "gpt2@a\\b"})
     EXPECT_ERROR(revision_in(wrong), ErrorKind::usage, "is no revision");
 }
 

@@ -200,6 +200,19 @@ TEST_F(ByName, GlueTakesModelAndRowsAndOneRankOfTheHostFetches) {
       HasSubstr("no folder tiny/bert here; HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked; by hand"));
 }
 
+TEST_F(ByName, BenchGlueTakesModelAndRows) {
+  const Outcome outcome = trireme({"bench", "glue", "--model", "tiny/bert", "--batch", "2", "--max-seq-length", "16",
+                                   "--steps", "1", "--threads", "1"});
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("fetching 4 files of nyu-mll/glue ("));
+  EXPECT_THAT(outcome.output, HasSubstr("mrpc, batch 2 per rank"));
+  std::vector<std::string> offline = environment("elsewhere");
+  offline.push_back("HF_HUB_OFFLINE=1");
+  const Outcome refused = run(trireme_command({"bench", "glue", "--model", "tiny/bert", "--threads", "1"}), offline);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.output, HasSubstr("no folder tiny/bert here; HF_HUB_OFFLINE is set"));
+}
+
 TEST_F(ByName, PrepareTakesDataAndTokenizer) {
   hub_.add("datasets/tiny/texts", "data/train-00000-of-00001.parquet",
            read_text(source_dir() + "/tests/golden/parquet/zstd-v1-dictionary.parquet"), true);

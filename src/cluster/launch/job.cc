@@ -286,12 +286,21 @@ class Launch {
     return (request_.drop_bad_hosts || pool_.spares() > 0) && pool_.leave_out(failed, request_.drop_bad_hosts);
   }
 
+  /// What says to ranks where the Hugging Face cache is, and whether the hub may be asked: --env before this process'.
+  std::vector<std::string> cache_variables() const {
+    std::vector<std::string> variables = request_.variables;
+    for (const char* name : {"HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE"}) {
+      if (const char* value = environment_variable(name)) variables.push_back(fmt::format("{}={}", name, value));
+    }
+    return variables;
+  }
+
   /// One look at every host; without problems its network is taken.
   std::vector<Problem> look() {
     NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
     PreflightResult result =
         run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files, job_.named,
-                       request_.variables, request_.interface, request_.port},
+                       cache_variables(), request_.interface, request_.port},
                       sessions);
     check_starter(sessions, result);
     check_health(sessions, result);

@@ -1,7 +1,8 @@
 #pragma once
 // The far side of launch: `trireme node-agent` answers requests, one JSON object per line on its standard streams,
 // until they close. It starts no ranks.
-//   {"do": "facts", "folder": F, "files": [..]}               -> NodeFacts
+//   {"do": "facts", "folder": F, "files": [..], "model": M, "tokenizer": T, "glue_task": G,
+//    "variables": ["NAME=VALUE", ..]}                         -> NodeFacts; M, T and G by names of the hub, or empty
 //   {"do": "leave-token", "folder": F, "name": N}             -> {"made": folders}: an empty file N in F, which is made
 //                                                                where it is missing (base/folder_token.h)
 //   {"do": "find-token", "folder": F, "name": N}              -> {"found": whether it is there}

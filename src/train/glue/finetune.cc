@@ -204,7 +204,8 @@ bool classify(FineTuning& task, Work work, const GlueOptions& options) {
 RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const Job& job) {
   Backend backend = make_backend();
   const bool on_hub = !options.task.empty() && options.data_dir.empty();
-  fetch_named({.model = options.model, .tokenizer = options.tokenizer, .glue_task = on_hub ? options.task : ""}, job);
+  fetch_named({.model = options.model, .tokenizer = options.tokenizer, .glue_task = on_hub ? options.task : ""},
+              job.rank, job.scalars, job.stop_reason);
   GlueJob plan;
   together(job.scalars, [&] {
     if (options.train && options.overwrite && options.resume.empty() && job.rank.rank() == 0)
