@@ -75,11 +75,7 @@ void check_run(const LoadedConfig& loaded) {
           loaded.where("run.overwrite"), loaded.where("checkpoint.resume"), config.checkpoint.resume);
   require(!config.run.dir.empty(), ErrorKind::config, "{} is empty; name the folder of this run",
           loaded.where("run.dir"));
-  const std::string& local = config.checkpoint.local;
-  require(local.empty() || local.front() == '/', ErrorKind::config,
-          "{} is {}: expected the whole path of a folder that every host has on a disk of its own, like /scratch",
-          loaded.where("checkpoint.local"), local);
-  require(!local.empty() || config.checkpoint.copy_mb_per_second == 0, ErrorKind::config,
+  require(!config.checkpoint.local.empty() || config.checkpoint.copy_mb_per_second == 0, ErrorKind::config,
           "{} limits the copying from local disks, but none takes snapshots; set --checkpoint.local DIR, or remove it",
           loaded.where("checkpoint.copy-mb-per-second"));
 }

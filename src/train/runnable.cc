@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <string>
 #include <vector>
 
 #include "base/error.h"
@@ -24,6 +25,11 @@ void require_runnable(const LoadedConfig& loaded) {
   if (config.precision.dtype == DType::f16)
     reasons.push_back(fmt::format("{} is f16, and CPUs do not train in it; set --precision.dtype bf16",
                                   loaded.where("precision.dtype")));
+  if (const std::string& local = config.checkpoint.local; !local.empty() && local.front() != '/')
+    reasons.push_back(
+        fmt::format("{} is {}: expected the whole path of a folder that every host has on a disk of its own, like "
+                    "/scratch",
+                    loaded.where("checkpoint.local"), local));
   if (reasons.empty()) return;
   if (reasons.size() == 1) fail(ErrorKind::config, "{}", reasons[0]);
   fail(ErrorKind::config, "{} settings cannot be trained with:\n  {}", reasons.size(), fmt::join(reasons, "\n  "));
