@@ -241,8 +241,10 @@ install_program() {
   trireme --version >/dev/null || fail "trireme does not start here"
 }
 
+# Slurm's PMIx plug-in opens libpmix.so, which libpmix-dev has and nothing asks for.
 slurm_packages() {
-  if is_head; then packages munge slurmctld slurmd slurm-client "slurm-wlm-mpi-plugins|slurmd"; else packages munge slurmd slurm-client "slurm-wlm-mpi-plugins|slurmd"; fi
+  ! is_head || packages slurmctld
+  packages munge slurmd slurm-client libpmix-dev "slurm-wlm-mpi-plugins|slurmd"
 }
 
 # The machine's own name, and what slurmd sees of it, as in a line of slurm.conf.
