@@ -226,7 +226,10 @@ std::vector<std::string> still_to_fetch(const Named& named, const Settings& sett
     if (is_only_a_name(given) && !find_snapshot(settings, {Kind::model, name_in(given)}, revision_in(given), selection))
       missing.push_back(given);
   };
-  look_for(named.model, CompleteModel());
+  if (settings.offline)  // as place_of_model() does where nobody can be asked
+    look_for(named.model, ModelSelection());
+  else
+    look_for(named.model, CompleteModel());
   look_for(named.tokenizer, TokenizerSelection());
   if (named.glue_task.empty()) return missing;
   const GlueSelection glue(named.glue_task);

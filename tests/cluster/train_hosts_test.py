@@ -13,6 +13,43 @@ from bed import FOREVER, ranks, records, status, wait_for
 BED = None  # set by bed.main()
 
 
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden/gpt2"
+# A Hugging Face hub on a host's own loopback, with one model. Arguments: its folder, a log of the files that are taken.
+HUB = '''
+import hashlib, http.server, json, pathlib, sys
+folder, log = pathlib.Path(sys.argv[1]), open(sys.argv[2], "a", buffering=1)
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = self.begin()
+        if not self.path.startswith("/api/"):
+            log.write(self.path.rpartition("/")[2] + chr(10))
+        self.wfile.write(body)
+
+    def do_HEAD(self):
+        self.begin()
+
+    def begin(self):
+        self.send_response(200)
+        if self.path.startswith("/api/"):
+            body = json.dumps({"sha": COMMIT, "siblings": [{"rfilename": file.name} for file in folder.iterdir()]}).encode()
+            self.send_header("Content-Type", "application/json")
+        else:
+            body = (folder / self.path.rpartition("/")[2]).read_bytes()
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("ETag", '"' + hashlib.sha1(b"blob %d" % len(body) + bytes(1) + body).hexdigest() + '"')
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        return body
+
+    def log_message(self, *words):
+        pass
+
+http.server.ThreadingHTTPServer(("127.0.0.1", 8765), Hub).serve_forever()
+'''
+
+
 class Training(bed.TrainingCase):
     def test_a_killed_rank_is_named_and_the_job_goes_on_without_its_host(self):
         config, run = BED.write_training("killed", **{**FOREVER, "every": 20})
@@ -200,6 +237,38 @@ class Training(bed.TrainingCase):
         for host in (1, 2, 3):
             self.assertEqual(BED.run(host, "ls", "/tmp/snapshots").stdout, "")
         self.assertEqual(BED.run(1, BED.binary, "checkpoint", "verify", run).returncode, 0)
+
+    def test_one_rank_of_each_host_fetches_into_the_hosts_own_cache(self):
+        config, run = BED.write_training("by-name", steps=2, batch=4)
+        for name in ("train.bin", "val.bin"):
+            (BED.work / "ids").mkdir(exist_ok=True)
+            (BED.work / "ids" / name).write_bytes(b"".join(bytes([i % 16, 0]) for i in range(2000)))
+        (BED.work / "hub.py").write_text(HUB)
+        (BED.work / "two-each").write_text("h1 slots=2\nh2 slots=2\n")
+        for host in (1, 2):
+            hub = BED.start(host, "env", "PATH=/usr/bin:/bin", "python3", "hub.py", GOLDEN, f"hub-{host}.log")
+            self.addCleanup(hub.end)
+            self.assertTrue(wait_for(lambda h=host: BED.run(h, "sh", "-c", "ss -Htln sport = :8765").stdout, 20), hub.output())
+
+        def train(*words):
+            return BED.run(1, BED.binary, "launch", "-f", "two-each", "--env", "HF_HOME=/tmp/hf", "--env",
+                           "HF_ENDPOINT=http://127.0.0.1:8765", *words, "--", "train", "--model.init", "tiny/gpt2", "--data.dir",
+                           BED.work / "ids", "--run.dir", run, "--run.steps", 2, "--batch.global", 4, "--evaluation.every", 0,
+                           "--launch.threads", 1)
+        refused = train("--env", "HF_HUB_OFFLINE=1")
+        self.assertEqual(refused.returncode, 2, refused.both)
+        self.assertIn("preflight: h[1-2] (2 hosts): tiny/gpt2 is not in its cache /tmp/hf/hub, and HF_HUB_OFFLINE is set; `trireme fetch "
+                      "tiny/gpt2` where there is a connection", refused.both)
+        self.assertIn("nothing was started", refused.both)
+
+        result = train("--env", "HF_HUB_OFFLINE=0")
+        self.assertEqual(result.returncode, 0, result.both)
+        for host in (1, 2):
+            self.assertIn(f"h{host}: tiny/gpt2 is not in its cache /tmp/hf/hub: its first rank fetches it", result.both)
+            self.assertRegex(result.both, rf"waiting until another rank of h{host} has fetched tiny/gpt2")
+            taken = (BED.work / f"hub-{host}.log").read_text().split()
+            self.assertEqual(sorted(taken), ["config.json", "model.safetensors"], "each file once on each host")
+        self.assertEqual(train("--env", "HF_HUB_OFFLINE=1", "--preflight-only").returncode, 0, "it is in both caches now")
 
     def test_ranks_that_are_not_joined_never_train(self):
         config, run = BED.write_training("apart")
