@@ -37,7 +37,7 @@ MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, cons
       ops(operators),
       optimizer(options),
       table(model, InitScheme::gpt2, held),
-      state(table, type, true, kept_states(table, optimizer, data_ranks, data_rank)) {
+      state(table, type, true, kept_states(table, optimizer, data_ranks, data_rank), operators.device()) {
   initialize(state, table, 1);
 }
 

@@ -37,10 +37,7 @@ namespace {
 /// Copies elements [first, first + count) of a part; of what the optimizer keeps only those that are here.
 void copy_part(const TrainingState& state, Part part, int64_t first, int64_t count, float* out) {
   if (part == Part::weight) return state.read_weights(first, {out, static_cast<size_t>(count)});
-  const View moment = part == Part::adam_m ? state.moment1() : state.moment2();
-  state.for_owned(first, first + count, [&](int64_t begin, int64_t n, int64_t place) {
-    std::copy_n(moment.as<float>() + place, n, out + (begin - first));
-  });
+  state.read_moment(part == Part::adam_m ? state.moment1() : state.moment2(), first, {out, static_cast<size_t>(count)});
 }
 
 /// What each rank of the group holds.

@@ -16,17 +16,20 @@ bool is_finite(bf16_t value) {
 }
 
 template <class T>
-int64_t count_in(const T* values, int64_t n) {
+int64_t count_in(ConstView x) {
+  const HostValues<T> on_host(x);
+  const std::span<const T> values = on_host.get();
   int64_t count = 0;
 #pragma omp parallel for schedule(static) reduction(+ : count)
-  for (int64_t i = 0; i < n; ++i) count += is_finite(values[i]) ? 0 : 1;
+  for (size_t i = 0; i < values.size(); ++i) count += is_finite(values[i]) ? 0 : 1;
   return count;
 }
 
 int64_t not_finite(View flat, int64_t first, int64_t n) {
-  if (flat.dtype() == DType::bf16) return count_in(flat.as<bf16_t>() + first, n);
-  if (flat.dtype() == DType::f64) return count_in(flat.as<double>() + first, n);
-  return count_in(flat.as<float>() + first, n);
+  const View part = flat.rows_slice(first, n);
+  if (flat.dtype() == DType::bf16) return count_in<bf16_t>(part);
+  if (flat.dtype() == DType::f64) return count_in<double>(part);
+  return count_in<float>(part);
 }
 
 }  // namespace

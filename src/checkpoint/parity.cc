@@ -68,7 +68,7 @@ class Run {
         mesh_(mesh),
         whole_(spec_),
         table_(spec_, InitScheme::gpt2, mesh ? layout_of(spec_, mesh->shape(), mesh->world().rank()) : Layout()),
-        state_(table_, dtype, true),
+        state_(table_, dtype, true, {}, ops.device()),
         stage_(spec_, {&table_, state_.weights(), state_.gradients()}, dtype, {.rows = case_.rows()}, ops, threads,
                mesh) {
     if (config_.is_null()) {
@@ -120,10 +120,12 @@ class Run {
     const DType dtype = state_.weights().dtype();
     std::vector<float> narrow(static_cast<size_t>(rows * columns));
     const View wide(std::span<float>(narrow), Shape{rows, columns});
-    Arena arena(wide.bytes() + 64);
-    const View view = dtype == DType::f32 ? wide : arena.take(dtype, {rows, columns});
+    Arena arena(2 * (wide.bytes() + 64), ops.device());
+    const View view = arena.take(dtype, {rows, columns}),
+               widened = dtype == DType::f32 ? view : arena.take(DType::f32, {rows, columns});
     stage_.logits(batch, view);
-    if (dtype != DType::f32) ops.cast(stage_.context(), view, wide);
+    if (dtype != DType::f32) ops.cast(stage_.context(), view, widened);
+    stage_.context().stream->copy(widened, wide);
     Comparison logits{"logits", {narrow.begin(), narrow.end()}, {}};
     if (!decoder) {
       logits.want = expected("logits", logits.got.size());
@@ -151,10 +153,10 @@ class Run {
     const bool has =
         own && (!second ? heads || parameter.name != "embedding.token.weight" : table_.layout().part.embedding);
     if (has && (!own->is_whole() || table_.layout().tensor_rank == 0)) {
-      const float* from =
-          state_.gradients().as<float>() + (second && table_.tied() ? table_.flat_count() : own->offset);
+      const HostValues<float> from(state_.gradients().rows_slice(
+          second && table_.tied() ? table_.flat_count() : *own->gradient_offset, own->count()));
       for_each_run(own->box, parameter.box, own->box, [&](int64_t to, int64_t at, int64_t count) {
-        std::copy_n(from + at, count, &values[static_cast<size_t>(to)]);
+        std::copy_n(from.get().begin() + at, count, &values[static_cast<size_t>(to)]);
       });
     }
     if (mesh_)

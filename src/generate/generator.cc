@@ -13,9 +13,7 @@ size_t memory_bytes(const Spec& spec, const Layout& held, DType dtype) {
           "this model does not predict the next token (it is an encoder or a classifier), so it cannot write text");
   const int64_t values = held.part.layers() * 2 * spec.context * held.share(spec.heads) * spec.head_dim();
   const size_t cache = static_cast<size_t>(values) * size_of(dtype);
-  const size_t rows = static_cast<size_t>(spec.context) * 2 * sizeof(int32_t);
-  return cache + rows + static_cast<size_t>(spec.vocabulary_rows) * sizeof(float) +
-         4096;  // alignment of the five small ones
+  return cache + static_cast<size_t>(spec.vocabulary_rows) * sizeof(float) + 4096;  // alignment
 }
 
 }  // namespace
@@ -23,34 +21,34 @@ size_t memory_bytes(const Spec& spec, const Layout& held, DType dtype) {
 Generator::Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads, Mesh* mesh)
     : spec_(spec),
       stage_(spec, views, dtype, {.rows = spec.context, .training = false, .head_rows = 1}, ops, threads, mesh),
-      memory_(memory_bytes(spec, views.table->layout(), dtype)) {
+      memory_(memory_bytes(spec, views.table->layout(), dtype), ops.device()),
+      tokens_(static_cast<size_t>(spec.context)),
+      positions_(static_cast<size_t>(spec.context)),
+      offsets_(2),
+      read_logits_(static_cast<size_t>(spec.vocabulary_rows)) {
   const Layout& held = views.table->layout();
   cache_.sequences = 1;
   cache_.first_layer = held.part.first_layer;
   cache_.layers = memory_.take(dtype, {held.part.layers(), 2 * held.share(spec.heads), spec.context, spec.head_dim()});
   logits_ = memory_.take(DType::f32, {1, spec.vocabulary_rows});
-  past_ = memory_.take(DType::i32, {1});
-  tokens_ = memory_.take(DType::i32, {spec.context});
-  positions_ = memory_.take(DType::i32, {spec.context});
-  offsets_ = memory_.take(DType::i32, {2});
-  cache_.past = past_;
+  cache_.past = ConstView(&past_, DType::i32, {1});
 }
 
 std::span<const float> Generator::next_logits(std::span<const TokenId> tokens, int64_t past) {
   const auto rows = static_cast<int64_t>(tokens.size());
-  for (int64_t i = 0; i < rows; ++i) {
-    tokens_.as<int32_t>()[i] = static_cast<int32_t>(tokens[static_cast<size_t>(i)]);
-    positions_.as<int32_t>()[i] = static_cast<int32_t>(past + i);
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens_[i] = static_cast<int32_t>(tokens[i]);
+    positions_[i] = static_cast<int32_t>(past) + static_cast<int32_t>(i);
   }
-  past_.as<int32_t>()[0] = static_cast<int32_t>(past);
-  offsets_.as<int32_t>()[0] = 0;
-  offsets_.as<int32_t>()[1] = static_cast<int32_t>(rows);
+  past_ = static_cast<int32_t>(past);
+  offsets_[1] = static_cast<int32_t>(rows);
   Batch batch;
-  batch.tokens = tokens_.rows_slice(0, rows);
-  batch.positions = positions_.rows_slice(0, rows);
-  batch.offsets = offsets_;
+  batch.tokens = View(std::span(tokens_).first(tokens.size()), {rows});
+  batch.positions = View(std::span(positions_).first(tokens.size()), {rows});
+  batch.offsets = View(std::span(offsets_), {2});
   stage_.decode(batch, cache_, logits_);
-  return std::span<const float>(logits_.as<float>(), static_cast<size_t>(spec_.vocabulary));
+  stage_.context().stream->copy(logits_, View(std::span(read_logits_), logits_.shape()));
+  return std::span<const float>(read_logits_).first(static_cast<size_t>(spec_.vocabulary));
 }
 
 void Generator::run(std::span<const TokenId> prompt, const GenerateOptions& options, uint64_t sample,

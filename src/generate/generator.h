@@ -37,7 +37,10 @@ class Generator {
   MeshStage stage_;
   Arena memory_;
   KeyValueCache cache_;
-  View logits_, past_, tokens_, positions_, offsets_;
+  View logits_;
+  int32_t past_ = 0;
+  std::vector<int32_t> tokens_, positions_, offsets_;  // on the host
+  std::vector<float> read_logits_;
   std::vector<uint32_t> order_;
 };
 

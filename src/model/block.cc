@@ -174,7 +174,7 @@ void Block::backward_feed_forward(const Pass& pass, ConstView dy, ConstView inpu
 }
 
 void Block::backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const {
-  const View dattention(work.norm.data(), work.norm.dtype(), saved.attention.shape());
+  const View dattention = work.norm.first_as(saved.attention.shape());
   backward_branch(pass, attention_out_, kBranch1Site, dy, matrix(saved.attention), work, matrix(dattention));
   pass.ops.attention_backward(pass.context, dattention, saved.qkv, saved.attention, saved.lse, attention_shape(pass),
                               attention_dropout(pass), work.qkv_gradient);

@@ -44,27 +44,27 @@ void ClassifierHead::forward(const Pass& pass, ConstView x, const HeadBuffers& h
   out_.forward(pass, dropped, logits);
 }
 
-double ClassifierHead::loss_of(const Pass& pass, const HeadChunk& chunk) const {
+void ClassifierHead::loss_of(const Pass& pass, const HeadChunk& chunk) const {
   const auto& [logits, max, sum, target] = chunk;
-  if (spec_.classes == 1) return pass.ops.squared_error(pass.context, logits, pass.batch.values);
+  if (spec_.classes == 1) return pass.ops.squared_error(pass.context, logits, pass.batch.values, pass.loss);
   pass.ops.softmax_stats(pass.context, logits, pass.batch.targets, 0, spec_.classes, max, sum, target);
-  return pass.ops.cross_entropy(pass.context, max, sum, target, pass.batch.targets);
+  pass.ops.cross_entropy(pass.context, max, sum, target, pass.batch.targets, pass.loss);
 }
 
-double ClassifierHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
+void ClassifierHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
   const int64_t n = labelled(pass.batch);
   const HeadChunk chunk = work.chunk.first(n);
   forward(pass, x, work.head.of_rows(n), chunk.logits);
-  return loss_of(pass, chunk);
+  loss_of(pass, chunk);
 }
 
-double ClassifierHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
+void ClassifierHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
   const int64_t n = labelled(pass.batch);
   const HeadChunk chunk = work.chunk.first(n);
   const HeadBuffers head = work.head.of_rows(n);
   const View gradient = head.first_gradient, dhidden = head.hidden;  // what lies there is not needed again
   forward(pass, x, head, chunk.logits);
-  const double loss = loss_of(pass, chunk);
+  loss_of(pass, chunk);
   if (spec_.classes == 1) {
     pass.ops.squared_error_backward(pass.context, chunk.logits, pass.batch.values, scale);
   } else {
@@ -77,7 +77,6 @@ double ClassifierHead::loss_and_backward(const Pass& pass, ConstView x, const Wo
   hidden_.backward(pass, dhidden, head.first, gradient);
   pass.ops.dropout_backward(pass.context, gradient, input_dropout(pass), gradient);
   scatter_first(pass, gradient, work.gradient);
-  return loss;
 }
 
 void ClassifierHead::logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const {

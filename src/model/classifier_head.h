@@ -10,8 +10,8 @@ namespace trireme {
 class ClassifierHead final : public Head {
  public:
   ClassifierHead(const Spec& spec, const ParameterViews& views);
-  double loss(const Pass& pass, ConstView x, const Workspace& work) const override;
-  double loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const override;
+  void loss(const Pass& pass, ConstView x, const Workspace& work) const override;
+  void loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const override;
   void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const override;
 
  private:
@@ -22,7 +22,7 @@ class ClassifierHead final : public Head {
   void gather_first(const Pass& pass, ConstView x, View y) const;
   /// dx = 0 but for each sequence's row, which gets its row of dy.
   void scatter_first(const Pass& pass, ConstView dy, View dx) const;
-  double loss_of(const Pass& pass, const HeadChunk& chunk) const;
+  void loss_of(const Pass& pass, const HeadChunk& chunk) const;
   Dropout input_dropout(const Pass& pass) const;
   Dropout output_dropout(const Pass& pass) const;
 

@@ -46,12 +46,12 @@ void DecoderHead::backward_input(const Pass& pass, ConstView x, const Workspace&
   transform_->backward(pass, work.branch, x, work.gradient);
 }
 
-double DecoderHead::chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const {
+void DecoderHead::chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const {
   const auto& [logits, max, sum, target] = chunk;
   pass.ops.linear(pass.context, input, weight_.value, bias_.value, logits);
   pass.ops.softmax_stats(pass.context, logits, targets, first_class_, classes_, max, sum, target);
   if (cut_) pass.tensor->combine(pass.context, max, sum, target);
-  return pass.ops.cross_entropy(pass.context, max, sum, target, targets);
+  pass.ops.cross_entropy(pass.context, max, sum, target, targets, pass.loss);
 }
 
 void DecoderHead::chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work,
@@ -69,30 +69,27 @@ void DecoderHead::chunk_backward(const Pass& pass, ConstView input, ConstView ta
   pass.ops.linear_backward_input(pass.context, logits, weight_.value, dinput);
 }
 
-double DecoderHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
+void DecoderHead::loss(const Pass& pass, ConstView x, const Workspace& work) const {
   const ConstView input = pass.all_rows(input_of(pass, x, work));
   const int64_t rows = input.rows(), most = work.chunk.logits.rows();
-  double total = 0;
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t n = std::min(most, rows - first);
-    total += chunk_loss(pass, input.rows_slice(first, n), pass.batch.targets.rows_slice(first, n), work.chunk.first(n));
+    chunk_loss(pass, input.rows_slice(first, n), pass.batch.targets.rows_slice(first, n), work.chunk.first(n));
   }
-  return total;
 }
 
-double DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
+void DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const {
   const ConstView input = pass.all_rows(input_of(pass, x, work));
   const int64_t rows = input.rows(), most = work.chunk.logits.rows();
   const View dinput = project_ ? work.narrow_gradient
                       : norm_  ? work.branch
                                : work.gradient,
              part = pass.contribution_to(dinput);
-  double total = 0;
   for (int64_t first = 0; first < rows; first += most) {
     const int64_t n = std::min(most, rows - first);
     const ConstView some = input.rows_slice(first, n), targets = pass.batch.targets.rows_slice(first, n);
     const HeadChunk chunk = work.chunk.first(n);
-    total += chunk_loss(pass, some, targets, chunk);
+    chunk_loss(pass, some, targets, chunk);
     chunk_backward(pass, some, targets, work, chunk, part.rows_slice(first, n), scale, first == 0);
   }
   if (cut_) pass.start_sum(dinput);
@@ -102,7 +99,6 @@ double DecoderHead::loss_and_backward(const Pass& pass, ConstView x, const Works
   }
   if (cut_) pass.tensor->finish();
   backward_input(pass, x, work, dinput);
-  return total;
 }
 
 void DecoderHead::logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const {

@@ -13,8 +13,8 @@ namespace trireme {
 class DecoderHead final : public Head {
  public:
   DecoderHead(const Spec& spec, const ParameterViews& views);
-  double loss(const Pass& pass, ConstView x, const Workspace& work) const override;
-  double loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const override;
+  void loss(const Pass& pass, ConstView x, const Workspace& work) const override;
+  void loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const override;
   void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const override;
 
  private:
@@ -23,7 +23,7 @@ class DecoderHead final : public Head {
   /// work.gradient = gradient of x; dinput: of input_of(), overwritten.
   void backward_input(const Pass& pass, ConstView x, const Workspace& work, View dinput) const;
   /// Of one row chunk: its logits, and the loss.
-  double chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const;
+  void chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const;
   void chunk_backward(const Pass& pass, ConstView input, ConstView targets, const Workspace& work,
                       const HeadChunk& chunk, View dinput, float scale, bool first_chunk) const;
 

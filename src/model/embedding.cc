@@ -14,9 +14,8 @@ Embedding::Embedding(const Spec& spec, const ParameterViews& views)
   // The tied matrix's own gradient place is the head's sum; the embedding's part has a place of its own behind all
   // parameters.
   if (views.table->tied() && !views.gradients.empty()) {
-    auto* data = static_cast<std::byte*>(views.gradients.data()) +
-                 static_cast<size_t>(views.table->flat_count()) * size_of(views.gradients.dtype());
-    token_.gradient = View(data, views.gradients.dtype(), token_.value.shape());
+    const Shape shape = token_.value.shape();
+    token_.gradient = views.gradients.rows_slice(views.table->flat_count(), shape.count()).reshape(shape);
   }
   if (spec.position == Position::learned) {
     const LayerParameter all(views, "embedding.position.weight");

@@ -15,10 +15,11 @@ class Head {
 
   // work is for the rows of x.
 
-  /// Sum over what is counted of the cross-entropy in nats (regression: of the squared error). x: [rows, width].
-  virtual double loss(const Pass& pass, ConstView x, const Workspace& work) const = 0;
+  /// pass.loss += sum over what is counted of the cross-entropy in nats (regression: of the squared error). x: [rows,
+  /// width].
+  virtual void loss(const Pass& pass, ConstView x, const Workspace& work) const = 0;
   /// The same, with gradients of loss x scale: weights by pass.write, x into work.gradient (overwritten).
-  virtual double loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const = 0;
+  virtual void loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const = 0;
   /// Decoder: logits of some rows, x [n, width] -> [n, vocabulary_rows], columns past the vocabulary undefined.
   /// Classifier: x [rows, width] of the whole batch -> [sequences, classes].
   virtual void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const = 0;

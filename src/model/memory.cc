@@ -52,7 +52,7 @@ bool keeps_blocks(const ModelShape& shape) { return shape.training && shape.reco
 }  // namespace
 
 BlockSaved BlockSaved::first(Rows rows) const {
-  const View own_lse = lse.empty() ? lse : View(lse.data(), lse.dtype(), {lse.rows(), rows.all});
+  const View own_lse = lse.empty() ? lse : lse.first_as({lse.rows(), rows.all});
   return {.x = first_of(x, rows.own),
           .qkv = first_of(qkv, rows.all),
           .attention = first_of(attention, rows.all),
@@ -106,8 +106,8 @@ void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout,
   work.activation = arena.take(dtype, {shape.rows, inner});
   if (shape.training) {
     const View wide = arena.take(dtype, {shape.rows, std::max(inner, 3 * heads * spec.head_dim())});
-    work.inner_gradient = View(wide.data(), dtype, {shape.rows, inner});
-    work.qkv_gradient = View(wide.data(), dtype, {shape.rows, heads, 3, spec.head_dim()});
+    work.inner_gradient = wide.first_as({shape.rows, inner});
+    work.qkv_gradient = wide.first_as({shape.rows, heads, 3, spec.head_dim()});
   }
   const size_t blocks_end = arena.mark();
   if (!layout.part.head) return;

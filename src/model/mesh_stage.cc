@@ -15,8 +15,9 @@ std::unique_ptr<Communicator> own_group(Communicator* axis) {
 }
 
 size_t buffers_bytes(bool any, DType dtype, int64_t rows, int64_t width) {
-  if (!any) return 0;
   Arena measure;
+  measure.take(DType::f64, {1});
+  if (!any) return measure.peak();
   for (int i = 0; i < 2; ++i) measure.take(dtype, {rows, width});
   return measure.peak();
 }
@@ -27,7 +28,9 @@ MeshStage::MeshStage(const Spec& spec, const ParameterViews& views, DType dtype,
                      int threads, Mesh* mesh)
     : pipeline_(own_group(mesh ? &mesh->pipeline() : nullptr)),
       tensor_group_(own_group(mesh ? &mesh->tensor() : nullptr)),
-      arena_(buffers_bytes(pipeline_ != nullptr, dtype, shape.rows, spec.width)),
+      arena_(buffers_bytes(pipeline_ != nullptr, dtype, shape.rows, spec.width), ops.device()),
+      ops_(ops),
+      loss_(arena_.take(DType::f64, {1})),
       stage_(spec, views, dtype, shape, ops, threads,
              tensor_group_ ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(spec, dtype, shape)) : nullptr) {
   if (!pipeline_) return;
@@ -37,12 +40,14 @@ MeshStage::MeshStage(const Spec& spec, const ParameterViews& views, DType dtype,
 View MeshStage::arrival(bool from_before, int64_t rows) {
   if (from_before ? first() : last()) return {};
   const View to = in_.rows_slice(0, rows);
+  context().stream->finish();  // who read it before has
   pipeline_->receive(to, pipeline_->rank() + (from_before ? -1 : 1), kTag).wait(kWhat);
   return to;
 }
 
 void MeshStage::hand_on(ConstView rows, bool to_behind) {
   if (rows.empty()) return;
+  context().stream->finish();
   pipeline_->send(rows, pipeline_->rank() + (to_behind ? 1 : -1), kTag).wait(kWhat);
 }
 
@@ -58,17 +63,20 @@ void MeshStage::forward(const Batch& batch, const KeyValueCache* cache) {
 }
 
 void MeshStage::share(View of_last_stage) {
-  if (pipeline_) pipeline_->broadcast(of_last_stage, pipeline_->size() - 1).wait(kWhat);
+  if (!pipeline_) return;
+  context().stream->finish();
+  pipeline_->broadcast(of_last_stage, pipeline_->size() - 1).wait(kWhat);
 }
 
 double MeshStage::loss_and_backward(const Batch& batch, float scale) {
   forward(batch, nullptr);
   const ConstView dy = arrival(false, batch.rows());
   const View dx = buffer(!first(), out_, batch.rows());
-  double loss = stage_.part().backward(0, {.scale = scale}, dy, dx);
+  ops_.zero(context(), loss_);
+  stage_.part().backward(0, {.scale = scale, .loss = loss_}, dy, dx);
   hand_on(dx, false);
-  share(View(std::span(&loss, 1), {1}));
-  return loss;
+  share(loss_);
+  return HostValues<double>(loss_).get()[0];
 }
 
 void MeshStage::logits(const Batch& batch, View logits) {

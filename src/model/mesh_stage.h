@@ -39,6 +39,8 @@ class MeshStage {
   std::unique_ptr<Communicator> pipeline_, tensor_group_;  ///< none: one rank
   std::optional<TensorGroup> tensor_;
   Arena arena_;
+  Ops& ops_;
+  View loss_;      ///< [1] f64
   View in_, out_;  ///< [rows, width] what stages hand each other
   Stage stage_;
 };

@@ -152,8 +152,7 @@ class Builder {
 
 View part_of(View flat, int64_t offset, const Shape& shape) {
   if (flat.empty()) return {};
-  auto* data = static_cast<std::byte*>(flat.data()) + static_cast<size_t>(offset) * size_of(flat.dtype());
-  return {data, flat.dtype(), shape};
+  return flat.rows_slice(offset, shape.count()).reshape(shape);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ struct Pass {
   uint64_t seed = 0, step = 0;     ///< with layer and site they key the dropout masks
   bool dropout = false;            ///< training
   Write write = Write::overwrite;  ///< of weight gradients: the first micro-batch overwrites
+  View loss = {};                  ///< [1] f64: the head adds its loss to it
   TensorGroup* tensor = nullptr;   ///< the ranks that share each layer; nullptr: this one has all of it
 
   // Between layers there are rows of all ranks, or, where tensor ranks share them, this one's own.

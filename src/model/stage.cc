@@ -4,20 +4,32 @@ namespace trireme {
 
 Stage::Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
              TensorGroup* tensor)
-    : spec_(spec), workspace_(spec_, views.table->layout(), dtype, shape, ops, threads, tensor) {
+    : spec_(spec),
+      workspace_(spec_, views.table->layout(), dtype, shape, ops, threads, tensor),
+      arena_(sizeof(double), ops.device()),
+      loss_(arena_.take(DType::f64, {1})) {
   const Layout& layout = views.table->layout();
   for (size_t chunk = 0; chunk < layout.parts().size(); ++chunk)
     parts_.emplace_back(spec_, layout.chunk(chunk), views, dtype, shape.of_chunk(chunk), workspace_);
 }
 
+/// The value, which is 0 again.
+double Stage::read_loss() {
+  const double loss = HostValues<double>(loss_).get()[0];
+  workspace_.ops().zero(context(), loss_);
+  return loss;
+}
+
 double Stage::loss(const Batch& batch) {
   part().forward(0, batch, {}, {}, {});
-  return part().loss(0);
+  part().loss(0, loss_);
+  return read_loss();
 }
 
 double Stage::loss_and_backward(const Batch& batch, const Step& step, float scale, Write write, GradientSink* sink) {
   part().forward(0, batch, step, {}, {});
-  return part().backward(0, {.scale = scale, .write = write, .sink = sink}, {}, {});
+  part().backward(0, {.scale = scale, .loss = loss_, .write = write, .sink = sink}, {}, {});
+  return read_loss();
 }
 
 void Stage::logits(const Batch& batch, View logits) {

@@ -16,7 +16,7 @@ class Stage {
   Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
         TensorGroup* tensor = nullptr);
 
-  /// Head::loss() of the batch; nothing is kept.
+  /// Head::loss() of the batch; nothing is kept. Here and below the caller waits for the value.
   double loss(const Batch& batch);
   /// Forward and backward of loss x scale. write: overwrite for a step's first micro-batch, add for later ones. sink,
   /// if given, is told of every gradient range in ascending order as backward finishes it: pass it on the last
@@ -37,9 +37,13 @@ class Stage {
   Context& context() { return workspace_.context(); }
 
  private:
+  double read_loss();
+
   Spec spec_;
   StageWorkspace workspace_;
   std::deque<StagePart> parts_;
+  Arena arena_;
+  View loss_;
 };
 
 }  // namespace trireme

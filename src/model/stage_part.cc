@@ -4,6 +4,8 @@
 #include <cassert>
 #include <utility>
 
+#include "ops/check.h"
+
 namespace trireme {
 namespace {
 
@@ -95,9 +97,9 @@ StageWorkspace::StageWorkspace(const Spec& spec, const Layout& layout, DType dty
                                int threads, TensorGroup* tensor)
     : ops_(ops),
       tensor_(tensor),
-      arena_(workspace_bytes(spec, layout.of(spec), dtype, shape)),
-      scratch_(scratch_bytes(spec, layout.of(spec), dtype, shape, ops, threads)),
-      context_{threads, &scratch_},
+      arena_(workspace_bytes(spec, layout.of(spec), dtype, shape), ops.device()),
+      scratch_(scratch_bytes(spec, layout.of(spec), dtype, shape, ops, threads), ops.device()),
+      context_{threads, &scratch_, &ops.device().stream()},
       memory_(spec, layout.of(spec), dtype, shape, arena_) {
   assert(layout.tensor_size == (tensor ? tensor->size() : 1));
   assert(shape.shares_rows == (tensor && tensor->shares_rows()));
@@ -113,9 +115,9 @@ StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterView
       recompute_(shape.recompute),
       workspace_(workspace),
       weights_(weights ? *weights : always_there_),
-      arena_(slots_bytes(spec, layout.of(spec), dtype, shape)) {
+      arena_(slots_bytes(spec, layout.of(spec), dtype, shape), workspace.ops().device()) {
   for (SlotMemory& memory : take_slots(spec_, layout.of(spec), dtype, shape, workspace_.memory(), arena_))
-    slots_.push_back({std::move(memory), {}, {}});
+    slots_.push_back({std::move(memory), {workspace_.ops().device(), shape.rows}, {}, {}});
   if (part_.embedding) embedding_.emplace(spec_, views);
   blocks_.reserve(static_cast<size_t>(part_.layers()));
   for (int64_t i = part_.first_layer; i < part_.last_layer; ++i)
@@ -123,7 +125,7 @@ StagePart::StagePart(const Spec& spec, const Layout& layout, const ParameterView
   if (part_.head) head_ = make_head(spec_, views);
 }
 
-Pass StagePart::pass_of(const Slot& slot, Write write) const {
+Pass StagePart::pass_of(const Slot& slot, View loss, Write write) const {
   return {.ops = workspace_.ops(),
           .context = workspace_.context(),
           .batch = slot.batch,
@@ -131,6 +133,7 @@ Pass StagePart::pass_of(const Slot& slot, Write write) const {
           .step = slot.step.step,
           .dropout = slot.step.dropout,
           .write = write,
+          .loss = loss,
           .tensor = workspace_.tensor()};
 }
 
@@ -177,31 +180,36 @@ void StagePart::run(const Slot& slot, const KeyValueCache* cache, ConstView in, 
 
 void StagePart::forward(int64_t slot, const Batch& batch, const Step& step, ConstView in, View out) {
   Slot& own = slots_[static_cast<size_t>(slot)];
-  own.batch = batch;
+  check_batch(spec_, batch, step.dropout);
+  own.batch = own.place.put(batch);
   own.step = step;
   run(own, nullptr, in, out);
 }
 
 void StagePart::decode(int64_t slot, const Batch& batch, const KeyValueCache& cache, ConstView in, View out) {
   Slot& own = slots_[static_cast<size_t>(slot)];
-  own.batch = batch;
+  check_batch(spec_, batch, false);
+  check_cache(batch.offsets, cache.past, cache.layers.shape()[2]);
+  own.batch = own.place.put(batch);
   own.step = {};
-  run(own, &cache, in, out);
+  last_rows_.assign(batch.offsets.values<int32_t>().begin() + 1, batch.offsets.values<int32_t>().end());
+  KeyValueCache there = cache;
+  there.past = own.place.put_counts(cache.past);
+  run(own, &there, in, out);
 }
 
-double StagePart::backward(int64_t slot, const Gradients& gradients, ConstView dy, View dx) {
+void StagePart::backward(int64_t slot, const Gradients& gradients, ConstView dy, View dx) {
   assert(training_);
   const Slot& own = slots_[static_cast<size_t>(slot)];
   const ParameterTable& table = *views_.table;
-  const Pass pass = pass_of(own, gradients.write);
+  const Pass pass = pass_of(own, gradients.loss, gradients.write);
   Workspace work = workspace_.memory().work.first(rows_of(own));
   if (!embedding_) work.gradient = dx;  // every layer turns it from its dy into its dx
   const auto finished = [&](size_t group) {
     if (gradients.sink) gradients.sink->ready(table.ready_ranges()[group]);
   };
-  double loss = 0;
   if (head_) {
-    loss = backward_head(own, pass, work, gradients.scale);
+    backward_head(own, pass, work, gradients.scale);
     finished(table.head_group());
   } else if (dy.data() != work.gradient.data()) {
     pass.ops.cast(pass.context, dy, work.gradient);
@@ -214,12 +222,11 @@ double StagePart::backward(int64_t slot, const Gradients& gradients, ConstView d
     backward_embedding(own, pass, work);
     finished(table.embedding_group());
   }
-  return loss;
 }
 
-double StagePart::backward_head(const Slot& slot, const Pass& pass, const Workspace& work, float scale) {
+void StagePart::backward_head(const Slot& slot, const Pass& pass, const Workspace& work, float scale) {
   const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
-  return head_->loss_and_backward(pass, head_input(slot), work, scale);
+  head_->loss_and_backward(pass, head_input(slot), work, scale);
 }
 
 void StagePart::backward_block(size_t index, const Slot& slot, const Pass& pass, const Workspace& work) {
@@ -235,10 +242,10 @@ void StagePart::backward_embedding(const Slot& slot, const Pass& pass, const Wor
   embedding_->backward(pass, slot.memory.embedding.first(rows_of(slot).own), work);
 }
 
-double StagePart::loss(int64_t slot) {
+void StagePart::loss(int64_t slot, View loss) {
   const Slot& own = slots_[static_cast<size_t>(slot)];
   const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
-  return head_->loss(pass_of(own), head_input(own), workspace_.memory().work.first(rows_of(own)));
+  head_->loss(pass_of(own, loss), head_input(own), workspace_.memory().work.first(rows_of(own)));
 }
 
 void StagePart::logits(int64_t slot, View logits) {
@@ -253,10 +260,10 @@ void StagePart::next_logits(int64_t slot, View logits) {
   const Pass pass = pass_of(own);
   const Workspace work = workspace_.memory().work.first({1, 1});
   const View one = work.row_logits.empty() ? work.chunk.first(1).logits : work.row_logits;
-  const int32_t* offsets = own.batch.offsets.as<int32_t>();
-  for (int64_t s = 0; s < own.batch.sequences(); ++s) {  // only the last row of a prompt predicts anything new
-    head_->logits(pass, own.memory.output.rows_slice(offsets[s + 1] - 1, 1), work, one);
-    pass.ops.cast(pass.context, one, logits.rows_slice(s, 1));
+  int64_t sequence = 0;
+  for (const int32_t end : last_rows_) {  // only the last row of a prompt predicts anything new
+    head_->logits(pass, own.memory.output.rows_slice(end - 1, 1), work, one);
+    pass.ops.cast(pass.context, one, logits.rows_slice(sequence++, 1));
   }
 }
 

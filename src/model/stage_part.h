@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "model/batch_place.h"
 #include "model/block.h"
 #include "model/embedding.h"
 #include "model/head.h"
@@ -63,6 +64,7 @@ class StagePart {
   /// What a backward does with its gradients.
   struct Gradients {
     float scale = 1;                 ///< part with head: of loss x scale
+    View loss{};                     ///< [1] f64: a part with the head adds the loss to it
     Write write = Write::overwrite;  ///< overwrite for a step's first micro-batch, add for later ones
     /// If given, told of every gradient range of the part in ascending order as backward finishes it: pass it on the
     /// last micro-batch only.
@@ -71,20 +73,21 @@ class StagePart {
 
   // rows: this rank's of the batch's, where tensor ranks share the rows between layers.
 
-  /// Runs embedding and blocks; the slot keeps what backward() needs, the batch's views among it. in: [rows, width],
+  /// Runs embedding and blocks; the slot keeps what backward() needs, the views of the batch, which lies on the host,
+  /// among it. Throws as check_batch(). in: [rows, width],
   /// the output of the part before; empty where this one has the embedding. out: [rows, width], what the part behind
   /// takes; empty where this one has the head.
   void forward(int64_t slot, const Batch& batch, const Step& step, ConstView in, View out);
   /// Gradients of the slot's micro-batch; needs a training shape. dy: [rows, width], gradient of forward()'s out; empty
-  /// where this part has the head, whose loss is returned (else 0). dx: [rows, width], gradient of forward()'s in;
+  /// where this part has the head. dx: [rows, width], gradient of forward()'s in;
   /// empty where this part has the embedding. dx may be dy. The slot is free afterwards.
-  double backward(int64_t slot, const Gradients& gradients, ConstView dy, View dx);
+  void backward(int64_t slot, const Gradients& gradients, ConstView dy, View dx);
 
   // For parts with the head, after forward():
-  double loss(int64_t slot);               ///< Head::loss() of the slot's micro-batch
+  void loss(int64_t slot, View loss);      ///< loss += Head::loss() of the slot's micro-batch
   void logits(int64_t slot, View logits);  ///< of every row, [rows, vocabulary_rows], or sequence, [sequences, classes]
-  /// Generation: forward() against the cache; then next_logits() gives those of each sequence's last row, [sequences,
-  /// vocabulary_rows] f32 (f64).
+  /// Generation: forward() against the cache, whose `past` lies on the host; then next_logits() gives those of each
+  /// sequence's last row, [sequences, vocabulary_rows] f32 (f64).
   void decode(int64_t slot, const Batch& batch, const KeyValueCache& cache, ConstView in, View out);
   void next_logits(int64_t slot, View logits);
 
@@ -99,15 +102,16 @@ class StagePart {
  private:
   struct Slot {
     SlotMemory memory;
+    BatchPlace place;
     Batch batch;
     Step step;
   };
-  Pass pass_of(const Slot& slot, Write write = Write::overwrite) const;
+  Pass pass_of(const Slot& slot, View loss = {}, Write write = Write::overwrite) const;
   Rows rows_of(const Slot& slot) const;
   size_t group_of_block(size_t index) const;
   ConstView head_input(const Slot& slot) const;
   void run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out);
-  double backward_head(const Slot& slot, const Pass& pass, const Workspace& work, float scale);
+  void backward_head(const Slot& slot, const Pass& pass, const Workspace& work, float scale);
   void backward_block(size_t index, const Slot& slot, const Pass& pass, const Workspace& work);
   void backward_embedding(const Slot& slot, const Pass& pass, const Workspace& work);
 
@@ -121,6 +125,7 @@ class StagePart {
   WeightSource& weights_;
   Arena arena_;
   std::vector<Slot> slots_;
+  std::vector<int32_t> last_rows_;  ///< of decode()'s sequences: behind each one's last row
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;
   std::unique_ptr<Head> head_;

@@ -55,7 +55,8 @@ class TensorGroup::Worker {
   Worker(Communicator& group, Ops& ops, const Sizes& sizes, std::vector<int> cpus)
       : group_(group),
         ops_(ops),
-        arena_(bytes_for(group.size(), sizes)),
+        stream_(ops.device().make_stream()),
+        arena_(bytes_for(group.size(), sizes), ops.device()),
         buffers_(arena_, group.size(), sizes),
         shares_rows_(sizes.shared_rows > 0),
         cpus_(std::move(cpus)),
@@ -84,13 +85,15 @@ class TensorGroup::Worker {
 
   void start_gather(Context& context, ConstView own, View all) {
     if (own.rows() > 0) ops_.cast(context, own, rows_of(all, rank()));
-    post([this, all] { exchange_rows(all); }, all.bytes(), "rows of the tensor ranks");
+    post(
+        context, [this, all] { exchange_rows(all); }, all.bytes(), "rows of the tensor ranks");
   }
 
   void start_scatter_sum(Context& context, View all, View own) {
     const View sum = own.reshape({own.count()}), parts = parts_like(sum, buffers_.contributions);
     if (own.rows() > 0) ops_.cast(context, rows_of(all, rank()).reshape({own.count()}), parts.rows_slice(rank(), 1));
-    post([this, all, sum, parts] { add_up_rows(all, sum, parts); }, all.bytes());
+    post(
+        context, [this, all, sum, parts] { add_up_rows(all, sum, parts); }, all.bytes());
   }
 
   View gathered(int64_t rows, int64_t width) const { return matrix_in(buffers_.gathered, rows, width); }
@@ -140,7 +143,8 @@ class TensorGroup::Worker {
       ops_.cast(context, from, mine.rows_slice(0, rows));
       if (mine.rows() > rows) mine = mine.rows_slice(rows, mine.rows() - rows);
     }
-    post([this, all, own] { exchange_statistics(all, own); }, all.bytes());
+    post(
+        context, [this, all, own] { exchange_statistics(all, own); }, all.bytes());
     finish();
     ops_.softmax_combine(context, all.reshape({size(), 3, rows}), max, sum, target);
   }
@@ -160,14 +164,20 @@ class TensorGroup::Worker {
     if (x.count() == 0) return;
     const View own = part_of(x, rank(), size()), parts = parts_like(own, buffer);
     ops_.cast(context, own, parts.rows_slice(rank(), 1));
-    post([this, x, own, parts] { add_up(x, own, parts); }, x.bytes());
+    post(
+        context, [this, x, own, parts] { add_up(x, own, parts); }, x.bytes());
   }
 
-  void post(std::function<void()> job, uint64_t bytes, const char* what = "a layer's sum over the tensor ranks") {
+  /// What was issued to the context's stream before it is there when the job begins.
+  void post(Context& context, std::function<void()> job, uint64_t bytes,
+            const char* what = "a layer's sum over the tensor ranks") {
     {
       const std::lock_guard lock(mutex_);
       assert(!job_);
-      job_ = std::move(job);
+      job_ = [complete = context.stream->record(), run = std::move(job)] {
+        complete.wait();
+        run();
+      };
       bytes_ = bytes;
       what_ = what;
     }
@@ -230,8 +240,9 @@ class TensorGroup::Worker {
     for_peers([&](int r) { receive(handles, parts.rows_slice(r, 1), r, kContribution); });
     for_peers([&](int r) { send(handles, part_of(x, r, size()), r, kContribution); });
     wait(handles);
-    Context alone;
+    Context alone{.stream = stream_.get()};
     ops_.sum_parts(alone, parts, own);
+    stream_->finish();
     for_peers([&](int r) { receive(handles, part_of(x, r, size()), r, kSum); });
     for_peers([&](int r) { send(handles, own, r, kSum); });
     wait(handles);
@@ -250,8 +261,10 @@ class TensorGroup::Worker {
     for_peers([&](int r) { receive(handles, parts.rows_slice(r, 1), r, kContribution); });
     for_peers([&](int r) { send(handles, rows_of(all, r), r, kContribution); });
     wait(handles);
-    Context alone;
-    if (own.count() > 0) ops_.sum_parts(alone, parts, own);
+    if (own.count() == 0) return;
+    Context alone{.stream = stream_.get()};
+    ops_.sum_parts(alone, parts, own);
+    stream_->finish();
   }
 
   void exchange_statistics(View all, int64_t own) {
@@ -263,6 +276,7 @@ class TensorGroup::Worker {
 
   Communicator& group_;
   Ops& ops_;
+  std::unique_ptr<DeviceStream> stream_;
   Arena arena_;
   Buffers buffers_;
   bool shares_rows_;

@@ -453,7 +453,8 @@ void Ops::softmax_combine(Context& context, ConstView parts, View max, View sum,
   do_softmax_combine(context, parts, max, sum, target);
 }
 
-double Ops::cross_entropy(Context& context, ConstView max, ConstView sum, ConstView target, ConstView targets) {
+void Ops::cross_entropy(Context& context, ConstView max, ConstView sum, ConstView target, ConstView targets,
+                        View total) {
   const Checker check("cross_entropy");
   check.dims("targets", targets, 1);
   const int64_t rows = targets.shape()[0];
@@ -462,8 +463,9 @@ double Ops::cross_entropy(Context& context, ConstView max, ConstView sum, ConstV
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
   check.is("target", target, statistic, {rows});
+  check.is("total", total, DType::f64, {1});
   const OpTimer timer(recorder_, "cross_entropy", {max, sum, target, targets});
-  return do_cross_entropy(context, max, sum, target, targets);
+  do_cross_entropy(context, max, sum, target, targets, total);
 }
 
 void Ops::cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class, int64_t classes,
@@ -483,14 +485,15 @@ void Ops::cross_entropy_backward(Context& context, View logits, ConstView target
   do_cross_entropy_backward(context, logits, targets, first_class, classes, max, sum, scale);
 }
 
-double Ops::squared_error(Context& context, ConstView z, ConstView targets) {
+void Ops::squared_error(Context& context, ConstView z, ConstView targets, View total) {
   const Checker check("squared_error");
   check.dims("z", z, 2);
   check.activation("z", z, takes(z.dtype()), name());
   check.is("z", z, z.dtype(), {z.rows(), 1});
   check.is("targets", targets, statistic_of(z.dtype()), {z.rows()});
+  check.is("total", total, DType::f64, {1});
   const OpTimer timer(recorder_, "squared_error", {z, targets});
-  return do_squared_error(context, z, targets);
+  do_squared_error(context, z, targets, total);
 }
 
 void Ops::squared_error_backward(Context& context, View z, ConstView targets, float scale) {
@@ -567,6 +570,52 @@ void Ops::adamw(Context& context, const AdamW& options, ConstView grad, View m, 
   }
   const OpTimer timer(recorder_, "adamw", {grad, m, m, v, v, weights, weights, remainder, remainder});
   do_adamw(context, options, grad, m, v, weights, remainder);
+}
+
+// ---- exchange of gradients
+
+namespace {
+
+bool travels(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; }
+
+void check_map(const Checker& check, ConstView x, ConstView map) {
+  check.dims("x", x, 2);
+  check.statistic("x", x, DType::f32);
+  check.is("map", map, DType::i64, {(x.rows() + 63) / 64});
+}
+
+}  // namespace
+
+void Ops::wire_cast(Context& context, ConstView x, View y) {
+  const Checker check("wire_cast");
+  check.that(travels(x.dtype()) && travels(y.dtype()),
+             fmt::format("x is {}, y is {}, expected f32 or bf16", describe(x), describe(y)));
+  check.same_count("y", y, "x", x);
+  do_wire_cast(context, x, y);
+}
+
+void Ops::sum_contributions(Context& context, std::span<const ConstView> parts, View own, View sum) {
+  const Checker check("sum_contributions");
+  check.that(!parts.empty(), "there is no part");
+  check.that(travels(sum.dtype()), fmt::format("sum is {}, expected f32 or bf16", describe(sum)));
+  check.is("own", own, DType::f32, sum.shape());
+  for (const ConstView& part : parts) check.is_or_empty("a part", part, sum.dtype(), sum.shape());
+  do_sum_contributions(context, parts, own, sum);
+}
+
+void Ops::mark_rows(Context& context, ConstView x, View map) {
+  check_map(Checker("mark_rows"), x, map);
+  do_mark_rows(context, x, map);
+}
+
+void Ops::pack_rows(Context& context, View x, ConstView map) {
+  check_map(Checker("pack_rows"), x, map);
+  do_pack_rows(context, x, map);
+}
+
+void Ops::unpack_rows(Context& context, View x, ConstView map) {
+  check_map(Checker("unpack_rows"), x, map);
+  do_unpack_rows(context, x, map);
 }
 
 }  // namespace trireme

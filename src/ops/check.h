@@ -1,5 +1,6 @@
 #pragma once
-// Checks of values, for backends whose tensors lie in host memory. Checks of shapes and types are in check.cc.
+// Checks of the values of a batch, which lies on the host, once before it is used: operators do not look at them. `op`:
+// the operator that they would mislead. Checks of shapes and types are in check.cc.
 
 #include <string_view>
 

@@ -12,11 +12,15 @@
 //   "=", "+="  a function overwrites its outputs unless its text says +=; Write::add turns = into "computed apart, then
 //              added once".
 // clang-format on
-// Outputs do not alias inputs unless the text says so. Results are bit-identical from run to run for a fixed thread
-// count. Every function throws Error::shape naming the function, what it got and what it expected.
+// Tensors lie on the device of the operators (device()), and a call may return before it has run (Context::stream):
+// what it computes is read by copies of the stream. Values are not checked: ids, offsets and positions are, once, when
+// a batch is made (ops/check.h). Outputs do not alias inputs unless the text says so. Results are bit-identical from
+// run to run for a fixed thread count. Every function throws Error::shape naming the function, what it got and what it
+// expected.
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "tensor/arena.h"
@@ -26,10 +30,11 @@ namespace trireme {
 
 class OpRecorder;
 
-/// What an operator call runs on: the thread team and the scratch memory of the caller's plan.
+/// What an operator call runs on: the thread team, the scratch memory of the caller's plan, the stream of the device.
 struct Context {
   int threads = 1;
   Arena* scratch = nullptr;  ///< a stack: an operator returns it as it found it. Size: Ops::scratch_bytes().
+  DeviceStream* stream = &host_device().stream();  ///< of Ops::device(): calls run in the order of their issue
 };
 
 /// Elements whose squares are summed apart: one value of a gradient's norm.
@@ -96,6 +101,7 @@ class Ops {
  public:
   virtual ~Ops() = default;
   virtual std::string_view name() const = 0;  ///< "cpu", "reference"
+  virtual Device& device() const { return host_device(); }
   /// Scratch that any call within these sizes can ask for.
   virtual size_t scratch_bytes(const CallSizes& sizes) const = 0;
   /// Tells `recorder` (ops/profile.h), which outlives this object, about every call from now on; nullptr: nobody.
@@ -136,8 +142,7 @@ class Ops {
 
   // ---- embedding ----
   /// y = tokens_table[token] + positions_table[position].  tokens, positions: [rows] i32; tables: [n, width] A; y:
-  /// [rows, width] A. positions and their table empty: y = tokens_table[token]. An id outside its table throws
-  /// Error::data naming row, id and table size.
+  /// [rows, width] A. positions and their table empty: y = tokens_table[token].
   void embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table, ConstView positions_table,
                  View y);
   /// y = table[token - part.first], 0 where `part` of the whole table does not have the token's row.  As embedding().
@@ -147,10 +152,10 @@ class Ops {
   /// thread count nor on what dtable held. Write::overwrite zeroes the rows that no id names; Write::add leaves them.
   /// Where dtable is `part` of the whole table, ids of other rows are passed over.
   void embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write, TableRows part = {});
-  /// y += table[id].  ids: [rows] i32; table: [n, width] A; y: [rows, width] A. Throws as embedding().
+  /// y += table[id].  ids: [rows] i32; table: [n, width] A; y: [rows, width] A.
   void embedding_add(Context&, ConstView ids, ConstView table, View y);
   /// x = 0, then x[rows[i]] = y[i]: the backward of embedding() where a table of activations is gathered.  y: [n,
-  /// width] A; rows: [n] i32, none twice; x: [m, width] A. Throws as embedding().
+  /// width] A; rows: [n] i32, none twice; x: [m, width] A.
   void scatter_rows(Context&, ConstView y, ConstView rows, View x);
 
   // ---- rotary positions ----
@@ -159,7 +164,7 @@ class Ops {
   void rotary_table(Context&, double base, View table);
   /// Turns q and k in place: (x_i, x_{i + dims / 2}) by the angle of position and i < dims / 2; values from dims on and
   /// v stay.  qkv: [rows, heads, 3, head_dim] A; positions: [rows] i32; table: [n, dims] S of rotary_table(), dims <=
-  /// head_dim. A position outside the table throws Error::data.
+  /// head_dim.
   void rotary(Context&, View qkv, ConstView positions, ConstView table);
   /// dqkv of rotary(), in place: turns back.
   void rotary_backward(Context&, View dqkv, ConstView positions, ConstView table);
@@ -189,15 +194,16 @@ class Ops {
   /// max); target = sum_p target_p.  parts: [parts, 3, rows] S, of each part max, sum and target; max, sum, target:
   /// [rows] S.
   void softmax_combine(Context&, ConstView parts, View max, View sum, View target);
-  /// Sum over rows with target >= 0 of log(sum) + max - target value, in f64 and row order. max, sum, target: [rows] S,
-  /// after any reduction over vocabulary slices.
-  double cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets);
+  /// total += sum over rows with target >= 0 of log(sum) + max - target value, made in f64 and row order. max, sum,
+  /// target: [rows] S, after any reduction over vocabulary slices; total: [1] f64.
+  void cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets, View total);
   /// logits = scale * (exp(z - max) / sum - [j == target]), in place; 0 in padding columns and in rows whose target is
   /// -1.
   void cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                               ConstView max, ConstView sum, float scale);
-  /// Sum over rows of (z[row][0] - target[row])^2, in f64 and row order.  z: [rows, 1] A; targets: [rows] S.
-  double squared_error(Context&, ConstView z, ConstView targets);
+  /// total += sum over rows of (z[row][0] - target[row])^2, made in f64 and row order.  z: [rows, 1] A; targets: [rows]
+  /// S; total: [1] f64.
+  void squared_error(Context&, ConstView z, ConstView targets, View total);
   /// z = 2 scale (z - target), in place.
   void squared_error_backward(Context&, View z, ConstView targets, float scale);
 
@@ -221,6 +227,23 @@ class Ops {
   /// remainder [n] i16, which together are the f32 master exactly (bf16 = (bits + 0x8000) >> 16, remainder = bits -
   /// (bf16 << 16)). No fused multiply-add: the same bits everywhere. Source: Loshchilov & Hutter 2019, algorithm 2.
   void adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder);
+
+  // ---- exchange of gradients ----
+  // They may run on a thread that sends, beside other operators: recorders do not hear of them. W: the type that
+  // travels, f32 or bf16.
+  /// y = x, rounded to nearest, ties to even, where y is bf16.  x, y: [n] f32 or W.
+  void wire_cast(Context&, ConstView x, View y);
+  /// sum = parts[0] + parts[1] + ..., added in f32 in this order and rounded to W; own = sum. A part that is empty
+  /// stands for own as it was, rounded to W.  parts, sum: [n] W; own: [n] f32.
+  void sum_contributions(Context&, std::span<const ConstView> parts, View own, View sum);
+  /// map = rows of x that have a bit set (a negative zero counts: only +0 may be left out of a sum).  x: [rows, width]
+  /// f32; map: [ceil(rows / 64)] i64, row i is bit i mod 64 of word i / 64.
+  void mark_rows(Context&, ConstView x, View map);
+  /// Moves the marked rows of x to its front, in order. What lies behind them is left undefined.
+  void pack_rows(Context&, View x, ConstView map);
+  /// Moves packed rows back to their places, of an array that pack_rows() left and whose other rows were zero before:
+  /// they are zero again, and where nothing was moved no memory is written.
+  void unpack_rows(Context&, View x, ConstView map);
 
  private:
   /// Whether A may be this type: f32 and bf16 (cpu), f64 (reference).
@@ -256,10 +279,11 @@ class Ops {
   virtual void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes,
                                 View max, View sum, View target) = 0;
   virtual void do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) = 0;
-  virtual double do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) = 0;
+  virtual void do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets,
+                                View total) = 0;
   virtual void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                                          ConstView max, ConstView sum, float scale) = 0;
-  virtual double do_squared_error(Context&, ConstView z, ConstView targets) = 0;
+  virtual void do_squared_error(Context&, ConstView z, ConstView targets, View total) = 0;
   virtual void do_squared_error_backward(Context&, View z, ConstView targets, float scale) = 0;
   virtual void do_sum_parts(Context&, ConstView parts, View y) = 0;
   virtual void do_add(Context&, ConstView x, View y) = 0;
@@ -267,6 +291,11 @@ class Ops {
   virtual void do_zero(Context&, View x) = 0;
   virtual void do_squared_norms(Context&, ConstView x, View values) = 0;
   virtual void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) = 0;
+  virtual void do_wire_cast(Context&, ConstView x, View y) = 0;
+  virtual void do_sum_contributions(Context&, std::span<const ConstView> parts, View own, View sum) = 0;
+  virtual void do_mark_rows(Context&, ConstView x, View map) = 0;
+  virtual void do_pack_rows(Context&, View x, ConstView map) = 0;
+  virtual void do_unpack_rows(Context&, View x, ConstView map) = 0;
 
   OpRecorder* recorder_ = nullptr;
 };

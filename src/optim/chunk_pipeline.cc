@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
-#include <cstring>
 
 #include "base/log.h"
-#include "optim/exchange_kernels.h"
 
 namespace trireme {
 namespace {
@@ -45,16 +43,6 @@ size_t shared_bytes(const Route& route, int64_t longest) {
 
 constexpr int kContribution = 1, kSum = 2;  // tags
 
-void to_wire(const float* x, View y, int64_t n) {
-  if (y.dtype() == DType::bf16) return exchange_kernels::round(x, y.as<bf16_t>(), n);
-  std::memcpy(y.data(), x, static_cast<size_t>(n) * sizeof(float));
-}
-
-void from_wire(ConstView x, float* y, int64_t n) {
-  if (x.dtype() == DType::bf16) return exchange_kernels::widen(x.as<bf16_t>(), y, n);
-  std::memcpy(y, x.data(), static_cast<size_t>(n) * sizeof(float));
-}
-
 /// The first n elements.
 View part(View x, int64_t n) { return x.rows_slice(0, n); }
 
@@ -65,11 +53,15 @@ bool all_done(std::vector<Handle>& handles) {
 
 }  // namespace
 
-ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, const Route& route, int64_t longest)
+ChunkPipeline::ChunkPipeline(View array, Communicator& group, Ops& ops, Context& context, const Route& route,
+                             int64_t longest)
     : array_(array),
       group_(group),
+      ops_(ops),
+      context_(context),
       route_(route),
-      shared_(route.one_host ? SharedRegion::make(group, shared_bytes(route, longest)) : std::nullopt),
+      shared_(route.one_host && ops.device().is_host() ? SharedRegion::make(group, shared_bytes(route, longest))
+                                                       : std::nullopt),
       slots_(static_cast<size_t>(slot_count(longest, route.wire, group.size()))),
       most_summing_(std::max<size_t>(kFewestSlots, slots_.size() / 2)) {
   assert(route.ranks == group.size());
@@ -83,13 +75,13 @@ ChunkPipeline::ChunkPipeline(std::span<float> array, Communicator& group, const 
     share_buffers(longest);
     return;
   }
-  if (route_.one_host && group.rank() == 0) {
+  if (route_.one_host && ops.device().is_host() && group.rank() == 0) {
     log::info(
         "the ranks of this host cannot map each other's memory (containers that hide processes?): gradients travel as "
         "messages, which takes longer");
   }
   route_.one_host = false;
-  buffers_ = Arena(bytes_for(route_, longest));
+  buffers_ = Arena(bytes_for(route_, longest), ops.device());
   for (Slot& slot : slots_) take_buffers(slot, buffers_, route_, longest);
 }
 
@@ -167,13 +159,19 @@ void ChunkPipeline::start(const StripeChunk& chunk) {
     // Posted before anyone can send it, so that it never waits in a buffer of MPI's.
     if (slot.awaited[p]) slot.sum_arrivals[p] = group_.receive(payload(part(slot.gathered[p], n)), peer, kSum);
   });
+  const auto out = [&](int peer) { return part(slot.outgoing[static_cast<size_t>(peer)], chunk.length(peer)); };
+  const auto send_to = [&](int peer) {
+    if (chunk.length(peer) > 0) send(slot.sends[static_cast<size_t>(peer)], out(peer), peer, kContribution);
+  };
+  const bool at_once = ops_.device().is_host();  // what is rounded is there
   for_peers([&](int peer) {
     const int64_t n = chunk.length(peer);
-    if (n == 0) return;
-    const View out = part(slot.outgoing[static_cast<size_t>(peer)], n);
-    to_wire(array_.data() + chunk.begin(peer), out, n);
-    send(slot.sends[static_cast<size_t>(peer)], out, peer, kContribution);
+    if (n > 0) ops_.wire_cast(context_, array_.rows_slice(chunk.begin(peer), n), out(peer));
+    if (at_once) send_to(peer);
   });
+  if (at_once) return;
+  context_.stream->finish();
+  for_peers(send_to);
 }
 
 bool ChunkPipeline::advance() {
@@ -199,22 +197,14 @@ void ChunkPipeline::sum(Slot& slot) {
   const int64_t n = slot.chunk.length(group_.rank());
   if (n == 0) return;
   std::atomic_thread_fence(std::memory_order_acquire);
-  float* own = array_.data() + slot.chunk.begin(group_.rank());
   const View sum = part(slot.reduced, n);
-  sum.dtype() == DType::bf16 ? this->sum<bf16_t>(slot, own, sum) : this->sum<float>(slot, own, sum);
+  terms_.assign(slot.contributions.size(), {});  // the own one stays so
+  for_peers(
+      [&](int peer) { terms_[static_cast<size_t>(peer)] = part(slot.contributions[static_cast<size_t>(peer)], n); });
+  ops_.sum_contributions(context_, terms_, array_.rows_slice(slot.chunk.begin(group_.rank()), n), sum);
+  context_.stream->finish();
   if (!shared_ && route_.sums == SumsAt::owners) return;
   for_peers([&](int peer) { send(slot.sum_sends[static_cast<size_t>(peer)], sum, peer, kSum); });
-}
-
-template <class T>
-void ChunkPipeline::sum(Slot& slot, float* own, View sum) {
-  auto& terms = std::get<std::vector<const T*>>(terms_);
-  terms.assign(slot.contributions.size(), nullptr);  // the own one stays so
-  for_peers([&](int peer) {
-    const auto p = static_cast<size_t>(peer);
-    terms[p] = slot.contributions[p].template as<T>();
-  });
-  exchange_kernels::sum(terms, own, sum.as<T>(), sum.count());
 }
 
 /// Takes over the sums that have arrived. Idle once everything has, and everything sent has left. True: something did.
@@ -230,11 +220,12 @@ bool ChunkPipeline::gather(Slot& slot) {
     std::atomic_thread_fence(std::memory_order_acquire);
     if (route_.sums == SumsAt::everyone) {
       const int64_t n = slot.chunk.length(peer);
-      from_wire(part(slot.gathered[p], n), array_.data() + slot.chunk.begin(peer), n);
+      ops_.wire_cast(context_, part(slot.gathered[p], n), array_.rows_slice(slot.chunk.begin(peer), n));
     }
     slot.awaited[p] = false;
     moved = true;
   });
+  if (moved) context_.stream->finish();
   if (complete && all_done(slot.sends) && all_done(slot.sum_sends)) slot.phase = Slot::Phase::idle;
   return moved;
 }

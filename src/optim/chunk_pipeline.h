@@ -9,11 +9,11 @@
 
 #include <array>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "comm/shared_region.h"
+#include "ops/ops.h"
 #include "optim/ownership.h"
 #include "tensor/arena.h"
 
@@ -31,9 +31,9 @@ class ChunkPipeline {
     SumsAt sums = SumsAt::everyone;
     bool one_host = false;  ///< all ranks are on this host: they share memory where the system lets them
   };
-  /// Collective. Borrows array and group; the calling thread of all other functions is the group's issuing thread.
-  /// `longest`: most elements that a chunk has per rank.
-  ChunkPipeline(std::span<float> array, Communicator& group, const Route& route, int64_t longest);
+  /// Collective. Borrows everything but the route; the calling thread of all other functions is the group's issuing
+  /// thread, which works on context's stream. array: [n] f32. `longest`: most elements that a chunk has per rank.
+  ChunkPipeline(View array, Communicator& group, Ops& ops, Context& context, const Route& route, int64_t longest);
   /// Memory for chunks on their way.
   static size_t bytes_for(const Route& route, int64_t longest);
   /// Most elements of a chunk of at most `bytes`: fewer where the buffers of many ranks would else exceed 64 MiB.
@@ -41,7 +41,7 @@ class ChunkPipeline {
 
   bool full() const { return started_ - ended_ == slots_.size() || started_ - summed_ == most_summing_; }
   bool empty() const { return started_ == ended_; }
-  /// Not while full(). Every rank starts the same chunks in the same order.
+  /// Not while full(). Every rank starts the same chunks in the same order, when their elements are complete.
   void start(const StripeChunk& chunk);
   /// Does what has become possible. True: something has.
   bool advance();
@@ -77,17 +77,17 @@ class ChunkPipeline {
   View payload(View x) const { return shared_ ? View(nullptr, DType::u8, Shape{0}) : x; }
   void send(Handle& handle, View x, int peer, int tag);
   void sum(Slot& slot);
-  template <class T>
-  void sum(Slot& slot, float* own, View sum);
   bool gather(Slot& slot);
 
-  std::span<float> array_;
+  View array_;
   Communicator& group_;
+  Ops& ops_;
+  Context& context_;
   Route route_;
   std::optional<SharedRegion> shared_;  ///< none: messages carry the values
   Arena buffers_;
   std::vector<Slot> slots_;
-  std::tuple<std::vector<const bf16_t*>, std::vector<const float*>> terms_;  ///< of the sum that is made
+  std::vector<ConstView> terms_;                 ///< of the sum that is made
   size_t most_summing_;                          ///< chunks whose contributions are on their way
   size_t started_ = 0, summed_ = 0, ended_ = 0;  ///< chunk i lives in slot i modulo their number
   uint64_t bytes_sent_ = 0;

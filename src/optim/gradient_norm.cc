@@ -51,13 +51,17 @@ GradientNorm::GradientNorm(const ParameterTable& table, const Ownership& ownersh
 }
 
 std::span<const double> GradientNorm::values_of(int rank, View gradients, Ops& ops, Context& context) {
-  size_t next = 0;
-  for (const Part& part : parts_[static_cast<size_t>(rank)]) {
-    const auto chunks = static_cast<size_t>(part.chunks());
-    ops.squared_norms(context, gradients.rows_slice(part.begin, part.count),
-                      View(std::span(values_).subspan(next, chunks), {part.chunks()}));
-    next += chunks;
+  const View values(std::span<double>(values_), {static_cast<int64_t>(values_.size())});
+  if (written_.count() < values.count()) {
+    arena_ = Arena(values.bytes(), ops.device());
+    written_ = arena_.take(DType::f64, values.shape());
   }
+  int64_t next = 0;
+  for (const Part& part : parts_[static_cast<size_t>(rank)]) {
+    ops.squared_norms(context, gradients.rows_slice(part.begin, part.count), written_.rows_slice(next, part.chunks()));
+    next += part.chunks();
+  }
+  if (next > 0) context.stream->copy(written_.rows_slice(0, next), values.rows_slice(0, next));
   return values_;
 }
 

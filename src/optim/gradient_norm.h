@@ -36,6 +36,8 @@ class GradientNorm {
   std::vector<std::vector<Part>> parts_;         ///< by owner
   std::vector<std::vector<size_t>> parameters_;  ///< owners of each parameter's chunks
   std::vector<double> values_;
+  Arena arena_;  ///< of the values where operators write them; made by the first use
+  View written_;
 };
 
 /// The squared norm of a gradient that is spread over a mesh: every value counts once. What all tensor ranks hold alike

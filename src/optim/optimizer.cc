@@ -39,10 +39,10 @@ Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& opti
           elements(options.one_host ? kHostChunkBytes : kNetworkChunkBytes)};
 }
 
-std::span<float> f32_gradients(const TrainingState& state, const Communicator& group) {
+View f32_gradients(const TrainingState& state, const Communicator& group) {
   require(!state.gradients().empty(), ErrorKind::shape,
           "an optimizer needs a training state with gradients and moments");
-  if (state.gradients().dtype() == DType::f32) return state.gradients().values<float>();
+  if (state.gradients().dtype() == DType::f32) return state.gradients();
   require(group.size() == 1, ErrorKind::config,
           "gradients of {} cannot be exchanged between {} ranks; the reference operators train on one rank",
           name_of(state.gradients().dtype()), group.size());
@@ -80,7 +80,7 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
       norm_(table, ownership_),
       mesh_norm_(ParameterTable(table.spec()), options.mesh.value_or(MeshShape{.data = data_group.size()}),
                  [&](const ParameterTable& other) { return ownership_of(other, options, data_group.size()); }),
-      reducer_(f32_gradients(state, data_group), data_group, ownership_, reducer_options(table, options)) {
+      reducer_(f32_gradients(state, data_group), data_group, ops, ownership_, reducer_options(table, options)) {
   assert((tied_pair != nullptr) == is_tied_across(table));
   norm_.pad_to(mesh_norm_.values_per_rank());
   if (tied_pair) other_stage_.emplace(*tied_pair, ops);
@@ -131,7 +131,9 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
     };
     state_.for_owned(parameter.offset, parameter.offset + parameter.count(), update_run);
   }
-  if (gatherer_) gatherer_->gather(state_.weights());
+  if (!gatherer_) return;
+  context.stream->finish();
+  gatherer_->gather(state_.weights());
 }
 
 const ExchangeTimes& Optimizer::last_exchange() const { return reducer_.times(); }

@@ -94,7 +94,7 @@ std::vector<Stripe> Ownership::before(int64_t end) const {
   });
 }
 
-std::vector<Stripe> Ownership::packed(const SparseRows& rows, std::span<const uint64_t> touched) const {
+std::vector<Stripe> Ownership::packed(const SparseRows& rows, std::span<const int64_t> touched) const {
   const touched_rows::Places places(touched, rows.width);
   const auto place = [&](int64_t element) {
     return rows.begin + places.of(std::clamp<int64_t>(element - rows.matrix, 0, rows.count * rows.width));

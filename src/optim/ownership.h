@@ -59,7 +59,7 @@ class Ownership {
   std::vector<Stripe> before(int64_t end) const;
   /// Stripes of the rows that `touched` marks (optim/touched_rows.h), packed at rows.begin: their elements' owners keep
   /// them.
-  std::vector<Stripe> packed(const SparseRows& rows, std::span<const uint64_t> touched) const;
+  std::vector<Stripe> packed(const SparseRows& rows, std::span<const int64_t> touched) const;
 
  private:
   int ranks_ = 1;

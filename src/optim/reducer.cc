@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cassert>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
 
@@ -42,7 +43,7 @@ int64_t longest_chunk(const Ownership& ownership, const ReducerOptions& options)
 }
 
 size_t map_bytes(const SparseRows& rows) {
-  return static_cast<size_t>(touched_rows::map_words(rows.count)) * sizeof(uint64_t);
+  return static_cast<size_t>(touched_rows::map_words(rows.count)) * sizeof(int64_t);
 }
 
 }  // namespace
@@ -50,15 +51,20 @@ size_t map_bytes(const SparseRows& rows) {
 /// The thread and everything that it touches.
 class Reducer::Worker {
  public:
-  Worker(std::span<float> gradients, Communicator& group, const Ownership& ownership, ReducerOptions options)
+  Worker(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options)
       : gradients_(gradients),
         group_(group),
+        ops_(ops),
+        stream_(ops.device().make_stream()),
+        context_{.threads = 1, .stream = stream_.get()},
         ownership_(ownership),
         options_(std::move(options)),
         limit_(longest_chunk(ownership, options_)),
         dense_(dense_stripes(ownership, options_.rows)),
         chunks_(chunks_of(dense_, limit_)),
-        pipeline_(gradients, group, route_of(ownership, options_), limit_),
+        pipeline_(gradients, group, ops, context_, route_of(ownership, options_), limit_),
+        maps_(map_bytes(options_.rows), ops.device()),
+        map_(maps_.take(DType::i64, Shape{touched_rows::map_words(options_.rows.count)})),
         own_map_(static_cast<size_t>(touched_rows::map_words(options_.rows.count))),
         peer_maps_(own_map_.size() * static_cast<size_t>(group.size())),
         thread_([this] { run(); }) {}
@@ -82,6 +88,7 @@ class Reducer::Worker {
     const std::lock_guard lock(mutex_);
     assert(!busy_);
     ready_end_ = 0;
+    issued_.clear();
     busy_ = true;
     hurry_ = false;
     times_ = {};
@@ -93,18 +100,22 @@ class Reducer::Worker {
       const std::lock_guard lock(mutex_);
       if (!busy_) return;
       assert(end >= ready_end_);
-      ready_end_ = end;
+      issued_.push_back({end, ops_.device().stream().record()});
+      take_over();
     }
     wake_.notify_all();
     if (group_.progress()) group_.progress()->move();
   }
 
   void finish() {
+    ops_.device().stream().finish();
     const auto start = Clock::now();
-    const Waiting waiting(group_.progress(), "the sum of gradients", gradients_.size() * size_of(options_.wire));
+    const Waiting waiting(group_.progress(), "the sum of gradients",
+                          static_cast<uint64_t>(size()) * size_of(options_.wire));
     std::unique_lock lock(mutex_);
     if (!error_ && !busy_) return;
     ready_end_ = size();
+    issued_.clear();
     hurry_ = true;
     wake_.notify_all();
     done_.wait(lock, [&] { return !busy_ || error_; });
@@ -121,7 +132,33 @@ class Reducer::Worker {
     int64_t ready_end = 0;
   };
 
-  int64_t size() const { return static_cast<int64_t>(gradients_.size()); }
+  /// Elements that are complete once the event has been reached.
+  struct Issued {
+    int64_t end = 0;
+    Event event;
+  };
+
+  int64_t size() const { return gradients_.count(); }
+
+  /// Under the mutex: what the device has completed is ready.
+  void take_over() {
+    for (; !issued_.empty() && issued_.front().event.reached(); issued_.pop_front()) ready_end_ = issued_.front().end;
+    some_issued_ = !issued_.empty();
+  }
+
+  /// Returns once elements [0, end) of a step are complete, or the thread shall end.
+  void wait_until_complete(int64_t end) {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [&] { return stop_ || (busy_ && (ready_end_ >= end || !issued_.empty())); });
+      if (stop_ || ready_end_ >= end) return;
+      const Event next = issued_.front().event;
+      lock.unlock();
+      next.wait();
+      lock.lock();
+      take_over();
+    }
+  }
 
   void run() {
     try {
@@ -138,9 +175,7 @@ class Reducer::Worker {
 
   /// False when the thread shall end.
   bool wait_for_step() {
-    const int64_t first_end = chunks_.empty() ? size() : chunks_.front().stripe->ready_end;
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return stop_ || (busy_ && ready_end_ >= first_end); });
+    wait_until_complete(chunks_.empty() ? size() : chunks_.front().stripe->ready_end);
     return !stop_;
   }
 
@@ -161,6 +196,10 @@ class Reducer::Worker {
     Quiet quiet;
     while (next < chunks.size() || !pipeline_.empty()) {
       bool moved = false;
+      if (some_issued_) {
+        const std::lock_guard lock(mutex_);
+        take_over();
+      }
       quiet.ready_end = ready_end_;
       for (; next < chunks.size() && !pipeline_.full() && chunks[next].stripe->ready_end <= ready_end_; ++next) {
         pipeline_.start(chunks[next]);
@@ -184,22 +223,25 @@ class Reducer::Worker {
   void run_rows() {
     const SparseRows& rows = options_.rows;
     wait_until_ready(size());
-    float* first = gradients_.data() + rows.begin;
-    agree_on_rows(first, rows.count, rows.width);
-    touched_rows::pack(first, rows.count, rows.width, own_map_);
+    const View table = gradients_.rows_slice(rows.begin, rows.count * rows.width).reshape({rows.count, rows.width});
+    agree_on_rows(table);
+    ops_.pack_rows(context_, table, map_);
+    stream_->finish();
     packed_ = ownership_.packed(rows, own_map_);
     run_chunks(chunks_of(packed_, limit_));
-    touched_rows::unpack(first, rows.count, rows.width, own_map_);
+    ops_.unpack_rows(context_, table, map_);
+    stream_->finish();
   }
 
-  /// own_map_ = rows that any rank has touched.
-  void agree_on_rows(const float* x, int64_t rows, int64_t width) {
-    const Shape map{static_cast<int64_t>(own_map_.size())};
-    touched_rows::mark(x, rows, width, own_map_);
-    Handle gathered = group_.all_gather(ConstView(own_map_.data(), DType::i64, map),
-                                        View(peer_maps_.data(), DType::i64, Shape{map[0] * group_.size()}));
+  /// own_map_ and map_ = rows that any rank has touched.
+  void agree_on_rows(ConstView table) {
+    const View own(std::span<int64_t>(own_map_), map_.shape());
+    ops_.mark_rows(context_, table, map_);
+    stream_->copy(map_, own);
+    Handle gathered = group_.all_gather(own, View(std::span(peer_maps_), {own.count() * group_.size()}));
     for (Quiet quiet{.ready_end = ready_end_}; !gathered.test();) rest(quiet);
     for (size_t i = 0; i < peer_maps_.size(); ++i) own_map_[i % own_map_.size()] |= peer_maps_[i];
+    stream_->copy(own, map_);
   }
 
   /// Nothing has moved: looks again at once, or after a while.
@@ -217,8 +259,7 @@ class Reducer::Worker {
   }
 
   void wait_until_ready(int64_t end) {
-    std::unique_lock lock(mutex_);
-    wake_.wait(lock, [&] { return stop_ || end <= ready_end_; });
+    wait_until_complete(end);
     check_stop();
   }
 
@@ -226,31 +267,37 @@ class Reducer::Worker {
     if (stop_) fail(ErrorKind::comm, "the gradient exchange was given up in the middle of a step");
   }
 
-  std::span<float> gradients_;
+  View gradients_;
   Communicator& group_;
+  Ops& ops_;
+  std::unique_ptr<DeviceStream> stream_;
+  Context context_;
   const Ownership& ownership_;
   ReducerOptions options_;
   int64_t limit_;
   std::vector<Stripe> dense_, packed_;  // packed_: of the step's touched rows
   std::vector<StripeChunk> chunks_;
   ChunkPipeline pipeline_;
-  std::vector<uint64_t> own_map_, peer_maps_;
+  Arena maps_;
+  View map_;  ///< where operators read it
+  std::vector<int64_t> own_map_, peer_maps_;
   ExchangeTimes times_;
 
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::atomic<int64_t> ready_end_ = 0;              // changed under the mutex, looked at without it
-  std::atomic<bool> hurry_ = false, stop_ = false;  // likewise
+  std::atomic<int64_t> ready_end_ = 0;  // changed under the mutex, looked at without it
+  std::atomic<bool> hurry_ = false, stop_ = false, some_issued_ = false;  // likewise
+  std::deque<Issued> issued_;                                             // not complete yet, in ascending order
   bool busy_ = false;
   std::exception_ptr error_;
   std::thread thread_;  // last: it uses all of the above
 };
 
-Reducer::Reducer(std::span<float> gradients, Communicator& group, const Ownership& ownership, ReducerOptions options) {
+Reducer::Reducer(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options) {
   require(options.wire == DType::bf16 || options.wire == DType::f32, ErrorKind::config,
           "gradients cannot travel as {}; set comm.wire to bf16 or f32", name_of(options.wire));
   if (group.size() > 1 && !gradients.empty()) {
-    worker_ = std::make_unique<Worker>(gradients, group, ownership, std::move(options));
+    worker_ = std::make_unique<Worker>(gradients, group, ops, ownership, std::move(options));
   }
 }
 
@@ -277,7 +324,7 @@ size_t Reducer::buffer_bytes(const Ownership& ownership, const ReducerOptions& o
   const int ranks = ownership.ranks();
   if (ranks == 1) return 0;
   return ChunkPipeline::bytes_for(route_of(ownership, options), longest_chunk(ownership, options)) +
-         (static_cast<size_t>(ranks) + 1) * map_bytes(options.rows);
+         (static_cast<size_t>(ranks) + 2) * map_bytes(options.rows);
 }
 
 }  // namespace trireme

@@ -9,7 +9,6 @@
 // rank that adds the same N arrays. A group of one exchanges nothing and so rounds nothing, whatever the wire type.
 
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -42,17 +41,18 @@ struct ReducerOptions {
 
 class Reducer {
  public:
-  /// Borrows everything but the options; the communicator from now on belongs to the thread. ownership: of the array
-  /// but for options.rows where they lie behind it. Buffers are planned here, none is made in a step. Throws
-  /// Error::config for another wire type.
-  Reducer(std::span<float> gradients, Communicator& group, const Ownership& ownership, ReducerOptions options);
+  /// Borrows everything but the options; the communicator from now on belongs to the thread. gradients: [n] f32.
+  /// ownership: of the array but for options.rows where they lie behind it. Buffers are planned here, none is made in a
+  /// step. Throws Error::config for another wire type.
+  Reducer(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
   /// A new step; nothing is ready yet.
   void begin();
-  /// Elements [0, end) will not change any more; a stripe starts once its bucket is ready.
+  /// What has been issued to the device's stream completes elements [0, end): they will not change any more. A stripe
+  /// starts once its bucket is ready.
   void ready(int64_t end);
   /// The rest is ready; returns once this rank has its sums: those that it owns (Ownership::owned_by), or all. Throws
   /// what failed on the thread (Error::comm); after that the job must end, because operations may be left half-way.

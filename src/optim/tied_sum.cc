@@ -12,7 +12,8 @@ constexpr const char* kWhat = "the other stage's sum of the tied matrix";
 
 }  // namespace
 
-TiedSum::TiedSum(Communicator& pair, Ops& ops) : pair_(pair), ops_(ops), piece_(static_cast<size_t>(kPiece)) {}
+TiedSum::TiedSum(Communicator& pair, Ops& ops)
+    : pair_(pair), ops_(ops), arena_(buffer_bytes(), ops.device()), piece_(arena_.take(DType::f32, {kPiece})) {}
 
 size_t TiedSum::buffer_bytes() { return static_cast<size_t>(kPiece) * sizeof(float); }
 
@@ -21,7 +22,8 @@ void TiedSum::add_other(Context& context, View own) {
   const Waiting waiting(pair_.progress(), kWhat, own.bytes());
   for (int64_t at = 0; at < own.count(); at += kPiece) {
     const View piece = own.rows_slice(at, std::min(kPiece, own.count() - at));
-    const View theirs(piece_.data(), DType::f32, piece.shape());
+    const View theirs = piece_.rows_slice(0, piece.count());
+    context.stream->finish();
     Handle arrival = pair_.receive(theirs, other, 0), leaving = pair_.send(piece, other, 0);
     arrival.wait(kWhat);
     leaving.wait(kWhat);

@@ -2,8 +2,6 @@
 // A matrix that two pipeline stages hold, because the head is tied to the embedding: each has summed its own gradient
 // of it over its data ranks.
 
-#include <vector>
-
 #include "comm/communicator.h"
 #include "ops/ops.h"
 
@@ -21,7 +19,8 @@ class TiedSum {
  private:
   Communicator& pair_;
   Ops& ops_;
-  std::vector<float> piece_;  ///< of the other stage's
+  Arena arena_;
+  View piece_;  ///< of the other stage's
 };
 
 }  // namespace trireme

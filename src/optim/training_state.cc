@@ -32,16 +32,16 @@ struct Arrays {
   }
 };
 
-void join(const bf16_t* high, const int16_t* low, int64_t n, float* out) {
-  for (int64_t i = 0; i < n; ++i) {
+void join(std::span<const bf16_t> high, std::span<const int16_t> low, float* out) {
+  for (size_t i = 0; i < high.size(); ++i) {
     const uint32_t bits = (uint32_t{high[i].bits} << 16) + static_cast<uint32_t>(int32_t{low[i]});
     std::memcpy(&out[i], &bits, sizeof bits);
   }
 }
 
 /// What the nearest bf16 values leave of values.
-void split(const float* values, int64_t n, int16_t* low) {
-  for (int64_t i = 0; i < n; ++i) {
+void split(const float* values, std::span<int16_t> low) {
+  for (size_t i = 0; i < low.size(); ++i) {
     uint32_t bits;
     std::memcpy(&bits, &values[i], sizeof bits);
     low[i] = static_cast<int16_t>(bits - (uint32_t{to_bf16_master(values[i]).bits} << 16));
@@ -50,18 +50,19 @@ void split(const float* values, int64_t n, int16_t* low) {
 
 /// Sets elements [first, first + n) of the flat weights.
 void store(const TrainingState& state, int64_t first, const float* values, int64_t n) {
+  const View weights = state.weights().rows_slice(first, n);
   switch (state.weights().dtype()) {
     case DType::bf16:
-      std::transform(values, values + n, state.weights().as<bf16_t>() + first, to_bf16_master);
+      std::transform(values, values + n, HostWriter<bf16_t>(weights).get().begin(), to_bf16_master);
       state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
-        split(values + (begin - first), count, state.remainder().as<int16_t>() + place);
+        split(values + (begin - first), HostWriter<int16_t>(state.remainder().rows_slice(place, count)).get());
       });
       return;
     case DType::f64:
-      std::copy(values, values + n, state.weights().as<double>() + first);
+      std::copy(values, values + n, HostWriter<double>(weights).get().begin());
       return;
     default:
-      std::copy(values, values + n, state.weights().as<float>() + first);
+      std::copy(values, values + n, HostWriter<float>(weights).get().begin());
   }
 }
 
@@ -81,6 +82,18 @@ void draw(const Parameter& parameter, uint64_t key, int64_t first, int64_t n, fl
   }
 }
 
+/// In pieces, none of which takes much memory where they are copied.
+void zero(View array) {
+  constexpr int64_t kPiece = int64_t{1} << 24;
+  if (!array.device() && !array.empty()) std::memset(array.data(), 0, array.bytes());
+  if (!array.device()) return;
+  const std::vector<std::byte> zeros(static_cast<size_t>(std::min(array.count(), kPiece)) * size_of(array.dtype()));
+  for (int64_t at = 0; at < array.count(); at += kPiece) {
+    const View piece = array.rows_slice(at, std::min(kPiece, array.count() - at));
+    array.device()->stream().copy(ConstView(zeros.data(), piece.dtype(), piece.shape()), piece);
+  }
+}
+
 void check_size(const char* call, const Parameter& parameter, size_t found) {
   require(found == static_cast<size_t>(stored_count(parameter)), ErrorKind::shape,
           "{} of {}: got {} values, expected {} = {}", call, parameter.name, found, parameter.stored_shape.to_string(),
@@ -89,13 +102,14 @@ void check_size(const char* call, const Parameter& parameter, size_t found) {
 
 }  // namespace
 
-TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments, std::vector<ParameterRange> owned)
+TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments, std::vector<ParameterRange> owned,
+                             Device& device)
     : owned_(std::move(owned)) {
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64, ErrorKind::config,
           "weights cannot be {}; use f32 or bf16", name_of(dtype));
   int64_t place = 0;
   for (const ParameterRange& range : owned_) places_.push_back(std::exchange(place, place + range.end - range.begin));
-  arena_ = Arena(bytes_for(table, dtype, moments, owned_));
+  arena_ = Arena(bytes_for(table, dtype, moments, owned_), device);
   const Arrays arrays(arena_, table, dtype, moments, owned_);
   weights_ = arrays.weights;
   remainder_ = arrays.remainder;
@@ -126,21 +140,28 @@ void TrainingState::read_weights(int64_t first, std::span<float> out) const {
   switch (weights_.dtype()) {
     case DType::bf16:
       return for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
-        join(weights_.as<bf16_t>() + begin, remainder_.as<int16_t>() + place, count, out.data() + (begin - first));
+        join(HostValues<bf16_t>(weights_.rows_slice(begin, count)).get(),
+             HostValues<int16_t>(remainder_.rows_slice(place, count)).get(), out.data() + (begin - first));
       });
-    case DType::f64: {
-      const double* from = weights_.as<double>() + first;
-      for (int64_t i = 0; i < n; ++i) out[static_cast<size_t>(i)] = static_cast<float>(from[i]);
+    case DType::f64:
+      std::ranges::transform(HostValues<double>(weights_.rows_slice(first, n)).get(), out.begin(),
+                             [](double x) { return static_cast<float>(x); });
       return;
-    }
     default:
-      std::copy(weights_.as<float>() + first, weights_.as<float>() + first + n, out.data());
+      std::ranges::copy(HostValues<float>(weights_.rows_slice(first, n)).get(), out.begin());
   }
+}
+
+void TrainingState::read_moment(ConstView moment, int64_t first, std::span<float> out) const {
+  for_owned(first, first + static_cast<int64_t>(out.size()), [&](int64_t begin, int64_t count, int64_t place) {
+    std::ranges::copy(HostValues<float>(moment.rows_slice(place, count)).get(), out.begin() + (begin - first));
+  });
 }
 
 void TrainingState::write_moment(View moment, int64_t first, std::span<const float> values) const {
   for_owned(first, first + static_cast<int64_t>(values.size()), [&](int64_t begin, int64_t count, int64_t place) {
-    std::copy_n(values.data() + (begin - first), count, moment.as<float>() + place);
+    std::copy_n(values.data() + (begin - first), count,
+                HostWriter<float>(moment.rows_slice(place, count)).get().begin());
   });
 }
 
@@ -163,8 +184,7 @@ void TrainingState::clear_padding(const Parameter& parameter) {
 }
 
 void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed) {
-  std::memset(state.weights().data(), 0, state.weights().bytes());
-  if (!state.remainder().empty()) std::memset(state.remainder().data(), 0, state.remainder().bytes());
+  for (const View& array : {state.weights(), state.remainder()}) zero(array);
   for (const Parameter& parameter : table.all()) {
     if (parameter.init == Init::zeros) continue;
     const uint64_t key = mix_key(seed, xxh3(std::as_bytes(std::span(parameter.name))));
@@ -187,10 +207,8 @@ uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table)
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto hash_of = [&](View flat) {
       if (flat.empty()) return uint64_t{0};
-      const size_t width = size_of(flat.dtype());
-      const auto* first =
-          static_cast<const std::byte*>(flat.data()) + static_cast<size_t>(parameters[i].offset) * width;
-      return xxh3({first, static_cast<size_t>(stored_count(parameters[i])) * width});
+      const HostBytes bytes(flat.rows_slice(parameters[i].offset, stored_count(parameters[i])));
+      return xxh3(bytes.get());
     };
     hashes[2 * i] = hash_of(state.weights());
     hashes[2 * i + 1] = state.is_sharded() ? 0 : hash_of(state.remainder());

@@ -16,8 +16,10 @@ namespace trireme {
 class TrainingState {
  public:
   /// dtype: weights' type: f32, bf16, or f64 (reference). `moments` false leaves gradients and moments out (sampling,
-  /// evaluation). owned: the elements of which it has remainder and moments, ascending; none: all.
-  TrainingState(const ParameterTable& table, DType dtype, bool moments, std::vector<ParameterRange> owned = {});
+  /// evaluation). owned: the elements of which it has remainder and moments, ascending; none: all. What is read and
+  /// written here follows what was issued to the device's stream before.
+  TrainingState(const ParameterTable& table, DType dtype, bool moments, std::vector<ParameterRange> owned = {},
+                Device& device = host_device());
 
   View weights() const { return weights_; }      ///< [flat_count] dtype
   View gradients() const { return gradients_; }  ///< [gradient_count] f32 (f64)
@@ -50,6 +52,8 @@ class TrainingState {
   /// Sets elements [first, first + values.size()) of the flat weights (and owned ones' remainder) from f32 master
   /// values.
   void write_weights(int64_t first, std::span<const float> values);
+  /// Owned ones of elements [first, first + out.size()) of one of the moments, each in its place of `out`.
+  void read_moment(ConstView moment, int64_t first, std::span<float> out) const;
   /// Sets owned ones of elements [first, first + values.size()) of one of the moments.
   void write_moment(View moment, int64_t first, std::span<const float> values) const;
   /// Zeroes the weights of a parameter's padding rows.

@@ -25,25 +25,17 @@ std::pair<std::byte*, std::byte*> pages_of(View tensor) {
 }
 }  // namespace
 
-Arena::Arena(size_t bytes) : capacity_((std::max<size_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage) {
-  require_fits_memory(bytes, "an arena of tensors", "use a smaller model, micro-batch or sequence");
-  // Reserve one huge page more than needed to find an aligned start, then give back both ends.
-  void* raw =
-      mmap(nullptr, capacity_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  require(raw != MAP_FAILED, ErrorKind::io,
-          "cannot get {:.2f} GB of memory for tensors; use a smaller model, micro-batch or sequence",
-          static_cast<double>(capacity_) / 1e9);
-  auto* start = static_cast<std::byte*>(raw);
-  const size_t head = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
-  if (head > 0) munmap(start, head);
-  if (head < kHugePage) munmap(start + head + capacity_, kHugePage - head);
-  base_ = start + head;
-  madvise(base_, capacity_, MADV_HUGEPAGE);  // advice only: without it the arena works, slower
+Arena::Arena(size_t bytes, Device& device)
+    : device_(&device), capacity_((std::max<size_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage) {
+  if (device.is_host())
+    require_fits_memory(bytes, "an arena of tensors", "use a smaller model, micro-batch or sequence");
+  base_ = device.allocate(capacity_);
 }
 
 Arena::Arena(Arena&& other) noexcept { *this = std::move(other); }
 
 Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(device_, other.device_);
   std::swap(base_, other.base_);
   std::swap(capacity_, other.capacity_);
   std::swap(used_, other.used_);
@@ -52,7 +44,7 @@ Arena& Arena::operator=(Arena&& other) noexcept {
 }
 
 Arena::~Arena() {
-  if (base_) munmap(base_, capacity_);
+  if (base_) device_->free(base_, capacity_);
 }
 
 View Arena::take(DType dtype, Shape shape) {
@@ -71,10 +63,11 @@ View Arena::take(DType dtype, Shape shape) {
     std::fprintf(stderr, "arena of %zu bytes asked for %zu: the plan and the step disagree\n", capacity_, used_);
     std::abort();
   }
-  return {base_ + offset, dtype, shape};
+  return {base_ + offset, dtype, shape, device_->is_host() ? nullptr : device_};
 }
 
 void Arena::set_sparse(View tensor) {
+  if (tensor.device()) return;
   const auto [first, last] = pages_of(tensor);
   if (first < last)
     madvise(first, static_cast<size_t>(last - first),

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 
+#include "tensor/device.h"
 #include "tensor/view.h"
 
 namespace trireme {
@@ -13,9 +14,8 @@ class Arena {
  public:
   /// Measures only: take() returns views without memory.
   Arena() = default;
-  /// Owns `bytes` of zeroed, 2 MiB aligned memory (transparent huge pages asked for). Throws Error::io with the number
-  /// when memory is short.
-  explicit Arena(size_t bytes);
+  /// Owns `bytes` of zeroed, 2 MiB aligned memory. Throws Error::io with the number when memory is short.
+  explicit Arena(size_t bytes, Device& device = host_device());
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
   ~Arena();
@@ -23,7 +23,8 @@ class Arena {
   /// Next tensor, 64-byte aligned. Taking more than was planned is a broken invariant (assert in debug, abort in
   /// release).
   View take(DType dtype, Shape shape);
-  /// Small pages for a tensor of which few parts hold values at a time: what only holds zeros takes no memory.
+  /// On the host: small pages for a tensor of which few parts hold values at a time: what only holds zeros takes no
+  /// memory.
   static void set_sparse(View tensor);
   /// Position to return to with release(): scratch is a stack.
   size_t mark() const { return used_; }
@@ -36,11 +37,12 @@ class Arena {
   std::byte* base() const { return base_; }
 
  private:
+  Device* device_ = nullptr;
   std::byte* base_ = nullptr;
   size_t capacity_ = 0, used_ = 0, peak_ = 0;
 };
 
-/// Zeroes a tensor of an arena by giving its memory back to the system, which hands out zeros again.
+/// Zeroes a tensor of a host's arena by giving its memory back to the system, which hands out zeros again.
 void give_back(View tensor);
 
 /// Returns scratch to where it was at construction.

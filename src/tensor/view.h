@@ -42,12 +42,20 @@ class Shape {
   int dims_ = 0;
 };
 
+class Device;
+namespace detail {
+[[noreturn]] void refuse_host_access(const Device& device);
+}
+
+/// Where the elements lie goes with a view: what is cut from it lies there, too.
 template <bool kConst>
 class BasicView {
  public:
   using Pointer = std::conditional_t<kConst, const void*, void*>;
   BasicView() = default;
-  BasicView(Pointer data, DType dtype, Shape shape) : data_(data), dtype_(dtype), shape_(shape) {}
+  /// device: none for the host.
+  BasicView(Pointer data, DType dtype, Shape shape, Device* device = nullptr)
+      : data_(data), dtype_(dtype), shape_(shape), device_(device) {}
   /// View of a typed array.
   template <class T>
   requires(kConst || !std::is_const_v<T>) BasicView(std::span<T> values, Shape shape)
@@ -57,10 +65,11 @@ class BasicView {
   /// A mutable view converts to a const one.
   template <bool kOther>
   requires(kConst && !kOther) BasicView(const BasicView<kOther>& other)
-      : data_(other.data()), dtype_(other.dtype()), shape_(other.shape()) {}
+      : data_(other.data()), dtype_(other.dtype()), shape_(other.shape()), device_(other.device()) {}
 
   bool empty() const { return data_ == nullptr; }
-  Pointer data() const { return data_; }
+  Pointer data() const { return data_; }      ///< on another device than the host an address that nobody may follow
+  Device* device() const { return device_; }  ///< none: the host
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   int64_t rows() const { return shape_[0]; }                                            ///< first dim
@@ -68,10 +77,11 @@ class BasicView {
   int64_t count() const { return empty() ? 0 : shape_.count(); }
   size_t bytes() const { return static_cast<size_t>(count()) * size_of(dtype_); }
 
-  /// Typed pointer; the type must be the view's.
+  /// Typed pointer; the type must be the view's. Throws Error::shape where the elements do not lie on the host.
   template <class T>
   auto as() const {
     assert(DTypeOf<T>::value == dtype_);
+    if (device_) detail::refuse_host_access(*device_);
     return static_cast<std::conditional_t<kConst, const T*, T*>>(data_);
   }
   template <class T>
@@ -85,18 +95,24 @@ class BasicView {
     const int64_t w = width();
     auto* p = static_cast<std::conditional_t<kConst, const char*, char*>>(data_) +
               static_cast<size_t>(first * w) * size_of(dtype_);
-    return {p, dtype_, shape_.with(0, n)};
+    return {p, dtype_, shape_.with(0, n), device_};
   }
   /// Same elements, another shape of equal count.
   BasicView reshape(Shape shape) const {
     assert(shape.count() == shape_.count());
-    return {data_, dtype_, shape};
+    return {data_, dtype_, shape, device_};
+  }
+  /// The first elements as a tensor of another shape.
+  BasicView first_as(Shape shape) const {
+    assert(shape.count() <= shape_.count());
+    return {data_, dtype_, shape, device_};
   }
 
  private:
   Pointer data_ = nullptr;
   DType dtype_ = DType::f32;
   Shape shape_;
+  Device* device_ = nullptr;
 };
 
 using View = BasicView<false>;

@@ -119,7 +119,7 @@ RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   together(job.scalars, [&] {  // before anything large is allocated
     require_memory(plan_memory(setup, table, *backend.ops, planned(job.rank)), setup, job.rank);
   });
-  Run run(setup, job.claim, kept_states(setup, table, planned(job.rank)));
+  Run run(setup, job.claim, kept_states(setup, table, planned(job.rank)), backend.ops->device());
   Session session(session_options(setup, job), run.table, run.state, *backend.ops, job.rank);
   load_start(run, job.rank, job.scalars,
              "training cannot go on from it; name an earlier one with --checkpoint.resume (`trireme checkpoint list` "

@@ -6,11 +6,11 @@
 
 namespace trireme {
 
-Run::Run(const RunPlan& of, RunClaim* folder, std::vector<ParameterRange> kept)
+Run::Run(const RunPlan& of, RunClaim* folder, std::vector<ParameterRange> kept, Device& device)
     : plan(of),
       claim(folder),
       table(plan.spec, plan.init_scheme, plan.held),
-      state(table, plan.dtype, plan.trains, std::move(kept)),
+      state(table, plan.dtype, plan.trains, std::move(kept), device),
       schedule(schedule_of(plan.config())),
       skips(plan.config().run.dir, plan.config().run.max_skips) {
   progress.best_loss = std::numeric_limits<double>::infinity();

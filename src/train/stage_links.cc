@@ -29,13 +29,14 @@ std::pair<std::optional<int>, std::optional<int>> neighbours(PipelinePass pass, 
 
 }  // namespace
 
-StageLinks::StageLinks(Communicator& pipeline, int64_t chunks, DType dtype, int64_t rows, int64_t width,
+StageLinks::StageLinks(Communicator& pipeline, Device& device, int64_t chunks, DType dtype, int64_t rows, int64_t width,
                        std::vector<int> cpus)
     : stage_(pipeline.rank()),
       stages_(pipeline.size()),
       chunks_(chunks),
+      device_(device),
       group_(pipeline.split(0, pipeline.rank())),
-      arena_(bytes_for(stages_, dtype, rows, width)),
+      arena_(bytes_for(stages_, dtype, rows, width), device),
       courier_(pipeline.progress(), std::move(cpus)) {
   group_->report_to(pipeline.progress());
   for (const PipelinePass pass : kPasses) {
@@ -71,7 +72,11 @@ void StageLinks::expect(const PipelineAction& action, int64_t rows) {
   Buffer& buffer = lane.buffers[lane.begun++ % 2];
   const View to = buffer.rows.rows_slice(0, rows);
   const int tag = tag_of(action.pass, action.chunk, chunks_, action.micro_batch);
-  buffer.ticket = courier_.post([this, to, peer = *lane.peer, tag] { return group_->receive(to, peer, tag); });
+  // Everything that reads what the buffer holds has been issued.
+  buffer.ticket = courier_.post([this, to, peer = *lane.peer, tag, read = device_.stream().record()] {
+    read.wait();
+    return group_->receive(to, peer, tag);
+  });
 }
 
 View StageLinks::take(const PipelineAction& action, int64_t rows) {
@@ -101,7 +106,10 @@ void StageLinks::hand_on(const PipelineAction& action, int64_t rows) {
   const View from = buffer.rows.rows_slice(0, rows);
   bytes_sent_ += from.bytes();
   const int tag = tag_of(action.pass, *to / stages_, chunks_, action.micro_batch);
-  buffer.ticket = courier_.post([this, from, peer = *lane.peer, tag] { return group_->send(from, peer, tag); });
+  buffer.ticket = courier_.post([this, from, peer = *lane.peer, tag, written = device_.stream().record()] {
+    written.wait();
+    return group_->send(from, peer, tag);
+  });
 }
 
 void StageLinks::flush() {

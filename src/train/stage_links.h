@@ -17,8 +17,10 @@ namespace trireme {
 
 class StageLinks {
  public:
-  /// Collective over the pipeline axis. rows: of the largest micro-batch.
-  StageLinks(Communicator& pipeline, int64_t chunks, DType dtype, int64_t rows, int64_t width, std::vector<int> cpus);
+  /// Collective over the pipeline axis. rows: of the largest micro-batch. device: of the activations, which its stream
+  /// completes.
+  StageLinks(Communicator& pipeline, Device& device, int64_t chunks, DType dtype, int64_t rows, int64_t width,
+             std::vector<int> cpus);
   static size_t bytes_for(int stages, DType dtype, int64_t rows, int64_t width);
 
   int stage() const { return stage_; }
@@ -64,6 +66,7 @@ class StageLinks {
 
   int stage_, stages_;
   int64_t chunks_;
+  Device& device_;
   std::unique_ptr<Communicator> group_;
   Arena arena_;
   std::array<Lane, 2> in_, out_;

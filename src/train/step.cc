@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 uint64_t hash_of(const Batch& batch) {
-  const auto hash = [](ConstView x) { return xxh3({static_cast<const std::byte*>(x.data()), x.bytes()}); };
+  const auto hash = [](ConstView x) { return xxh3(HostBytes(x).get()); };
   return hash(batch.tokens) ^ 3 * hash(batch.targets);
 }
 
@@ -54,7 +54,7 @@ double TrainStep::mean_of(int64_t micro_batch) const {
   return mean_ == LossMean::tokens ? 1 : divisor(counted_[static_cast<size_t>(micro_batch)]);
 }
 
-double TrainStep::backward(const PipelineAction& action, const StepStart& start, float scale) {
+void TrainStep::backward(const PipelineAction& action, const StepStart& start, float scale) {
   const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
   const Write write = m == 0 ? Write::overwrite : Write::add;
   const bool last = m + 1 == batches_.micro_batches();
@@ -64,39 +64,51 @@ double TrainStep::backward(const PipelineAction& action, const StepStart& start,
   if (rows == 0) return without_rows(action, write, last);
   const int64_t own = session_.own_rows(rows);
   const ConstView dy = links.take(action, own);
-  const double over = mean_of(m);
-  const StagePart::Gradients gradients{
-      .scale = static_cast<float>(scale / over), .write = write, .sink = last ? &session_.gradient_sink() : nullptr};
-  const double loss = part_of(action).backward(slot_of(action), gradients, dy, links.outgoing(action, own));
+  part_of(action).backward(slot_of(action),
+                           {.scale = static_cast<float>(scale / mean_of(m)),
+                            .loss = losses_.rows_slice(m, 1),
+                            .write = write,
+                            .sink = last ? &session_.gradient_sink() : nullptr},
+                           dy, links.outgoing(action, own));
   links.hand_on(action, own);
-  return loss / over;
 }
 
 /// The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
-double TrainStep::without_rows(const PipelineAction& action, Write write, bool last) {
+void TrainStep::without_rows(const PipelineAction& action, Write write, bool last) {
   const View gradients = session_.state().gradients();
   for (const ParameterRange& range : session_.table().ready_ranges_of(part_of(action).part())) {
     if (write == Write::overwrite)
       session_.ops().zero(session_.stage().context(), gradients.rows_slice(range.begin, range.end - range.begin));
     if (last) session_.gradient_sink().ready(range);
   }
-  return 0;
 }
 
-/// Sum of the losses of this rank's micro-batches, or of their means; 0 where another rank has them.
-double TrainStep::run_micro_batches(const StepStart& start, float scale) {
+void TrainStep::run_micro_batches(const StepStart& start, float scale) {
   StageLinks& links = session_.links();
   const int64_t count = batches_.micro_batches();
-  double loss = 0;
+  if (losses_.count() < count) {
+    memory_ = Arena(static_cast<size_t>(count) * sizeof(double), session_.ops().device());
+    losses_ = memory_.take(DType::f64, {count});
+  }
+  session_.ops().zero(session_.stage().context(), losses_);
   SignOfLife sign("this step");
   const auto rows = [&](int64_t m) { return session_.own_rows(batches_.rows(start.consumed, m)); };
   const auto act = [&](const PipelineAction& action) {
     if (action.pass == PipelinePass::forward) return forward(action, start);
-    loss += backward(action, start, scale);
+    backward(action, start, scale);
     if (action.chunk == 0) sign.tell(action.micro_batch + 1, count);
   };
   run_in_order(links, pipeline_order(links.stage(), links.stages(), links.chunks(), count), rows, act);
-  return session_.counts_loss() ? loss : 0;
+}
+
+/// Sum of the losses of this rank's micro-batches, or of their means; 0 where another rank has them.
+double TrainStep::read_loss() const {
+  if (!session_.counts_loss()) return 0;
+  const HostValues<double> losses(losses_.rows_slice(0, batches_.micro_batches()));
+  double sum = 0;
+  int64_t m = 0;
+  for (const double loss : losses.get()) sum += loss / mean_of(m++);
+  return sum;
 }
 
 /// Ranks of one data rank build the same batch, each by itself.
@@ -165,10 +177,10 @@ double TrainStep::count(uint64_t consumed) {
 StepResult TrainStep::run(const StepStart& start) {
   batch_hash_ = 0;
   const double counted = count(start.consumed);
-  const double loss = run_micro_batches(start, static_cast<float>(1.0 / counted));
+  run_micro_batches(start, static_cast<float>(1.0 / counted));
   Context& context = session_.stage().context();
   const std::span<const double> norms = session_.optimizer().finish_exchange(context);
-  const StepResult result = agree(loss, norms, counted, start);
+  const StepResult result = agree(read_loss(), norms, counted, start);
   if (!result.skipped) session_.optimizer().update(context, start.learning_rate, start.update, result.norm);
   return result;
 }
@@ -188,8 +200,10 @@ double loss_of(Session& session, const Batch& batch, int64_t number) {
     links.hand_on(action, own);
   }
   if (!links.last()) return 0;
-  const double loss = session.stage().part(static_cast<size_t>(chunks - 1)).loss(kSlot);
-  return session.counts_loss() ? loss : 0;
+  Arena memory(sizeof(double), session.ops().device());
+  const View loss = memory.take(DType::f64, {1});
+  session.stage().part(static_cast<size_t>(chunks - 1)).loss(kSlot, loss);
+  return session.counts_loss() ? HostValues<double>(loss).get()[0] : 0;
 }
 
 }  // namespace

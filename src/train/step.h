@@ -45,10 +45,11 @@ class TrainStep {
  private:
   double count(uint64_t consumed);
   double mean_of(int64_t micro_batch) const;
-  double run_micro_batches(const StepStart& start, float scale);
+  void run_micro_batches(const StepStart& start, float scale);
+  double read_loss() const;
   void forward(const PipelineAction& action, const StepStart& start);
-  double backward(const PipelineAction& action, const StepStart& start, float scale);
-  double without_rows(const PipelineAction& action, Write write, bool last);
+  void backward(const PipelineAction& action, const StepStart& start, float scale);
+  void without_rows(const PipelineAction& action, Write write, bool last);
   StagePart& part_of(const PipelineAction& action);
   int64_t slot_of(const PipelineAction& action) { return action.micro_batch % part_of(action).slots(); }
   bool shares_batch() const;
@@ -59,6 +60,8 @@ class TrainStep {
   StepBatches& batches_;
   uint64_t seed_;
   LossMean mean_;
+  Arena memory_;
+  View losses_;                  ///< [micro-batches] f64, of this step
   std::vector<double> counted_;  ///< with LossMean::micro_batches what each of this rank's counts, by its number
   uint64_t batch_hash_ = 0;      ///< of the step's tokens and targets
 };

@@ -6,10 +6,12 @@
 
 #include "base/rng.h"
 #include "model/mesh_layout.h"
+#include "tests/support/apart_device.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/vector_view.h"
 
 namespace trireme {
 namespace {
@@ -181,6 +183,24 @@ TEST(Generator, RefusesAnEmptyPromptAndForeignTokens) {
   EXPECT_ERROR(model.generate({}, kGreedy), ErrorKind::usage, "the prompt has no tokens");
   EXPECT_ERROR(model.generate({2, 13}, kGreedy), ErrorKind::data,
                "the prompt has token 13, the model's vocabulary ends at 12: its tokenizer is another one");
+}
+
+TEST(Generator, WritesTheSameOnADeviceThatTheProgramDoesNotReach) {
+  Model<float> here;
+  ApartDevice device;
+  ApartOps ops(device, make_cpu_ops());
+  Arena memory(view(here.weights).bytes(), device);
+  const View weights = memory.take(DType::f32, {here.table.flat_count()});
+  device.stream().copy(view(here.weights), weights);
+  Generator there(here.spec, {&here.table, weights, {}}, DType::f32, ops, 1);
+  GenerateOptions options;
+  options.max_new_tokens = 12;
+  std::vector<TokenId> written;
+  there.run(std::vector<TokenId>{3, 1, 4}, options, 0, [&](TokenId id) {
+    written.push_back(id);
+    return true;
+  });
+  EXPECT_EQ(written, here.generate({3, 1, 4}, options));
 }
 
 }  // namespace

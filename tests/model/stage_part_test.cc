@@ -9,9 +9,25 @@
 #include "tests/model/model_fixture.h"
 #include "tests/model/spec_cases.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/vector_view.h"
 
 namespace trireme {
 namespace {
+
+/// Of the micro-batch in slot 0, after its forward.
+double loss_of(StagePart& part) {
+  double loss = 0;
+  part.loss(0, View(&loss, DType::f64, {1}));
+  return loss;
+}
+
+/// Of a part that has everything.
+double loss_and_backward(StagePart& part, int64_t slot, StagePart::Gradients gradients) {
+  double loss = 0;
+  gradients.loss = View(&loss, DType::f64, {1});
+  part.backward(slot, gradients, {}, {});
+  return loss;
+}
 
 constexpr StagePart::Step kStep{.seed = 3, .step = 5, .dropout = true};
 constexpr int64_t kMicroBatches = 4;
@@ -108,10 +124,11 @@ class Pipeline {
                    p > 0 ? buffer(activations_, p, m) : View(), p < last ? buffer(activations_, p + 1, m) : View());
     } else {
       if (p < last && !there(gradients_, p + 1)) return false;
-      const double loss =
-          part.backward(slot, {.scale = kScale, .write = m == 0 ? Write::overwrite : Write::add},
-                        p < last ? buffer(gradients_, p + 1, m) : View(), p > 0 ? buffer(gradients_, p, m) : View());
-      if (p == last) out.losses[static_cast<size_t>(m)] = loss;
+      part.backward(slot,
+                    {.scale = kScale,
+                     .loss = View(std::span(out.losses), {kMicroBatches}).rows_slice(m, 1),
+                     .write = m == 0 ? Write::overwrite : Write::add},
+                    p < last ? buffer(gradients_, p + 1, m) : View(), p > 0 ? buffer(gradients_, p, m) : View());
     }
     return true;
   }
@@ -164,7 +181,7 @@ TEST_P(EveryChoiceInParts, SlotsKeepMicroBatchesApart) {
       part.forward(m, batches[static_cast<size_t>(m)].with_values(false), kStep, {}, {});
     for (int64_t m = 0; m < kMicroBatches; ++m) {
       const Write write = m == 0 ? Write::overwrite : Write::add;
-      EXPECT_EQ(part.backward(m, {.scale = kScale, .write = write}, {}, {}), whole.losses[static_cast<size_t>(m)]);
+      EXPECT_EQ(loss_and_backward(part, m, {.scale = kScale, .write = write}), whole.losses[static_cast<size_t>(m)]);
     }
     EXPECT_EQ(model.gradients, whole.gradients);
   }
@@ -210,14 +227,14 @@ TEST_P(EveryChoiceInParts, ReadsNoWeightsButThoseThatItNeeds) {
     StageWorkspace workspace(spec, {}, DType::f32, shape, *ops, 1);
     StagePart all_there(spec, {}, plain.views, DType::f32, shape, workspace);
     all_there.forward(0, batch, kStep, {}, {});
-    const double loss = all_there.backward(0, {}, {}, {});
+    const double loss = loss_and_backward(all_there, 0, {});
 
     HiddenWeights source(hidden.weights);
     StagePart part(spec, {}, hidden.views, DType::f32, shape, workspace, &source);
     part.forward(0, batch, kStep, {}, {});
-    EXPECT_EQ(part.loss(0), all_there.loss(0));
+    EXPECT_EQ(loss_of(part), loss_of(all_there));
     part.forward(0, batch, kStep, {}, {});
-    EXPECT_EQ(part.backward(0, {}, {}, {}), loss);
+    EXPECT_EQ(loss_and_backward(part, 0, {}), loss);
     EXPECT_EQ(hidden.gradients, plain.gradients);
     EXPECT_TRUE(source.hidden()) << "everything that was needed is done with";
     EXPECT_LT(source.most(), hidden.weights.size()) << "never all at once";
@@ -242,7 +259,8 @@ TEST(StagePart, ReportsItsOwnGradientsInAscendingRanges) {
   front.forward(0, data.batch, {}, {}, activations);
   back.forward(0, data.batch, {}, activations, {});
   Recorder of_front, of_back;
-  back.backward(0, {.sink = &of_back}, {}, activations);
+  double loss = 0;
+  back.backward(0, {.loss = View(&loss, DType::f64, {1}), .sink = &of_back}, {}, activations);
   front.backward(0, {.sink = &of_front}, activations, {});
   const auto& ranges = model.table.ready_ranges();
   EXPECT_EQ(of_back.ranges, (std::vector<ParameterRange>{ranges[0], ranges[1]}));
@@ -262,7 +280,33 @@ TEST(StagePart, TakesItsInputWhereItKeepsIt) {
   front.forward(0, data.batch, {}, {}, input);
   back.forward(0, data.batch, {}, input, {});
   Stage whole(spec, model.views, DType::f32, shape, *ops, 1);
-  EXPECT_EQ(back.loss(0), whole.loss(data.batch));
+  EXPECT_EQ(loss_of(back), whole.loss(data.batch));
+}
+
+TEST(StagePart, RefusesABatchThatWouldMisleadOperators) {
+  Spec spec = small_spec();
+  TestModel<float> model(spec);
+  const auto ops = make_cpu_ops();
+  const ModelShape shape{.rows = 7};
+  StageWorkspace workspace(spec, {}, DType::f32, shape, *ops, 1);
+  StagePart part(spec, {}, model.views, DType::f32, shape, workspace);
+  const auto refused = [&](ErrorKind kind, const std::string& message, auto change) {
+    TestBatch data(spec, {5, 2}, 2);
+    Batch batch = data.with_values(false);
+    std::vector<int32_t> tokens(batch.tokens.values<int32_t>().begin(), batch.tokens.values<int32_t>().end()),
+        positions(batch.positions.values<int32_t>().begin(), batch.positions.values<int32_t>().end()),
+        offsets(batch.offsets.values<int32_t>().begin(), batch.offsets.values<int32_t>().end());
+    change(tokens, positions, offsets);
+    batch.tokens = view(tokens), batch.positions = view(positions), batch.offsets = view(offsets);
+    EXPECT_ERROR(part.forward(0, batch, kStep, {}, {}), kind, message);
+  };
+  const std::string rows = std::to_string(spec.vocabulary_rows), context = std::to_string(spec.context);
+  refused(ErrorKind::data, "embedding: token of row 2 is -1, outside its table of " + rows + " rows",
+          [](auto& tokens, auto&, auto&) { tokens[2] = -1; });
+  refused(ErrorKind::data, "embedding: position of row 6 is " + context + ", outside its table of " + context + " rows",
+          [&](auto&, auto& positions, auto&) { positions[6] = static_cast<int32_t>(spec.context); });
+  refused(ErrorKind::shape, "attention: offsets end at 6, expected the number of rows, 7",
+          [](auto&, auto&, auto& offsets) { offsets[2] = 6; });
 }
 
 TEST(StagePart, PlansItsSlots) {

@@ -30,7 +30,7 @@ class Checks : public testing::Test {
     expect_error(ErrorKind::shape, text, std::forward<F>(f));
   }
   static Tensor f32(Shape shape) { return Tensor(DType::f32, shape); }
-  static Tensor i32(std::vector<double> values) {
+  static Tensor i32(const std::vector<double>& values) {
     const auto n = static_cast<int64_t>(values.size());
     return Tensor(DType::i32, {n}, values);
   }
@@ -140,13 +140,11 @@ TEST_F(Checks, Attention) {
   wrong.first_head = 65'535;
   expect_shape_error("attention: heads 65535 to 65537, expected at most 65536: dropout's counter holds no more",
                      [&] { call(wrong); });
+  const auto check = [](const Tensor& values) { check_offsets("attention", values.view(), 4); };
+  expect_shape_error("attention: offsets end at 3, expected the number of rows, 4", [&] { check(short_offsets); });
+  expect_shape_error("attention: offsets fall from 3 to 2 at sequence 1", [&] { check(falling); });
+  expect_shape_error("attention: offsets begin at 1, expected 0", [&] { check(late); });
   wrong = shape;
-  wrong.offsets = short_offsets.view();
-  expect_shape_error("attention: offsets end at 3, expected the number of rows, 4", [&] { call(wrong); });
-  wrong.offsets = falling.view();
-  expect_shape_error("attention: offsets fall from 3 to 2 at sequence 1", [&] { call(wrong); });
-  wrong.offsets = late.view();
-  expect_shape_error("attention: offsets begin at 1, expected 0", [&] { call(wrong); });
   wrong.offsets = out.view();
   expect_shape_error("attention: offsets is f32 [4, 2, 8], expected 1 dims", [&] { call(wrong); });
   expect_shape_error("attention: lse is f32 [4, 2, 8], expected f32 [2, 4]",
@@ -155,10 +153,10 @@ TEST_F(Checks, Attention) {
     ops.attention_backward(context, out.view(), qkv.view(), out.view(), lse.view(), shape, {}, out.view());
   });
   const Tensor sample(DType::i64, {4}), jumping = i32({0, 1, 3, 4});
-  expect_shape_error(
-      "attention: dropout position of row 2 is 3, expected 2, one after the row before in sequence 0", [&] {
-        ops.attention(context, qkv.view(), shape, {0.1f, 1, sample.view(), jumping.view()}, out.view(), lse.view());
-      });
+  expect_shape_error("attention: dropout position of row 2 is 3, expected 2, one after the row before in sequence 0",
+                     [&] {
+                       check_positions("attention", {0.1f, 1, sample.view(), jumping.view()}, offsets.view());
+                     });
 }
 
 TEST_F(Checks, AttentionCached) {
@@ -168,7 +166,7 @@ TEST_F(Checks, AttentionCached) {
   expect_shape_error("attention_cached: cache is f32 [1, 3, 10, 8], expected f32 [1, 4, 10, 8]",
                      [&] { ops.attention_cached(context, qkv.view(), shape, past.view(), wrong.view(), out.view()); });
   expect_shape_error("attention_cached: sequence 0 has 7 cached and 4 new positions, its cache has room for 10",
-                     [&] { ops.attention_cached(context, qkv.view(), shape, past.view(), cache.view(), out.view()); });
+                     [&] { check_cache(offsets.view(), past.view(), 10); });
   shape.causal = false;
   expect_shape_error("attention_cached: shape is not causal",
                      [&] { ops.attention_cached(context, qkv.view(), shape, past.view(), cache.view(), out.view()); });

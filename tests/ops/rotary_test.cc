@@ -42,11 +42,8 @@ TEST_P(Rotary, BothDirectionsEqualTheReference) {
     }
 }
 
-TEST_P(Rotary, APositionOutsideTheTableIsAnError) {
-  Tensor qkv(dtype(), {2, 1, 3, 4}), positions(DType::i32, {2}, {0, 9});
-  const Tensor fast = table(*cpu, 9, 4);
-  EXPECT_ERROR(cpu->ops->rotary(cpu->context, qkv.view(), positions.view(), fast.view()), ErrorKind::data,
-               "rotary: position of row 1 is 9, outside its table of 9 rows");
+TEST_P(Rotary, ATableThatIsWiderThanAHeadIsAnError) {
+  Tensor qkv(dtype(), {2, 1, 3, 4}), positions(DType::i32, {2}, {0, 8});
   const Tensor wide = table(*cpu, 9, 6);
   EXPECT_ERROR(cpu->ops->rotary(cpu->context, qkv.view(), positions.view(), wide.view()), ErrorKind::shape,
                "expected an even width of at most 4");

@@ -17,9 +17,15 @@
 #include "optim/reducer.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
+#include "tests/support/vector_view.h"
 
 namespace trireme {
 namespace {
+
+Ops* test_ops() {
+  static const std::unique_ptr<Ops> ops = make_cpu_ops();
+  return ops.get();
+}
 
 /// Of many magnitudes, so that the order of additions shows.
 std::vector<float> gradients_of(int rank, size_t n, unsigned step) {
@@ -73,9 +79,10 @@ TEST(ReducerOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {
               std::vector<float> gradients(kCount);
               const Ownership ownership(borders, size, 2'000, 300);
               // Every second step by another reducer: in memory that the ranks share.
-              Reducer messages(gradients, *group, ownership, {.wire = wire, .chunk_bytes = 700});
+              Reducer messages(view(gradients), *group, *test_ops(), ownership, {.wire = wire, .chunk_bytes = 700});
               const auto other_group = rank.reporting_group();
-              Reducer shared(gradients, *other_group, ownership, {.wire = wire, .chunk_bytes = 700, .one_host = true});
+              Reducer shared(view(gradients), *other_group, *test_ops(), ownership,
+                             {.wire = wire, .chunk_bytes = 700, .one_host = true});
               for (unsigned step = 0; step < 4; ++step) {
                 Reducer& exchange = step % 2 == 0 ? messages : shared;
                 std::ranges::copy(gradients_of(rank.rank(), kCount, step), gradients.begin());
@@ -123,7 +130,7 @@ TEST(ReducerOnLocalRanks, RanksThatCannotShareMemorySaySoAndExchangeMessages) {
     const auto group = rank.reporting_group();
     std::vector<float> gradients = gradients_of(rank.rank(), kCount, 0);
     const Ownership ownership(borders, 2, 2'000, 300);
-    Reducer exchange(gradients, *group, ownership, {.chunk_bytes = 700, .one_host = true});
+    Reducer exchange(view(gradients), *group, *test_ops(), ownership, {.chunk_bytes = 700, .one_host = true});
     exchange.begin();
     exchange.finish();
     EXPECT_TRUE(same_bits(gradients, expected_sum(kCount, DType::bf16, 2, 0)));

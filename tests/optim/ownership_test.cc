@@ -90,11 +90,12 @@ TEST(Ownership, PackedRowsStayWithTheOwnersOfTheirElements) {
   }
   std::mt19937 random(3);
   for (const double touched : {0.0, 0.1, 1.0}) {
-    std::vector<uint64_t> map(static_cast<size_t>(touched_rows::map_words(count)));
+    std::vector<int64_t> map(static_cast<size_t>(touched_rows::map_words(count)));
     std::vector<int> expected;  // owner of each packed element
     for (int64_t row = 0; row < count; ++row) {
       if (!std::bernoulli_distribution(touched)(random)) continue;
-      map[static_cast<size_t>(row / 64)] |= uint64_t{1} << (row % 64);
+      auto& word = map[static_cast<size_t>(row / 64)];
+      word = static_cast<int64_t>(static_cast<uint64_t>(word) | uint64_t{1} << (row % 64));
       for (int64_t i = 0; i < width; ++i) expected.push_back(owner[static_cast<size_t>(matrix + row * width + i)]);
     }
     std::vector<int> found(expected.size(), -1);

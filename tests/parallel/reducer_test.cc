@@ -14,9 +14,15 @@
 #include "base/time.h"
 #include "comm/scalars.h"
 #include "tests/support/parallel.h"
+#include "tests/support/vector_view.h"
 
 namespace trireme {
 namespace {
+
+Ops* test_ops() {
+  static const std::unique_ptr<Ops> ops = make_cpu_ops();
+  return ops.get();
+}
 
 /// Gradients as one rank would make them: many magnitudes, so that the order of additions shows.
 std::vector<float> gradients_of(int rank, size_t n, uint32_t step = 0) {
@@ -89,7 +95,7 @@ TEST_P(ReducerOverRanks, GivesTheOrderedSumBitForBitStepAfterStep) {
     std::vector<float> gradients(count);
     const auto own_group = group().split(0, rank());
     const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes, chunk_bytes);
-    Reducer exchange(gradients, *own_group, ownership,
+    Reducer exchange(view(gradients), *own_group, *test_ops(), ownership,
                      {.wire = wire, .chunk_bytes = chunk_bytes, .one_host = one_host});
     for (uint32_t step = 0; step < 3; ++step) {
       std::ranges::copy(gradients_of(rank(), count, step), gradients.begin());
@@ -119,7 +125,7 @@ TEST_P(ReducerBehaviour, ASlowRankIsWaitedForAndChangesNothingButTime) {
   const auto [count, wire, bucket_bytes] = GetParam();
   auto gradients = gradients_of(rank(), count);
   const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes);
-  Reducer exchange(gradients, group(), ownership, {.wire = wire});
+  Reducer exchange(view(gradients), group(), *test_ops(), ownership, {.wire = wire});
   const auto now = [] {
     return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
   };  // of the host
@@ -165,7 +171,7 @@ TEST_P(ReducerBehaviour, UntouchedRowsStayAtHomeAndTheSumKeepsItsBits) {
     for (float& v : expected) v = rounded(v, wire);
     const auto own_group = test_process().world().split(0, rank());
     const Ownership ownership = ownership_of(n, size(), wire, 5000);
-    Reducer exchange(gradients, *own_group, ownership,
+    Reducer exchange(view(gradients), *own_group, *test_ops(), ownership,
                      {.wire = wire, .rows = {.begin = dense, .count = rows, .width = width, .matrix = dense}});
     exchange.begin();
     exchange.ready(dense);
@@ -195,7 +201,7 @@ TEST_P(ReducerBehaviour, SumsThatStayWithTheirOwnersAreThoseThatEveryoneWouldHav
     auto gradients = mine;
     const auto own_group = test_process().world().split(0, rank());
     Reducer reducer(
-        gradients, *own_group, ownership,
+        view(gradients), *own_group, *test_ops(), ownership,
         {.wire = wire, .sums = at, .rows = {dense, rows, width, matrix}, .chunk_bytes = 1000, .one_host = one_host});
     reducer.begin();
     reducer.ready(dense / 2);
@@ -226,7 +232,7 @@ TEST_P(ReducerBehaviour, CountsTheBytesThatItSends) {
   const auto [count, wire, bucket_bytes] = GetParam();
   auto gradients = gradients_of(rank(), count);
   const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes);
-  Reducer exchange(gradients, group(), ownership, {.wire = wire});
+  Reducer exchange(view(gradients), group(), *test_ops(), ownership, {.wire = wire});
   exchange.begin();
   exchange.finish();
   // Each rank sends all but its own slice, and its own slice to everyone else: 2 (N - 1) / N of the array.
@@ -242,7 +248,7 @@ TEST_P(ReducerBehaviour, ReadyWithoutBeginStartsNothing) {
   const auto before = gradients;
   {
     const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes);
-    Reducer exchange(gradients, group(), ownership, {.wire = wire});
+    Reducer exchange(view(gradients), group(), *test_ops(), ownership, {.wire = wire});
     exchange.ready(static_cast<int64_t>(count));
     test_process().world().barrier().wait("test");
   }
@@ -256,7 +262,7 @@ TEST_P(ReducerBehaviour, DroppedInTheMiddleOfAStepItEndsItsThread) {
   static const auto own_group = test_process().world().split(0, rank());
   {
     const Ownership ownership = ownership_of(count, size(), wire, bucket_bytes);
-    Reducer exchange(gradients, *own_group, ownership, {.wire = wire});
+    Reducer exchange(view(gradients), *own_group, *test_ops(), ownership, {.wire = wire});
     exchange.begin();
     if (rank() == 0) exchange.ready(static_cast<int64_t>(count) / 2);  // the others never answer
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -282,7 +288,7 @@ TEST(ReducerAlone, RoundsNothing) {
   auto gradients = gradients_of(0, 1000);
   const auto before = gradients;
   const Ownership ownership = ownership_of(1000, 1, DType::bf16, 100);
-  Reducer exchange(gradients, *group, ownership, {.wire = DType::bf16});
+  Reducer exchange(view(gradients), *group, *test_ops(), ownership, {.wire = DType::bf16});
   exchange.begin();
   exchange.ready(1000);
   exchange.finish();
@@ -294,7 +300,8 @@ TEST(ReducerAlone, RefusesAWireTypeWithoutArithmetic) {
   const auto group = make_single();
   std::vector<float> gradients(8);
   try {
-    const Reducer exchange(gradients, *group, ownership_of(8, 1, DType::f16, 100), {.wire = DType::f16});
+    const Reducer exchange(view(gradients), *group, *test_ops(), ownership_of(8, 1, DType::f16, 100),
+                           {.wire = DType::f16});
     FAIL() << "expected an error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::config);

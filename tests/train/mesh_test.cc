@@ -10,6 +10,7 @@
 
 #include "model/mesh_layout.h"
 #include "model/pipeline_order.h"
+#include "tests/support/apart_device.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
@@ -70,6 +71,31 @@ struct Layouts {
   bool shard = false;
   DType dtype = DType::f32;
   bool shares_rows = false;
+  bool apart = false;  ///< on a device that the program does not reach
+};
+
+/// What a rank computes on.
+struct Place {
+  Place(bool apart, const RankContext& of_thread) : rank(of_thread) {
+    if (!apart) return;
+    device.emplace();
+    world.emplace(*device, of_thread.world);
+    ops = std::make_unique<ApartOps>(*device, make_cpu_ops());
+  }
+  std::unique_ptr<Ops> ops = make_cpu_ops();
+  std::optional<ApartDevice> device;
+  std::optional<ApartCommunicator> world;
+  const RankContext& rank;
+  RankContext context() {
+    return {.world = world ? static_cast<Communicator&>(*world) : rank.world,
+            .host = rank.host,
+            .local_rank = rank.local_rank,
+            .local_size = rank.local_size,
+            .log_name = rank.log_name,
+            .progress = rank.progress,
+            .stop_requested = rank.stop_requested,
+            .threads = rank.threads};
+  }
 };
 
 std::vector<uint16_t> some_tokens() {
@@ -94,8 +120,9 @@ Outcome train(Spec spec, const Layouts& layouts) {
   TrainingState all(whole, layouts.dtype, false);
   Outcome outcome;
   std::mutex mutex;
-  run_local(ranks, [&](RankContext& rank) {
-    const Backend backend = make_backend();
+  run_local(ranks, [&](RankContext& of_thread) {
+    Place computer(layouts.apart, of_thread);
+    const RankContext rank = computer.context();
     const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()));
     const MeshPlace place = place_of(mesh, rank.rank());
     OptimizerOptions options;
@@ -104,7 +131,7 @@ Outcome train(Spec spec, const Layouts& layouts) {
     options.shard = layouts.shard;
     options.bucket_bytes = 4000;
     TrainingState state(table, layouts.dtype, true,
-                        kept_states(table, options, static_cast<int>(mesh.data), place.data));
+                        kept_states(table, options, static_cast<int>(mesh.data), place.data), computer.ops->device());
     EXPECT_EQ(state.is_sharded(), layouts.shard && mesh.data > 1);
     initialize(state, table, 5);
     constexpr int64_t kMicro = 1;
@@ -123,7 +150,7 @@ Outcome train(Spec spec, const Layouts& layouts) {
                                .shares_rows = layouts.shares_rows},
                      .mesh = mesh,
                      .optimizer = options},
-                    table, state, *backend.ops, rank);
+                    table, state, *computer.ops, rank);
     const std::vector<uint16_t> tokens = some_tokens();
     const WindowSource windows(tokens, 3);
     SampleBatches batches(windows, shape);
@@ -140,6 +167,8 @@ Outcome train(Spec spec, const Layouts& layouts) {
     }
     const double evaluation = evaluate(session, windows, shape, 1).value();
     check_parameters(session.mesh(), session.scalars(), "host", state, table, kSteps, false);
+    TrainingState seen(table, layouts.dtype, false);
+    computer.ops->device().stream().copy(state.weights(), seen.weights());
     const std::lock_guard lock(mutex);
     if (outcome.losses.empty()) outcome = {losses, norms, evaluation, {}};
     EXPECT_EQ(outcome.losses, losses) << "rank " << rank.rank();
@@ -147,8 +176,8 @@ Outcome train(Spec spec, const Layouts& layouts) {
     EXPECT_EQ(outcome.evaluation, evaluation);
     for (const Parameter& parameter : table.all()) {
       const Parameter& to = whole.find(parameter.name);
-      layouts.dtype == DType::bf16 ? copy_box<bf16_t>(parameter, state.weights(), to, all.weights())
-                                   : copy_box<float>(parameter, state.weights(), to, all.weights());
+      layouts.dtype == DType::bf16 ? copy_box<bf16_t>(parameter, seen.weights(), to, all.weights())
+                                   : copy_box<float>(parameter, seen.weights(), to, all.weights());
     }
   });
   for (int64_t i = 0; i < all.weights().count(); ++i)
@@ -315,6 +344,29 @@ TEST_P(MeshTraining, APipelineGivesTheBitsOfOneStage) {
         EXPECT_EQ(got.weights, one.weights);
       }
     }
+}
+
+TEST_P(MeshTraining, GivesTheSameBitsOnADeviceThatTheProgramDoesNotReachAndThatComputesLater) {
+  const Spec spec = GetParam().spec();
+  const Layouts layouts[] = {
+      {{.data = 1, .tensor = 1, .pipeline = 1}, Recompute::full, true},
+      {{.data = 3, .tensor = 1, .pipeline = 1}, Recompute::none, false, DType::bf16},
+      {{.data = 2, .tensor = 1, .pipeline = 1}, Recompute::none, true, DType::bf16, true, DType::bf16},
+      {{.data = 1, .tensor = 2, .pipeline = 1}, Recompute::attention, true},
+      {{.data = 1, .tensor = 1, .pipeline = 2}, Recompute::none, true, DType::f32, false, DType::bf16},
+      {{.data = 2, .tensor = 2, .pipeline = 2}, Recompute::none, false, DType::bf16},
+      {.mesh = {.data = 1, .tensor = 2, .pipeline = 2}, .shares_rows = true},
+  };
+  for (const Layouts& layout : layouts) {
+    SCOPED_TRACE(name_of(layout.mesh));
+    Layouts apart = layout;
+    apart.apart = true;
+    const Outcome got = train(spec, apart), want = train(spec, layout);
+    EXPECT_EQ(got.losses, want.losses);
+    EXPECT_EQ(got.norms, want.norms);
+    EXPECT_EQ(got.evaluation, want.evaluation);
+    EXPECT_EQ(got.weights, want.weights);
+  }
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST(StageLinks, NoOrderOfAnyPipelineWaitsForEver) {
         run_local(
             stages,
             [&](RankContext& rank) {
-              StageLinks links(rank.world, chunks, DType::f32, 2, kWidth, {});
+              StageLinks links(rank.world, host_device(), chunks, DType::f32, 2, kWidth, {});
               run_in_order(links, pipeline_order(rank.rank(), stages, chunks, micro_batches), rows_of,
                            [&](const PipelineAction& action) { take_and_hand_on(links, action); });
             },
@@ -72,7 +72,7 @@ TEST(StageLinks, SendActivationsOnceEachWay) {
     std::mutex mutex;
     for (int64_t m = 0; m < kMicroBatches; ++m) rows += static_cast<uint64_t>(rows_of(m));
     run_local(kStages, [&](RankContext& rank) {
-      StageLinks links(rank.world, chunks, DType::f32, 2, kWidth, {});
+      StageLinks links(rank.world, host_device(), chunks, DType::f32, 2, kWidth, {});
       run_in_order(links, pipeline_order(rank.rank(), kStages, chunks, kMicroBatches), rows_of,
                    [&](const PipelineAction& action) { take_and_hand_on(links, action); });
       const std::lock_guard lock(mutex);
@@ -88,7 +88,7 @@ double idle_share(int stages, int64_t chunks, int64_t micro_batches) {
   double seconds = 0;
   std::mutex mutex;
   run_local(stages, [&](RankContext& rank) {
-    StageLinks links(rank.world, chunks, DType::f32, 1, 1, {});
+    StageLinks links(rank.world, host_device(), chunks, DType::f32, 1, 1, {});
     const auto act = [&](const PipelineAction& action) {
       (void)links.take(action, 1);
       (void)links.outgoing(action, 1);

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "bench/comm/pattern.h"
 #include "bench/comm/traffic.h"
+#include "ops/backend.h"
 
 namespace trireme::comm_bench {
 namespace {
@@ -52,7 +53,8 @@ Row measure_gradient(Job& job, Communicator& group, const Options& options, cons
   Arena arena(static_cast<size_t>(count) * sizeof(float) + 64);
   const std::span<float> values = f32_array(arena, count);
   const Ownership ownership = ownership_of(count, job.ranks(), gradient);
-  Reducer exchange(values, group, ownership,
+  const Backend backend = make_backend();
+  Reducer exchange(View(values, {count}), group, *backend.ops, ownership,
                    {.wire = gradient.wire, .chunk_bytes = chunk_bytes(gradient), .one_host = gradient.one_host});
   const auto run = [&] { reduce(exchange, count); };
   int64_t wrong = 0;
@@ -91,7 +93,8 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
   std::vector<uint8_t> outgoing(2 * static_cast<size_t>(count + 32 * job.ranks()) * size_of(gradient.wire)),
       incoming(outgoing.size());
   const Ownership ownership = ownership_of(count, job.ranks(), gradient);
-  Reducer exchange(values, group, ownership,
+  const Backend backend = make_backend();
+  Reducer exchange(View(values, {count}), group, *backend.ops, ownership,
                    {.wire = gradient.wire, .chunk_bytes = chunk_bytes(gradient), .one_host = gradient.one_host});
   CollectiveCall call;
   call.count = count;

@@ -215,7 +215,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <omp.h>
 
-#include "ops/check.h"
 #include "ops/cpu/gemm.h"
 
 namespace trireme {
@@ -230,8 +229,6 @@ int64_t attention_backward_floats(int64_t length, int64_t head_dim) {
 
 void CpuOps::do_attention_backward(Context& context, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
                                    const AttentionShape& shape, const Dropout& dropout, View dqkv) {
-  check_offsets("attention_backward", shape.offsets, qkv.rows());
-  check_positions("attention_backward", dropout, shape.offsets);
   const AttentionTasks tasks(shape, context.threads);
   const int64_t splits = tasks.splits(), dim = padded_head_dim(shape.head_dim);
   const ArenaScope scope(*context.scratch);

@@ -149,7 +149,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <omp.h>
 
-#include "ops/check.h"
 #include "ops/cpu/gemm.h"
 
 namespace trireme {
@@ -163,8 +162,6 @@ int64_t attention_forward_floats(int64_t length, int64_t head_dim) {
 
 void CpuOps::do_attention(Context& context, ConstView qkv, const AttentionShape& shape, const Dropout& dropout,
                           View out, View lse) {
-  check_offsets("attention", shape.offsets, qkv.rows());
-  check_positions("attention", dropout, shape.offsets);
   const AttentionTasks tasks(shape, context.threads);
   const AttentionForward call{shape, dropout, qkv, out, lse, tasks.splits(), gemm_has_bf16()};
   const ArenaScope scope(*context.scratch);

@@ -49,10 +49,11 @@ class CpuOps final : public Ops {
   void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
                         View sum, View target) override;
   void do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) override;
-  double do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) override;
+  void do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets,
+                        View total) override;
   void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                                  ConstView max, ConstView sum, float scale) override;
-  double do_squared_error(Context&, ConstView z, ConstView targets) override;
+  void do_squared_error(Context&, ConstView z, ConstView targets, View total) override;
   void do_squared_error_backward(Context&, View z, ConstView targets, float scale) override;
   void do_sum_parts(Context&, ConstView parts, View y) override;
   void do_add(Context&, ConstView x, View y) override;
@@ -60,6 +61,11 @@ class CpuOps final : public Ops {
   void do_zero(Context&, View x) override;
   void do_squared_norms(Context&, ConstView x, View values) override;
   void do_adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder) override;
+  void do_wire_cast(Context&, ConstView x, View y) override;
+  void do_sum_contributions(Context&, std::span<const ConstView> parts, View own, View sum) override;
+  void do_mark_rows(Context&, ConstView x, View map) override;
+  void do_pack_rows(Context&, View x, ConstView map) override;
+  void do_unpack_rows(Context&, View x, ConstView map) override;
 
   View widen(Context&, ConstView bf16);
   void multiply_widened(Context&, GemmKind, ConstView a, ConstView wide_b, ConstView wide_bias, View c);

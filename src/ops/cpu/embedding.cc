@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/highway_targets.h"
 #include "ops/cpu/team.h"
@@ -171,8 +170,6 @@ void zero_unnamed(const SortedRows& rows, View dtable, Range share) {
 
 void CpuOps::do_embedding(Context& context, ConstView tokens, ConstView positions, ConstView tokens_table,
                           ConstView positions_table, View y) {
-  check_ids("embedding", "token", tokens, tokens_table.shape()[0]);
-  if (!positions.empty()) check_ids("embedding", "position", positions, positions_table.shape()[0]);
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(embedding_rows)
     (tokens, positions, tokens_table, positions_table, y, share_of(y.rows(), part, context.threads));
@@ -180,7 +177,6 @@ void CpuOps::do_embedding(Context& context, ConstView tokens, ConstView position
 }
 
 void CpuOps::do_embedding_part(Context& context, ConstView tokens, ConstView table, TableRows part, View y) {
-  check_ids("embedding_part", "token", tokens, part.of);
   for_each_part(context.threads, [&](int share) {
     HWY_DYNAMIC_DISPATCH(embedding_part_rows)
     (tokens, table, part.first, y, share_of(y.rows(), share, context.threads));
@@ -188,14 +184,12 @@ void CpuOps::do_embedding_part(Context& context, ConstView tokens, ConstView tab
 }
 
 void CpuOps::do_embedding_add(Context& context, ConstView ids, ConstView table, View y) {
-  check_ids("embedding_add", "id", ids, table.shape()[0]);
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(embedding_add_rows)(ids, table, y, share_of(y.rows(), part, context.threads));
   });
 }
 
 void CpuOps::do_scatter_rows(Context&, ConstView y, ConstView rows, View x) {
-  check_ids("scatter_rows", "row", rows, x.rows());
   const size_t bytes = static_cast<size_t>(x.shape()[1]) * size_of(x.dtype());
   std::memset(x.data(), 0, x.bytes());
   for (int64_t i = 0; i < y.rows(); ++i) {
@@ -206,7 +200,6 @@ void CpuOps::do_scatter_rows(Context&, ConstView y, ConstView rows, View x) {
 void CpuOps::do_embedding_backward(Context& context, ConstView ids, ConstView dy, View dtable, Write write,
                                    TableRows part) {
   const int64_t table_rows = dtable.shape()[0];
-  check_ids("embedding_backward", "id", ids, part.of);
   const ArenaScope scope(*context.scratch);
   const SortedRows rows = sort_rows_by_id(*context.scratch, ids, part.first, table_rows);
   const bool mostly_zero = write == Write::overwrite && ids.rows() < table_rows / kFewRows;

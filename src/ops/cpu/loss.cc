@@ -153,14 +153,14 @@ void CpuOps::do_softmax_combine(Context&, ConstView parts, View max, View sum, V
   }
 }
 
-double CpuOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) {
-  double total = 0;  // a few thousand logarithms: not worth a parallel region
+void CpuOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets, View total) {
+  double loss = 0;  // a few thousand logarithms: not worth a parallel region
   for (int64_t row = 0; row < targets.rows(); ++row) {
     if (targets.as<int32_t>()[row] < 0) continue;
-    total += std::log(static_cast<double>(sum.as<float>()[row])) + static_cast<double>(max.as<float>()[row]) -
-             static_cast<double>(target.as<float>()[row]);
+    loss += std::log(static_cast<double>(sum.as<float>()[row])) + static_cast<double>(max.as<float>()[row]) -
+            static_cast<double>(target.as<float>()[row]);
   }
-  return total;
+  *total.as<double>() += loss;
 }
 
 void CpuOps::do_cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class,
@@ -171,13 +171,13 @@ void CpuOps::do_cross_entropy_backward(Context& context, View logits, ConstView 
   });
 }
 
-double CpuOps::do_squared_error(Context&, ConstView z, ConstView targets) {
+void CpuOps::do_squared_error(Context&, ConstView z, ConstView targets, View total) {
   double sum = 0;  // one value per sequence
   for (int64_t row = 0; row < z.rows(); ++row) {
     const double difference = prediction(z, row) - static_cast<double>(targets.as<float>()[row]);
     sum += difference * difference;
   }
-  return sum;
+  *total.as<double>() += sum;
 }
 
 void CpuOps::do_squared_error_backward(Context&, View z, ConstView targets, float scale) {

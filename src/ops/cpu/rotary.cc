@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "ops/check.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/highway_targets.h"
 #include "ops/cpu/team.h"
@@ -67,7 +66,6 @@ void CpuOps::do_rotary_table(Context&, double base, View table) {
 }
 
 void CpuOps::do_rotary(Context& context, View qkv, ConstView positions, ConstView table, bool inverse) {
-  check_ids(inverse ? "rotary_backward" : "rotary", "position", positions, table.rows());
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(rotary_rows)
     (qkv, positions, table, inverse ? -1.0f : 1.0f, share_of(qkv.rows(), part, context.threads));

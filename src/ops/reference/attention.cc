@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 
 namespace trireme {
@@ -63,8 +62,6 @@ void for_each_query(const AttentionShape& shape, F f) {
 void ReferenceOps::do_attention(Context&, ConstView qkv, const AttentionShape& shape, const Dropout& dropout, View out,
                                 View lse) {
   const int64_t rows = qkv.rows(), dim = shape.head_dim;
-  check_offsets("attention", shape.offsets, rows);
-  check_positions("attention", dropout, shape.offsets);
   for_each_query(shape, [&](int head, int64_t, int64_t i, int64_t first, int64_t end) {
     const HeadOf h(qkv.as<double>(), shape, head);
     std::vector<double> scores;
@@ -84,8 +81,6 @@ void ReferenceOps::do_attention(Context&, ConstView qkv, const AttentionShape& s
 void ReferenceOps::do_attention_backward(Context&, ConstView dout, ConstView qkv, ConstView, ConstView lse,
                                          const AttentionShape& shape, const Dropout& dropout, View dqkv) {
   const int64_t rows = qkv.rows(), dim = shape.head_dim;
-  check_offsets("attention_backward", shape.offsets, rows);
-  check_positions("attention_backward", dropout, shape.offsets);
   std::fill_n(dqkv.as<double>(), dqkv.count(), 0.0);
   for_each_query(shape, [&](int head, int64_t, int64_t i, int64_t first, int64_t end) {
     const HeadOf h(qkv.as<double>(), shape, head);
@@ -116,8 +111,6 @@ void ReferenceOps::do_attention_backward(Context&, ConstView dout, ConstView qkv
 void ReferenceOps::do_attention_cached(Context&, ConstView qkv, const AttentionShape& shape, ConstView past, View cache,
                                        View out) {
   const int64_t dim = shape.head_dim, capacity = cache.shape()[2];
-  check_offsets("attention_cached", shape.offsets, qkv.rows());
-  check_cache(shape.offsets, past, capacity);
   for_each_query(shape, [&](int head, int64_t s, int64_t i, int64_t first, int64_t) {
     const HeadOf h(qkv.as<double>(), shape, head);
     double* keys = cache.as<double>() + (s * 2 * shape.heads + 2 * head) * capacity * dim;

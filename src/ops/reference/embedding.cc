@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 
 namespace trireme {
@@ -20,15 +19,12 @@ void add_rows(ConstView ids, ConstView table, View y) {
 
 void ReferenceOps::do_embedding(Context&, ConstView tokens, ConstView positions, ConstView tokens_table,
                                 ConstView positions_table, View y) {
-  check_ids("embedding", "token", tokens, tokens_table.shape()[0]);
-  if (!positions.empty()) check_ids("embedding", "position", positions, positions_table.shape()[0]);
   zero_rows(y);
   add_rows(tokens, tokens_table, y);
   if (!positions.empty()) add_rows(positions, positions_table, y);
 }
 
 void ReferenceOps::do_embedding_part(Context&, ConstView tokens, ConstView table, TableRows part, View y) {
-  check_ids("embedding_part", "token", tokens, part.of);
   const int64_t width = y.shape()[1];
   zero_rows(y);
   for (int64_t row = 0; row < y.rows(); ++row) {
@@ -38,13 +34,9 @@ void ReferenceOps::do_embedding_part(Context&, ConstView tokens, ConstView table
   }
 }
 
-void ReferenceOps::do_embedding_add(Context&, ConstView ids, ConstView table, View y) {
-  check_ids("embedding_add", "id", ids, table.shape()[0]);
-  add_rows(ids, table, y);
-}
+void ReferenceOps::do_embedding_add(Context&, ConstView ids, ConstView table, View y) { add_rows(ids, table, y); }
 
 void ReferenceOps::do_scatter_rows(Context&, ConstView y, ConstView rows, View x) {
-  check_ids("scatter_rows", "row", rows, x.rows());
   const int64_t width = x.shape()[1];
   zero_rows(x);
   for (int64_t n = 0; n < y.rows(); ++n)
@@ -54,7 +46,6 @@ void ReferenceOps::do_scatter_rows(Context&, ConstView y, ConstView rows, View x
 
 void ReferenceOps::do_embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write write,
                                          TableRows part) {
-  check_ids("embedding_backward", "id", ids, part.of);
   const int64_t rows = dy.shape()[0], width = dy.shape()[1];
   std::vector<double> sums(static_cast<size_t>(dtable.count()));
   for (int64_t row = 0; row < rows; ++row) {

@@ -39,13 +39,14 @@ void ReferenceOps::do_softmax_combine(Context&, ConstView parts, View max, View 
   }
 }
 
-double ReferenceOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets) {
-  double total = 0;
+void ReferenceOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets,
+                                    View total) {
+  double loss = 0;
   for (int64_t row = 0; row < targets.rows(); ++row) {
     if (targets.as<int32_t>()[row] < 0) continue;
-    total += std::log(sum.as<double>()[row]) + max.as<double>()[row] - target.as<double>()[row];
+    loss += std::log(sum.as<double>()[row]) + max.as<double>()[row] - target.as<double>()[row];
   }
-  return total;
+  *total.as<double>() += loss;
 }
 
 void ReferenceOps::do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class,
@@ -62,13 +63,13 @@ void ReferenceOps::do_cross_entropy_backward(Context&, View logits, ConstView ta
   }
 }
 
-double ReferenceOps::do_squared_error(Context&, ConstView z, ConstView targets) {
+void ReferenceOps::do_squared_error(Context&, ConstView z, ConstView targets, View total) {
   double sum = 0;
   for (int64_t row = 0; row < z.rows(); ++row) {
     const double difference = z.as<double>()[row] - targets.as<double>()[row];
     sum += difference * difference;
   }
-  return sum;
+  *total.as<double>() += sum;
 }
 
 void ReferenceOps::do_squared_error_backward(Context&, View z, ConstView targets, float scale) {

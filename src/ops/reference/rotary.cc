@@ -1,7 +1,6 @@
 // Legend: h = dims / 2; pair i is (x_i, x_{i + h}).
 #include <cmath>
 
-#include "ops/check.h"
 #include "ops/reference/reference_ops.h"
 
 namespace trireme {
@@ -17,7 +16,6 @@ void ReferenceOps::do_rotary_table(Context&, double base, View table) {
 }
 
 void ReferenceOps::do_rotary(Context&, View qkv, ConstView positions, ConstView table, bool inverse) {
-  check_ids(inverse ? "rotary_backward" : "rotary", "position", positions, table.rows());
   const int64_t heads = qkv.shape()[1], head_dim = qkv.shape()[3], dims = table.shape()[1], half = dims / 2;
   for (int64_t row = 0; row < qkv.rows(); ++row)
     for (int64_t head = 0; head < heads; ++head)

@@ -216,8 +216,8 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
         plan, job.rank);
   });
   prove_same_rows(plan, job.scalars, job.rank.host);
-  Run run(plan, job.claim,
-          kept_states(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), planned(job.rank)));
+  Run run(plan, job.claim, kept_states(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), planned(job.rank)),
+          backend.ops->device());
   run.schedule.warms_from_zero = true;
   Session session(session_options(plan, job), run.table, run.state, *backend.ops, job.rank);
   load_start(run, job.rank, job.scalars,

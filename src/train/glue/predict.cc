@@ -19,8 +19,10 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
   std::vector<uint32_t> order(static_cast<size_t>(part.count));
   std::iota(order.begin(), order.end(), static_cast<uint32_t>(part.first));
   std::vector<float> own(static_cast<size_t>(part.count * classes));
-  Arena arena(static_cast<size_t>(limit.rows * classes) * size_of(dtype) + 64);
-  const View narrow = arena.take(dtype, {limit.rows, classes});
+  Arena arena(static_cast<size_t>(limit.rows * classes) * (size_of(dtype) + sizeof(float)) + 128,
+              session.ops().device());
+  const View logits = arena.take(dtype, {limit.rows, classes}),
+             widened = dtype == DType::f32 ? logits : arena.take(DType::f32, {limit.rows, classes});
   RowPacker packer(layout);
   int64_t first = 0;
   while (scalars.any(first < part.count)) {  // all ranks go on while one has rows left: a stop is agreed on in between
@@ -34,12 +36,10 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
         std::span<float>(own).subspan(at * static_cast<size_t>(classes), static_cast<size_t>(count * classes)),
         {count, classes});
     first += count;
-    if (dtype == DType::f32) {
-      stage.logits(batch, wide);
-      continue;
-    }
-    stage.logits(batch, narrow.rows_slice(0, count));
-    session.ops().cast(stage.context(), narrow.rows_slice(0, count), wide);
+    stage.logits(batch, logits.rows_slice(0, count));
+    if (dtype != DType::f32)
+      session.ops().cast(stage.context(), logits.rows_slice(0, count), widened.rows_slice(0, count));
+    stage.context().stream->copy(widened.rows_slice(0, count), wide);
   }
   std::vector<double> all;
   if (!session.counts_batch()) own.clear();  // tensor ranks compute the same logits: those of the first count

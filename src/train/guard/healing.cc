@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kPiece = int64_t{4} << 20;  // elements that travel at once
 
 void copy_from(int source, View flat, Communicator& replicas) {
+  if (flat.device()) flat.device()->stream().finish();
   for (int64_t at = 0; at < flat.count(); at += kPiece) {
     const View piece = flat.rows_slice(at, std::min(kPiece, flat.count() - at));
     const Waiting waiting(replicas.progress(), "a good rank's parameters", piece.bytes());

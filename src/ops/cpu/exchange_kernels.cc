@@ -1,7 +1,7 @@
-#include "optim/exchange_kernels.h"
+#include "ops/cpu/exchange_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "optim/exchange_kernels.cc"
+#define HWY_TARGET_INCLUDE "ops/cpu/exchange_kernels.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

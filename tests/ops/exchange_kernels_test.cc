@@ -1,4 +1,4 @@
-#include "optim/exchange_kernels.h"
+#include "ops/cpu/exchange_kernels.h"
 
 #include <gtest/gtest.h>
 

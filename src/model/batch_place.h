@@ -1,0 +1,32 @@
+#pragma once
+// Batches where operators take them. Operators look at no value of a batch: what would mislead them is refused here,
+// on the host, once.
+
+#include "model/pass.h"
+#include "model/spec.h"
+#include "tensor/arena.h"
+
+namespace trireme {
+
+/// Throws Error::data naming the row of an id or position outside its table, Error::shape for offsets that fit no rows.
+/// dropout: positions are counted on, too. batch: on the host.
+void check_batch(const Spec& spec, const Batch& batch, bool dropout);
+
+/// One batch at a time: on the host the given one, elsewhere a copy, whose memory is made at once.
+class BatchPlace {
+ public:
+  BatchPlace(Device& device, int64_t rows);
+  /// The given batch, which lies on the host and may change as soon as this returned where it is copied.
+  Batch put(const Batch& batch);
+  /// [n] i32, n <= rows: what a batch of generated tokens has beside it.
+  ConstView put_counts(ConstView counts);
+
+ private:
+  ConstView copy(ConstView from, View to);
+
+  Device& device_;
+  Arena arena_;
+  View tokens_, positions_, types_, targets_, values_, offsets_, samples_, first_samples_, first_positions_, counts_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,65 @@
+#include "tensor/device.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/size.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+/// Work has run when it was issued.
+class HostStream final : public DeviceStream {
+ public:
+  Event record() override { return {}; }
+  void copy(ConstView from, View to) override { std::memcpy(to.data(), from.data(), from.bytes()); }
+};
+
+class Host final : public Device {
+ public:
+  std::string_view name() const override { return "host"; }
+  bool is_host() const override { return true; }
+
+  /// Transparent huge pages are asked for.
+  std::byte* allocate(size_t bytes) override {
+    // Reserve one huge page more than needed to find an aligned start, then give back both ends.
+    void* raw =
+        mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    require(raw != MAP_FAILED, ErrorKind::io,
+            "cannot get {:.2f} GB of memory for tensors; use a smaller model, micro-batch or sequence",
+            static_cast<double>(bytes) / 1e9);
+    auto* start = static_cast<std::byte*>(raw);
+    const size_t head = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
+    if (head > 0) munmap(start, head);
+    if (head < kHugePage) munmap(start + head + bytes, kHugePage - head);
+    madvise(start + head, bytes, MADV_HUGEPAGE);  // advice only: without it the memory works, slower
+    return start + head;
+  }
+  void free(std::byte* memory, size_t bytes) override { munmap(memory, bytes); }
+
+  DeviceStream& stream() override { return stream_; }
+  std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<HostStream>(); }
+
+ private:
+  HostStream stream_;
+};
+
+}  // namespace
+
+Device& host_device() {
+  static Host device;
+  return device;
+}
+
+namespace detail {
+void refuse_host_access(const Device& device) {
+  fail(ErrorKind::shape, "a tensor of device {} is read or written on the host; copy it there first", device.name());
+}
+}  // namespace detail
+
+}  // namespace trireme

@@ -1,0 +1,124 @@
+#pragma once
+// What tensors live on and operators run on. The host is one device; on others, memory is reached by operators,
+// communicators and copies alone, and work runs later, in the order in which it was issued to a stream.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tensor/view.h"
+
+namespace trireme {
+
+class DeviceStream;
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual std::string_view name() const = 0;  ///< "host"
+  /// Whether a program may read and write the memory itself.
+  virtual bool is_host() const { return false; }
+  /// Zeroed and aligned to 2 MiB. Throws Error::io with the number when memory is short.
+  virtual std::byte* allocate(size_t bytes) = 0;
+  virtual void free(std::byte* memory, size_t bytes) = 0;
+  /// The stream of everything that has none of its own.
+  virtual DeviceStream& stream() = 0;
+  /// One more: for a thread whose work runs beside.
+  virtual std::unique_ptr<DeviceStream> make_stream() = 0;
+};
+
+/// A point in a stream's work. One of the host, and one that was not recorded, has always been reached.
+class Event {
+ public:
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual void wait() = 0;
+    virtual bool reached() = 0;
+  };
+  Event() = default;
+  bool reached() const { return !state_ || state_->reached(); }
+  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// Returns once all work before it has run. Throws what that failed with.
+  void wait() const {
+    if (state_) state_->wait();
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// Any thread may issue work; what two threads issue has no order.
+class DeviceStream {
+ public:
+  virtual ~DeviceStream() = default;
+  virtual Event record() = 0;
+  /// to = from, as many bytes, in order with the stream's work. Either may lie on the host: a source there may change
+  /// once this has returned, a destination there holds the values once it has.
+  virtual void copy(ConstView from, View to) = 0;
+  /// Returns once all work so far has run.
+  void finish() { record().wait(); }
+};
+
+Device& host_device();
+
+/// The values of a tensor where the program may read them: the tensor itself on the host, else a copy, made in order
+/// with the work of its device's stream.
+template <class T>
+class HostValues {
+ public:
+  explicit HostValues(ConstView x) : view_(x) {
+    if (!x.device()) return;
+    copy_.resize(static_cast<size_t>(x.count()));
+    const View to{std::span<T>(copy_), x.shape()};
+    x.device()->stream().copy(x, to);
+    view_ = to;
+  }
+  HostValues(const HostValues&) = delete;
+  HostValues& operator=(const HostValues&) = delete;
+  std::span<const T> get() const { return view_.empty() ? std::span<const T>() : view_.values<T>(); }
+
+ private:
+  std::vector<T> copy_;
+  ConstView view_;
+};
+
+/// The same of the bytes, whatever the type.
+class HostBytes {
+ public:
+  explicit HostBytes(ConstView x) : view_(x) {
+    if (!x.device()) return;
+    copy_.resize(x.bytes());
+    const View to(copy_.data(), x.dtype(), x.shape());
+    x.device()->stream().copy(x, to);
+    view_ = to;
+  }
+  HostBytes(const HostBytes&) = delete;
+  HostBytes& operator=(const HostBytes&) = delete;
+  std::span<const std::byte> get() const { return {static_cast<const std::byte*>(view_.data()), view_.bytes()}; }
+
+ private:
+  std::vector<std::byte> copy_;
+  ConstView view_;
+};
+
+/// The same for all new values, which reach the tensor when this ends.
+template <class T>
+class HostWriter {
+ public:
+  explicit HostWriter(View x) : view_(x), copy_(x.device() ? static_cast<size_t>(x.count()) : 0) {}
+  HostWriter(const HostWriter&) = delete;
+  HostWriter& operator=(const HostWriter&) = delete;
+  ~HostWriter() {
+    if (view_.device()) view_.device()->stream().copy(View(std::span(copy_), view_.shape()), view_);
+  }
+  std::span<T> get() { return view_.device() ? std::span<T>(copy_) : view_.values<T>(); }
+
+ private:
+  View view_;
+  std::vector<T> copy_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,387 @@
+#pragma once
+// A device whose memory nobody but its operators, its copies and its communicators reaches, and whose work runs later,
+// on a thread of each stream: what holds on it holds on an accelerator. Addresses lie in a mapping of a memfd without
+// any permission; a second mapping, known here alone, is what the work uses.
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/communicator.h"
+#include "ops/ops.h"
+
+namespace trireme {
+
+/// Runs what is issued in order, each a moment after it was issued.
+class ApartStream final : public DeviceStream {
+ public:
+  using Translate = std::function<View(ConstView)>;
+  explicit ApartStream(Translate inside) : inside_(std::move(inside)), thread_([this] { run(); }) {}
+  ~ApartStream() override {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  ApartStream(const ApartStream&) = delete;
+  ApartStream& operator=(const ApartStream&) = delete;
+
+  void issue(std::function<void()> work) {
+    {
+      const std::lock_guard lock(mutex_);
+      works_.push_back(std::move(work));
+      ++issued_;
+    }
+    changed_.notify_all();
+  }
+
+  Event record() override {
+    const std::lock_guard lock(mutex_);
+    return Event(std::make_shared<Point>(*this, issued_));
+  }
+
+  void copy(ConstView from, View to) override {
+    if (!to.device()) {  // after all that has been issued
+      issue([this, from, to] { std::memcpy(to.data(), inside_(from).data(), from.bytes()); });
+      return finish();
+    }
+    if (from.device())
+      return issue([this, from, to] { std::memcpy(inside_(to).data(), inside_(from).data(), from.bytes()); });
+    const auto* first = static_cast<const std::byte*>(from.data());
+    issue([this, bytes = std::vector<std::byte>(first, first + from.bytes()), to] {
+      std::memcpy(inside_(to).data(), bytes.data(), bytes.size());
+    });
+  }
+
+ private:
+  struct Point final : Event::State {
+    Point(ApartStream& of, uint64_t at) : stream(of), work(at) {}
+    void wait() override { stream.wait_for(work); }
+    bool reached() override {
+      const std::lock_guard lock(stream.mutex_);
+      return stream.done_ >= work;
+    }
+    ApartStream& stream;
+    uint64_t work;
+  };
+
+  void wait_for(uint64_t work) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= work; });
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  void run() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return ends_ || !works_.empty(); });
+      if (works_.empty()) return;
+      const auto work = std::move(works_.front());
+      works_.pop_front();
+      lock.unlock();
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      std::exception_ptr error;
+      try {
+        work();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      if (error && !error_) error_ = error;
+      ++done_;
+      changed_.notify_all();
+    }
+  }
+
+  Translate inside_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> works_;
+  uint64_t issued_ = 0, done_ = 0;
+  bool ends_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+class ApartDevice final : public Device {
+ public:
+  ApartDevice() : file_(memfd_create("apart", MFD_CLOEXEC)) {
+    if (ftruncate(file_, kBytes) != 0) fail(ErrorKind::io, "no memory for the device");
+    outside_ = map(PROT_NONE);
+    inside_ = map(PROT_READ | PROT_WRITE);
+    stream_ = make_stream();
+  }
+  ~ApartDevice() override {
+    stream_.reset();
+    munmap(outside_, kBytes);
+    munmap(inside_, kBytes);
+    close(file_);
+  }
+  ApartDevice(const ApartDevice&) = delete;
+  ApartDevice& operator=(const ApartDevice&) = delete;
+
+  std::string_view name() const override { return "apart"; }
+  std::byte* allocate(size_t bytes) override {
+    const std::lock_guard lock(mutex_);
+    if (used_ + bytes > kBytes) fail(ErrorKind::io, "the device is full");
+    std::byte* memory = outside_ + used_;
+    used_ += bytes;
+    return memory;
+  }
+  void free(std::byte* memory, size_t bytes) override {  // and never handed out again
+    fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, memory - outside_, static_cast<off_t>(bytes));
+  }
+  DeviceStream& stream() override { return *stream_; }
+  std::unique_ptr<DeviceStream> make_stream() override {
+    return std::make_unique<ApartStream>([this](ConstView x) { return inside(x); });
+  }
+
+  /// Where the device's own work finds a tensor. Throws Error::shape for one that lies elsewhere.
+  View inside(ConstView x) {
+    if (x.data() == nullptr) return {nullptr, x.dtype(), x.shape()};
+    const auto* address = static_cast<const std::byte*>(x.data());
+    if (x.device() != this || address < outside_ || address + x.bytes() > outside_ + kBytes)
+      fail(ErrorKind::shape, "a tensor {} of another device", x.shape().to_string());
+    return {inside_ + (address - outside_), x.dtype(), x.shape()};
+  }
+
+ private:
+  static constexpr size_t kBytes = size_t{1} << 32;
+
+  std::byte* map(int access) const {
+    void* memory = mmap(nullptr, kBytes, access, MAP_SHARED | MAP_NORESERVE, file_, 0);
+    if (memory == MAP_FAILED) fail(ErrorKind::io, "no memory for the device");
+    return static_cast<std::byte*>(memory);
+  }
+
+  int file_;
+  std::byte *outside_ = nullptr, *inside_ = nullptr;
+  std::mutex mutex_;
+  size_t used_ = 0;
+  std::unique_ptr<DeviceStream> stream_;
+};
+
+/// The operators of the host on the device's memory.
+class ApartOps final : public Ops {
+ public:
+  ApartOps(ApartDevice& device, std::unique_ptr<Ops> host) : device_(device), host_(std::move(host)) {}
+  std::string_view name() const override { return "apart"; }
+  Device& device() const override { return device_; }
+  size_t scratch_bytes(const CallSizes& sizes) const override { return host_->scratch_bytes(sizes); }
+
+ private:
+  View in(ConstView x) const { return device_.inside(x); }
+  Dropout in(Dropout d) const {
+    d.sample = in(d.sample), d.position = in(d.position);
+    return d;
+  }
+  AttentionShape in(AttentionShape s) const {
+    s.offsets = in(s.offsets);
+    return s;
+  }
+  /// work(context): with scratch of the host's operators.
+  template <class Work>
+  void later(const Context& context, Work work) {
+    static_cast<ApartStream*>(context.stream)->issue([threads = context.threads, work] {
+      thread_local Arena scratch(size_t{64} << 20);
+      Context own{.threads = threads, .scratch = &scratch};
+      work(own);
+    });
+  }
+
+  bool takes(DType activation) const override { return activation == DType::f32 || activation == DType::bf16; }
+  void do_linear(Context& c, ConstView x, ConstView w, ConstView bias, View y) override {
+    later(c, [=, this](Context& own) { host_->linear(own, in(x), in(w), in(bias), in(y)); });
+  }
+  void do_linear_activation(Context& c, ConstView x, ConstView w, ConstView bias, Activation f, View pre,
+                            View y) override {
+    later(c, [=, this](Context& own) { host_->linear_activation(own, in(x), in(w), in(bias), f, in(pre), in(y)); });
+  }
+  void do_linear_backward_input(Context& c, ConstView dy, ConstView w, View dx) override {
+    later(c, [=, this](Context& own) { host_->linear_backward_input(own, in(dy), in(w), in(dx)); });
+  }
+  void do_linear_backward_weight(Context& c, ConstView dy, ConstView x, View dw, Write write) override {
+    later(c, [=, this](Context& own) { host_->linear_backward_weight(own, in(dy), in(x), in(dw), write); });
+  }
+  void do_bias_backward(Context& c, ConstView dy, View db, Write write) override {
+    later(c, [=, this](Context& own) { host_->bias_backward(own, in(dy), in(db), write); });
+  }
+  void do_layer_norm(Context& c, ConstView x, ConstView w, ConstView b, float eps, View y, View mean,
+                     View rstd) override {
+    later(c, [=, this](Context& own) { host_->layer_norm(own, in(x), in(w), in(b), eps, in(y), in(mean), in(rstd)); });
+  }
+  void do_layer_norm_backward(Context& c, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd,
+                              View dx, View dw, View db, Write write) override {
+    later(c, [=, this](Context& own) {
+      host_->layer_norm_backward(own, in(dy), in(x), in(w), in(mean), in(rstd), in(dx), in(dw), in(db), write);
+    });
+  }
+  void do_activation(Context& c, ConstView x, Activation f, View y) override {
+    later(c, [=, this](Context& own) { host_->activation(own, in(x), f, in(y)); });
+  }
+  void do_activation_backward(Context& c, ConstView dy, ConstView x, Activation f, View dx) override {
+    later(c, [=, this](Context& own) { host_->activation_backward(own, in(dy), in(x), f, in(dx)); });
+  }
+  void do_dropout_add(Context& c, ConstView x, ConstView residual, const Dropout& dropout, View y) override {
+    later(c, [=, this](Context& own) { host_->dropout_add(own, in(x), in(residual), in(dropout), in(y)); });
+  }
+  void do_dropout_backward(Context& c, ConstView dy, const Dropout& dropout, View dx) override {
+    later(c, [=, this](Context& own) { host_->dropout_backward(own, in(dy), in(dropout), in(dx)); });
+  }
+  void do_embedding(Context& c, ConstView tokens, ConstView positions, ConstView tokens_table,
+                    ConstView positions_table, View y) override {
+    later(c, [=, this](Context& own) {
+      host_->embedding(own, in(tokens), in(positions), in(tokens_table), in(positions_table), in(y));
+    });
+  }
+  void do_embedding_part(Context& c, ConstView tokens, ConstView table, TableRows part, View y) override {
+    later(c, [=, this](Context& own) { host_->embedding_part(own, in(tokens), in(table), part, in(y)); });
+  }
+  void do_embedding_backward(Context& c, ConstView ids, ConstView dy, View dtable, Write write,
+                             TableRows part) override {
+    later(c, [=, this](Context& own) { host_->embedding_backward(own, in(ids), in(dy), in(dtable), write, part); });
+  }
+  void do_embedding_add(Context& c, ConstView ids, ConstView table, View y) override {
+    later(c, [=, this](Context& own) { host_->embedding_add(own, in(ids), in(table), in(y)); });
+  }
+  void do_scatter_rows(Context& c, ConstView y, ConstView rows, View x) override {
+    later(c, [=, this](Context& own) { host_->scatter_rows(own, in(y), in(rows), in(x)); });
+  }
+  void do_rotary_table(Context& c, double base, View table) override {
+    later(c, [=, this](Context& own) { host_->rotary_table(own, base, in(table)); });
+  }
+  void do_rotary(Context& c, View qkv, ConstView positions, ConstView table, bool inverse) override {
+    later(c, [=, this](Context& own) {
+      inverse ? host_->rotary_backward(own, in(qkv), in(positions), in(table))
+              : host_->rotary(own, in(qkv), in(positions), in(table));
+    });
+  }
+  void do_attention(Context& c, ConstView qkv, const AttentionShape& shape, const Dropout& dropout, View out,
+                    View lse) override {
+    later(c, [=, this](Context& own) { host_->attention(own, in(qkv), in(shape), in(dropout), in(out), in(lse)); });
+  }
+  void do_attention_backward(Context& c, ConstView dout, ConstView qkv, ConstView out, ConstView lse,
+                             const AttentionShape& shape, const Dropout& dropout, View dqkv) override {
+    later(c, [=, this](Context& own) {
+      host_->attention_backward(own, in(dout), in(qkv), in(out), in(lse), in(shape), in(dropout), in(dqkv));
+    });
+  }
+  void do_attention_cached(Context& c, ConstView qkv, const AttentionShape& shape, ConstView past, View cache,
+                           View out) override {
+    later(c,
+          [=, this](Context& own) { host_->attention_cached(own, in(qkv), in(shape), in(past), in(cache), in(out)); });
+  }
+  void do_softmax_stats(Context& c, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
+                        View sum, View target) override {
+    later(c, [=, this](Context& own) {
+      host_->softmax_stats(own, in(logits), in(targets), first_class, classes, in(max), in(sum), in(target));
+    });
+  }
+  void do_softmax_combine(Context& c, ConstView parts, View max, View sum, View target) override {
+    later(c, [=, this](Context& own) { host_->softmax_combine(own, in(parts), in(max), in(sum), in(target)); });
+  }
+  void do_cross_entropy(Context& c, ConstView max, ConstView sum, ConstView target, ConstView targets,
+                        View total) override {
+    later(c,
+          [=, this](Context& own) { host_->cross_entropy(own, in(max), in(sum), in(target), in(targets), in(total)); });
+  }
+  void do_cross_entropy_backward(Context& c, View logits, ConstView targets, int64_t first_class, int64_t classes,
+                                 ConstView max, ConstView sum, float scale) override {
+    later(c, [=, this](Context& own) {
+      host_->cross_entropy_backward(own, in(logits), in(targets), first_class, classes, in(max), in(sum), scale);
+    });
+  }
+  void do_squared_error(Context& c, ConstView z, ConstView targets, View total) override {
+    later(c, [=, this](Context& own) { host_->squared_error(own, in(z), in(targets), in(total)); });
+  }
+  void do_squared_error_backward(Context& c, View z, ConstView targets, float scale) override {
+    later(c, [=, this](Context& own) { host_->squared_error_backward(own, in(z), in(targets), scale); });
+  }
+  void do_sum_parts(Context& c, ConstView parts, View y) override {
+    later(c, [=, this](Context& own) { host_->sum_parts(own, in(parts), in(y)); });
+  }
+  void do_add(Context& c, ConstView x, View y) override {
+    later(c, [=, this](Context& own) { host_->add(own, in(x), in(y)); });
+  }
+  void do_cast(Context& c, ConstView x, View y) override {
+    later(c, [=, this](Context& own) { host_->cast(own, in(x), in(y)); });
+  }
+  void do_zero(Context& c, View x) override {
+    later(c, [=, this](Context& own) { host_->zero(own, in(x)); });
+  }
+  void do_squared_norms(Context& c, ConstView x, View values) override {
+    later(c, [=, this](Context& own) { host_->squared_norms(own, in(x), in(values)); });
+  }
+  void do_adamw(Context& c, const AdamW& options, ConstView grad, View m, View v, View weights,
+                View remainder) override {
+    later(c,
+          [=, this](Context& own) { host_->adamw(own, options, in(grad), in(m), in(v), in(weights), in(remainder)); });
+  }
+  void do_wire_cast(Context& c, ConstView x, View y) override {
+    later(c, [=, this](Context& own) { host_->wire_cast(own, in(x), in(y)); });
+  }
+  void do_sum_contributions(Context& c, std::span<const ConstView> parts, View mine, View sum) override {
+    later(c, [=, this, all = std::vector<ConstView>(parts.begin(), parts.end())](Context& own) {
+      std::vector<ConstView> inside;
+      for (const ConstView& part : all) inside.push_back(part.empty() ? ConstView() : ConstView(in(part)));
+      host_->sum_contributions(own, inside, in(mine), in(sum));
+    });
+  }
+  void do_mark_rows(Context& c, ConstView x, View map) override {
+    later(c, [=, this](Context& own) { host_->mark_rows(own, in(x), in(map)); });
+  }
+  void do_pack_rows(Context& c, View x, ConstView map) override {
+    later(c, [=, this](Context& own) { host_->pack_rows(own, in(x), in(map)); });
+  }
+  void do_unpack_rows(Context& c, View x, ConstView map) override {
+    later(c, [=, this](Context& own) { host_->unpack_rows(own, in(x), in(map)); });
+  }
+
+  ApartDevice& device_;
+  std::unique_ptr<Ops> host_;
+};
+
+/// A group that carries the device's tensors, as they are when it is called.
+class ApartCommunicator final : public Communicator {
+ public:
+  ApartCommunicator(ApartDevice& device, Communicator& group) : device_(device), group_(group) {
+    report_to(group.progress());
+  }
+  ApartCommunicator(ApartDevice& device, std::unique_ptr<Communicator> group) : ApartCommunicator(device, *group) {
+    owned_ = std::move(group);
+  }
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  std::string backend() const override { return group_.backend(); }
+  Handle all_reduce(View x, Reduction how) override { return group_.all_reduce(in(x), how); }
+  Handle reduce_scatter(ConstView x, View y) override { return group_.reduce_scatter(in(x), in(y)); }
+  Handle all_gather(ConstView x, View y) override { return group_.all_gather(in(x), in(y)); }
+  Handle broadcast(View x, int root) override { return group_.broadcast(in(x), root); }
+  Handle all_to_all(ConstView x, View y) override { return group_.all_to_all(in(x), in(y)); }
+  Handle send(ConstView x, int to, int tag) override { return group_.send(in(x), to, tag); }
+  Handle receive(View x, int from, int tag) override { return group_.receive(in(x), from, tag); }
+  Handle barrier() override { return group_.barrier(); }
+  std::unique_ptr<Communicator> split(int color, int key) override {
+    return std::make_unique<ApartCommunicator>(device_, group_.split(color, key));
+  }
+
+ private:
+  ConstView in(ConstView x) const { return x.device() ? ConstView(device_.inside(x)) : x; }
+  View in(View x) const { return x.device() ? device_.inside(x) : x; }
+
+  ApartDevice& device_;
+  std::unique_ptr<Communicator> owned_;
+  Communicator& group_;
+};
+
+}  // namespace trireme

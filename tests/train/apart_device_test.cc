@@ -1,0 +1,113 @@
+// What reads and writes a training state, on a device that the program does not reach.
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/finite_weights.h"
+#include "tests/support/apart_device.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/local_ranks.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/tiny_model.h"
+#include "train/guard/healing.h"
+
+namespace trireme {
+namespace {
+
+TEST(ApartDevice, RefusesTheHost) {
+  ApartDevice device;
+  Arena memory(1000, device);
+  const View x = memory.take(DType::f32, {4, 3});
+  for (const View& view : {x, x.rows_slice(1, 2), x.reshape({12}), x.first_as({2})})
+    EXPECT_ERROR(view.as<float>(), ErrorKind::shape,
+                 "a tensor of device apart is read or written on the host; copy it there first");
+  EXPECT_EXIT(static_cast<volatile char*>(x.data())[0] = 1, testing::KilledBySignal(SIGSEGV), "");
+  const auto ops = make_cpu_ops();
+  Context context;
+  EXPECT_ERROR(ops->activation(context, x, Activation::relu, x), ErrorKind::shape, "a tensor of device apart");
+}
+
+TEST(ApartDevice, RunsWhatIsIssuedLaterAndInOrder) {
+  ApartDevice device;
+  ApartOps ops(device, make_cpu_ops());
+  Context context{.stream = &device.stream()};
+  Arena memory(1000, device);
+  const View x = memory.take(DType::f32, {3}), y = memory.take(DType::f32, {3});
+  std::vector<float> values{1, 2, 3};
+  device.stream().copy(View(std::span(values), {3}), x);
+  values.assign(3, 0);  // the copy has its own
+  for (int i = 0; i < 100; ++i) ops.add(context, x, y);
+  const Event added = device.stream().record();
+  EXPECT_FALSE(added.reached());
+  added.wait();
+  EXPECT_TRUE(added.reached());
+  EXPECT_EQ(HostValues<float>(y).get()[2], 300.0f);
+}
+
+/// A state of the tiny model on the device and its twin on the host.
+struct Twins {
+  explicit Twins(DType dtype) : there(table, dtype, true, {}, device), here(table, dtype, true) {
+    for (TrainingState* state : {&there, &here}) {
+      initialize(*state, table, 5);
+      for (const Parameter& parameter : table.all()) {
+        std::vector<float> moments(static_cast<size_t>(parameter.stored_shape.count()));
+        for (size_t i = 0; i < moments.size(); ++i) moments[i] = 1.0f / static_cast<float>(i + 1);
+        state->write_moment(state->moment1(), parameter.offset, moments);
+        state->write_moment(state->moment2(), parameter.offset, moments);
+      }
+    }
+  }
+  ParameterTable table{tiny_spec()};
+  ApartDevice device;
+  TrainingState there, here;
+};
+
+bool same_values(const TrainingState& a, const TrainingState& b) {
+  const std::pair<View, View> arrays[] = {{a.weights(), b.weights()},
+                                          {a.remainder(), b.remainder()},
+                                          {a.moment1(), b.moment1()},
+                                          {a.moment2(), b.moment2()}};
+  return std::ranges::all_of(arrays, [](const auto& pair) {
+    return std::ranges::equal(HostBytes(pair.first).get(), HostBytes(pair.second).get());
+  });
+}
+
+TEST(ApartDevice, HoldsAStateThatIsDrawnHashedSavedAndLoaded) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    Twins twins(dtype);
+    EXPECT_TRUE(same_values(twins.there, twins.here));
+    EXPECT_EQ(parameter_hash(twins.there, twins.table), parameter_hash(twins.here, twins.table));
+    const TemporaryFolder folder;
+    const auto alone = make_single();
+    CheckpointWriter writer(folder.path(), twins.table, twins.there, *alone);
+    writer.begin({});
+    ASSERT_TRUE(writer.publish(0, false));
+    for (TrainingState* state : {&twins.there, &twins.here}) {
+      TrainingState loaded(twins.table, dtype, true, {}, *(state == &twins.there ? &twins.device : &host_device()));
+      load_checkpoint(open_checkpoint(folder.path()), twins.table, loaded);
+      EXPECT_TRUE(same_values(loaded, *state));
+    }
+    EXPECT_EQ(describe_not_finite(twins.there, twins.table), "");
+    const std::vector<float> bad{NAN};
+    twins.there.write_weights(3, bad);
+    EXPECT_NE(describe_not_finite(twins.there, twins.table), "");
+  }
+}
+
+TEST(ApartDevice, HealsAReplicaThatDiffers) {
+  run_local(3, [](RankContext& rank) {
+    Twins twins(DType::bf16);
+    ApartCommunicator world(twins.device, rank.world);
+    if (rank.rank() == 1) twins.there.write_weights(7, std::vector<float>{9, 9});
+    Mesh mesh(world, {.data = 3});
+    Scalars scalars(mesh.world());
+    check_parameters(mesh, scalars, "host", twins.there, twins.table, 4, true);
+    EXPECT_TRUE(same_values(twins.there, twins.here));
+  });
+}
+
+}  // namespace
+}  // namespace trireme
