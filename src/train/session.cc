@@ -31,8 +31,7 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       scalars_(mesh_.world()),
       tensor_group_(mesh_.tensor().size() > 1 ? own_group(mesh_.tensor(), rank.progress) : nullptr),
       links_(mesh_.pipeline(), ops.device(), mesh_.shape().chunks, options.dtype,
-             options.shape.own_rows(mesh_.tensor().size()),
-             options.spec.width, options.progress_cpus),
+             options.shape.own_rows(mesh_.tensor().size()), options.spec.width, options.progress_cpus),
       stage_(options.spec, {&table, state.weights(), state.gradients()}, options.dtype, options.shape, ops,
              rank.threads,
              tensor_group_
