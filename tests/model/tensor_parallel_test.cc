@@ -92,7 +92,9 @@ TEST_P(EveryChoiceCut, GivesTheLossAndGradientsOfTheWholeModel) {
     };
     const auto losses = steps(stage, nullptr);
     const double evaluated = stage.loss(first.with_values(false));
-    for (const auto& [ranks, shares] : {std::pair(1, false), {2, false}, {4, false}, {2, true}, {4, true}}) {
+    for (const auto& layout : {std::pair(1, false), {2, false}, {4, false}, {2, true}, {4, true}}) {
+      const int ranks = layout.first;
+      const bool shares = layout.second;
       if (spec.heads % ranks != 0) continue;
       shape.shares_rows = shares;
       SCOPED_TRACE(testing::Message() << ranks << " ranks, recompute " << static_cast<int>(recompute)
@@ -205,10 +207,12 @@ TEST(TensorParallel, SharedRowsTakeFiveQuartersOfTheBytes) {
 
 TEST(TensorParallel, SharedRowsTakeTheirShareOfTheMemory) {
   const auto ops = make_cpu_ops();
-  for (const auto& [recompute, placed] : {std::pair(Recompute::none, NormPlace::pre),
-                                          {Recompute::none, NormPlace::post},
-                                          {Recompute::attention, NormPlace::pre},
-                                          {Recompute::full, NormPlace::pre}}) {
+  for (const auto& choice : {std::pair(Recompute::none, NormPlace::pre),
+                             {Recompute::none, NormPlace::post},
+                             {Recompute::attention, NormPlace::pre},
+                             {Recompute::full, NormPlace::pre}}) {
+    const Recompute recompute = choice.first;
+    const NormPlace placed = choice.second;
     Spec spec = cut_spec();
     spec.layers = 5;
     spec.norm_place = placed;
