@@ -64,28 +64,8 @@ class DeviceStream {
 
 Device& host_device();
 
-/// The values of a tensor where the program may read them: the tensor itself on the host, else a copy, made in order
+/// The bytes of a tensor where the program may read them: the tensor itself on the host, else a copy, made in order
 /// with the work of its device's stream.
-template <class T>
-class HostValues {
- public:
-  explicit HostValues(ConstView x) : view_(x) {
-    if (!x.device()) return;
-    copy_.resize(static_cast<size_t>(x.count()));
-    const View to{std::span<T>(copy_), x.shape()};
-    x.device()->stream().copy(x, to);
-    view_ = to;
-  }
-  HostValues(const HostValues&) = delete;
-  HostValues& operator=(const HostValues&) = delete;
-  std::span<const T> get() const { return view_.empty() ? std::span<const T>() : view_.values<T>(); }
-
- private:
-  std::vector<T> copy_;
-  ConstView view_;
-};
-
-/// The same of the bytes, whatever the type.
 class HostBytes {
  public:
   explicit HostBytes(ConstView x) : view_(x) {
@@ -98,10 +78,22 @@ class HostBytes {
   HostBytes(const HostBytes&) = delete;
   HostBytes& operator=(const HostBytes&) = delete;
   std::span<const std::byte> get() const { return {static_cast<const std::byte*>(view_.data()), view_.bytes()}; }
+  ConstView view() const { return view_; }
 
  private:
   std::vector<std::byte> copy_;
   ConstView view_;
+};
+
+/// The same as values of their type.
+template <class T>
+class HostValues {
+ public:
+  explicit HostValues(ConstView x) : bytes_(x) {}
+  std::span<const T> get() const { return bytes_.view().empty() ? std::span<const T>() : bytes_.view().values<T>(); }
+
+ private:
+  HostBytes bytes_;
 };
 
 /// The same for all new values, which reach the tensor when this ends.
