@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <list>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "cli/tokenizer_flags.h"
 #include "config/foreign_options.h"
 #include "data/glue/task.h"
+#include "hub/name.h"
 #include "train/runnable.h"
 
 namespace trireme {
@@ -21,10 +23,23 @@ constexpr double kMostEpochs = 1e6;
 
 /// Native options that stay the user's; run_glue's arguments decide about the rest.
 bool stays_native(std::string_view name) {
-  constexpr std::string_view kOptions[] = {
-      "model.dropout",       "model.recompute", "run.hang-timeout",  "run.start-timeout", "run.hash-every",
-      "run.max-skips",       "run.take-over",   "run.on-difference", "log.jsonl",         "log.tensorboard",
-      "checkpoint.on-error", "mesh.data",       "mesh.tensor",       "mesh.sequence",     "optim.shard"};
+  constexpr std::string_view kOptions[] = {"model.dropout",
+                                           "model.recompute",
+                                           "run.hang-timeout",
+                                           "run.start-timeout",
+                                           "run.hash-every",
+                                           "run.max-skips",
+                                           "run.take-over",
+                                           "run.on-difference",
+                                           "log.jsonl",
+                                           "log.tensorboard",
+                                           "mesh.data",
+                                           "mesh.tensor",
+                                           "mesh.sequence",
+                                           "optim.shard",
+                                           "checkpoint.on-error",
+                                           "checkpoint.local",
+                                           "checkpoint.copy-mb-per-second"};
   return name.starts_with("comm.") || name.starts_with("launch.") ||
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }
@@ -70,11 +85,12 @@ class GlueFlags {
   void add_training();
   void add_rhythm();
   void check(const GlueOptions& options) const;
+  void take_revision() const;
 
   mutable GlueOptions options_;
   Flags flags_;
   std::list<Switch> switches_;  // flags hold references to what is in it
-  std::string resume_;
+  std::string resume_, revision_;
   TokenizerFlags tokenizer_;
 };
 
@@ -97,6 +113,8 @@ void GlueFlags::add_model_and_data() {
   GlueOptions& o = options_;
   add_word("model-name-or-path,--model", o.model,
            "Hugging Face folder of the pretrained model, or its name on the hub");
+  add_word("model-revision", revision_,
+           "branch, tag or commit of the model and tokenizer on the hub, as NAME@REVISION says it (default: main)");
   add_word("tokenizer-name", o.tokenizer, "tokenizer's file or folder (default: the model's)");
   add_tokenizer_flags(flags_, tokenizer_);
   add_word("task-name,--task", o.task, "cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli or ax");
@@ -187,7 +205,27 @@ GlueOptions GlueFlags::read() const {
   if (!options_.task.empty()) options_.task = glue_task(options_.task).name;
   options_.tokenizer_load = load_options(tokenizer_);
   check(options_);
+  take_revision();
   return options_;
+}
+
+/// As run_glue does: of the model and of a tokenizer that is named for itself. "main" is what a name means anyway.
+void GlueFlags::take_revision() const {
+  if (revision_.empty() || revision_ == hub::kMainRevision) return;
+  hub::require_revision(revision_);
+  const auto is_name = [](const std::string& text) {
+    return !std::filesystem::exists(text) && hub::looks_like_name(text);
+  };
+  require(is_name(options_.model), ErrorKind::usage,
+          "--model-revision {} is a revision on the Hugging Face hub, but --model-name-or-path {} is no name there; "
+          "remove it",
+          revision_, options_.model);
+  for (std::string* name : {&options_.model, &options_.tokenizer}) {
+    if (!is_name(*name)) continue;
+    require(name->find('@') == std::string::npos, ErrorKind::usage,
+            "{} and --model-revision {} both say which revision; remove one of them", *name, revision_);
+    *name += "@" + revision_;
+  }
 }
 
 /// A .json file of arguments as flags.

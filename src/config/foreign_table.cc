@@ -204,7 +204,6 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--use-auth-token", no_effect, ""},
     {"glue", "--token", no_effect, ""},
     {"glue", "--overwrite-cache", no_effect, ""},
-    {"glue", "--model-revision", elsewhere, "--model-name-or-path NAME@REVISION", "main"},
     {"glue", "--trust-remote-code", no_effect, ""},
     {"glue", "--hub-model-id", no_effect, ""},
     {"glue", "--hub-strategy", no_effect, ""},

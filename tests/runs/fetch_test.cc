@@ -200,6 +200,53 @@ TEST_F(ByName, GlueTakesModelAndRowsAndOneRankOfTheHostFetches) {
       HasSubstr("no folder tiny/bert here; HF_HUB_OFFLINE is set, so the Hugging Face hub is not asked; by hand"));
 }
 
+TEST_F(ByName, GlueTakesTheRevisionThatRunGluesFlagNames) {
+  const auto glue = [&](const std::string& model, const std::string& revision, const std::string& tokenizer = "") {
+    std::vector<std::string> words{"glue",
+                                   "--model_name_or_path",
+                                   model,
+                                   "--model_revision",
+                                   revision,
+                                   "--task_name",
+                                   "mrpc",
+                                   "--data_dir",
+                                   path("data"),
+                                   "--output_dir",
+                                   path("out"),
+                                   "--do_eval",
+                                   "--launch.threads",
+                                   "1"};
+    if (!tokenizer.empty()) words.insert(words.end(), {"--tokenizer_name", tokenizer});
+    return trireme(words);
+  };
+  hub_.add("models/tiny/words", "vocab.txt", read_text(path("vocab.txt")));
+  const auto asked_for = [&](const std::string& path) {
+    return std::ranges::any_of(hub_.hub().requests(), [&](const WebRequest& r) { return r.path == path; });
+  };
+  const Outcome taken = glue("tiny/bert", FakeHub::kCommit, "tiny/words");
+  EXPECT_EQ(taken.code, 0) << taken.output;
+  for (const char* name : {"tiny/bert", "tiny/words"}) {
+    EXPECT_TRUE(asked_for(fmt::format("/api/models/{}/revision/{}", name, FakeHub::kCommit))) << name;
+    EXPECT_FALSE(asked_for(fmt::format("/api/models/{}/revision/main", name))) << name;
+  }
+  const Outcome unknown = glue("tiny/bert", "step7");
+  EXPECT_EQ(unknown.code, 1) << unknown.output;
+  EXPECT_THAT(unknown.output, HasSubstr("revision step7"));
+  const Outcome twice = glue("tiny/bert@step8", "step7");
+  EXPECT_EQ(twice.code, 2);
+  EXPECT_THAT(twice.output,
+              HasSubstr("tiny/bert@step8 and --model-revision step7 both say which revision; remove one of them"));
+  const Outcome folder = glue(path("model"), "step7");
+  EXPECT_EQ(folder.code, 2);
+  EXPECT_THAT(folder.output, HasSubstr("--model-revision step7 is a revision on the Hugging Face hub, but "
+                                       "--model-name-or-path " +
+                                       path("model") + " is no name there; remove it"));
+  EXPECT_EQ(glue(path("model"), "main").code, 0);
+  const Outcome outside = glue("tiny/bert", "../x");
+  EXPECT_EQ(outside.code, 2);
+  EXPECT_THAT(outside.output, HasSubstr("\"../x\" is no revision"));
+}
+
 TEST_F(ByName, BenchGlueTakesModelAndRows) {
   const Outcome outcome = trireme({"bench", "glue", "--model", "tiny/bert", "--batch", "2", "--max-seq-length", "16",
                                    "--steps", "1", "--threads", "1"});

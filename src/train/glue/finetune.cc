@@ -18,6 +18,7 @@
 #include "train/glue/results.h"
 #include "train/glue/row_proof.h"
 #include "train/job.h"
+#include "train/local_resume.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -201,16 +202,31 @@ bool classify(FineTuning& task, Work work, const GlueOptions& options) {
   return false;
 }
 
+/// What training goes on from, of the output folder and the hosts' own disks. `start`: as find_start() saw it before
+/// the folder was this job's. Collective.
+ResumePlace place_to_start(const GlueOptions& options, const std::string& start, Scalars& scalars) {
+  if (!options.train || !options.resume.empty()) return {start, {}};
+  const Config config = config_of(options, 0, 1);
+  const std::optional<LocalNote> note = agree_on_local_note(config, scalars);
+  if (!note) return {start, {}};
+  if (!options.overwrite) return find_on_both_sides(config, *note, scalars).value_or(ResumePlace());
+  remove_local_folder(note->folder);
+  if (scalars.rank() == 0) forget_local_note(config.run.dir);
+  return {};
+}
+
 RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const Job& job) {
   Backend backend = make_backend();
   const bool on_hub = !options.task.empty() && options.data_dir.empty();
   fetch_named({.model = options.model, .tokenizer = options.tokenizer, .glue_task = on_hub ? options.task : ""},
               job.rank, job.scalars, job.stop_reason);
+  const ResumePlace from = place_to_start(options, start, job.scalars);
   GlueJob plan;
   together(job.scalars, [&] {
     if (options.train && options.overwrite && options.resume.empty() && job.rank.rank() == 0)
       clear_checkpoints(options.output_dir);
-    plan = make_job(options, start, job.mesh, job.rank.rank());
+    plan = make_job(options, from.path, job.mesh, job.rank.rank());
+    if (plan.resume) plan.resume->nearby = from.nearby;
     require_memory(
         plan_memory(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), *backend.ops, planned(job.rank)),
         plan, job.rank);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/local_disk.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/run_steps.h"
 
@@ -33,6 +34,7 @@ bool holds_files(const std::string& folder) {
 std::string find_start(const GlueOptions& options) {
   if (!options.resume.empty()) return open_checkpoint(options.resume).path;
   if (options.overwrite) return {};
+  if (read_local_note(options.output_dir)) return {};
   if (const auto folder = find_resumable(options.output_dir)) return folder->path;
   require(!holds_files(options.output_dir), ErrorKind::config,
           "{} exists and holds files, but no checkpoint to go on from; name another --output-dir or add "
