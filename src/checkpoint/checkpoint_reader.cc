@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/local_disk.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/neox_checkpoint.h"
 #include "checkpoint/neox_files.h"
@@ -228,8 +229,9 @@ CheckpointFolder open_checkpoint(const std::string& path) {
   if (fs::exists(path + "/manifest.json")) return open_step(path);
   if (find_neox_step(path)) return open_neox(path);
   const auto step = newest_step(path);
-  require(step.has_value(), ErrorKind::io, "{} holds no checkpoint: no manifest.json and no step-* folder with one",
-          path);
+  const auto note = step ? std::nullopt : read_local_note(path);
+  require(step.has_value(), ErrorKind::io, "{} holds no checkpoint: no manifest.json and no step-* folder with one{}",
+          path, note ? "; the hosts' own disks have some, in " + note->folder : std::string());
   return open_step(path + "/" + step_name(*step));
 }
 

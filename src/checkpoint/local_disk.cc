@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/run_folder.h"
+#include "checkpoint/run_steps.h"
 #include "checkpoint/stored_shard.h"
 
 namespace trireme {
@@ -103,6 +104,35 @@ std::vector<std::string> verify_local_shards(const LocalStep& step, const std::v
     for (std::string& fault : verify_shard(step.path, step.manifest, shard)) faults.push_back(std::move(fault));
   }
   return faults;
+}
+
+std::string newest_on_either_side(const std::string& path, bool reads) {
+  if (!fs::is_directory(path) || fs::exists(path + "/manifest.json")) return path;
+  const std::optional<LocalNote> note = read_local_note(path);
+  if (!note) return path;
+  const std::vector<int64_t> shared = steps_in_line(path);
+  const int64_t newest_shared = shared.empty() ? -1 : shared.back();
+  int64_t newest = note->step;
+  std::vector<LocalStep> here = list_local_steps(note->folder);
+  std::erase_if(here, [&](const LocalStep& step) { return was_left_behind(path, step.step, step.hash); });
+  if (!here.empty()) newest = std::max(newest, here.back().step);
+  if (newest <= newest_shared) return path;
+  const bool whole = !here.empty() && here.back().step == newest && here.back().is_whole();
+  if (whole && reads) {
+    log::info("the newest snapshot of {}, of step {}, is on this host's disk only, where it is read: {}", path, newest,
+              here.back().path);
+    return here.back().path;
+  }
+  const std::string where = fmt::format("on the hosts' own disks only, in {}, {}", note->folder,
+                                        whole ? "where a single process can read it" : "and not whole on this one");
+  require(newest_shared >= 0, ErrorKind::io,
+          "{} holds no checkpoint yet: the snapshot of step {} is {}; the command that trains copies it", path, newest,
+          where);
+  log::write_once(log::Level::warning,
+                  fmt::format("the newest snapshot of {}, of step {}, is {}: that of step {} is read; the command that "
+                              "trains copies the newest",
+                              path, newest, where, newest_shared));
+  return path;
 }
 
 void write_alike(const std::string& folder, const std::string& name, const std::string& text, int rank) {

@@ -38,6 +38,8 @@ struct LocalStep {
   uint64_t hash = 0;  ///< XXH3 of manifest.json
   Manifest manifest;
   std::vector<size_t> shards;  ///< those that lie here with their size, by index
+
+  bool is_whole() const { return shards.size() == manifest.shards.size(); }
 };
 
 /// What this host's disk has of a run's snapshots, ascending; what has no manifest is none, and one that cannot be read
@@ -45,6 +47,11 @@ struct LocalStep {
 std::vector<LocalStep> list_local_steps(const std::string& folder);
 /// Reads every byte that lies here of these shards; one line per fault.
 std::vector<std::string> verify_local_shards(const LocalStep& step, const std::vector<size_t>& shards);
+
+/// A model's path, for who reads but does not train: of a run folder whose newest snapshot is on the hosts' own disks
+/// only, the folder of that on this host, if it is whole here and `reads`, and a line says so. Else the path as it is,
+/// with a warning that names both snapshots; Throws Error::io where the run folder has none.
+std::string newest_on_either_side(const std::string& path, bool reads);
 
 /// A small file that several ranks of a host write alike, each of which may be the first. Throws Error::io.
 void write_alike(const std::string& folder, const std::string& name, const std::string& text, int rank);

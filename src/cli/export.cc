@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/huggingface.h"
+#include "checkpoint/local_disk.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/neox_export.h"
 #include "cli/command.h"
@@ -133,7 +134,7 @@ int run_export(std::vector<std::string> arguments) {
             "{} belongs to --format neox; a Hugging Face folder is not cut", flag);
 
   stop::install();
-  const ModelFolder folder = open_model(model);
+  const ModelFolder folder = open_model(newest_on_either_side(model, true));
   PartialFolder partial(wanted.output);
   const ParameterTable table(folder.spec);
   TrainingState state(table, DType::f32, false);

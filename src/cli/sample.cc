@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/time.h"
 #include "checkpoint/finite_weights.h"
+#include "checkpoint/local_disk.h"
 #include "checkpoint/model_folder.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -113,8 +114,9 @@ struct Sampler {
   }
 };
 
-ModelFolder open_with_tokenizer(const std::string& path) {
-  ModelFolder folder = open_model(path);
+/// The hosts of several ranks may have different parts of a snapshot.
+ModelFolder open_with_tokenizer(const std::string& path, int ranks) {
+  ModelFolder folder = open_model(newest_on_either_side(path, ranks == 1));
   require(!folder.tokenizer_json.empty(), ErrorKind::data,
           "{} has no tokenizer.json, so text cannot become tokens; put the model's tokenizer.json there", folder.path);
   return folder;
@@ -273,8 +275,8 @@ int sample(Process& process, SampleOptions& options, const std::vector<std::stri
   const std::unique_ptr<Mesh> mesh = options.mesh.mesh(process);
   const int threads = rank_threads(process, options.threads);
   Printer printer(process);
-  Sampler sampler(open_with_tokenizer(options.model), options.dtype == "bf16" ? DType::bf16 : DType::f32, threads,
-                  options.force, mesh.get(), printer);
+  Sampler sampler(open_with_tokenizer(options.model, process.size()),
+                  options.dtype == "bf16" ? DType::bf16 : DType::f32, threads, options.force, mesh.get(), printer);
   if (options.stop_at_end) options.generate.stop_at = sampler.tokenizer->end_of_text();
   std::optional<SampleFile> file;
   if (!options.output.empty() && printer.prints()) file.emplace(options.output);

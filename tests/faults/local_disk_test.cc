@@ -216,6 +216,133 @@ TEST_F(LocalDisk, ANewRunInTheFolderIsRefusedUnlessItMayOverwrite) {
   EXPECT_THAT(on_disk(), IsEmpty());
 }
 
+TEST_F(LocalDisk, ARunFolderThatHangsAtTheEndIsToldAndLeftAndTheResultIsKept) {
+  for (const int ranks : {1, 2}) {
+    if (ranks > 1 && !has_mpi()) continue;
+    write_text(path("hold"), "");
+    const auto start = std::chrono::steady_clock::now();
+    const Outcome outcome = run(command(ranks, train("run", flags({"--run.hang-timeout", "1"}))),
+                                fault("fsync", "run/.saving-", 0, {"FAULT_WHILE=" + path("hold")}));
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    EXPECT_EQ(outcome.code, 1) << outcome.output;
+    EXPECT_LT(taken.count(), 30) << "12 x run.hang-timeout, and the training";
+    const std::string stalled = "the disk of " + path("run") + " has taken nothing of the snapshot of step 6 for ";
+    EXPECT_EQ(count_of(outcome.output, "warning: " + stalled), 1) << outcome.output;
+    EXPECT_THAT(outcome.output,
+                ::testing::ContainsRegex("error: .* for 12 s; leaving with code 1: the same command takes "
+                                         "it from the local disks"));
+    EXPECT_THAT(list_steps(path("run")), IsEmpty());
+    EXPECT_EQ(newest_local(), 18);
+    fs::remove(path("hold"));
+    const Outcome next = run(command(ranks, train("run", flags())));
+    EXPECT_EQ(next.code, 0) << next.output;
+    EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("disk") + "/run-"));
+    EXPECT_EQ(list_steps(path("run")).back(), 18);
+    EXPECT_THAT(on_disk(), IsEmpty());
+    EXPECT_THAT(leftovers("run"), IsEmpty());
+    fs::remove_all(path("run"));
+  }
+}
+
+TEST_F(LocalDisk, AStopAtOnceCopiesNothingAndSaysWhereTheNewestIs) {
+  Program program(trireme_command(train("run", slow({"--run.steps", "1000000", "--checkpoint.every", "20"}))));
+  ASSERT_TRUE(program.wait_for([&](const std::string&) { return newest_local() >= 40; })) << program.output();
+  const Outcome stopped = run(trireme_command({"stop", "--now", path("run")}));
+  const Outcome outcome = program.finish();
+  EXPECT_EQ(stopped.code, 0) << stopped.output;
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.output, Not(HasSubstr("saving after step")));
+  const int64_t step = newest_local();
+  EXPECT_THAT(stopped.output,
+              HasSubstr(fmt::format("newest snapshot: none; {} is on the hosts' own disks only, in {}/run-",
+                                    step_name(step), path("disk"))));
+  EXPECT_THAT(list_steps(path("run")), IsEmpty());
+  const Outcome next = run(trireme_command(train("run", flags({"--run.steps", std::to_string(step + 3)}))));
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("disk") + "/run-"));
+  EXPECT_EQ(list_steps(path("run")).back(), step + 3);
+}
+
+TEST_F(LocalDisk, PruneDeletesThereWhatTheRunFolderHasAndNothingNewer) {
+  kill_after(60);
+  const std::string folder = read_local_note(path("run")).value().folder;
+  std::vector<LocalStep> steps = list_local_steps(folder);
+  ASSERT_GE(steps.size(), 3u);
+  for (const size_t i : {0u, 1u}) fs::copy(steps[i].path, path("run") + "/" + step_name(steps[i].step));
+  const Outcome outcome = run(trireme_command({"checkpoint", "prune", path("run"), "--keep", "1"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output,
+              HasSubstr(fmt::format("deleted 1 checkpoints of {}: steps {}\n", path("run"), steps[0].step)));
+  for (const size_t i : {0u, 1u})
+    EXPECT_THAT(outcome.output, HasSubstr("deleted " + steps[i].path + ": the run folder has it, or a newer one\n"));
+  EXPECT_THAT(list_steps(path("run")), ElementsAre(steps[1].step));
+  const std::vector<LocalStep> left = list_local_steps(folder);
+  ASSERT_EQ(left.size(), steps.size() - 2);
+  EXPECT_EQ(left.front().step, steps[2].step);
+  EXPECT_EQ(count_of(outcome.output, "deleted "), 3) << outcome.output;
+  const auto last = std::to_string(steps.back().step + 2);
+  const Outcome next = run(trireme_command(train("run", flags({"--run.steps", last}))));
+  EXPECT_EQ(next.code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr(fmt::format(": {} steps and ", steps.back().step)));
+}
+
+TEST_F(LocalDisk, WhoReadsTheModelTakesTheNewestFromThereOrIsToldWhereItIs) {
+  kill_after(20);
+  const int64_t step = newest_local();
+  const std::string newest = fmt::format("the newest snapshot of {}, of step {}, is on ", path("run"), step);
+  const auto ask = [&](const std::string& output) {
+    return run(trireme_command({"export", "--checkpoint", path("run"), "--output", path(output)}));
+  };
+  const Outcome exported = ask("exported");
+  EXPECT_EQ(exported.code, 0) << exported.output;
+  EXPECT_THAT(exported.output,
+              HasSubstr(newest + "this host's disk only, where it is read: " + path("disk") + "/run-"));
+  EXPECT_THAT(exported.output, HasSubstr(fmt::format("(step {}, ", step)));
+  const std::vector<std::string> sample = {"sample", "--model", path("run"), "--prompt", "a"};
+  EXPECT_THAT(run(trireme_command(sample)).output, HasSubstr(newest + "this host's disk only, where it is read: "));
+  const std::string none = fmt::format(
+      "{} holds no checkpoint yet: the snapshot of step {} is on the hosts' own disks only, in ", path("run"), step);
+  if (has_mpi()) {
+    auto shared_out = sample;
+    shared_out.insert(shared_out.end(), {"--mesh.tensor", "2"});
+    const Outcome ranks = run(mpirun_command(2, shared_out));
+    EXPECT_EQ(ranks.code, 1) << ranks.output;
+    EXPECT_THAT(ranks.output, AllOf(HasSubstr(none), HasSubstr(", where a single process can read it; the command")));
+  }
+  const auto lose_a_shard = [&] {
+    const LocalStep last = list_local_steps(read_local_note(path("run")).value().folder).back();
+    fs::remove(last.path + "/" + last.manifest.shards.at(0).file);
+  };
+  lose_a_shard();
+  const Outcome lost = ask("none");
+  EXPECT_EQ(lost.code, 1) << lost.output;
+  EXPECT_THAT(lost.output, AllOf(HasSubstr(none), HasSubstr(", and not whole on this one; the command that trains")));
+  EXPECT_THAT(
+      run(trireme_command({"checkpoint", "show", path("run")})).output,
+      HasSubstr("holds no checkpoint: no manifest.json and no step-* folder with one; the hosts' own disks have "
+                "some, in " +
+                path("disk")));
+}
+
+TEST_F(LocalDisk, AndOfASnapshotThatIsNotWholeHereTheRunFoldersOlderOneIsRead) {
+  ASSERT_EQ(run(trireme_command(train("run", flags({"--optim.decay-steps", "1000"})))).code, 0);
+  Program program(trireme_command(
+      train("run", slow({"--run.steps", "1000000", "--checkpoint.every", "20", "--optim.decay-steps", "1000"}))));
+  ASSERT_TRUE(program.wait_for([&](const std::string&) { return newest_local() >= 40; })) << program.output();
+  kill(program.pid(), SIGKILL);
+  program.finish();
+  const LocalStep last = list_local_steps(read_local_note(path("run")).value().folder).back();
+  fs::remove(last.path + "/" + last.manifest.shards.at(0).file);
+  const Outcome outcome = run(trireme_command({"export", "--checkpoint", path("run"), "--output", path("exported")}));
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr(fmt::format(
+                                  "warning: the newest snapshot of {}, of step {}, is on the hosts' own disks only, in "
+                                  "{}, and not whole on this one: that of step 18 is read; the command that trains "
+                                  "copies the newest",
+                                  path("run"), last.step, fs::path(last.path).parent_path().string())));
+  EXPECT_THAT(outcome.output, HasSubstr("(step 18, "));
+}
+
 TEST_F(LocalDisk, OptionsThatMakeNoSenseAreRefused) {
   const Outcome relative = run(trireme_command(train("run", {"--checkpoint.local", "scratch"})));
   EXPECT_EQ(relative.code, 2);
