@@ -64,7 +64,8 @@ class Checker {
     require(s.first_head >= 0 && s.first_head <= kMostHeads - s.heads, ErrorKind::shape,
             "{}: heads {} to {}, expected at most {}: dropout's counter holds no more", op_, s.first_head,
             int64_t{s.first_head} + s.heads, kMostHeads);
-    require(std::isfinite(s.scale), ErrorKind::shape, "{}: scale is {}, expected a finite number", op_, s.scale);
+    require(std::isfinite(s.scale) && s.scale > 0, ErrorKind::shape,
+            "{}: scale is {}, expected a finite number above 0", op_, s.scale);
     dims("offsets", s.offsets, 1);
     statistic("offsets", s.offsets, DType::i32);
     require(s.offsets.rows() >= 2 || rows == 0, ErrorKind::shape,

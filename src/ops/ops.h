@@ -68,7 +68,7 @@ struct AttentionShape {
   int heads = 0;
   int head_dim = 0;
   bool causal = true;
-  float scale = 0;     ///< multiplies q . k, usually head_dim^-1/2
+  float scale = 0;     ///< multiplies q . k, above 0, usually head_dim^-1/2
   ConstView offsets;   ///< [sequences + 1] i32, rows of each sequence
   int first_head = 0;  ///< where heads are split over ranks: the model's number of the call's first head, for dropout
 };

@@ -135,7 +135,9 @@ TEST_F(Checks, Attention) {
   expect_shape_error("attention: 0 heads of size 8, expected at least 1 of each", [&] { call(wrong); });
   wrong = shape;
   wrong.scale = NAN;
-  expect_shape_error("attention: scale is nan, expected a finite number", [&] { call(wrong); });
+  expect_shape_error("attention: scale is nan, expected a finite number above 0", [&] { call(wrong); });
+  wrong.scale = -0.5f;
+  expect_shape_error("attention: scale is -0.5, expected a finite number above 0", [&] { call(wrong); });
   wrong = shape;
   wrong.first_head = 65'535;
   expect_shape_error("attention: heads 65535 to 65537, expected at most 65536: dropout's counter holds no more",

@@ -52,9 +52,7 @@ HWY_INLINE hn::Mask<TagF32> first_lanes(int64_t n) {
 /// 2^x for x <= 1: relative error below 1.2e-7; 0 below -126; NaN stays NaN.
 HWY_INLINE VecF32 exp2_f32(VecF32 x) {
   const TagF32 d;
-  const VecF32 smallest = hn::Set(d, -126.0f);
-  const VecF32 n = hn::Round(hn::Max(x, smallest));
-  const VecF32 r = hn::Sub(x, n);
+  const VecF32 n = hn::Round(x), r = hn::Sub(x, n);
   // (2^r - 1) / r interpolated at the six Chebyshev nodes of |r| <= 1/2.
   VecF32 p = hn::MulAdd(hn::Set(d, 1.54531634e-4f), r, hn::Set(d, 1.33908633e-3f));
   p = hn::MulAdd(p, r, hn::Set(d, 9.61808302e-3f));
@@ -62,9 +60,17 @@ HWY_INLINE VecF32 exp2_f32(VecF32 x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.240226507f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.693147182f));
   p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
-  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(TagI32(), n), hn::Set(TagI32(), 127)));
-  return hn::IfThenZeroElse(hn::Lt(x, smallest), hn::Mul(p, hn::BitCast(d, exponent)));
+  return times_power_of_2(p, n, hn::Lt(x, hn::Set(d, -126.0f)));
 }
+/// The same for scores of elements T.
+template <class T>
+HWY_INLINE VecF32 exp2_of(VecF32 x) {
+  return is_bf16<T> ? exp2_for_bf16(x) : exp2_f32(x);
+}
+
+/// Element type of tile operands for activations of type T.
+template <class T>
+using OperandOf = std::conditional_t<std::is_same_v<T, native_bf16_t>, native_bf16_t, float>;
 
 /// Rows of q, k, v or of an output: `stride` elements apart.
 template <class T>
@@ -90,7 +96,7 @@ HWY_INLINE auto head_rows(AnyView v, const AttentionShape& s, const AttentionTas
   return Rows<std::remove_pointer_t<decltype(data)>>{data, stride};
 }
 
-// ---- operands of tile products: E is float, or bf16_t with pairs as steps (tile_gemm-inl.h)
+// ---- operands of tile products: E is float, or native_bf16_t with pairs as steps (tile_gemm-inl.h)
 
 /// Asks for a later row: heads lie far apart in memory, so that the hardware does not foresee the next one.
 template <class T>
@@ -98,11 +104,6 @@ HWY_INLINE void foresee(Rows<const T> rows, int64_t row, int64_t dim) {
   constexpr int64_t kAhead = 12;  // rows of one or two lines each: about what a core has in flight
   const auto* p = reinterpret_cast<const char*>(rows[row + kAhead]);
   for (int64_t byte = 0; byte < dim * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(p + byte);
-}
-
-HWY_INLINE void store_fast(VecF32 v, float* p) { hn::StoreU(v, TagF32(), p); }
-HWY_INLINE void store_fast(VecF32 v, bf16_t* p) {
-  hn::StoreU(narrow_fast(v), TagU16(), reinterpret_cast<uint16_t*>(p));
 }
 
 /// Left operand: to [count, ld] = from [count, dim], with zeros behind.
@@ -125,7 +126,8 @@ HWY_INLINE void copy_steps(Rows<const T> from, int64_t count, int64_t head_dim, 
   copy_rows(from, count, head_dim, to, dim);
 }
 /// Pairs of rows: to [count / 2 rounded up, dim, 2]. Elements of bf16 are kept exactly.
-HWY_INLINE void copy_steps(Rows<const bf16_t> from, int64_t count, int64_t head_dim, bf16_t* to, int64_t dim) {
+HWY_INLINE void copy_steps(Rows<const native_bf16_t> from, int64_t count, int64_t head_dim, native_bf16_t* to,
+                           int64_t dim) {
   for (int64_t row = 0; row < count; row += 2) {
     foresee(from, row, head_dim);
     foresee(from, row + 1, head_dim);
@@ -155,17 +157,17 @@ HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, f
   }
 }
 /// Pairs along the tensor's rows: to [dim / 2 rounded up, kKeys, 2].
-HWY_INLINE void transpose_rows(Rows<const bf16_t> from, int64_t count, int64_t dim, bf16_t* to) {
+HWY_INLINE void transpose_rows(Rows<const native_bf16_t> from, int64_t count, int64_t dim, native_bf16_t* to) {
   const int64_t whole = dim / 2 * 2;
   for (int64_t c = 0; c < whole; c += 2) {
-    bf16_t* line = to + c * kKeys;
+    native_bf16_t* line = to + c * kKeys;
     for (int64_t row = 0; row < count; ++row) std::memcpy(line + 2 * row, from[row] + c, 2 * sizeof *line);
   }
   if (whole < dim)
     for (int64_t row = 0; row < count; ++row) {
-      bf16_t* pair = to + whole * kKeys + 2 * row;
+      native_bf16_t* pair = to + whole * kKeys + 2 * row;
       pair[0] = from[row][whole];
-      pair[1] = {0};
+      pair[1] = {};
     }
   for (int64_t c = 0; c < dim; c += 2)
     std::memset(to + c * kKeys + 2 * count, 0, static_cast<size_t>(kKeys - count) * 2 * sizeof *to);

@@ -54,7 +54,6 @@ struct AttentionForward {
   ConstView qkv;
   View out, lse;
   int64_t splits;
-  bool bf16_dots;  ///< tile operands are bf16 and multiplied as pairs
 };
 
 struct AttentionBackward {
@@ -63,7 +62,6 @@ struct AttentionBackward {
   ConstView dout, qkv, out, lse;
   View dqkv;
   int64_t splits;
-  bool bf16_dots;
   float* shares;  ///< with splits > 1: [splits, heads, rows, padded head_dim] parts of dq
 };
 

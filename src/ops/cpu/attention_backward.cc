@@ -37,7 +37,7 @@ HWY_INLINE void store_step(VecF32 v, float* to, int64_t row, int64_t column) {
   hn::StoreU(v, TagF32(), to + row * kKeys + column);
 }
 /// Rows come in order: an even row writes its pairs with 0 for the odd one.
-HWY_INLINE void store_step(VecF32 v, bf16_t* to, int64_t row, int64_t column) {
+HWY_INLINE void store_step(VecF32 v, native_bf16_t* to, int64_t row, int64_t column) {
   const TagU32 d;
   auto* pairs = reinterpret_cast<uint32_t*>(to + (row & ~int64_t{1}) * kKeys + 2 * column);
   const VecU32 bits = hn::PromoteTo(d, narrow_fast(v));
@@ -45,7 +45,7 @@ HWY_INLINE void store_step(VecF32 v, bf16_t* to, int64_t row, int64_t column) {
 }
 
 /// From a query's scores and dP: M P and dS, zero behind `valid`. row: in its block.
-template <class E>
+template <class T, class E>
 HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropout, float scale, int64_t row,
                              int64_t valid, int64_t query, int64_t first_key) {
   const TagF32 d;
@@ -54,7 +54,7 @@ HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropou
   const int64_t columns = valid > 0 ? whole_vectors(valid) : 0;
   if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
   for (int64_t j = 0; j < columns; j += kLanes) {
-    VecF32 p = exp2_f32(hn::MulSub(hn::LoadU(d, scores + j), factor, lse)), dp = hn::LoadU(d, dps + j);
+    VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, lse)), dp = hn::LoadU(d, dps + j);
     if (j + kLanes > valid) p = hn::IfThenElseZero(first_lanes(valid - j), p);
     VecF32 dropped = p;
     if (dropout.on()) {
@@ -65,17 +65,17 @@ HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropou
     const VecF32 ds = hn::Mul(p, hn::Sub(dp, shift));
     store_step(dropped, t.p_t, row, j);
     store_step(ds, t.ds_t, row, j);
-    if (!std::is_same_v<E, float>) store_fast(ds, t.ds + row * kKeys + j);
+    if (!std::is_same_v<E, float>) store(ds, t.ds + row * kKeys + j, AllLanes{});
   }
   for (int64_t j = columns; j < kKeys; j += kLanes) {
     store_step(hn::Zero(d), t.p_t, row, j);
     store_step(hn::Zero(d), t.ds_t, row, j);
-    if (!std::is_same_v<E, float>) store_fast(hn::Zero(d), t.ds + row * kKeys + j);
+    if (!std::is_same_v<E, float>) store(hn::Zero(d), t.ds + row * kKeys + j, AllLanes{});
   }
 }
 
 /// One block of queries against one tile of keys.
-template <class E>
+template <class T, class E>
 HWY_INLINE void gradient_tile(const AttentionBackward& call, const BackwardTile<E>& t, const DropoutRows& dropout,
                               int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim);
@@ -87,8 +87,8 @@ HWY_INLINE void gradient_tile(const AttentionBackward& call, const BackwardTile<
     multiply<Side::rows>(rows, columns, head_dim, t.query + query * dim, dim, t.keys_t, kKeys, t.scores, kKeys, false);
     multiply<Side::rows>(rows, columns, head_dim, t.dout + query * dim, dim, t.values_t, kKeys, t.dp, kKeys, false);
     for (int64_t i = 0; i < rows; ++i)
-      gradient_row(t, dropout, scale, r + i, causal ? std::min(seen, query + i + 1 - first_key) : seen, query + i,
-                   first_key);
+      gradient_row<T>(t, dropout, scale, r + i, causal ? std::min(seen, query + i + 1 - first_key) : seen, query + i,
+                      first_key);
     multiply<Side::rows>(rows, dim, seen, t.ds + r * kKeys, kKeys, t.key_steps, dim, t.dquery + query * dim, dim, true);
   }
   for (int64_t j = 0; j < keys; j += kTileRows) {
@@ -177,7 +177,7 @@ void backward_task(const AttentionBackward& call, const AttentionTask& task, flo
     std::fill_n(t.dkeys, keys * dim, 0.0f);
     std::fill_n(t.dvalues, keys * dim, 0.0f);
     for (int64_t i = shape.causal ? j : 0; i < length; i += kBlock)
-      gradient_tile(call, t, dropout, i, std::min(kBlock, length - i), j, keys);
+      gradient_tile<T>(call, t, dropout, i, std::min(kBlock, length - i), j, keys);
     store_rows(t.dkeys, dim, keys, head_dim, shape.scale, dk.from(j));
     store_rows(t.dvalues, dim, keys, head_dim, 1.0f, dv.from(j));
   }
@@ -200,13 +200,13 @@ void sum_shares(const AttentionBackward& call, const AttentionTask& task) {
 }
 
 void backward_task_any(const AttentionBackward& call, const AttentionTask& task, float* scratch) {
-  if (call.qkv.dtype() == DType::f32) return backward_task<float, float>(call, task, scratch);
-  if constexpr (kCanHaveDots)
-    if (call.bf16_dots) return backward_task<bf16_t, bf16_t>(call, task, scratch);
-  backward_task<bf16_t, float>(call, task, scratch);
+  with_element(call.qkv.dtype(), [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    backward_task<T, OperandOf<T>>(call, task, scratch);
+  });
 }
 void sum_shares_any(const AttentionBackward& call, const AttentionTask& task) {
-  call.qkv.dtype() == DType::bf16 ? sum_shares<bf16_t>(call, task) : sum_shares<float>(call, task);
+  with_element(call.qkv.dtype(), [&](auto element) HWY_ATTR { sum_shares<decltype(element)>(call, task); });
 }
 
 }  // namespace trireme::HWY_NAMESPACE
@@ -214,8 +214,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <omp.h>
-
-#include "ops/cpu/gemm.h"
 
 namespace trireme {
 HWY_EXPORT(backward_task_any);
@@ -236,7 +234,7 @@ void CpuOps::do_attention_backward(Context& context, ConstView dout, ConstView q
   float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();
   float* shares =
       splits > 1 ? context.scratch->take(DType::f32, {splits, shape.heads, qkv.rows(), dim}).as<float>() : nullptr;
-  const AttentionBackward call{shape, dropout, dout, qkv, out, lse, dqkv, splits, gemm_has_bf16(), shares};
+  const AttentionBackward call{shape, dropout, dout, qkv, out, lse, dqkv, splits, shares};
 #pragma omp parallel num_threads(context.threads)
   {
 #pragma omp for schedule(dynamic, 1)

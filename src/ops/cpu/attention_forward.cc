@@ -28,21 +28,23 @@ struct ForwardTile {
   float *scores, *factors;  ///< [kTileRows, kKeys]; [kKeys + 16]
 };
 
-/// weights = 2^(scale * scores - running maximum), dropped where asked; the query's sum and output follow.
-template <class E>
+/// weights = 2^(scale * scores - running maximum), dropped where asked; the query's sum and output follow. The maximum
+/// is kept times scale, which is positive.
+template <class T, class E>
 HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout, int64_t row, float scale,
                             float* scores, E* weights, int64_t valid, int64_t columns, int64_t query, int64_t first_key,
                             int64_t dim) {
   const TagF32 d;
-  const VecF32 factor = hn::Set(d, scale);
   VecF32 most = hn::Set(d, -HUGE_VALF);
   for (int64_t j = 0; j < columns; j += kLanes) {
-    VecF32 s = hn::Mul(hn::LoadU(d, scores + j), factor);
-    if (j + kLanes > valid) s = hn::IfThenElse(first_lanes(valid - j), s, hn::Set(d, -HUGE_VALF));
-    hn::StoreU(s, d, scores + j);
+    VecF32 s = hn::LoadU(d, scores + j);
+    if (j + kLanes > valid) {
+      s = hn::IfThenElse(first_lanes(valid - j), s, hn::Set(d, -HUGE_VALF));
+      hn::StoreU(s, d, scores + j);
+    }
     most = hn::Max(most, s);
   }
-  const float before = t.maximum[row], now = std::max(before, max_lanes(most));
+  const float before = t.maximum[row], now = std::max(before, max_lanes(most) * scale);
   VecF32 sum = hn::LoadU(d, t.sum + row * 16);
   if (now > before) {
     const VecF32 shrink = exp2_f32(hn::Set(d, before - now));
@@ -51,19 +53,19 @@ HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout,
     for (int64_t c = 0; c < dim; c += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, out + c), shrink), d, out + c);
     t.maximum[row] = now;
   }
-  const VecF32 top = hn::Set(d, now);
+  const VecF32 top = hn::Set(d, now), factor = hn::Set(d, scale);
   if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
   for (int64_t j = 0; j < columns; j += kLanes) {
-    VecF32 p = exp2_f32(hn::Sub(hn::LoadU(d, scores + j), top));
+    VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, top));
     sum = hn::Add(sum, p);
     if (dropout.on()) p = hn::Mul(p, hn::LoadU(d, t.factors + j));
-    store_fast(p, weights + j);
+    store(p, weights + j, AllLanes{});
   }
   hn::StoreU(sum, d, t.sum + row * 16);
 }
 
 /// Adds one tile of keys to a block of queries.
-template <class E>
+template <class T, class E>
 HWY_INLINE void attend_tile(const AttentionForward& call, const ForwardTile<E>& t, const DropoutRows& dropout,
                             int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim);
@@ -77,8 +79,8 @@ HWY_INLINE void attend_tile(const AttentionForward& call, const ForwardTile<E>& 
     multiply<Side::rows>(rows, columns, head_dim, t.query + r * dim, dim, t.keys + key_tile(first_key, head_dim), kKeys,
                          t.scores, kKeys, false);
     for (int64_t i = 0; i < rows; ++i)
-      softmax_row(t, dropout, r + i, scale, t.scores + i * kKeys, t.weights + i * kKeys,
-                  causal ? std::min(seen, query + i + 1 - first_key) : seen, columns, query + i, first_key, dim);
+      softmax_row<T>(t, dropout, r + i, scale, t.scores + i * kKeys, t.weights + i * kKeys,
+                     causal ? std::min(seen, query + i + 1 - first_key) : seen, columns, query + i, first_key, dim);
     multiply<Side::rows>(rows, dim, seen, t.weights, kKeys, t.values + first_key * dim, dim, t.out + r * dim, dim,
                          true);
   }
@@ -131,16 +133,17 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, float
     std::fill_n(t.sum, queries * 16, 0.0f);
     std::fill_n(t.maximum, queries, -HUGE_VALF);
     const int64_t end = call.shape.causal ? i + queries : length;
-    for (int64_t j = 0; j < end; j += kKeys) attend_tile(call, t, dropout, i, queries, j, std::min(kKeys, length - j));
+    for (int64_t j = 0; j < end; j += kKeys)
+      attend_tile<T>(call, t, dropout, i, queries, j, std::min(kKeys, length - j));
     finish_queries<T>(call, task, t, i, queries);
   }
 }
 
 void forward_task_any(const AttentionForward& call, const AttentionTask& task, float* scratch) {
-  if (call.qkv.dtype() == DType::f32) return forward_task<float, float>(call, task, scratch);
-  if constexpr (kCanHaveDots)
-    if (call.bf16_dots) return forward_task<bf16_t, bf16_t>(call, task, scratch);
-  forward_task<bf16_t, float>(call, task, scratch);
+  with_element(call.qkv.dtype(), [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    forward_task<T, OperandOf<T>>(call, task, scratch);
+  });
 }
 
 }  // namespace trireme::HWY_NAMESPACE
@@ -148,8 +151,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <omp.h>
-
-#include "ops/cpu/gemm.h"
 
 namespace trireme {
 HWY_EXPORT(forward_task_any);
@@ -163,7 +164,7 @@ int64_t attention_forward_floats(int64_t length, int64_t head_dim) {
 void CpuOps::do_attention(Context& context, ConstView qkv, const AttentionShape& shape, const Dropout& dropout,
                           View out, View lse) {
   const AttentionTasks tasks(shape, context.threads);
-  const AttentionForward call{shape, dropout, qkv, out, lse, tasks.splits(), gemm_has_bf16()};
+  const AttentionForward call{shape, dropout, qkv, out, lse, tasks.splits()};
   const ArenaScope scope(*context.scratch);
   const int64_t floats = attention_forward_floats(tasks.longest(), shape.head_dim);
   float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();

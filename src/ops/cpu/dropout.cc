@@ -71,8 +71,8 @@ void drop_or_add(ConstView x, ConstView residual, const Dropout& dropout, View y
 }
 
 void dropout_rows(ConstView x, ConstView residual, const Dropout& dropout, View y, Range rows) {
-  x.dtype() == DType::bf16 ? drop_or_add<bf16_t>(x, residual, dropout, y, rows)
-                           : drop_or_add<float>(x, residual, dropout, y, rows);
+  with_element(x.dtype(),
+               [&](auto element) HWY_ATTR { drop_or_add<decltype(element)>(x, residual, dropout, y, rows); });
 }
 
 }  // namespace trireme::HWY_NAMESPACE

@@ -32,6 +32,13 @@ HWY_INLINE float max_of(const T* z, int64_t n) {
   return max_lanes(hn::Max(m0, m1));
 }
 
+/// e^x for x <= 0, of logits of type T.
+template <class T>
+HWY_INLINE VecF32 exponential(VecF32 x) {
+  constexpr float kLog2E = 1.44269504f;
+  return is_bf16<T> ? exp2_for_bf16(hn::Mul(x, hn::Set(TagF32(), kLog2E))) : exp_to_88(x);
+}
+
 struct MaxAndSum {
   float max, sum;
 };
@@ -52,8 +59,9 @@ MaxAndSum stats_of(const T* z, int64_t n) {
     }
     // Nothing but -infinity so far: -infinity - max would be NaN, and their exponentials are 0.
     const VecF32 max = hn::Set(TagF32(), s.max == kLowest ? 0 : s.max);
-    s.sum += sum_over(count, [&](int64_t i, auto lanes)
-                                 HWY_ATTR { return exp_to_88(hn::Sub(load(z + first + i, lanes, kLowest), max)); });
+    s.sum += sum_over(count, [&](int64_t i, auto lanes) HWY_ATTR {
+      return exponential<T>(hn::Sub(load(z + first + i, lanes, kLowest), max));
+    });
   }
   return s;
 }
@@ -91,7 +99,7 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
     const bool here = t >= 0 && t < classes;
     const float z_target = here ? as_float(z[t]) : 0.0f;
     for_each_vector(classes, [&](int64_t i, auto lanes) HWY_ATTR {
-      store(hn::Mul(exp_to_88(hn::Sub(load(z + i, lanes), row_max)), factor), z + i, lanes);
+      store(hn::Mul(exponential<T>(hn::Sub(load(z + i, lanes), row_max)), factor), z + i, lanes);
     });
     if (here) z[t] = from_float<T>(std::exp(z_target - max.as<float>()[row]) * row_factor - scale);
     std::fill_n(z + classes, columns - classes, T{});
@@ -100,14 +108,16 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
 
 void softmax_stats_rows(ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max, View sum,
                         View target, Range rows) {
-  logits.dtype() == DType::bf16 ? stats<bf16_t>(logits, targets, first_class, classes, max, sum, target, rows)
-                                : stats<float>(logits, targets, first_class, classes, max, sum, target, rows);
+  with_element(logits.dtype(), [&](auto element) HWY_ATTR {
+    stats<decltype(element)>(logits, targets, first_class, classes, max, sum, target, rows);
+  });
 }
 
 void cross_entropy_backward_rows(View logits, ConstView targets, int64_t first_class, int64_t classes, ConstView max,
                                  ConstView sum, float scale, Range rows) {
-  logits.dtype() == DType::bf16 ? gradient<bf16_t>(logits, targets, first_class, classes, max, sum, scale, rows)
-                                : gradient<float>(logits, targets, first_class, classes, max, sum, scale, rows);
+  with_element(logits.dtype(), [&](auto element) HWY_ATTR {
+    gradient<decltype(element)>(logits, targets, first_class, classes, max, sum, scale, rows);
+  });
 }
 
 }  // namespace trireme::HWY_NAMESPACE

@@ -1,7 +1,9 @@
 // Layer normalisation. A row is read from memory once: the later passes over it find it in the first-level cache.
+// Weights and biases are widened to f32 once for all rows.
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "ops/cpu/column_sums.h"
 #include "ops/cpu/cpu_ops.h"
@@ -19,11 +21,10 @@ HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 
 template <class T>
-void normalise_rows(ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd, Range rows) {
+void normalise_rows(ConstView x, const float* weight, const float* bias, float eps, View y, View mean, View rstd,
+                    Range rows) {
   const TagF32 d;
   const int64_t width = x.shape()[1];
-  const T* weight = w.as<T>();
-  const T* bias = b.empty() ? nullptr : b.as<T>();
   const auto count = static_cast<float>(width);
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     const T* in = x.as<T>() + row * width;
@@ -48,50 +49,73 @@ void normalise_rows(ConstView x, ConstView w, ConstView b, float eps, View y, Vi
   }
 }
 
-/// One share of the rows: dx, and the share's own sums dw, db.
-template <class T>
-void normalise_rows_backward(ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx, float* dw,
-                             float* db, Range rows) {
+/// kRows rows from `row` on: dx, and their part of dw and db, whose running sums are loaded and stored once for them
+/// all.
+template <int kRows, class T>
+HWY_INLINE void backward_of_rows(ConstView dy, ConstView x, const float* weight, ConstView mean, ConstView rstd,
+                                 View dx, float* dw, float* db, int64_t row) {
   const TagF32 d;
-  const int64_t width = x.shape()[1];
-  const T* weight = w.as<T>();
-  std::fill_n(dw, width, 0.0f);
-  std::fill_n(db, width, 0.0f);
-  for (int64_t row = rows.begin; row < rows.end; ++row) {
-    const T* in = x.as<T>() + row * width;
-    const T* dout = dy.as<T>() + row * width;
-    T* din = dx.as<T>() + row * width;
-    const VecF32 mean_v = hn::Set(d, mean.as<float>()[row]), rstd_v = hn::Set(d, rstd.as<float>()[row]);
-    VecF32 g_sum = hn::Zero(d), gx_sum = hn::Zero(d);  // of g = dy w and of g xhat
-    for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
-      const VecF32 xhat = hn::Mul(hn::Sub(load(in + i, lanes), mean_v), rstd_v);
-      const VecF32 dyv = load(dout + i, lanes);
-      const VecF32 g = hn::Mul(dyv, load(weight + i, lanes));
-      g_sum = hn::Add(g_sum, g);
-      gx_sum = hn::MulAdd(g, xhat, gx_sum);
-      store(hn::MulAdd(dyv, xhat, load(dw + i, lanes)), dw + i, lanes);
-      store(hn::Add(dyv, load(db + i, lanes)), db + i, lanes);
-    });
-    const auto count = static_cast<float>(width);
-    const VecF32 g_mean = hn::Set(d, sum_lanes(g_sum) / count), gx_mean = hn::Set(d, sum_lanes(gx_sum) / count);
-    for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
-      const VecF32 xhat = hn::Mul(hn::Sub(load(in + i, lanes), mean_v), rstd_v);
-      const VecF32 g = hn::Mul(load(dout + i, lanes), load(weight + i, lanes));
-      const VecF32 inner = hn::NegMulAdd(xhat, gx_mean, hn::Sub(g, g_mean));
-      store(hn::MulAdd(rstd_v, inner, load(din + i, lanes)), din + i, lanes);
+  const int64_t width = x.shape()[1], at = row * width;
+  const T *in = x.as<T>() + at, *dout = dy.as<T>() + at;
+  T* din = dx.as<T>() + at;
+  VecF32 mean_v[kRows], rstd_v[kRows];
+  VecF32 g_sum[kRows], gx_sum[kRows];  // of g = dy w and of g xhat
+  for (int r = 0; r < kRows; ++r) {
+    mean_v[r] = hn::Set(d, mean.as<float>()[row + r]);
+    rstd_v[r] = hn::Set(d, rstd.as<float>()[row + r]);
+    g_sum[r] = gx_sum[r] = hn::Zero(d);
+  }
+  for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
+    const VecF32 w = load(weight + i, lanes);
+    VecF32 dw_v = load(dw + i, lanes), db_v = load(db + i, lanes);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const VecF32 xhat = hn::Mul(hn::Sub(load(in + r * width + i, lanes), mean_v[r]), rstd_v[r]);
+      const VecF32 dyv = load(dout + r * width + i, lanes), g = hn::Mul(dyv, w);
+      g_sum[r] = hn::Add(g_sum[r], g);
+      gx_sum[r] = hn::MulAdd(g, xhat, gx_sum[r]);
+      dw_v = hn::MulAdd(dyv, xhat, dw_v);
+      db_v = hn::Add(dyv, db_v);
+    }
+    store(dw_v, dw + i, lanes);
+    store(db_v, db + i, lanes);
+  });
+  const auto count = static_cast<float>(width);
+  for (int r = 0; r < kRows; ++r) {
+    const VecF32 g_mean = hn::Set(d, sum_lanes(g_sum[r]) / count), gx_mean = hn::Set(d, sum_lanes(gx_sum[r]) / count);
+    for_each_vector(width, [&, at = r * width](int64_t i, auto lanes) HWY_ATTR {
+      const VecF32 xhat = hn::Mul(hn::Sub(load(in + at + i, lanes), mean_v[r]), rstd_v[r]);
+      const VecF32 g = hn::MulSub(load(dout + at + i, lanes), load(weight + i, lanes), g_mean);
+      const VecF32 inner = hn::NegMulAdd(xhat, gx_mean, g);
+      store(hn::MulAdd(rstd_v[r], inner, load(din + at + i, lanes)), din + at + i, lanes);
     });
   }
 }
 
-void layer_norm_rows(ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd, Range rows) {
-  x.dtype() == DType::bf16 ? normalise_rows<bf16_t>(x, w, b, eps, y, mean, rstd, rows)
-                           : normalise_rows<float>(x, w, b, eps, y, mean, rstd, rows);
+/// One share of the rows: dx, and the share's own sums dw, db.
+template <class T>
+void normalise_rows_backward(ConstView dy, ConstView x, const float* weight, ConstView mean, ConstView rstd, View dx,
+                             float* dw, float* db, Range rows) {
+  const int64_t width = x.shape()[1];
+  std::fill_n(dw, width, 0.0f);
+  std::fill_n(db, width, 0.0f);
+  int64_t row = rows.begin;
+  constexpr int kTogether = is_bf16<T> ? 2 : 1;  // rows that stay in the first-level cache with what belongs to them
+  for (; row + kTogether <= rows.end; row += kTogether)
+    backward_of_rows<kTogether, T>(dy, x, weight, mean, rstd, dx, dw, db, row);
+  if (row < rows.end) backward_of_rows<1, T>(dy, x, weight, mean, rstd, dx, dw, db, row);
 }
 
-void layer_norm_backward_rows(ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
+void layer_norm_rows(ConstView x, const float* w, const float* b, float eps, View y, View mean, View rstd, Range rows) {
+  with_element(x.dtype(),
+               [&](auto element) HWY_ATTR { normalise_rows<decltype(element)>(x, w, b, eps, y, mean, rstd, rows); });
+}
+
+void layer_norm_backward_rows(ConstView dy, ConstView x, const float* w, ConstView mean, ConstView rstd, View dx,
                               float* dw, float* db, Range rows) {
-  x.dtype() == DType::bf16 ? normalise_rows_backward<bf16_t>(dy, x, w, mean, rstd, dx, dw, db, rows)
-                           : normalise_rows_backward<float>(dy, x, w, mean, rstd, dx, dw, db, rows);
+  with_element(x.dtype(), [&](auto element) HWY_ATTR {
+    normalise_rows_backward<decltype(element)>(dy, x, w, mean, rstd, dx, dw, db, rows);
+  });
 }
 
 }  // namespace trireme::HWY_NAMESPACE
@@ -104,24 +128,40 @@ namespace trireme {
 HWY_EXPORT(layer_norm_rows);
 HWY_EXPORT(layer_norm_backward_rows);
 
+namespace {
+
+/// Values as f32: those of the tensor, or widened in scratch. Null for an empty one.
+const float* as_floats(Arena& scratch, ConstView values) {
+  if (values.empty()) return nullptr;
+  if (values.dtype() == DType::f32) return values.as<float>();
+  const std::span<float> wide = scratch.take(DType::f32, values.shape()).values<float>();
+  std::ranges::transform(values.values<bf16_t>(), wide.begin(), to_float);
+  return wide.data();
+}
+
+}  // namespace
+
 void CpuOps::do_layer_norm(Context& context, ConstView x, ConstView w, ConstView b, float eps, View y, View mean,
                            View rstd) {
+  const ArenaScope scope(*context.scratch);
+  const float *weight = as_floats(*context.scratch, w), *bias = as_floats(*context.scratch, b);
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(layer_norm_rows)
-    (x, w, b, eps, y, mean, rstd, share_of(x.rows(), part, context.threads));
+    (x, weight, bias, eps, y, mean, rstd, share_of(x.rows(), part, context.threads));
   });
 }
 
 void CpuOps::do_layer_norm_backward(Context& context, ConstView dy, ConstView x, ConstView w, ConstView mean,
                                     ConstView rstd, View dx, View dw, View db, Write write) {
   const ArenaScope scope(*context.scratch);
+  const float* weight = as_floats(*context.scratch, w);
   const ColumnSums dw_sums(*context.scratch, context.threads, x.shape()[1]);
   const ColumnSums db_sums(*context.scratch, context.threads, x.shape()[1]);
   for_each_part(
       context.threads,
       [&](int part) {
         HWY_DYNAMIC_DISPATCH(layer_norm_backward_rows)
-        (dy, x, w, mean, rstd, dx, dw_sums.of(part), db_sums.of(part), share_of(x.rows(), part, context.threads));
+        (dy, x, weight, mean, rstd, dx, dw_sums.of(part), db_sums.of(part), share_of(x.rows(), part, context.threads));
       },
       [&](int part) {
         dw_sums.finish(part, dw, write);

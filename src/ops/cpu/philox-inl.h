@@ -41,8 +41,8 @@ struct PhiloxState {
     const hn::Repartition<uint32_t, Tag> d32;
     const Vec p0 = hn::MulEven(hn::BitCast(d32, c0), hn::Set(d32, 0xD2511F53));
     const Vec p1 = hn::MulEven(hn::BitCast(d32, c2), hn::Set(d32, 0xCD9E8D57));
-    c0 = hn::Xor(hn::ShiftRight<32>(p1), hn::Xor(c1, k0));
-    c2 = hn::Xor(hn::ShiftRight<32>(p0), hn::Xor(c3, k1));
+    c0 = hn::Xor3(hn::ShiftRight<32>(p1), c1, k0);
+    c2 = hn::Xor3(hn::ShiftRight<32>(p0), c3, k1);
     c1 = p1;
     c3 = p0;
   }
@@ -56,28 +56,40 @@ struct PhiloxState {
   }
 };
 
-HWY_INLINE void philox_blocks(uint64_t key, uint32_t first, uint32_t c1, uint32_t c2, uint32_t c3, int64_t blocks,
-                              uint32_t* words) {
+/// kStates vectors of counters from `first` on, together: the rounds of one fill the wait for the multiplications of
+/// the others.
+template <size_t kStates>
+HWY_INLINE void philox_vectors(uint64_t key, uint64_t first, uint32_t c1, uint32_t c2, uint32_t c3, uint32_t* words) {
   namespace hn = hwy::HWY_NAMESPACE;
   using State = PhiloxState;
   const State::Tag d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const size_t lanes = hn::Lanes(d);
   const State::Vec one = hn::Set(d, c1), two = hn::Set(d, c2), three = hn::Set(d, c3);
-  // Two vectors of counters at a time: the rounds of one fill the wait for the multiplications of the other.
-  for (int64_t i = 0; i < blocks; i += 2 * lanes) {
-    State a{hn::Iota(d, uint64_t{first} + static_cast<uint64_t>(i)), one, two, three};
-    State b{hn::Add(a.c0, hn::Set(d, static_cast<uint64_t>(lanes))), one, two, three};
-    uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-    for (int round = 0; round < 10; ++round) {
-      const State::Vec key0 = hn::Set(d, k0), key1 = hn::Set(d, k1);
-      a.round(key0, key1);
-      b.round(key0, key1);
-      k0 += 0x9E3779B9;
-      k1 += 0xBB67AE85;
-    }
-    a.write(words + 4 * i);
-    b.write(words + 4 * (i + lanes));
+  State states[kStates];
+#pragma GCC unroll 4
+  for (size_t s = 0; s < kStates; ++s) states[s] = {hn::Iota(d, first + s * lanes), one, two, three};
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const State::Vec key0 = hn::Set(d, k0), key1 = hn::Set(d, k1);
+#pragma GCC unroll 4
+    for (State& state : states) state.round(key0, key1);
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
   }
+#pragma GCC unroll 4
+  for (size_t s = 0; s < kStates; ++s) states[s].write(words + 4 * s * lanes);
+}
+
+HWY_INLINE void philox_blocks(uint64_t key, uint32_t first, uint32_t c1, uint32_t c2, uint32_t c3, int64_t blocks,
+                              uint32_t* words) {
+  const auto lanes = static_cast<int64_t>(hwy::HWY_NAMESPACE::Lanes(PhiloxState::Tag()));
+  int64_t i = 0;
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON  // 32 registers
+  for (; i + 4 * lanes <= blocks; i += 4 * lanes)
+    philox_vectors<4>(key, uint64_t{first} + static_cast<uint64_t>(i), c1, c2, c3, words + 4 * i);
+#endif
+  for (; i < blocks; i += 2 * lanes)
+    philox_vectors<2>(key, uint64_t{first} + static_cast<uint64_t>(i), c1, c2, c3, words + 4 * i);
 }
 #endif
 

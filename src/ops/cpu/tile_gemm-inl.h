@@ -31,30 +31,20 @@ constexpr int kTileVectors = 2;
 #endif
 
 #if HWY_TARGET == HWY_AVX3
-constexpr bool kCanHaveDots = true;
-/// sums + even a * even b + odd a * odd b per f32 lane. Written as assembly because the instruction is not part of the
-/// set that this code is compiled for: callers ask cpu_isa() first.
+/// sums + even a * even b + odd a * odd b per f32 lane, an instruction of AVX512-BF16 as narrow_fast() is.
 HWY_INLINE VecF32 dot_pairs(VecF32 a, VecF32 b, VecF32 sums) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sums.raw) : "v"(a.raw), "v"(b.raw));
   return sums;
 }
-/// narrow() in one instruction.
-HWY_INLINE hn::Vec<TagU16> narrow_fast(VecF32 v) {
-  hn::Vec<TagU16> result;
-  asm("vcvtneps2bf16 %1, %0" : "=v"(result.raw) : "v"(v.raw));
-  return result;
-}
 #else
-constexpr bool kCanHaveDots = false;
 HWY_INLINE VecF32 dot_pairs(VecF32, VecF32, VecF32 sums) { return sums; }  // never called
-HWY_INLINE hn::Vec<TagU16> narrow_fast(VecF32 v) { return narrow(v); }
 #endif
 
 /// One step of k, as a float: an f32 element or a pair of bf16 elements.
 HWY_INLINE VecF32 multiply_add(const float*, VecF32 a, VecF32 b, VecF32 sums) { return hn::MulAdd(a, b, sums); }
-HWY_INLINE VecF32 multiply_add(const bf16_t*, VecF32 a, VecF32 b, VecF32 sums) { return dot_pairs(a, b, sums); }
+HWY_INLINE VecF32 multiply_add(const native_bf16_t*, VecF32 a, VecF32 b, VecF32 sums) { return dot_pairs(a, b, sums); }
 HWY_INLINE float step_at(const float* p) { return *p; }
-HWY_INLINE float step_at(const bf16_t* p) {
+HWY_INLINE float step_at(const native_bf16_t* p) {
   float pair;
   std::memcpy(&pair, p, sizeof pair);
   return pair;
@@ -67,7 +57,8 @@ constexpr int64_t kStep = sizeof(float) / sizeof(E);
 /// How a is read: step k of row m is at a[m * lda + k], or, transposed, at a[k * lda + m].
 enum class Side { rows, transposed };
 
-/// E: float or bf16_t. k_count, ldb and, for Side::transposed, lda count steps; lda of Side::rows counts elements.
+/// E: float or native_bf16_t. k_count, ldb and, for Side::transposed, lda count steps; lda of Side::rows counts
+/// elements.
 template <int kRows, int kVectors, Side kSide, class E>
 HWY_NOINLINE void multiply_tile(int64_t k_count, const E* HWY_RESTRICT a, int64_t lda, const E* HWY_RESTRICT b,
                                 int64_t ldb, float* HWY_RESTRICT c, int64_t ldc, bool accumulate) {

@@ -15,6 +15,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "ops/cpu/isa.h"
+#include "ops/cpu/native_bf16.h"
 #include "tensor/dtype.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,14 +59,37 @@ HWY_INLINE hn::Vec<TagU16> narrow(VecF32 v) {
   return hn::TruncateTo(TagU16(), hn::IfThenElse(hn::RebindMask(d, hn::IsNaN(v)), quiet, rounded));
 }
 
+#if HWY_TARGET == HWY_AVX3
+constexpr bool kCanHaveDots = true;
+/// narrow() in one instruction of AVX512-BF16. Written as assembly because it is not part of the set that this code is
+/// compiled for: callers ask cpu_isa() first.
+HWY_INLINE hn::Vec<TagU16> narrow_fast(VecF32 v) {
+  hn::Vec<TagU16> result;
+  asm("vcvtneps2bf16 %1, %0" : "=v"(result.raw) : "v"(v.raw));
+  return result;
+}
+#else
+constexpr bool kCanHaveDots = false;
+HWY_INLINE hn::Vec<TagU16> narrow_fast(VecF32 v) { return narrow(v); }
+#endif
+
+/// f(T()), T being the element type of kernels on tensors of this type: float, bf16_t or native_bf16_t.
+template <class F>
+HWY_INLINE void with_element(DType dtype, F&& f) {
+  if (dtype != DType::bf16) return f(float());
+  if constexpr (kCanHaveDots)
+    if (cpu_isa() == Isa::avx512bf16) return f(native_bf16_t());
+  f(bf16_t());
+}
+
 // ---- memory
 
 HWY_INLINE float as_float(float x) { return x; }
 HWY_INLINE float as_float(bf16_t x) { return to_float(x); }
 template <class T>
 HWY_INLINE T from_float(float x) {
-  if constexpr (std::is_same_v<T, bf16_t>)
-    return to_bf16(x);
+  if constexpr (is_bf16<T>)
+    return T{to_bf16(x)};
   else
     return x;
 }
@@ -94,6 +119,9 @@ HWY_INLINE VecF32 load(const T* p, AllLanes all, float /*rest*/) {
 HWY_INLINE void store(VecF32 v, float* p, AllLanes) { hn::StoreU(v, TagF32(), p); }
 HWY_INLINE void store(VecF32 v, bf16_t* p, AllLanes) {
   hn::StoreU(narrow(v), TagU16(), reinterpret_cast<uint16_t*>(p));
+}
+HWY_INLINE void store(VecF32 v, native_bf16_t* p, AllLanes) {
+  hn::StoreU(narrow_fast(v), TagU16(), reinterpret_cast<uint16_t*>(p));
 }
 HWY_INLINE void store(VecF32 v, float* p, int64_t count) {
   HWY_ALIGN float buffer[kLanes];
@@ -136,11 +164,39 @@ HWY_INLINE VecF32 clamp(VecF32 x, float low, float high) {
   return hn::IfThenElse(hn::Lt(x, lo), lo, hn::IfThenElse(hn::Gt(x, hi), hi, x));
 }
 
+/// The ends of clamp(), each in one instruction where the second operand of Min and Max is the result for NaN.
+HWY_INLINE VecF32 at_most(VecF32 x, float high) {
+  const VecF32 most = hn::Set(TagF32(), high);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return hn::Min(most, x);
+#else
+  return hn::IfThenElse(hn::Gt(x, most), most, x);
+#endif
+}
+HWY_INLINE VecF32 at_least(VecF32 x, float low) {
+  const VecF32 least = hn::Set(TagF32(), low);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return hn::Max(least, x);
+#else
+  return hn::IfThenElse(hn::Lt(x, least), least, x);
+#endif
+}
+
+/// p 2^n for integers n up to 128, which makes infinity; 0 in the lanes of `vanishes`.
+HWY_INLINE VecF32 times_power_of_2(VecF32 p, VecF32 n, hn::Mask<TagF32> vanishes) {
+#if HWY_TARGET == HWY_AVX3
+  return {_mm512_maskz_scalef_ps(static_cast<__mmask16>(~vanishes.raw), p.raw, n.raw)};
+#else
+  // The float n + 1.5 * 2^23 + 127 has n + 127, the exponent of 2^n, in its low bits.
+  const VecU32 exponent = hn::BitCast(TagU32(), hn::Add(n, hn::Set(TagF32(), 12582912.0f + 127.0f)));
+  return hn::IfThenZeroElse(vanishes, hn::Mul(p, hn::BitCast(TagF32(), hn::ShiftLeft<23>(exponent))));
+#endif
+}
+
 /// e^x for x <= 88: relative error below 1.2e-7; 0 below -87.33; NaN stays NaN.
 HWY_INLINE VecF32 exp_to_88(VecF32 x) {
   const TagF32 d;
-  // Adding 1.5 * 2^23 rounds x / ln 2 to an integer n; 127 more leaves n + 127, the exponent of 2^n, in the low bits.
-  constexpr float kShift = 12582912.0f + 127.0f;
+  constexpr float kShift = 12582912.0f;  // adding 1.5 * 2^23 rounds x / ln 2 to an integer n
   const VecF32 shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), hn::Set(d, kShift));
   const VecF32 n = hn::Sub(shifted, hn::Set(d, kShift));
   // r = x - n ln 2 in two steps: the first constant has few bits, so n times it is exact without a fused multiply-add.
@@ -151,13 +207,54 @@ HWY_INLINE VecF32 exp_to_88(VecF32 x) {
   p = hn::MulAdd(p, r, hn::Set(d, 0.0416665524f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.166665763f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
-  p = hn::Add(hn::MulAdd(hn::Mul(p, r), r, r), hn::Set(d, 1.0f));
-  const VecF32 power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(TagU32(), shifted)));
-  const auto vanishes = hn::Lt(x, hn::Set(d, -87.33f));  // e^-87.33 is just above the smallest normal f32
-  return hn::IfThenZeroElse(vanishes, hn::Mul(p, power));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  // e^-87.33 is just above the smallest normal f32.
+  return times_power_of_2(p, n, hn::Lt(x, hn::Set(d, -87.33f)));
 }
 
-/// The same for any x: infinity above 88.
+/// 2^x for x <= 128 where the result is rounded to bf16 or meets others that are: relative error below 3e-6; 1 at 0; 0
+/// below -126, infinity above 127.5; NaN stays NaN.
+HWY_INLINE VecF32 exp2_for_bf16(VecF32 x) {
+  const TagF32 d;
+  const VecF32 n = hn::Round(x), r = hn::Sub(x, n);
+  // (2^r - 1) / r, fitted to the smallest relative error of the result for |r| <= 1/2.
+  VecF32 p = hn::MulAdd(hn::Set(d, 0.00958285319f), r, hn::Set(d, 0.0559064265f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.240240986f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.693124193f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  return times_power_of_2(p, n, hn::Lt(x, hn::Set(d, -126.0f)));
+}
+
+/// The same for any x.
+HWY_INLINE VecF32 exp2_for_bf16_any(VecF32 x) {
+#if HWY_TARGET == HWY_AVX3
+  return exp2_for_bf16(x);  // its power of two knows no limit
+#else
+  return exp2_for_bf16(at_most(x, 128.0f));
+#endif
+}
+
+/// 1 / x for 1 <= x, to a relative 2^-14.
+HWY_INLINE VecF32 reciprocal_for_bf16(VecF32 x) {
+#if HWY_TARGET == HWY_AVX3
+  return hn::ApproximateReciprocal(x);
+#else
+  return hn::Div(hn::Set(TagF32(), 1.0f), x);
+#endif
+}
+
+/// The same to 2^-23, for finite x.
+HWY_INLINE VecF32 refined_reciprocal(VecF32 x) {
+  const VecF32 y = reciprocal_for_bf16(x);
+#if HWY_TARGET == HWY_AVX3
+  return hn::MulAdd(y, hn::NegMulAdd(x, y, hn::Set(TagF32(), 1.0f)), y);
+#else
+  return y;
+#endif
+}
+
+/// exp_to_88() for any x: infinity above 88.
 HWY_INLINE VecF32 exp_f32(VecF32 x) {
   const TagF32 d;
   const VecF32 infinity = hn::Set(d, std::numeric_limits<float>::infinity());
