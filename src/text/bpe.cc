@@ -58,12 +58,27 @@ void BpeModel::encode_cut(std::string_view text, const CutPlan& plan, ModelScrat
   auto& own = static_cast<Scratch&>(scratch);
   const char* const end = text.data() + text.size();
   // Cut a batch first and look it up afterwards: the cache lines come while the next pieces are cut.
-  size_t pieces = 0;
-  plan.cut(text, [&](std::string_view piece) {
-    Scratch::Pending& pending = own.pending[pieces];
+  const auto put_off = [&own, end](size_t index, std::string_view piece) {
+    Scratch::Pending& pending = own.pending[index];
     pending.piece = piece;
     pending.place = own.cache.place(piece, static_cast<size_t>(end - piece.data()));
     own.cache.prefetch(pending.place);
+  };
+  if (const Cutter* const cutter = plan.only_cutter()) {
+    for (const char* p = text.data(); p < end;) {
+      size_t pieces = 0;
+      for (; pieces < kBatch && p < end; ++pieces) {
+        const char* const stop = cutter->next(p, end).end;
+        put_off(pieces, {p, static_cast<size_t>(stop - p)});
+        p = stop;
+      }
+      encode_pending(pieces, own, out);
+    }
+    return;
+  }
+  size_t pieces = 0;
+  plan.cut(text, [&](std::string_view piece) {
+    put_off(pieces, piece);
     if (++pieces == kBatch) encode_pending(std::exchange(pieces, 0), own, out);
   });
   encode_pending(pieces, own, out);

@@ -34,6 +34,12 @@ class CutPlan {
   /// on both sides as uncut text.
   bool cuts_before_space() const;
 
+  /// The one cutter of a plan of which every part becomes a piece; nullptr: there are more, or parts go away.
+  const Cutter* only_cutter() const {
+    const bool only = stages_.size() == 1 && stages_[0].keep_matches && stages_[0].keep_others;
+    return only ? stages_[0].cutter.get() : nullptr;
+  }
+
   /// Calls give(piece) for each piece, in order.
   template <class Give>
   void cut(std::string_view text, Give give) const {

@@ -107,7 +107,7 @@ class Cutter {
   std::vector<uint8_t> classes_;
 };
 
-inline const char* Cutter::match(const char* p, const char* end) const {
+[[gnu::always_inline]] inline const char* Cutter::match(const char* p, const char* end) const {
   const uint32_t* const table = table_.data();
   const uint8_t* const byte_classes = byte_classes_.data();
   const char* last = nullptr;

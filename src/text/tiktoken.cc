@@ -1,16 +1,16 @@
 #include "text/tiktoken.h"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
-#include <cstring>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "text/base64.h"
 #include "text/byte_alphabet.h"
+#include "text/token_parts.h"
 #include "text/tokenizer_assembly.h"
 #include "text/vocabulary.h"
 
@@ -88,14 +88,45 @@ const Preset* choose_preset(const std::string& path, const std::string& pattern)
   return preset;
 }
 
+constexpr size_t kInPlace = 64;          // more than a string has without memory of its own, whose text moves with it
 constexpr size_t kMostTokenBytes = 512;  // every way to cut one is looked at; those in use have up to 128
 
-using Ranks = std::vector<std::pair<std::string, TokenId>>;  // token's bytes and rank, by rank
+/// Tokens' bytes and their ranks, by rank.
+struct Ranks {
+  std::string bytes;  ///< of all of them, one after the other
+  std::vector<std::string_view> tokens;
+  std::vector<TokenId> ids;
+
+  Ranks() = default;
+  Ranks(Ranks&&) = default;
+  Ranks& operator=(Ranks&&) = default;
+  void add(std::string_view token, TokenId id) {
+    tokens.emplace_back(bytes.data() + bytes.size(), token.size());
+    bytes += token;  // which has room for all
+    ids.push_back(id);
+  }
+  void sort() {
+    if (std::is_sorted(ids.begin(), ids.end())) return;
+    std::vector<size_t> order(ids.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ids[a] < ids[b]; });
+    Ranks sorted;
+    for (const size_t i : order) {
+      sorted.tokens.push_back(tokens[i]);
+      sorted.ids.push_back(ids[i]);
+    }
+    tokens.swap(sorted.tokens);
+    ids.swap(sorted.ids);
+  }
+};
 
 Ranks read_ranks(std::string_view text, const std::string& path) {
   Ranks ranks;
-  ranks.reserve(std::min<size_t>(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1,
-                                 size_t{Vocabulary::kLargestId} + 1));
+  const auto lines = std::min<size_t>(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1,
+                                      size_t{Vocabulary::kLargestId} + 1);
+  ranks.tokens.reserve(lines);
+  ranks.ids.reserve(lines);
+  ranks.bytes.reserve(std::max(text.size(), kInPlace));
   size_t number = 0;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
@@ -117,99 +148,29 @@ Ranks read_ranks(std::string_view text, const std::string& path) {
     require(good, ErrorKind::data,
             "{}, line {}: a token of up to {} bytes in base64, a space and its rank were expected", path, number,
             kMostTokenBytes);
-    ranks.emplace_back(std::move(*token), rank);
-    require(ranks.size() <= Vocabulary::kLargestId, ErrorKind::data,
+    ranks.add(*token, rank);
+    require(ranks.ids.size() <= Vocabulary::kLargestId, ErrorKind::data,
             "{} has more than {} tokens, the most that are read", path, Vocabulary::kLargestId);
   }
-  const auto lower = [](const auto& a, const auto& b) { return a.second < b.second; };
-  if (!std::is_sorted(ranks.begin(), ranks.end(), lower)) std::stable_sort(ranks.begin(), ranks.end(), lower);
+  ranks.sort();
   return ranks;
 }
 
-/// Ids of tokens by their bytes. Most are short: those lie in the table itself, so that one look at memory finds them,
-/// and a bit says of most others that they are not there.
-class TokenIndex {
- public:
-  explicit TokenIndex(const Ranks& ranks) : filter_(kFilterWords) {
-    const auto is_short = [](const auto& entry) { return entry.first.size() <= kShort; };
-    const auto count = static_cast<size_t>(std::count_if(ranks.begin(), ranks.end(), is_short));
-    slots_.resize(std::bit_ceil(2 * count + 2));
-    shift_ = 64 - std::countr_zero(slots_.size());
-    for (const auto& [token, rank] : ranks) add(token, rank);
-  }
-
-  std::optional<TokenId> find(std::string_view token) const {
-    if (token.size() > kShort) return long_.find(token);
-    const uint64_t key = key_of(token), hash = hash_of(key, token.size());
-    if (!(filter_[hash % kFilterWords] >> (hash >> 58) & 1)) return std::nullopt;
-    for (size_t at = hash >> shift_;; at = (at + 1) & (slots_.size() - 1)) {
-      const Slot& slot = slots_[at];
-      if (slot.bytes == token.size() && slot.key == key) return slot.id;
-      if (slot.bytes == 0) return std::nullopt;
-    }
-  }
-
- private:
-  static constexpr size_t kShort = 8, kFilterWords = size_t{1} << 15;
-  struct Slot {
-    uint64_t key = 0;
-    TokenId id = 0;
-    uint32_t bytes = 0;  // 0: free
-  };
-
-  static uint64_t key_of(std::string_view token) {
-    uint64_t key = 0;
-    std::memcpy(&key, token.data(), token.size());
-    return key;
-  }
-  static uint64_t hash_of(uint64_t key, size_t bytes) {
-    __extension__ using u128 = unsigned __int128;
-    const u128 product = static_cast<u128>(key ^ 0x9E3779B97F4A7C15 * (bytes + 1)) * 0xD6E8FEB86659FD93;
-    return static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
-  }
-
-  void add(std::string_view token, TokenId id) {
-    if (token.size() > kShort) return long_.add(token, id, "");
-    const uint64_t key = key_of(token), hash = hash_of(key, token.size());
-    size_t at = hash >> shift_;
-    while (slots_[at].bytes != 0) at = (at + 1) & (slots_.size() - 1);
-    slots_[at] = {key, id, static_cast<uint32_t>(token.size())};
-    filter_[hash % kFilterWords] |= uint64_t{1} << (hash >> 58);
-  }
-
-  std::vector<Slot> slots_;
-  int shift_ = 0;
-  std::vector<uint64_t> filter_;
-  Vocabulary long_;
-};
-
-struct Merge {
-  TokenId left, right, merged;
-};
-
 /// Every way to put a token together from two others, in the order of the tokens' ranks.
 MergeTable make_merges(const Ranks& ranks) {
-  const TokenIndex index(ranks);
-  MergeTable merges(2 * ranks.size());
+  const TokenCuts cuts(ranks.tokens, ranks.ids);
+  MergeTable merges(ranks.ids.size() * 5 / 2);  // o200k has 2.2 for each token, cl100k 2.3
   uint32_t rank = 0;
-  std::vector<Merge> found;
+  std::vector<TokenParts> of_token, found;
   constexpr size_t kBatch = 64;  // places in the table that are on their way at the same time
   const auto add_found = [&] {
-    for (const Merge& merge : found) merges.prefetch(merge.left, merge.right);
-    for (const Merge& merge : found) merges.add(merge.left, merge.right, rank++, merge.merged);
+    for (const TokenParts& parts : found) merges.prefetch(parts.left, parts.right);
+    for (const TokenParts& parts : found) merges.add(parts.left, parts.right, rank++, parts.whole);
     found.clear();
   };
-  for (const auto& [text, id] : ranks) {
-    const std::string_view token = text;
-    const size_t before = found.size();
-    for (size_t cut = 1; cut < token.size(); ++cut) {
-      const std::optional<TokenId> left = index.find(token.substr(0, cut));
-      if (!left) continue;
-      const std::optional<TokenId> right = index.find(token.substr(cut));
-      if (right) found.push_back({*left, *right, id});
-    }
-    std::sort(found.begin() + static_cast<ptrdiff_t>(before), found.end(),
-              [](const Merge& a, const Merge& b) { return std::pair(a.left, a.right) < std::pair(b.left, b.right); });
+  for (size_t i = 0; i < ranks.ids.size(); ++i) {
+    cuts.of(i, of_token);
+    found.insert(found.end(), of_token.begin(), of_token.end());
     if (found.size() >= kBatch) add_found();
   }
   add_found();
@@ -219,9 +180,10 @@ MergeTable make_merges(const Ranks& ranks) {
 /// The tokens in GPT-2's spelling, and their merges.
 BpeTables make_tables(const Ranks& ranks, const std::string& path) {
   BpeTables tables;
-  tables.vocabulary.reserve(ranks.size());
+  tables.vocabulary.reserve(ranks.ids.size());
   const std::string place = path + ": model.vocab";
-  for (const auto& [token, rank] : ranks) tables.vocabulary.add(spell_bytes(token), rank, place);
+  for (size_t i = 0; i < ranks.ids.size(); ++i)
+    tables.vocabulary.add(spell_bytes(ranks.tokens[i]), ranks.ids[i], place);
   tables.merges = make_merges(ranks);
   return tables;
 }
@@ -237,13 +199,15 @@ void add_special(BpeDescription& tokenizer, std::string content, TokenId id) {
 
 void add_preset_specials(BpeDescription& tokenizer, const Preset& preset, const Ranks& ranks, const std::string& path) {
   for (const Special& special : preset.specials) {
-    const auto taken = std::lower_bound(ranks.begin(), ranks.end(), special.id,
-                                        [](const auto& entry, TokenId id) { return entry.second < id; });
-    if (taken != ranks.end() && taken->second == special.id && taken->first != special.content)
+    const auto taken = std::lower_bound(ranks.ids.begin(), ranks.ids.end(), special.id);
+    const bool is_taken = taken != ranks.ids.end() && *taken == special.id;
+    const std::string_view by =
+        is_taken ? ranks.tokens[static_cast<size_t>(taken - ranks.ids.begin())] : std::string_view(special.content);
+    if (by != special.content)
       fail(ErrorKind::data,
            "{}: the pattern {} gives \"{}\" the id {}, which is \"{}\" in this file; the file is probably another "
            "one's, name that with --pattern: {} or a regular expression",
-           path, preset.name, special.content, special.id, spell_bytes(taken->first), preset_names());
+           path, preset.name, special.content, special.id, spell_bytes(by), preset_names());
     add_special(tokenizer, special.content, special.id);
   }
 }
@@ -272,16 +236,18 @@ bool is_tiktoken(std::string_view text) {
 
 std::unique_ptr<Tokenizer> load_tiktoken(std::string_view text, const std::string& path, const std::string& pattern) {
   const Preset* preset = choose_preset(path, pattern);
-  const Ranks ranks = read_ranks(text, path);
-  require(!ranks.empty(), ErrorKind::data, "{} has no tokens", path);
+  Ranks ranks = read_ranks(text, path);
+  require(!ranks.ids.empty(), ErrorKind::data, "{} has no tokens", path);
   BpeDescription frame;
   frame.pattern = preset ? preset->pattern : pattern;
   frame.ignore_merges = true;
   if (preset && preset->name == std::string_view("llama3"))
-    add_llama3_specials(frame, ranks.back().second + 1);
+    add_llama3_specials(frame, ranks.ids.back() + 1);
   else if (preset)
     add_preset_specials(frame, *preset, ranks, path);
-  return tokenizer_from_tables(std::move(frame), make_tables(ranks, path), path);
+  BpeTables tables = make_tables(ranks, path);
+  ranks = Ranks();
+  return tokenizer_from_tables(std::move(frame), std::move(tables), path);
 }
 
 }  // namespace trireme

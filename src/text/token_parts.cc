@@ -1,0 +1,81 @@
+#include "text/token_parts.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+namespace trireme {
+namespace {
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+/// The bytes of a token from its beginning or from its end.
+template <bool from_end>
+class Side {
+ public:
+  /// Of two tokens the one with the smaller key is the smaller one; of equal keys the texts decide.
+  static uint64_t key_of(std::string_view token) {
+    uint64_t key = 0;
+    const size_t bytes = std::min<size_t>(token.size(), 8);
+    if constexpr (from_end) {
+      std::memcpy(reinterpret_cast<char*>(&key) + 8 - bytes, token.data() + token.size() - bytes, bytes);
+      return key;  // the last byte is the highest one already
+    } else {
+      std::memcpy(&key, token.data(), bytes);
+      return __builtin_bswap64(key);
+    }
+  }
+  static bool less(std::string_view a, std::string_view b) {
+    if constexpr (!from_end) return a < b;
+    const auto smaller = [](char x, char y) { return static_cast<uint8_t>(x) < static_cast<uint8_t>(y); };
+    return std::lexicographical_compare(a.rbegin(), a.rend(), b.rbegin(), b.rend(), smaller);
+  }
+  static bool is_part(std::string_view part, std::string_view token) {
+    if (part.size() >= token.size()) return false;
+    return from_end ? token.ends_with(part) : token.starts_with(part);
+  }
+};
+
+/// Of each token the longest other one that is a part of it on this side: in order, each follows the one that it begins
+/// with, with nothing between but others that begin with that.
+template <bool from_end>
+std::vector<uint32_t> longest_parts(const std::vector<std::string_view>& tokens) {
+  using Tokens = Side<from_end>;
+  std::vector<std::pair<uint64_t, uint32_t>> order;
+  order.reserve(tokens.size());
+  for (uint32_t i = 0; i < tokens.size(); ++i) order.emplace_back(Tokens::key_of(tokens[i]), i);
+  std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : Tokens::less(tokens[a.second], tokens[b.second]);
+  });
+  std::vector<uint32_t> longest(tokens.size(), kNone), open;
+  for (const auto& [key, i] : order) {
+    while (!open.empty() && !Tokens::is_part(tokens[open.back()], tokens[i])) open.pop_back();
+    if (!open.empty()) longest[i] = open.back();
+    open.push_back(i);
+  }
+  return longest;
+}
+
+}  // namespace
+
+TokenCuts::TokenCuts(const std::vector<std::string_view>& tokens, const std::vector<TokenId>& ids)
+    : tokens_(tokens), ids_(ids) {
+  std::jthread helper([this] { ends_ = longest_parts<true>(tokens_); });
+  beginnings_ = longest_parts<false>(tokens_);
+}
+
+void TokenCuts::of(size_t index, std::vector<TokenParts>& parts) const {
+  parts.clear();
+  const size_t bytes = tokens_[index].size();
+  for (uint32_t left = beginnings_[index]; left != kNone; left = beginnings_[left]) {
+    const size_t rest = bytes - tokens_[left].size();
+    uint32_t right = ends_[index];
+    while (right != kNone && tokens_[right].size() > rest) right = ends_[right];
+    if (right != kNone && tokens_[right].size() == rest) parts.push_back({ids_[left], ids_[right], ids_[index]});
+  }
+  std::sort(parts.begin(), parts.end(), [](const TokenParts& a, const TokenParts& b) {
+    return std::pair(a.left, a.right) < std::pair(b.left, b.right);
+  });
+}
+
+}  // namespace trireme
