@@ -78,7 +78,7 @@ class TrainingStep {
                                 const BatchShape& batch) {
     const auto order = pipeline_order(place_of(mesh, rank.rank()).pipeline, mesh.pipeline, 1, batch.micro_batches);
     return {.rows = batch.largest_micro() * batch.sequence,
-            .accumulates = batch.micro_batches > 1,
+            .accumulates = batch.micro_batches > 1 && !exchanges_every_micro_batch(o.shard, mesh.data),
             .recompute = o.recompute,
             .chunk_slots = slots_of_chunks(order, 1)};
   }
@@ -182,6 +182,7 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
     for (int64_t pipeline = 1; pipeline <= std::min<int64_t>(ranks, spec.layers); ++pipeline)
       for (int64_t tensor = 1; tensor <= ranks; ++tensor) {
         if (ranks % (tensor * pipeline) != 0 || spec.heads % tensor != 0) continue;
+        if (pipeline > 1 && exchanges_every_micro_batch(o.shard, ranks)) continue;
         shapes.push_back({ranks / (tensor * pipeline), tensor, pipeline});
       }
   } else {
@@ -192,6 +193,8 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
   std::vector<MeasuredLayout> layouts;
   for (const MeshShape& shape : shapes) {
     (void)layouts_of_replica(spec, shape);
+    require(shape.pipeline == 1 || !exchanges_every_micro_batch(o.shard, ranks), ErrorKind::usage,
+            "--shard gradients and parameters are for layouts without a pipeline; give others, or --shard optimizer");
     const int64_t micro_batches = micro_batches_of(o, shape, ranks);
     layouts.push_back({shape, micro_batches, pipeline_use(spec, shape, micro_batches)});
   }
@@ -205,7 +208,7 @@ void measure_layouts(const StepBenchOptions& options, const Spec& spec, const Wi
   std::vector<std::unique_ptr<MeasuredModel>> models;
   for (const MeasuredLayout& layout : result.layouts)
     models.push_back(std::make_unique<MeasuredModel>(spec, options.dtype, *backend.ops, progress_cpus, layout.mesh,
-                                                     rank.rank(), options.shard && layout.mesh.data > 1));
+                                                     rank.rank(), options.shard));
   const std::vector<RankGroup> groups(result.layouts.size(), {rank.size(), 1});
   result.ranks = measure_in_turn(rank, groups, options.steps, [&](size_t i, const RankContext& group) -> MeasuredStep {
     const MeasuredLayout& layout = result.layouts[i];

@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-OptimizerOptions optimizer_options(std::vector<int> progress_cpus, bool shard) {
+OptimizerOptions optimizer_options(std::vector<int> progress_cpus, ShardChoice shard) {
   OptimizerOptions options;
   options.progress_cpus = std::move(progress_cpus);
   options.shard = shard;
@@ -42,10 +42,10 @@ MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, cons
 }
 
 MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus)
-    : MeasuredModel(model, type, operators, optimizer_options(std::move(progress_cpus), false), {}, 1, 0) {}
+    : MeasuredModel(model, type, operators, optimizer_options(std::move(progress_cpus), ShardChoice::none), {}, 1, 0) {}
 
 MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus,
-                             const MeshShape& mesh, int rank, bool shard)
+                             const MeshShape& mesh, int rank, ShardChoice shard)
     : MeasuredModel(model, type, operators, optimizer_options(std::move(progress_cpus), shard),
                     layout_of(model, mesh, rank), static_cast<int>(mesh.data), place_of(mesh, rank).data) {}
 

@@ -13,9 +13,9 @@ namespace trireme {
 struct MeasuredModel {
   /// Of the whole model.
   MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus);
-  /// Of what a rank of the mesh holds of it. shard: ranks that hold the same share the optimizer's state.
+  /// Of what a rank of the mesh holds of it. shard: what ranks that hold the same share.
   MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus, const MeshShape& mesh,
-                int rank, bool shard);
+                int rank, ShardChoice shard);
 
   Spec spec;
   DType dtype;

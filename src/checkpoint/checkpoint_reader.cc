@@ -137,6 +137,7 @@ class SliceLoader {
     for (auto piece = static_cast<size_t>(first / slice.rows_per_hash); piece < slice.pieces(); ++piece) {
       const Box rows = slice.piece(piece);
       if (rows.begin[0] >= wanted.end(0)) return;
+      if (!keeps_some(own, slice.part, overlap(rows, wanted))) continue;
       const auto bytes = read(slice, piece);
       bytes_read_ += bytes.size();
       for_each_run(overlap(rows, wanted), rows, own.box, [&](int64_t from, int64_t to, int64_t count) {
@@ -152,6 +153,16 @@ class SliceLoader {
     MappedFile file;
     bool nearby = false;
   };
+
+  /// Whether the state keeps anything between the first and the last element of a box of the parameter.
+  bool keeps_some(const Parameter& own, Part part, const Box& box) const {
+    if (!state_.is_sharded()) return true;
+    if (part == Part::weight && !state_.shares_weights()) return true;
+    const auto place = [&](int64_t element) { return own.offset + offset_of(own.box, index_at(box, element)); };
+    bool some = false;
+    state_.for_owned(place(0), place(box.elements() - 1) + 1, [&](int64_t, int64_t, int64_t) { some = true; });
+    return some;
+  }
 
   std::span<const std::byte> read(const StoredSlice& slice, size_t piece) {
     std::optional<OpenShard>& shard = shards_[slice.shard];

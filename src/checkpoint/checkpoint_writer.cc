@@ -173,6 +173,8 @@ struct CheckpointWriter::Implementation {
     take_all(arena);
   }
 
+  bool everyone_has_masters() const { return state.weights().dtype() != DType::bf16 && !state.shares_weights(); }
+
   /// Where ranks share what the optimizer keeps. owned: by rank.
   void plan_transfers(std::span<const Layout> layouts, const std::vector<std::vector<ParameterRange>>& owned) {
     const int self = group.rank();
@@ -181,7 +183,7 @@ struct CheckpointWriter::Implementation {
       if (!shares(writer_rank)) continue;
       const std::vector<Slice>& list = slices_of_ranks[writer_rank];
       for (size_t i = 0; i < list.size(); ++i) {
-        if (list[i].part == Part::weight && state.weights().dtype() != DType::bf16) continue;
+        if (list[i].part == Part::weight && everyone_has_masters()) continue;
         const Parameter& own = table.find(whole.all()[list[i].parameter].name);
         const Parameter rows = rows_of(own, list[i].box.begin[0] - own.box.begin[0], list[i].box.count[0]);
         const ParameterRange wanted{rows.offset, rows.offset + rows.count()};

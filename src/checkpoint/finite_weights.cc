@@ -39,10 +39,11 @@ std::string describe_not_finite(const TrainingState& state, const ParameterTable
       {"", state.weights()}, {", first moment", state.moment1()}, {", second moment", state.moment2()}};
   const auto count_bad = [&](View values, const Parameter& parameter, bool is_weights) {
     const int64_t first = parameter.offset, n = parameter.stored_shape.count();
-    if (is_weights) return not_finite(values, first, n);
+    if (is_weights && !state.shares_weights()) return not_finite(values, first, n);
     int64_t bad = 0;
-    state.for_owned(first, first + n,
-                    [&](int64_t, int64_t count, int64_t place) { bad += not_finite(values, place, count); });
+    state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
+      bad += not_finite(values, is_weights ? begin : place, count);
+    });
     return bad;
   };
   std::string first;

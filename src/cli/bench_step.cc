@@ -39,6 +39,12 @@ std::string name_of(Recompute recompute) {
 }
 
 /// Throws Error::config naming what there is.
+ShardChoice shard_of(const std::string& text) {
+  if (text == "optimizer") return ShardChoice::optimizer;
+  if (text == "gradients") return ShardChoice::gradients;
+  return text == "parameters" ? ShardChoice::parameters : ShardChoice::none;
+}
+
 Recompute recompute_of(const std::string& text) {
   const Setting setting{"recompute", resolve_plain(text), text, {"flag --recompute", 0, kFlagLayer}, ""};
   Config config;
@@ -205,7 +211,7 @@ int bench_step_command(std::vector<std::string> arguments) {
   app.add("--threads", threads, "compute threads per rank (0: its share of the physical cores)")
       .in_range(0, 1024)
       .show_default();
-  std::string recompute = "none";
+  std::string recompute = "none", shard = "none";
   app.add("--recompute", recompute, "what backward computes again, as model.recompute says; alone: full")
       .optional_value("full", "[none|attention|full]=none");
   app.add(
@@ -218,7 +224,9 @@ int bench_step_command(std::vector<std::string> arguments) {
          "per stage)")
       .in_range(0, 1 << 20)
       .show_default();
-  app.add_switch("--shard", options.shard, "with --layouts: optim.shard optimizer");
+  app.add("--shard", shard, "with --layouts: optim.shard")
+      .one_of({"none", "optimizer", "gradients", "parameters"})
+      .show_default();
   app.add("--data", options.tokens, "token file to train on (default: random tokens)");
   app.add_switch("--synthetic", synthetic, "random tokens, said out loud: what metaseq's --benchmark trains on");
   app.add("--peak-tflops", peak_tflops,
@@ -235,9 +243,10 @@ int bench_step_command(std::vector<std::string> arguments) {
   require(!synthetic || options.tokens.empty(), ErrorKind::usage,
           "--synthetic means random tokens, and --data {} names others; leave one out", options.tokens);
   require(peak_tflops >= 0, ErrorKind::usage, "--peak-tflops is {}, expected 0 (measure it) or more", peak_tflops);
-  require(!options.layouts.empty() || (options.micro == 0 && !options.shard), ErrorKind::usage,
+  require(!options.layouts.empty() || (options.micro == 0 && shard == "none"), ErrorKind::usage,
           "--micro and --shard belong to --layouts; give the layouts, or `--layouts all`");
   options.recompute = recompute_of(recompute);
+  options.shard = shard_of(shard);
   options.pytorch = peer == "pytorch";
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.peak_flops = 1e12 * peak_tflops;

@@ -36,9 +36,10 @@ bool Handle::test() {
   return !operation_;
 }
 
-void Handle::wait(std::string_view what, std::chrono::duration<double> deadline) {
+void Handle::wait(std::string_view what, std::chrono::duration<double> deadline, const std::function<void()>& check) {
   const auto start = Clock::now();
   for (int turn = 0; !test(); ++turn) {
+    if (check) check();
     if (turn < kSpins) {
       std::this_thread::yield();
       continue;

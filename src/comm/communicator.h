@@ -4,6 +4,7 @@
 // untouched until the handle is done.
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,7 +33,9 @@ class Handle {
   /// Progresses. Throws what the operation fails with (Error::comm, Error::peer); it is then given up, as by abandon().
   bool test();
   /// Returns once done. Throws as test(), and Error::comm naming `what` and the seconds waited after the deadline.
-  void wait(std::string_view what, std::chrono::duration<double> deadline = std::chrono::hours(24));
+  /// check: called while it waits; what it throws ends the wait.
+  void wait(std::string_view what, std::chrono::duration<double> deadline = std::chrono::hours(24),
+            const std::function<void()>& check = {});
   /// After a failure that ends the job: gives the operation up. Its buffers must not be freed before the process ends.
   void abandon() { operation_.reset(); }
 

@@ -200,8 +200,8 @@ struct OptimOptions {
              "tokens: all of them; micro-batches: the means of the micro-batches",
              {{"tokens", LossMean::tokens}, {"micro-batches", LossMean::micro_batches}});
     v.choice("shard", shard,
-             "what data-parallel ranks share instead of each having all of it (ZeRO 0 to 3); training does none and "
-             "optimizer",
+             "what data-parallel ranks share instead of each having all of it (ZeRO 0 to 3): the optimizer's state, the "
+             "gradients too, the weights too; the last two without a pipeline",
              {{"none", ShardChoice::none},
               {"optimizer", ShardChoice::optimizer},
               {"gradients", ShardChoice::gradients},

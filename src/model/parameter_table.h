@@ -127,10 +127,13 @@ View view_of(View flat, const Parameter& parameter);
 /// A parameter's part of the flat array of gradients or of an optimizer state; empty where it is frozen, too.
 View gradient_of(View flat, const Parameter& parameter);
 
-/// Told, in the same order on every rank, that no later work of this micro-batch touches these gradients.
+/// Told, in the same order on every rank, of the gradients that a backward makes, a ready range at a time.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
+  /// They are written from now on. Returns once there is room for them.
+  virtual void begin(ParameterRange) {}
+  /// No later work of this micro-batch touches them.
   virtual void ready(ParameterRange range) = 0;
 };
 
@@ -140,10 +143,28 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   /// Returns once the weights of the range can be read. A range may be needed again before it is done: it is readable
-  /// until done() was called as often as need().
-  virtual void need(ParameterRange) {}
-  /// No layer reads them any more until they are needed again.
+  /// until done() was called as often as need(). next: what will be needed after it, in this call order; empty: it is
+  /// not known, or weights change before.
+  virtual void need(ParameterRange, ParameterRange /*next*/) {}
+  /// What has been issued to the device's stream reads them, no layer later until they are needed again.
   virtual void done(ParameterRange) {}
+};
+
+/// A layer reads its weights for as long as this lives.
+class Reading {
+ public:
+  Reading(WeightSource& source, ParameterRange range, ParameterRange next = {}) : source_(source), range_(range) {
+    if (!range_.empty()) source_.need(range_, next);
+  }
+  ~Reading() {
+    if (!range_.empty()) source_.done(range_);
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+ private:
+  WeightSource& source_;
+  ParameterRange range_;
 };
 
 }  // namespace trireme

@@ -14,6 +14,9 @@ class SharedRowSums final : public GradientSink {
  public:
   /// Borrows everything. gradients: the table's flat array. next: told after the sums of a range are made; may be none.
   SharedRowSums(const ParameterTable& table, View gradients, TensorGroup& tensor, Context& context, GradientSink* next);
+  void begin(ParameterRange range) override {
+    if (next_) next_->begin(range);
+  }
   /// Collective over the tensor ranks.
   void ready(ParameterRange range) override;
 

@@ -3,14 +3,14 @@
 namespace trireme {
 
 Stage::Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
-             TensorGroup* tensor)
+             TensorGroup* tensor, WeightSource* weights)
     : spec_(spec),
       workspace_(spec_, views.table->layout(), dtype, shape, ops, threads, tensor),
       arena_(sizeof(double), ops.device()),
       loss_(arena_.take(DType::f64, {1})) {
   const Layout& layout = views.table->layout();
   for (size_t chunk = 0; chunk < layout.parts().size(); ++chunk)
-    parts_.emplace_back(spec_, layout.chunk(chunk), views, dtype, shape.of_chunk(chunk), workspace_);
+    parts_.emplace_back(spec_, layout.chunk(chunk), views, dtype, shape.of_chunk(chunk), workspace_, weights);
 }
 
 /// The value, which is 0 again.
@@ -35,6 +35,11 @@ double Stage::loss_and_backward(const Batch& batch, const Step& step, float scal
 void Stage::logits(const Batch& batch, View logits) {
   part().forward(0, batch, {}, {}, {});
   part().logits(0, logits);
+}
+
+void Stage::logits_without_rows() {
+  part().forward_without_rows();
+  part().loss_without_rows();
 }
 
 void Stage::decode(const Batch& batch, const KeyValueCache& cache, View logits) {

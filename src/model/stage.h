@@ -12,9 +12,10 @@ class Stage {
  public:
   using Step = StagePart::Step;
 
-  /// Allocates activations and scratch for at most shape.rows rows. Borrows ops, tensor and the arrays behind views.
+  /// Allocates activations and scratch for at most shape.rows rows. Borrows ops, tensor, weights and the arrays behind
+  /// views; `weights` may be none where all weights are always there.
   Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
-        TensorGroup* tensor = nullptr);
+        TensorGroup* tensor = nullptr, WeightSource* weights = nullptr);
 
   /// Head::loss() of the batch; nothing is kept. Here and below the caller waits for the value.
   double loss(const Batch& batch);
@@ -28,6 +29,7 @@ class Stage {
   /// Without a cache: logits of every row, [rows, vocabulary_rows], or of every sequence, [sequences, classes], of the
   /// activation type.
   void logits(const Batch& batch, View logits);
+  void logits_without_rows();  ///< logits() of no batch: see StagePart
   /// Input of a block in the last loss_and_backward() or logits() of a training stage; index = layers gives the last
   /// one's output. For tests and tools.
   ConstView block_output(int64_t index) const { return parts_[0].activation(0, index); }

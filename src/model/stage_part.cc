@@ -57,23 +57,6 @@ size_t slots_of_parts_bytes(const Spec& spec, const Layout& layout, DType dtype,
   return bytes;
 }
 
-/// A layer reads its weights for as long as this lives.
-class Reading {
- public:
-  Reading(WeightSource& source, ParameterRange range) : source_(source), range_(range) {
-    if (!range_.empty()) source_.need(range_);
-  }
-  ~Reading() {
-    if (!range_.empty()) source_.done(range_);
-  }
-  Reading(const Reading&) = delete;
-  Reading& operator=(const Reading&) = delete;
-
- private:
-  WeightSource& source_;
-  ParameterRange range_;
-};
-
 }  // namespace
 
 TensorGroup::Sizes tensor_sizes(const Spec& spec, DType dtype, const ModelShape& shape) {
@@ -146,6 +129,19 @@ size_t StagePart::group_of_block(size_t index) const {
   return views_.table->block_group(part_.first_layer + static_cast<int64_t>(index));
 }
 
+ParameterRange StagePart::weights_of_block(size_t index) const {
+  if (index < blocks_.size()) return views_.table->weights_of(group_of_block(index));
+  return head_ ? views_.table->weights_of(views_.table->head_group()) : ParameterRange();
+}
+
+std::vector<size_t> StagePart::groups_of_backward() const {
+  std::vector<size_t> groups;
+  if (head_) groups.push_back(views_.table->head_group());
+  for (size_t i = blocks_.size(); i-- > 0;) groups.push_back(group_of_block(i));
+  if (embedding_) groups.push_back(views_.table->embedding_group());
+  return groups;
+}
+
 View StagePart::input(int64_t slot, int64_t rows) const {
   return slots_[static_cast<size_t>(slot)].memory.input(0).rows_slice(0, rows);
 }
@@ -158,23 +154,32 @@ ConstView StagePart::head_input(const Slot& slot) const { return slot.memory.out
 
 void StagePart::run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out) {
   const Pass pass = pass_of(slot);
-  const ParameterTable& table = *views_.table;
   const Rows rows = rows_of(slot);
   const Workspace work = workspace_.memory().work.first(rows);
   const auto input_of = [&](size_t block) {
     return block < blocks_.size() || head_ ? slot.memory.input(block).rows_slice(0, rows.own) : out;
   };
+  if (!embedding_ && in.data() != input_of(0).data()) pass.ops.cast(pass.context, in, input_of(0));
+  for_each_layer([&] { embedding_->forward(pass, slot.memory.embedding.first(rows.own), work, input_of(0)); },
+                 [&](size_t i) {
+                   const BlockSaved saved = slot.memory.blocks[i].first(rows);
+                   cache ? blocks_[i].decode(pass, saved, work, *cache, input_of(i + 1))
+                         : blocks_[i].forward(pass, saved, work, input_of(i + 1));
+                 });
+}
+
+/// Embedding and blocks, each with its weights.
+template <class Embed, class RunBlock>
+void StagePart::for_each_layer(Embed embed, RunBlock run_block) {
+  const ParameterTable& table = *views_.table;
   if (embedding_) {
-    const Reading matrix(weights_, table.tied_matrix()), rest(weights_, table.weights_of(table.embedding_group()));
-    embedding_->forward(pass, slot.memory.embedding.first(rows.own), work, input_of(0));
-  } else if (in.data() != input_of(0).data()) {
-    pass.ops.cast(pass.context, in, input_of(0));
+    const ParameterRange own = table.weights_of(table.embedding_group());
+    const Reading matrix(weights_, table.tied_matrix(), own), rest(weights_, own, weights_of_block(0));
+    embed();
   }
   for (size_t i = 0; i < blocks_.size(); ++i) {
-    const Reading weights(weights_, table.weights_of(group_of_block(i)));
-    const BlockSaved saved = slot.memory.blocks[i].first(rows);
-    cache ? blocks_[i].decode(pass, saved, work, *cache, input_of(i + 1))
-          : blocks_[i].forward(pass, saved, work, input_of(i + 1));
+    const Reading weights(weights_, weights_of_block(i), weights_of_block(i + 1));
+    run_block(i);
   }
 }
 
@@ -205,58 +210,71 @@ void StagePart::backward(int64_t slot, const Gradients& gradients, ConstView dy,
   const Pass pass = pass_of(own, gradients.loss, gradients.write);
   Workspace work = workspace_.memory().work.first(rows_of(own));
   if (!embedding_) work.gradient = dx;  // every layer turns it from its dy into its dx
-  const auto finished = [&](size_t group) {
-    if (gradients.sink) gradients.sink->ready(table.ready_ranges()[group]);
-  };
-  if (head_) {
-    backward_head(own, pass, work, gradients.scale);
-    finished(table.head_group());
-  } else if (dy.data() != work.gradient.data()) {
-    pass.ops.cast(pass.context, dy, work.gradient);
-  }
-  for (size_t i = blocks_.size(); i-- > 0;) {
-    backward_block(i, own, pass, work);
-    finished(group_of_block(i));
-  }
-  if (embedding_) {
-    backward_embedding(own, pass, work);
-    finished(table.embedding_group());
+  if (!head_ && dy.data() != work.gradient.data()) pass.ops.cast(pass.context, dy, work.gradient);
+  size_t block = blocks_.size();
+  for_each_group_of_backward(gradients.sink, [&](size_t group) {
+    if (head_ && group == table.head_group()) {
+      head_->loss_and_backward(pass, head_input(own), work, gradients.scale);
+    } else if (block > 0) {
+      backward_block(--block, own, pass, work);
+    } else {
+      embedding_->backward(pass, own.memory.embedding.first(rows_of(own).own), work);
+    }
+  });
+}
+
+/// run(group) with its weights, between what the sink is told.
+template <class Run>
+void StagePart::for_each_group_of_backward(GradientSink* sink, Run run) {
+  const ParameterTable& table = *views_.table;
+  const std::vector<size_t> groups = groups_of_backward();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const ParameterRange next = i + 1 < groups.size() ? table.weights_of(groups[i + 1]) : ParameterRange();
+    const Reading weights(weights_, table.weights_of(groups[i]), next);
+    if (sink) sink->begin(table.ready_ranges()[groups[i]]);
+    run(groups[i]);
+    if (sink) sink->ready(table.ready_ranges()[groups[i]]);
   }
 }
 
-void StagePart::backward_head(const Slot& slot, const Pass& pass, const Workspace& work, float scale) {
-  const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
-  head_->loss_and_backward(pass, head_input(slot), work, scale);
+void StagePart::forward_without_rows() {
+  for_each_layer([] {}, [](size_t) {});
+}
+
+void StagePart::loss_without_rows() {
+  const Reading weights(weights_, weights_of_block(blocks_.size()));
+}
+
+void StagePart::backward_without_rows(const Gradients& gradients) {
+  for_each_group_of_backward(gradients.sink, [&](size_t group) {
+    const ParameterRange& range = views_.table->ready_ranges()[group];
+    if (gradients.write == Write::overwrite)
+      workspace_.ops().zero(workspace_.context(), views_.gradients.rows_slice(range.begin, range.end - range.begin));
+  });
 }
 
 void StagePart::backward_block(size_t index, const Slot& slot, const Pass& pass, const Workspace& work) {
-  const Reading weights(weights_, views_.table->weights_of(group_of_block(index)));
   const BlockSaved saved = slot.memory.blocks[index].first(rows_of(slot));
   if (recompute_ == Recompute::full) blocks_[index].recompute(pass, saved, work);
   if (recompute_ == Recompute::attention) blocks_[index].recompute_attention(pass, saved);
   blocks_[index].backward(pass, saved, work);
 }
 
-void StagePart::backward_embedding(const Slot& slot, const Pass& pass, const Workspace& work) {
-  const Reading weights(weights_, views_.table->weights_of(views_.table->embedding_group()));
-  embedding_->backward(pass, slot.memory.embedding.first(rows_of(slot).own), work);
-}
-
 void StagePart::loss(int64_t slot, View loss) {
   const Slot& own = slots_[static_cast<size_t>(slot)];
-  const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
+  const Reading weights(weights_, weights_of_block(blocks_.size()));
   head_->loss(pass_of(own, loss), head_input(own), workspace_.memory().work.first(rows_of(own)));
 }
 
 void StagePart::logits(int64_t slot, View logits) {
   const Slot& own = slots_[static_cast<size_t>(slot)];
-  const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
+  const Reading weights(weights_, weights_of_block(blocks_.size()));
   head_->logits(pass_of(own), head_input(own), workspace_.memory().work.first(rows_of(own)), logits);
 }
 
 void StagePart::next_logits(int64_t slot, View logits) {
   const Slot& own = slots_[static_cast<size_t>(slot)];
-  const Reading weights(weights_, views_.table->weights_of(views_.table->head_group()));
+  const Reading weights(weights_, weights_of_block(blocks_.size()));
   const Pass pass = pass_of(own);
   const Workspace work = workspace_.memory().work.first({1, 1});
   const View one = work.row_logits.empty() ? work.chunk.first(1).logits : work.row_logits;

@@ -66,8 +66,8 @@ class StagePart {
     float scale = 1;                 ///< part with head: of loss x scale
     View loss{};                     ///< [1] f64: a part with the head adds the loss to it
     Write write = Write::overwrite;  ///< overwrite for a step's first micro-batch, add for later ones
-    /// If given, told of every gradient range of the part in ascending order as backward finishes it: pass it on the
-    /// last micro-batch only.
+    /// If given, told of every gradient range of the part in ascending order as backward makes it: pass it on the last
+    /// micro-batch that adds to them only.
     GradientSink* sink = nullptr;
   };
 
@@ -82,6 +82,12 @@ class StagePart {
   /// where this part has the head. dx: [rows, width], gradient of forward()'s in;
   /// empty where this part has the embedding. dx may be dy. The slot is free afterwards.
   void backward(int64_t slot, const Gradients& gradients, ConstView dy, View dx);
+
+  /// A micro-batch in which this rank has no rows: its gradients are zeros, weights and sinks are used in the same
+  /// order, because other ranks may share them.
+  void forward_without_rows();
+  void backward_without_rows(const Gradients& gradients);
+  void loss_without_rows();  ///< for parts with the head
 
   // For parts with the head, after forward():
   void loss(int64_t slot, View loss);      ///< loss += Head::loss() of the slot's micro-batch
@@ -111,9 +117,13 @@ class StagePart {
   size_t group_of_block(size_t index) const;
   ConstView head_input(const Slot& slot) const;
   void run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out);
-  void backward_head(const Slot& slot, const Pass& pass, const Workspace& work, float scale);
+  ParameterRange weights_of_block(size_t index) const;  ///< behind the last one: of the head, or none
+  std::vector<size_t> groups_of_backward() const;       ///< in its order
+  template <class Embed, class RunBlock>
+  void for_each_layer(Embed embed, RunBlock run_block);
+  template <class Run>
+  void for_each_group_of_backward(GradientSink* sink, Run run);
   void backward_block(size_t index, const Slot& slot, const Pass& pass, const Workspace& work);
-  void backward_embedding(const Slot& slot, const Pass& pass, const Workspace& work);
 
   const Spec& spec_;
   ModelPart part_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 #include "base/error.h"
 #include "comm/progress.h"
@@ -17,28 +18,32 @@ constexpr const char* kWhat = "the weights of their owners";
 struct StripeTransfer {
   std::vector<Handle> handles;
 
-  void wait() {
-    for (Handle& handle : handles) handle.wait(kWhat);
+  void wait(const std::function<void()>& check) {
+    for (Handle& handle : handles) handle.wait(kWhat, std::chrono::hours(24), check);
   }
 };
 
 }  // namespace
 
-Gatherer::Gatherer(Communicator& group, const Ownership& ownership) : group_(group), ownership_(ownership) {
+Gatherer::Gatherer(Communicator& group, const Ownership& ownership, std::function<void()> check)
+    : group_(group), ownership_(ownership), check_(std::move(check)) {
   require(group.size() == ownership.ranks(), ErrorKind::shape, "a gatherer got {} owners for a group of {} ranks",
           ownership.ranks(), group.size());
 }
 
-void Gatherer::gather(View flat) {
+void Gatherer::gather(View flat, ParameterRange range) {
   const int size = group_.size(), rank = group_.rank();
   if (size == 1) return;
-  const Waiting waiting(group_.progress(), kWhat, flat.bytes());
+  const Waiting waiting(group_.progress(), kWhat,
+                        static_cast<uint64_t>(range.end - range.begin) * size_of(flat.dtype()));
   const auto piece_of = [&](const Stripe& stripe, int owner) {
     const ParameterRange& piece = stripe.pieces[static_cast<size_t>(owner)];
-    return flat.rows_slice(piece.begin, piece.end - piece.begin);
+    const int64_t begin = std::clamp(piece.begin, range.begin, range.end);
+    return flat.rows_slice(begin, std::clamp(piece.end, range.begin, range.end) - begin);
   };
   std::deque<StripeTransfer> transfers;
   for (const Stripe& stripe : ownership_.stripes()) {
+    if (!stripe.meets(range)) continue;
     StripeTransfer transfer;
     for (int i = 1; i < size; ++i) {
       const int peer = (rank + i) % size;
@@ -52,10 +57,10 @@ void Gatherer::gather(View flat) {
     }
     transfers.push_back(std::move(transfer));
     if (transfers.size() < kStripesOnTheirWay) continue;
-    transfers.front().wait();
+    transfers.front().wait(check_);
     transfers.pop_front();
   }
-  for (StripeTransfer& transfer : transfers) transfer.wait();
+  for (StripeTransfer& transfer : transfers) transfer.wait(check_);
 }
 
 }  // namespace trireme

@@ -50,7 +50,8 @@ GradientNorm::GradientNorm(const ParameterTable& table, const Ownership& ownersh
   values_.resize(static_cast<size_t>(most));
 }
 
-std::span<const double> GradientNorm::values_of(int rank, View gradients, Ops& ops, Context& context) {
+std::span<const double> GradientNorm::values_of(int rank, const std::function<View(int64_t, int64_t)>& summed, Ops& ops,
+                                                Context& context) {
   const View values(std::span<double>(values_), {static_cast<int64_t>(values_.size())});
   if (written_.count() < values.count()) {
     arena_ = Arena(values.bytes(), ops.device());
@@ -58,7 +59,7 @@ std::span<const double> GradientNorm::values_of(int rank, View gradients, Ops& o
   }
   int64_t next = 0;
   for (const Part& part : parts_[static_cast<size_t>(rank)]) {
-    ops.squared_norms(context, gradients.rows_slice(part.begin, part.count), written_.rows_slice(next, part.chunks()));
+    ops.squared_norms(context, summed(part.begin, part.count), written_.rows_slice(next, part.chunks()));
     next += part.chunks();
   }
   if (next > 0) context.stream->copy(written_.rows_slice(0, next), values.rows_slice(0, next));

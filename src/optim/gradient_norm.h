@@ -19,8 +19,9 @@ class GradientNorm {
   GradientNorm(const ParameterTable& table, const Ownership& ownership);
 
   /// Rank `rank`'s values, in table order; as many on every rank, the last ones may be unused. Valid until the next
-  /// call. gradients: the flat array, complete where the rank owns it.
-  std::span<const double> values_of(int rank, View gradients, Ops& ops, Context& context);
+  /// call. summed(first, count): the gradient of elements that the rank owns.
+  std::span<const double> values_of(int rank, const std::function<View(int64_t, int64_t)>& summed, Ops& ops,
+                                    Context& context);
   /// Values that each rank has; others may have more, then all are to give so many.
   size_t values_per_rank() const { return values_.size(); }
   void pad_to(size_t values_per_rank) { values_.resize(values_per_rank); }

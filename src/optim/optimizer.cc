@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 
@@ -25,18 +26,11 @@ bool is_tied_across(const ParameterTable& table) {
 ReducerOptions reducer_options(const ParameterTable& table, const OptimizerOptions& options) {
   return {.wire = options.wire,
           // Stages that hold a tied matrix each add each other's sum, and own other elements of it.
-          .sums = options.shard && !is_tied_across(table) ? SumsAt::owners : SumsAt::everyone,
+          .sums = options.shard != ShardChoice::none && !is_tied_across(table) ? SumsAt::owners : SumsAt::everyone,
           .cpus = options.progress_cpus,
           .rows = embedding_rows(table),
           .chunk_bytes = options.one_host ? kHostChunkBytes : kNetworkChunkBytes,
           .one_host = options.one_host};
-}
-
-/// Pieces of about one chunk; whole values of the norm.
-Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
-  const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(options.wire)); };
-  return {norm_borders(table), ranks, elements(options.bucket_bytes),
-          elements(options.one_host ? kHostChunkBytes : kNetworkChunkBytes)};
 }
 
 View f32_gradients(const TrainingState& state, const Communicator& group) {
@@ -58,10 +52,18 @@ float correction(float beta, int64_t t) {
 
 }  // namespace
 
-std::vector<ParameterRange> kept_states(const ParameterTable& table, const OptimizerOptions& options, int ranks,
-                                        int rank) {
-  if (!options.shard || ranks == 1) return {};
-  return ownership_of(table, options, ranks).owned_by(rank);
+/// Pieces of about one chunk; whole values of the norm.
+Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
+  const auto elements = [&](size_t bytes) { return static_cast<int64_t>(bytes / size_of(options.wire)); };
+  return {norm_borders(table), ranks, elements(options.bucket_bytes),
+          elements(options.one_host ? kHostChunkBytes : kNetworkChunkBytes)};
+}
+
+KeptState kept_states(const ParameterTable& table, const OptimizerOptions& options, int ranks, int rank) {
+  if (options.shard == ShardChoice::none || ranks == 1) return {};
+  return {.owned = ownership_of(table, options, ranks).owned_by(rank),
+          .gradients = exchanges_every_micro_batch(options.shard, ranks),
+          .weights = options.shard == ShardChoice::parameters};
 }
 
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
@@ -80,23 +82,66 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
       norm_(table, ownership_),
       mesh_norm_(ParameterTable(table.spec()), options.mesh.value_or(MeshShape{.data = data_group.size()}),
                  [&](const ParameterTable& other) { return ownership_of(other, options, data_group.size()); }),
-      reducer_(f32_gradients(state, data_group), data_group, ops, ownership_, reducer_options(table, options)) {
+      reducer_(f32_gradients(state, data_group), data_group, ops, ownership_, [&] {
+        ReducerOptions reduction = reducer_options(table, options);
+        if (state.shares_gradients())
+          reduction.summed = [this](Context& context, ParameterRange range) { add_to_sums(context, range); };
+        return reduction;
+      }()) {
   assert((tied_pair != nullptr) == is_tied_across(table));
   norm_.pad_to(mesh_norm_.values_per_rank());
   if (tied_pair) other_stage_.emplace(*tied_pair, ops);
-  assert(state.is_sharded() == !kept_states(table, options, data_group.size(), data_group.rank()).empty());
-  assert((weights_group != nullptr) == state.is_sharded());
+  assert(state.is_sharded() == !kept_states(table, options, data_group.size(), data_group.rank()).owned.empty());
+  assert(!(tied_pair && state.shares_gradients()));
+  assert((weights_group != nullptr) == (state.is_sharded() && !state.shares_weights()));
   if (weights_group) gatherer_.emplace(*weights_group, ownership_);
 }
 
-void Optimizer::begin_exchange() { reducer_.begin(); }
+void Optimizer::begin_exchange(Write write) {
+  finish_reduction();
+  if (write == Write::overwrite) times_ = {};
+  write_ = write;
+  last_ready_ = {};
+  exchanging_ = true;
+  reducer_.begin();
+}
 
-void Optimizer::ready(ParameterRange range) { reducer_.ready(range.end); }
+void Optimizer::begin(ParameterRange) {
+  if (state_.shares_gradients()) reducer_.wait_until_summed(last_ready_.begin);
+}
+
+void Optimizer::ready(ParameterRange range) {
+  last_ready_ = range;
+  reducer_.ready(range.end);
+}
+
+void Optimizer::finish_reduction() {
+  reducer_.finish();
+  if (!std::exchange(exchanging_, false)) return;
+  const ExchangeTimes& last = reducer_.times();
+  times_.exposed_seconds += last.exposed_seconds;
+  times_.total_seconds += last.total_seconds;
+  times_.wire_bytes += last.wire_bytes;
+}
+
+/// On the exchange's thread: owned elements of a range of the flat array go to their sums. The embedding's gradient of a
+/// tied matrix, which lies behind all others, is added to the head's.
+void Optimizer::add_to_sums(Context& context, ParameterRange range) {
+  const bool second = range.begin >= table_.flat_count();
+  const int64_t offset = second ? table_.flat_count() - table_.tied_matrix().begin : 0;
+  state_.for_owned(range.begin - offset, range.end - offset, [&](int64_t first, int64_t count, int64_t) {
+    const View from = slice(state_.gradients(), first + offset, count), to = state_.summed_gradient(first, count);
+    if (second || write_ == Write::add) return ops_.add(context, from, to);
+    context.stream->copy(from, to);
+  });
+  context.stream->finish();
+  release(slice(state_.gradients(), range.begin, range.end - range.begin));
+}
 
 /// The tied matrix has one gradient from the head, at its own offset, and one from the embedding, behind all others.
 /// Where two stages hold the matrix, each sends its sum to the other.
 void Optimizer::add_tied_sum(Context& context) {
-  if (!table_.tied() && !other_stage_) return;
+  if ((!table_.tied() && !other_stage_) || state_.shares_gradients()) return;
   const Parameter& matrix = table_.find("embedding.token.weight");
   if (other_stage_) return other_stage_->add_other(context, slice(state_.gradients(), matrix.offset, matrix.count()));
   ops_.add(context, slice(state_.gradients(), table_.flat_count(), matrix.count()),
@@ -104,9 +149,10 @@ void Optimizer::add_tied_sum(Context& context) {
 }
 
 std::span<const double> Optimizer::finish_exchange(Context& context) {
-  reducer_.finish();
+  finish_reduction();
   add_tied_sum(context);
-  return norm_.values_of(rank_, state_.gradients(), ops_, context);
+  const auto summed = [&](int64_t first, int64_t count) { return state_.summed_gradient(first, count); };
+  return norm_.values_of(rank_, summed, ops_, context);
 }
 
 double Optimizer::squared_norm(std::span<const double> values) const { return mesh_norm_.squared(values); }
@@ -125,7 +171,7 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
     if (parameter.rule == UpdateRule::adamw_no_decay && !options_.decay_all) own.weight_decay = 0;
     const auto update_run = [&](int64_t first, int64_t count, int64_t place) {
       const View remainder = state_.remainder();
-      ops_.adamw(context, own, slice(state_.gradients(), first, count), slice(state_.moment1(), place, count),
+      ops_.adamw(context, own, state_.summed_gradient(first, count), slice(state_.moment1(), place, count),
                  slice(state_.moment2(), place, count), slice(state_.weights(), first, count),
                  remainder.empty() ? remainder : slice(remainder, place, count));
     };
@@ -135,7 +181,5 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
   context.stream->finish();
   gatherer_->gather(state_.weights());
 }
-
-const ExchangeTimes& Optimizer::last_exchange() const { return reducer_.times(); }
 
 }  // namespace trireme

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "config/choices.h"
 #include "model/parameter_table.h"
 #include "ops/ops.h"
 #include "optim/gatherer.h"
@@ -31,26 +32,38 @@ struct OptimizerOptions {
   bool one_host = true;              ///< all ranks of the group are on this host
   std::vector<int> progress_cpus;    ///< the exchange thread runs on these; empty: where its creator does
   std::optional<MeshShape> mesh{};   ///< what the gradient is spread over; none: the data group alone
-  bool shard = false;                ///< each data rank keeps the moments of what it owns and updates that (ZeRO-1)
+  /// Each data rank updates what it owns and keeps the optimizer's state, the gradients, the weights of that alone.
+  ShardChoice shard = ShardChoice::none;
 };
 
-/// Memory that an optimizer over so many data ranks takes for its exchange.
-/// The elements of which data rank `rank` of so many keeps remainder and moments; none: all.
-std::vector<ParameterRange> kept_states(const ParameterTable& table, const OptimizerOptions& options, int ranks,
-                                        int rank);
+/// Gradients leave the flat array for their owners' sums micro-batch by micro-batch, each of which overwrites it; else
+/// it adds micro-batches up, and they are exchanged once a step.
+inline bool exchanges_every_micro_batch(ShardChoice shard, int64_t data_ranks) {
+  return data_ranks > 1 && (shard == ShardChoice::gradients || shard == ShardChoice::parameters);
+}
 
+/// Who owns what among so many data ranks.
+Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& options, int ranks);
+/// What data rank `rank` of so many keeps.
+KeptState kept_states(const ParameterTable& table, const OptimizerOptions& options, int ranks, int rank);
+
+/// Memory that an optimizer over so many data ranks takes for its exchange.
 size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& options, int ranks);
 
 class Optimizer final : public GradientSink {
  public:
   /// Borrows everything; `data_group` is used by this object's progress thread alone. tied_pair: of first and last
-  /// stage where they hold a tied matrix each; else nullptr. weights_group: the data ranks once more, for
-  /// update() of a sharded state; else nullptr.
+  /// stage where they hold a tied matrix each, which do not share gradients; else nullptr. weights_group: the data ranks
+  /// once more, for update() of a sharded state whose weights everyone has; else nullptr.
   Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
             const OptimizerOptions& options, Communicator* tied_pair = nullptr, Communicator* weights_group = nullptr);
 
-  /// Before the backward of the step's last micro-batch: from here on ready() starts exchanges.
-  void begin_exchange();
+  bool exchanges_every_micro_batch() const { return state_.shares_gradients(); }
+  /// Before the backward of a micro-batch whose gradients are exchanged: from here on ready() starts exchanges. write:
+  /// overwrite for the step's first exchange.
+  void begin_exchange(Write write = Write::overwrite);
+  /// Where ranks share gradients, returns once those before the ones that ready() was told of last have left.
+  void begin(ParameterRange range) override;
   /// Ranges come in ascending order and cover [0, gradient_count).
   void ready(ParameterRange range) override;
   /// Waits for the sums and adds the tied matrix' second one. Gives this rank's values of the squared norm of the
@@ -63,9 +76,12 @@ class Optimizer final : public GradientSink {
   /// applied, this one included, from 1. norm = sqrt(squared_norm()).
   void update(Context& context, double learning_rate, int64_t t, double norm);
 
-  const ExchangeTimes& last_exchange() const;
+  /// Of a step.
+  const ExchangeTimes& last_exchange() const { return times_; }
 
  private:
+  void finish_reduction();
+  void add_to_sums(Context& context, ParameterRange range);
   void add_tied_sum(Context& context);
 
   const ParameterTable& table_;
@@ -76,9 +92,13 @@ class Optimizer final : public GradientSink {
   Ownership ownership_;
   GradientNorm norm_;
   MeshNorm mesh_norm_;
-  std::optional<Gatherer> gatherer_;    ///< of a sharded state
+  std::optional<Gatherer> gatherer_;    ///< of a sharded state whose weights everyone has
   std::optional<TiedSum> other_stage_;  ///< where it holds the tied matrix, too
-  Reducer reducer_;                     ///< last: its thread uses the others
+  ParameterRange last_ready_;
+  Write write_ = Write::overwrite;  ///< of the exchange under way
+  bool exchanging_ = false;
+  ExchangeTimes times_;
+  Reducer reducer_;  ///< last: its thread uses the others
 };
 
 }  // namespace trireme

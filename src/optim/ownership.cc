@@ -27,6 +27,21 @@ int64_t Stripe::longest() const {
   return longest;
 }
 
+ParameterRange Stripe::range() const {
+  ParameterRange range;
+  for (const ParameterRange& piece : pieces) {
+    if (piece.empty()) continue;
+    range = range.empty() ? piece : ParameterRange{std::min(range.begin, piece.begin), std::max(range.end, piece.end)};
+  }
+  return range;
+}
+
+bool Stripe::meets(ParameterRange range) const {
+  return std::ranges::any_of(pieces, [&](const ParameterRange& piece) {
+    return std::max(piece.begin, range.begin) < std::min(piece.end, range.end);
+  });
+}
+
 int64_t StripeChunk::begin(int owner) const {
   const ParameterRange& piece = stripe->pieces[static_cast<size_t>(owner)];
   return std::min(piece.begin + first, piece.end);

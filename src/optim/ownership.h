@@ -16,6 +16,8 @@ struct Stripe {
   std::vector<ParameterRange> pieces;
   int64_t ready_end = 0;  ///< it starts once elements [0, ready_end) are ready: the end of its bucket
   int64_t longest() const;
+  ParameterRange range() const;            ///< of all pieces; it has some
+  bool meets(ParameterRange range) const;  ///< has elements of it
 };
 
 /// One chunk: elements [first, first + limit) of every piece of a stripe, which it borrows.

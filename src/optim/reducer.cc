@@ -89,6 +89,7 @@ class Reducer::Worker {
     assert(!busy_);
     ready_end_ = 0;
     issued_.clear();
+    summed_ = 0;
     busy_ = true;
     hurry_ = false;
     times_ = {};
@@ -121,6 +122,18 @@ class Reducer::Worker {
     done_.wait(lock, [&] { return !busy_ || error_; });
     if (error_) std::rethrow_exception(error_);
     times_.exposed_seconds = seconds_since(start);
+  }
+
+  void wait_until_summed(int64_t end) {
+    size_t stripes = 0;  // that end there or before
+    while (stripes < dense_.size() && dense_[stripes].ready_end <= end) ++stripes;
+    std::unique_lock lock(mutex_);
+    const auto is_done = [&] { return error_ || !busy_ || summed_ >= stripes; };
+    if (!is_done()) {
+      const Waiting waiting(group_.progress(), "the sum of gradients", 0);
+      done_.wait(lock, is_done);
+    }
+    if (error_) std::rethrow_exception(error_);
   }
 
   const ExchangeTimes& times() const { return times_; }
@@ -192,7 +205,7 @@ class Reducer::Worker {
   }
 
   void run_chunks(const std::vector<StripeChunk>& chunks) {
-    size_t next = 0;
+    size_t next = 0, ended = 0;
     Quiet quiet;
     while (next < chunks.size() || !pipeline_.empty()) {
       bool moved = false;
@@ -207,6 +220,8 @@ class Reducer::Worker {
       }
       const size_t done = pipeline_.chunks_done();
       moved = pipeline_.advance() || moved;
+      ended += pipeline_.chunks_done() - done;
+      if (moved) tell_summed(chunks, ended);
       if (moved) {
         if (group_.progress()) group_.progress()->chunks_done(pipeline_.chunks_done() - done);
         quiet = {};
@@ -216,6 +231,19 @@ class Reducer::Worker {
         rest(quiet);
       }
     }
+  }
+
+  /// Of the stripes whose chunks have all ended.
+  void tell_summed(const std::vector<StripeChunk>& chunks, size_t ended) {
+    if (!options_.summed || &chunks != &chunks_) return;
+    const Stripe* under_way = ended < chunks.size() ? chunks[ended].stripe : nullptr;
+    size_t summed = summed_;
+    for (; summed < dense_.size() && &dense_[summed] != under_way; ++summed)
+      options_.summed(context_, dense_[summed].range());
+    if (summed == summed_) return;
+    const std::lock_guard lock(mutex_);
+    summed_ = summed;
+    done_.notify_all();
   }
 
   /// The rows that any rank has touched, brought together. Where the sums stay with their owners, other elements of
@@ -231,6 +259,7 @@ class Reducer::Worker {
     run_chunks(chunks_of(packed_, limit_));
     ops_.unpack_rows(context_, table, map_);
     stream_->finish();
+    if (options_.summed) options_.summed(context_, {rows.begin, rows.begin + table.count()});
   }
 
   /// own_map_ and map_ = rows that any rank has touched.
@@ -289,6 +318,7 @@ class Reducer::Worker {
   std::atomic<bool> hurry_ = false, stop_ = false, some_issued_ = false;  // likewise
   std::deque<Issued> issued_;                                             // not complete yet, in ascending order
   bool busy_ = false;
+  size_t summed_ = 0;  ///< of dense_, told of; the thread alone changes it
   std::exception_ptr error_;
   std::thread thread_;  // last: it uses all of the above
 };
@@ -312,6 +342,10 @@ void Reducer::begin() {
 
 void Reducer::ready(int64_t end) {
   if (worker_) worker_->ready(end);
+}
+
+void Reducer::wait_until_summed(int64_t end) {
+  if (worker_) worker_->wait_until_summed(end);
 }
 
 void Reducer::finish() {

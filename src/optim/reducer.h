@@ -8,6 +8,7 @@
 // bits, and they depend neither on buckets nor on timing. Wire f32 rounds nothing: N ranks then give the bits of one
 // rank that adds the same N arrays. A group of one exchanges nothing and so rounds nothing, whatever the wire type.
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -37,6 +38,9 @@ struct ReducerOptions {
   SparseRows rows = {};        ///< behind it only zeros
   size_t chunk_bytes = kHostChunkBytes;
   bool one_host = false;  ///< all ranks are on this host (optim/chunk_pipeline.h)
+  /// Called on the thread, with its context, for each range whose sums are complete, ascending; the array's values of
+  /// it are not needed any more.
+  std::function<void(Context&, ParameterRange)> summed = {};
 };
 
 class Reducer {
@@ -54,6 +58,8 @@ class Reducer {
   /// What has been issued to the device's stream completes elements [0, end): they will not change any more. A stripe
   /// starts once its bucket is ready.
   void ready(int64_t end);
+  /// Returns once options.summed was told of all stripes that elements [0, end) complete. Throws as finish().
+  void wait_until_summed(int64_t end);
   /// The rest is ready; returns once this rank has its sums: those that it owns (Ownership::owned_by), or all. Throws
   /// what failed on the thread (Error::comm); after that the job must end, because operations may be left half-way.
   void finish();

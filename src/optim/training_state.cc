@@ -1,6 +1,7 @@
 #include "optim/training_state.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -15,22 +16,52 @@ namespace {
 constexpr int64_t kBlock = 4096;          // elements a thread makes at a time: 16 KiB of f32, half an L1 cache
 constexpr int64_t kWorthATeam = 1 << 16;  // below, waking threads costs more than they save
 
-/// Takes the arrays from an arena that measures or that holds them.
+int64_t count_of(std::span<const ParameterRange> ranges) {
+  int64_t count = 0;
+  for (const ParameterRange& range : ranges) count += range.end - range.begin;
+  return count;
+}
+
+DType wide_type(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+/// Takes the arrays from arenas that measure or that hold them. passing: of what has memory for a part at a time.
 struct Arrays {
-  View weights, remainder, gradients, moment1, moment2;
-  Arrays(Arena& arena, const ParameterTable& table, DType dtype, bool moments,
-         const std::vector<ParameterRange>& owned) {
-    const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-    int64_t kept = owned.empty() ? table.flat_count() : 0;
-    for (const ParameterRange& range : owned) kept += range.end - range.begin;
-    weights = arena.take(dtype, Shape{table.flat_count()});
-    if (dtype == DType::bf16) remainder = arena.take(DType::i16, Shape{kept});
+  View weights, remainder, gradients, sums, moment1, moment2;
+  Arrays(Arena& arena, Arena& passing, const ParameterTable& table, DType dtype, bool moments, const KeptState& kept) {
+    const Shape own{kept.owned.empty() ? table.flat_count() : count_of(kept.owned)};
+    weights = (kept.weights ? passing : arena).take(dtype, Shape{table.flat_count()});
+    if (dtype == DType::bf16) remainder = arena.take(DType::i16, own);
     if (!moments) return;
-    gradients = arena.take(wide, Shape{table.gradient_count()});
-    moment1 = arena.take(wide, Shape{kept});
-    moment2 = arena.take(wide, Shape{kept});
+    gradients = (kept.gradients ? passing : arena).take(wide_type(dtype), Shape{table.gradient_count()});
+    if (kept.gradients) sums = arena.take(wide_type(dtype), own);
+    moment1 = arena.take(wide_type(dtype), own);
+    moment2 = arena.take(wide_type(dtype), own);
   }
 };
+
+/// The most elements of groups that follow each other, `so_many` of them.
+int64_t most_in_turn(std::span<const ParameterRange> groups, size_t so_many) {
+  int64_t most = 0;
+  for (size_t i = 0; i < groups.size(); ++i)
+    most = std::max(most, count_of(groups.subspan(i, std::min(so_many, groups.size() - i))));
+  return most;
+}
+
+/// What passing arrays hold at a time. Gradients: those that a layer writes and those of the layer before, which are
+/// exchanged. Weights: the owned ones, and those of others for two layers: one that computes, one that comes.
+size_t held_bytes(const ParameterTable& table, DType dtype, bool moments, const KeptState& kept) {
+  constexpr size_t kInTurn = 2;
+  size_t bytes = 0;
+  if (kept.weights) {
+    std::vector<ParameterRange> groups;
+    for (size_t i = 0; i < table.ready_ranges().size(); ++i) groups.push_back(table.weights_of(i));
+    bytes += static_cast<size_t>(std::min(table.flat_count(), count_of(kept.owned) + most_in_turn(groups, kInTurn))) *
+             size_of(dtype);
+  }
+  if (kept.gradients && moments)
+    bytes += static_cast<size_t>(most_in_turn(table.ready_ranges(), kInTurn)) * size_of(wide_type(dtype));
+  return bytes;
+}
 
 void join(std::span<const bf16_t> high, std::span<const int16_t> low, float* out) {
   for (size_t i = 0; i < high.size(); ++i) {
@@ -48,8 +79,8 @@ void split(const float* values, std::span<int16_t> low) {
   }
 }
 
-/// Sets elements [first, first + n) of the flat weights.
-void store(const TrainingState& state, int64_t first, const float* values, int64_t n) {
+/// Sets weights [first, first + n).
+void store_run(const TrainingState& state, int64_t first, const float* values, int64_t n) {
   const View weights = state.weights().rows_slice(first, n);
   switch (state.weights().dtype()) {
     case DType::bf16:
@@ -64,6 +95,14 @@ void store(const TrainingState& state, int64_t first, const float* values, int64
     default:
       std::copy(values, values + n, HostWriter<float>(weights).get().begin());
   }
+}
+
+/// Sets those of elements [first, first + n) of the flat weights that this rank keeps.
+void store(const TrainingState& state, int64_t first, const float* values, int64_t n) {
+  if (!state.shares_weights()) return store_run(state, first, values, n);
+  state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t) {
+    store_run(state, begin, values + (begin - first), count);
+  });
 }
 
 int64_t stored_count(const Parameter& parameter) { return parameter.stored_shape.count(); }
@@ -102,33 +141,38 @@ void check_size(const char* call, const Parameter& parameter, size_t found) {
 
 }  // namespace
 
-TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments, std::vector<ParameterRange> owned,
-                             Device& device)
-    : owned_(std::move(owned)) {
+TrainingState::TrainingState(const ParameterTable& table, DType dtype, bool moments, KeptState kept, Device& device)
+    : kept_(std::move(kept)) {
   require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64, ErrorKind::config,
           "weights cannot be {}; use f32 or bf16", name_of(dtype));
+  assert(!kept_.owned.empty() || !(kept_.gradients || kept_.weights));
   int64_t place = 0;
-  for (const ParameterRange& range : owned_) places_.push_back(std::exchange(place, place + range.end - range.begin));
-  arena_ = Arena(bytes_for(table, dtype, moments, owned_), device);
-  const Arrays arrays(arena_, table, dtype, moments, owned_);
+  for (const ParameterRange& range : kept_.owned)
+    places_.push_back(std::exchange(place, place + range.end - range.begin));
+  Arena measure, measure_passing;
+  (void)Arrays(measure, measure_passing, table, dtype, moments, kept_);
+  arena_ = Arena(measure.peak(), device);
+  if (measure_passing.peak() > 0)
+    passing_ = Arena(measure_passing.peak(), held_bytes(table, dtype, moments, kept_), device);
+  const Arrays arrays(arena_, passing_, table, dtype, moments, kept_);
   weights_ = arrays.weights;
   remainder_ = arrays.remainder;
   gradients_ = arrays.gradients;
+  sums_ = arrays.sums;
   moment1_ = arrays.moment1;
   moment2_ = arrays.moment2;
+  if (kept_.weights) Arena::set_sparse(weights_);
+  if (kept_.gradients) Arena::set_sparse(gradients_);
   if (moments && table.tied()) {  // the embedding's own sum of the tied matrix: a row for each token of the step
     Arena::set_sparse(gradients_.rows_slice(table.flat_count(), table.gradient_count() - table.flat_count()));
   }
 }
 
-size_t TrainingState::bytes_for(const ParameterTable& table, DType dtype, bool moments,
-                                const std::vector<ParameterRange>& owned) {
-  Arena measure;
-  (void)Arrays(measure, table, dtype, moments, owned);
-  return measure.peak();
+size_t TrainingState::bytes_for(const ParameterTable& table, DType dtype, bool moments, const KeptState& kept) {
+  Arena measure, passing;
+  (void)Arrays(measure, passing, table, dtype, moments, kept);
+  return measure.peak() + held_bytes(table, dtype, moments, kept);
 }
-
-size_t TrainingState::bytes() const { return arena_.peak(); }
 
 void TrainingState::read_master(const Parameter& parameter, std::span<float> out) const {
   check_size("read_master", parameter, out.size());
@@ -148,7 +192,10 @@ void TrainingState::read_weights(int64_t first, std::span<float> out) const {
                              [](double x) { return static_cast<float>(x); });
       return;
     default:
-      std::ranges::copy(HostValues<float>(weights_.rows_slice(first, n)).get(), out.begin());
+      const auto read = [&](int64_t begin, int64_t count, int64_t) {
+        std::ranges::copy(HostValues<float>(weights_.rows_slice(begin, count)).get(), out.begin() + (begin - first));
+      };
+      shares_weights() ? for_owned(first, first + n, read) : read(first, n, first);
   }
 }
 
@@ -200,20 +247,37 @@ void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed
   }
 }
 
-uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table) {
+uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table, WeightSource& source) {
   const auto& parameters = table.all();
+  const auto count = static_cast<int64_t>(parameters.size());
   std::vector<uint64_t> hashes(2 * parameters.size());
+  const size_t groups = table.ready_ranges().size();
+  const auto weights_of = [&](size_t group) { return group < groups ? table.weights_of(group) : ParameterRange(); };
+  int64_t first = 0;
+  for (size_t group = 0; group < groups; ++group) {
+    const Reading weights(source, weights_of(group), weights_of(group + 1));
+    int64_t end = first;
+    while (end < count && parameters[static_cast<size_t>(end)].group == group) ++end;
 #pragma omp parallel for schedule(dynamic) if (table.flat_count() > kWorthATeam)
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto hash_of = [&](View flat) {
-      if (flat.empty()) return uint64_t{0};
-      const HostBytes bytes(flat.rows_slice(parameters[i].offset, stored_count(parameters[i])));
-      return xxh3(bytes.get());
-    };
-    hashes[2 * i] = hash_of(state.weights());
-    hashes[2 * i + 1] = state.is_sharded() ? 0 : hash_of(state.remainder());
+    for (int64_t at = first; at < end; ++at) {
+      const auto i = static_cast<size_t>(at);
+      const auto hash_of = [&](View flat) {
+        if (flat.empty()) return uint64_t{0};
+        const HostBytes bytes(flat.rows_slice(parameters[i].offset, stored_count(parameters[i])));
+        return xxh3(bytes.get());
+      };
+      hashes[2 * i] = hash_of(state.weights());
+      hashes[2 * i + 1] = state.is_sharded() ? 0 : hash_of(state.remainder());
+    }
+    first = end;
   }
   return xxh3(std::as_bytes(std::span(hashes)));
+}
+
+uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table) {
+  assert(!state.shares_weights());
+  WeightSource all;
+  return parameter_hash(state, table, all);
 }
 
 }  // namespace trireme

@@ -1,7 +1,11 @@
 #pragma once
 // The arrays that training changes: weights and gradients, flat over the parameter table; and what the optimizer keeps
 // of them, the int16 remainder that makes bf16 weights an exact f32 master and the two moments, of all elements or,
-// where ranks share it (optim.shard), of those that this rank owns, behind each other. One arena, sized by the table.
+// where ranks share it (optim.shard), of those that this rank owns, behind each other. Sized by the table.
+//
+// Ranks may share gradients and weights, too. The flat arrays then are places that values pass through: of the
+// gradients those on their way to the owners' sums, of the weights the owned ones and those that layers need just now.
+// The memory of the others is released.
 
 #include <algorithm>
 #include <functional>
@@ -13,35 +17,59 @@
 
 namespace trireme {
 
+/// What a rank keeps of a state that data ranks share.
+struct KeptState {
+  std::vector<ParameterRange> owned{};  ///< ascending; none: everything, and nothing is shared
+  bool gradients = false;               ///< sums of gradients of these alone
+  bool weights = false;                 ///< weights of these alone
+  bool operator==(const KeptState&) const = default;
+};
+
 class TrainingState {
  public:
   /// dtype: weights' type: f32, bf16, or f64 (reference). `moments` false leaves gradients and moments out (sampling,
-  /// evaluation). owned: the elements of which it has remainder and moments, ascending; none: all. What is read and
+  /// evaluation). kept: it has remainder and moments of what is owned. What is read and
   /// written here follows what was issued to the device's stream before.
-  TrainingState(const ParameterTable& table, DType dtype, bool moments, std::vector<ParameterRange> owned = {},
+  TrainingState(const ParameterTable& table, DType dtype, bool moments, KeptState kept = {},
                 Device& device = host_device());
 
   View weights() const { return weights_; }      ///< [flat_count] dtype
   View gradients() const { return gradients_; }  ///< [gradient_count] f32 (f64)
+  /// The gradient of elements [first, first + count) once it is summed over micro-batches and ranks; all owned where
+  /// ranks share the gradients.
+  View summed_gradient(int64_t first, int64_t count) const {
+    return shares_gradients() ? sums_.rows_slice(place_of(first), count) : gradients_.rows_slice(first, count);
+  }
   // Of owned elements: all in order, or those that for_owned() gives the place of.
   View remainder() const { return remainder_; }  ///< i16 with bf16 weights, else empty
   View moment1() const { return moment1_; }      ///< f32 (f64)
   View moment2() const { return moment2_; }
-  bool is_sharded() const { return !owned_.empty(); }
+  bool is_sharded() const { return !kept_.owned.empty(); }
+  bool shares_gradients() const { return kept_.gradients; }
+  bool shares_weights() const { return kept_.weights; }
   /// run(first element, count, place of the first in remainder and moments) for each owned run of [begin, end).
   template <class Run>
   void for_owned(int64_t begin, int64_t end, Run run) const {
     if (!is_sharded()) return run(begin, end - begin, begin);
-    auto range = std::ranges::upper_bound(owned_, begin, {}, &ParameterRange::end);
-    for (; range != owned_.end() && range->begin < end; ++range) {
+    auto range = first_owned(begin);
+    for (; range != kept_.owned.end() && range->begin < end; ++range) {
       const int64_t first = std::max(begin, range->begin), last = std::min(end, range->end);
-      run(first, last - first, places_[static_cast<size_t>(range - owned_.begin())] + first - range->begin);
+      run(first, last - first, places_[static_cast<size_t>(range - kept_.owned.begin())] + first - range->begin);
     }
   }
-  size_t bytes() const;
-  /// What a state takes, without allocating it.
-  static size_t bytes_for(const ParameterTable& table, DType dtype, bool moments,
-                          const std::vector<ParameterRange>& owned = {});
+  /// The parts of [begin, end) of which it does not keep the weights: run(first element, count).
+  template <class Run>
+  void for_passing_weights(int64_t begin, int64_t end, Run run) const {
+    if (!shares_weights()) return;
+    for_owned(begin, end, [&](int64_t first, int64_t count, int64_t) {
+      if (begin < first) run(begin, first - begin);
+      begin = first + count;
+    });
+    if (begin < end) run(begin, end - begin);
+  }
+  size_t bytes() const { return arena_.peak(); }  ///< without what passes through
+  /// What a state takes, without allocating it; of what passes through the most at a time.
+  static size_t bytes_for(const ParameterTable& table, DType dtype, bool moments, const KeptState& kept = {});
 
   /// f32 master values of one parameter, padding rows left out: [stored_shape]. Not of a sharded state in bf16.
   void read_master(const Parameter& parameter, std::span<float> out) const;
@@ -60,10 +88,19 @@ class TrainingState {
   void clear_padding(const Parameter& parameter);
 
  private:
-  std::vector<ParameterRange> owned_;  ///< none: all
-  std::vector<int64_t> places_;        ///< of the ranges
-  Arena arena_;
-  View weights_, remainder_, gradients_, moment1_, moment2_;
+  std::vector<ParameterRange>::const_iterator first_owned(int64_t begin) const {
+    return std::ranges::upper_bound(kept_.owned, begin, {}, &ParameterRange::end);
+  }
+  /// Of an owned element.
+  int64_t place_of(int64_t element) const {
+    const auto range = first_owned(element);
+    return places_[static_cast<size_t>(range - kept_.owned.begin())] + element - range->begin;
+  }
+
+  KeptState kept_;
+  std::vector<int64_t> places_;  ///< of the owned ranges
+  Arena arena_, passing_;
+  View weights_, remainder_, gradients_, sums_, moment1_, moment2_;
 };
 
 /// Fills every parameter by its Init: values are pure functions of (seed, parameter name, element of the whole tensor),
@@ -71,7 +108,8 @@ class TrainingState {
 void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed);
 
 /// XXH3 over all weights, and remainders where every rank has all of them, in table order: equal on every rank, or they
-/// have drifted.
+/// have drifted. source: makes the weights readable where ranks share them.
+uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table, WeightSource& source);
 uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table);
 
 }  // namespace trireme

@@ -25,10 +25,10 @@ std::pair<std::byte*, std::byte*> pages_of(View tensor) {
 }
 }  // namespace
 
-Arena::Arena(size_t bytes, Device& device)
+Arena::Arena(size_t bytes, size_t held, Device& device)
     : device_(&device), capacity_((std::max<size_t>(bytes, 1) + kHugePage - 1) / kHugePage * kHugePage) {
   if (device.is_host())
-    require_fits_memory(bytes, "an arena of tensors", "use a smaller model, micro-batch or sequence");
+    require_fits_memory(held, "an arena of tensors", "use a smaller model, micro-batch or sequence");
   base_ = device.allocate(capacity_);
 }
 
@@ -72,6 +72,11 @@ void Arena::set_sparse(View tensor) {
   if (first < last)
     madvise(first, static_cast<size_t>(last - first),
             MADV_NOHUGEPAGE);  // advice only: without it the zeros take memory
+}
+
+void release(View tensor) {
+  Device& device = tensor.device() ? *tensor.device() : host_device();
+  device.release(static_cast<std::byte*>(tensor.data()), tensor.bytes());
 }
 
 void give_back(View tensor) {

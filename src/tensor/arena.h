@@ -15,7 +15,9 @@ class Arena {
   /// Measures only: take() returns views without memory.
   Arena() = default;
   /// Owns `bytes` of zeroed, 2 MiB aligned memory. Throws Error::io with the number when memory is short.
-  explicit Arena(size_t bytes, Device& device = host_device());
+  explicit Arena(size_t bytes, Device& device = host_device()) : Arena(bytes, bytes, device) {}
+  /// The same for tensors of which only parts hold values at a time: at most `held` bytes, the others are released.
+  Arena(size_t bytes, size_t held, Device& device);
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
   ~Arena();
@@ -41,6 +43,9 @@ class Arena {
   std::byte* base_ = nullptr;
   size_t capacity_ = 0, used_ = 0, peak_ = 0;
 };
+
+/// Device::release() of a tensor's memory.
+void release(View tensor);
 
 /// Zeroes a tensor of a host's arena by giving its memory back to the system, which hands out zeros again.
 void give_back(View tensor);

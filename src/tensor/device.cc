@@ -1,6 +1,7 @@
 #include "tensor/device.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -41,6 +42,12 @@ class Host final : public Device {
     return start + head;
   }
   void free(std::byte* memory, size_t bytes) override { munmap(memory, bytes); }
+  void release(std::byte* memory, size_t bytes) override {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = reinterpret_cast<uintptr_t>(memory);
+    const uintptr_t first = (begin + page - 1) / page * page, last = (begin + bytes) / page * page;
+    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
+  }
 
   DeviceStream& stream() override { return stream_; }
   std::unique_ptr<DeviceStream> make_stream() override { return std::make_unique<HostStream>(); }

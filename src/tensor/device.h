@@ -23,6 +23,8 @@ class Device {
   /// Zeroed and aligned to 2 MiB. Throws Error::io with the number when memory is short.
   virtual std::byte* allocate(size_t bytes) = 0;
   virtual void free(std::byte* memory, size_t bytes) = 0;
+  /// Gives the whole pages inside back. What they held is lost; what is written there has memory again.
+  virtual void release(std::byte* memory, size_t bytes) = 0;
   /// The stream of everything that has none of its own.
   virtual DeviceStream& stream() = 0;
   /// One more: for a thread whose work runs beside.

@@ -14,11 +14,24 @@ namespace {
 
 std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
 
+const char* describe_shared(ShardChoice shard) {
+  switch (shard) {
+    case ShardChoice::gradients:
+      return "the gradients and of what the optimizer remembers; one whose weights differ ends the run, because no other "
+             "has its part";
+    case ShardChoice::parameters:
+      return "the weights, the gradients and what the optimizer remembers; a layer's weights come from the others when "
+             "it computes";
+    default:
+      return "what the optimizer remembers; one whose weights differ ends the run, because no other has its part";
+  }
+}
+
 const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, gradients and moments" : "weights"; }
 
 }  // namespace
 
-std::vector<ParameterRange> kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank) {
+KeptState kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank) {
   return kept_states(table, optimizer_options(plan.config(), rank.one_host, {}), static_cast<int>(plan.mesh.data),
                      place_of(plan.mesh, rank.rank).data);
 }
@@ -85,11 +98,9 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
                             setup.mesh.pipeline, fmt::join(stages, " | "),
                             setup.shape.shares_rows ? "; tensor ranks share the rows between layers" : ""));
   }
-  if (setup.trains && setup.config().optim.shard == ShardChoice::optimizer && setup.mesh.data > 1)
-    add("sharded",
-        fmt::format("each of {} data ranks keeps its part of what the optimizer remembers; one whose weights "
-                    "differ ends the run, because no other has its part",
-                    setup.mesh.data));
+  if (setup.trains && setup.config().optim.shard != ShardChoice::none && setup.mesh.data > 1)
+    add("sharded", fmt::format("each of {} data ranks keeps its part of {}", setup.mesh.data,
+                               describe_shared(setup.config().optim.shard)));
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size, rank.world.backend()));
   add("cpu", fmt::format("{}, kernels {}, {} threads per rank", backend.hardware, backend.kernels, rank.threads));
   add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",

@@ -23,7 +23,7 @@ struct PlannedRank {
 inline PlannedRank planned(const RankContext& rank) { return {rank.rank(), rank.threads, rank.one_host()}; }
 
 /// What of the optimizer's state this rank keeps; none: all.
-std::vector<ParameterRange> kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank);
+KeptState kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank);
 
 /// table: what this rank holds of the plan's model.
 MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const PlannedRank& rank);

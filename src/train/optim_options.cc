@@ -24,7 +24,7 @@ OptimizerOptions optimizer_options(const Config& config, bool one_host, std::vec
   options.adamw.weight_decay = static_cast<float>(o.weight_decay);
   options.decay_all = o.decay_all;
   options.clip = o.clip;
-  options.shard = o.shard == ShardChoice::optimizer;
+  options.shard = o.shard;
   options.wire = config.comm.wire;
   options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
   options.one_host = one_host;

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-Run::Run(const RunPlan& of, RunClaim* folder, std::vector<ParameterRange> kept, Device& device)
+Run::Run(const RunPlan& of, RunClaim* folder, KeptState kept, Device& device)
     : plan(of),
       claim(folder),
       table(plan.spec, plan.init_scheme, plan.held),

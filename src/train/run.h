@@ -16,8 +16,8 @@ namespace trireme {
 
 struct Run {
   /// Allocates the training state; nothing is in it yet. claim: of the run folder; nullptr: nothing is written. kept:
-  /// what of the optimizer's state this rank keeps (kept_states()).
-  Run(const RunPlan& plan, RunClaim* claim, std::vector<ParameterRange> kept, Device& device = host_device());
+  /// what of it this rank keeps (kept_states()).
+  Run(const RunPlan& plan, RunClaim* claim, KeptState kept, Device& device = host_device());
 
   /// Starts the report of an attempt from here to the plan's last step.
   void open_report(const RankContext& rank, const RunFacts& facts);

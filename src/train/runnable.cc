@@ -12,11 +12,13 @@ namespace trireme {
 void require_runnable(const LoadedConfig& loaded) {
   const Config& config = loaded.config;
   std::vector<std::string> reasons;
-  if (config.optim.shard == ShardChoice::gradients || config.optim.shard == ShardChoice::parameters)
+  constexpr int kSeveral = 2;
+  if (config.mesh.pipeline > 1 && exchanges_every_micro_batch(config.optim.shard, kSeveral))
     reasons.push_back(
-        fmt::format("{} shares gradients or weights among the data ranks, which is not there yet; set --optim.shard "
-                    "optimizer, which shares what the optimizer keeps, or none",
-                    loaded.where("optim.shard")));
+        fmt::format("{} sums gradients among the data ranks after every micro-batch, and a pipeline of {} stages has "
+                    "many of them between forward and backward; set --optim.shard optimizer, which shares what the "
+                    "optimizer keeps, or none, or --mesh.pipeline 1",
+                    loaded.where("optim.shard"), config.mesh.pipeline));
   if (config.optim.shard != ShardChoice::none && config.run.on_difference == OnDifference::heal &&
       loaded.given("run.on-difference"))
     reasons.push_back(fmt::format(

@@ -25,6 +25,7 @@ Saver::Saver(const Run& run, Session& session)
     : plan_(run.plan),
       table_(run.table),
       state_(run.state),
+      weights_(session.weights()),
       claim_(*run.claim),
       scalars_(session.mesh().world()),
       writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), session.rank().progress,
@@ -93,7 +94,7 @@ void Saver::put_off(int64_t step) {
 
 /// Of the ranks that hold the model between them, without their replicas. Collective.
 std::string Saver::hash_of_model() {
-  std::vector<uint64_t> hashes = scalars_.gather_values(parameter_hash(state_, table_));
+  std::vector<uint64_t> hashes = scalars_.gather_values(parameter_hash(state_, table_, weights_));
   int rank = 0;
   std::erase_if(hashes, [&](uint64_t) { return place_of(plan_.mesh, rank++).data != 0; });
   return hex64(hashes.size() == 1 ? hashes[0] : xxh3(std::as_bytes(std::span(hashes))));

@@ -84,6 +84,7 @@ class Saver {
   const RunPlan& plan_;
   const ParameterTable& table_;
   const TrainingState& state_;
+  WeightSource& weights_;
   const RunClaim& claim_;
   Scalars scalars_;
   CheckpointWriter writer_;

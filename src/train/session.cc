@@ -30,23 +30,34 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       mesh_(rank.world, options.mesh),
       scalars_(mesh_.world()),
       tensor_group_(mesh_.tensor().size() > 1 ? own_group(mesh_.tensor(), rank.progress) : nullptr),
+      weights_group_(state.is_sharded() ? own_group(mesh_.data(), rank.progress) : nullptr),
       links_(mesh_.pipeline(), ops.device(), mesh_.shape().chunks, options.dtype,
              options.shape.own_rows(mesh_.tensor().size()), options.spec.width, options.progress_cpus),
+      shared_weights_(make_shared_weights(options)),
       stage_(options.spec, {&table, state.weights(), state.gradients()}, options.dtype, options.shape, ops,
              rank.threads,
              tensor_group_
                  ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(options.spec, options.dtype, options.shape),
                                     options.progress_cpus)
-                 : nullptr) {
+                 : nullptr,
+             &weights()) {
   if (!options.optimizer) return;
   exchange_group_ = own_group(mesh_.data(), rank.progress);
   tied_pair_ = make_tied_pair(mesh_.pipeline(), options.spec);
   OptimizerOptions optimizer = *options.optimizer;
   optimizer.mesh = mesh_.shape();
-  if (state.is_sharded()) weights_group_ = own_group(mesh_.data(), rank.progress);
-  optimizer_.emplace(table, state, ops, *exchange_group_, optimizer, tied_pair_.get(), weights_group_.get());
+  optimizer_.emplace(table, state, ops, *exchange_group_, optimizer, tied_pair_.get(),
+                     state.shares_weights() ? nullptr : weights_group_.get());
   if (options.shape.shares_rows)
     shared_rows_.emplace(table, state.gradients(), *tensor_, stage_.context(), &*optimizer_);
+}
+
+/// Of a state that is shared the options of the optimizer say who owns what.
+std::unique_ptr<SharedWeights> Session::make_shared_weights(const SessionOptions& options) {
+  if (!state_.shares_weights()) return nullptr;
+  return std::make_unique<SharedWeights>(state_, *weights_group_,
+                                         ownership_of(table_, options.optimizer.value(), mesh_.data().size()),
+                                         ops_.device(), options.progress_cpus);
 }
 
 }  // namespace trireme

@@ -13,6 +13,7 @@
 #include "model/stage.h"
 #include "ops/backend.h"
 #include "optim/optimizer.h"
+#include "optim/shared_weights.h"
 #include "train/stage_links.h"
 
 namespace trireme {
@@ -42,6 +43,8 @@ class Session {
   GradientSink& gradient_sink() { return shared_rows_ ? static_cast<GradientSink&>(*shared_rows_) : *optimizer_; }
   /// Of so many rows of a micro-batch those that this rank has between layers.
   int64_t own_rows(int64_t rows) const { return tensor_ ? tensor_->share_of(rows).count : rows; }
+  /// Of the model's weights, where the data ranks share them or not.
+  WeightSource& weights() { return shared_weights_ ? static_cast<WeightSource&>(*shared_weights_) : all_weights_; }
   Ops& ops() { return ops_; }
   TrainingState& state() { return state_; }
   const ParameterTable& table() const { return table_; }
@@ -54,6 +57,7 @@ class Session {
 
  private:
   MeshPlace place() const { return mesh_.place(); }
+  std::unique_ptr<SharedWeights> make_shared_weights(const SessionOptions& options);
 
   const ParameterTable& table_;
   TrainingState& state_;
@@ -63,11 +67,13 @@ class Session {
   Scalars scalars_;
   std::unique_ptr<Communicator> exchange_group_;  ///< of the data axis, for the exchange's own thread
   std::unique_ptr<Communicator> tensor_group_;    ///< of the tensor axis, for its sums' own thread; none: one rank
-  std::unique_ptr<Communicator> weights_group_;   ///< of the data axis, where its ranks share the optimizer's state
+  std::unique_ptr<Communicator> weights_group_;   ///< of the data axis, where weights reach it from their owners
   std::unique_ptr<Communicator> tied_pair_;       ///< first and last stage, where both hold a tied matrix
   std::optional<Optimizer> optimizer_;
   std::optional<TensorGroup> tensor_;
   StageLinks links_;
+  WeightSource all_weights_;
+  std::unique_ptr<SharedWeights> shared_weights_;  ///< where data ranks share weights
   Stage stage_;
   std::optional<SharedRowSums> shared_rows_;  ///< where tensor ranks share rows
 };

@@ -1,3 +1,4 @@
+#include "optim/optimizer.h"
 #include "train/setup.h"
 
 #include <fmt/format.h>
@@ -138,7 +139,7 @@ void plan_rank(RunPlan& plan, const BatchShape& batch, int rank) {
   plan.shape = {.rows = plan.micro_sequences * batch.sequence,
                 .training = plan.trains,
                 .head_rows = 0,
-                .accumulates = batch.micro_batches > 1,
+                .accumulates = batch.micro_batches > 1 && !exchanges_every_micro_batch(plan.config().optim.shard, plan.mesh.data),
                 .recompute = plan.config().model.recompute,
                 .chunk_slots = plan.trains ? slots_of_chunks(order, plan.mesh.chunks) : std::vector<int64_t>(),
                 .shares_rows = plan.config().mesh.sequence};

@@ -38,7 +38,7 @@ StagePart& TrainStep::part_of(const PipelineAction& action) {
 void TrainStep::forward(const PipelineAction& action, const StepStart& start) {
   const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
   const Batch& batch = batches_.fill(start.consumed, m);
-  if (rows == 0) return;
+  if (rows == 0) return part_of(action).forward_without_rows();
   if (shares_batch() && action.chunk == 0) batch_hash_ = hash_of(batch) + 31 * batch_hash_;
   if (mean_ == LossMean::micro_batches) counted_[static_cast<size_t>(m)] = counted_rows(batch);
   const StagePart::Step numbers{
@@ -56,31 +56,22 @@ double TrainStep::mean_of(int64_t micro_batch) const {
 
 void TrainStep::backward(const PipelineAction& action, const StepStart& start, float scale) {
   const int64_t m = action.micro_batch, rows = batches_.rows(start.consumed, m);
+  Optimizer& optimizer = session_.optimizer();
   const Write write = m == 0 ? Write::overwrite : Write::add;
-  const bool last = m + 1 == batches_.micro_batches();
+  const bool each = optimizer.exchanges_every_micro_batch(), exchanged = each || m + 1 == batches_.micro_batches();
   StageLinks& links = session_.links();
-  if (last && action.chunk + 1 == links.chunks())
-    session_.optimizer().begin_exchange();  // the chunk that is done first
-  if (rows == 0) return without_rows(action, write, last);
+  if (exchanged && action.chunk + 1 == links.chunks())  // the chunk that is done first
+    optimizer.begin_exchange(each ? write : Write::overwrite);
+  StagePart::Gradients gradients{.write = each ? Write::overwrite : write,
+                                 .sink = exchanged ? &session_.gradient_sink() : nullptr};
+  // The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
+  if (rows == 0) return part_of(action).backward_without_rows(gradients);
+  gradients.scale = static_cast<float>(scale / mean_of(m));
+  gradients.loss = losses_.rows_slice(m, 1);
   const int64_t own = session_.own_rows(rows);
   const ConstView dy = links.take(action, own);
-  part_of(action).backward(slot_of(action),
-                           {.scale = static_cast<float>(scale / mean_of(m)),
-                            .loss = losses_.rows_slice(m, 1),
-                            .write = write,
-                            .sink = last ? &session_.gradient_sink() : nullptr},
-                           dy, links.outgoing(action, own));
+  part_of(action).backward(slot_of(action), gradients, dy, links.outgoing(action, own));
   links.hand_on(action, own);
-}
-
-/// The global batch does not divide evenly and this rank has no sample left: it contributes zeros.
-void TrainStep::without_rows(const PipelineAction& action, Write write, bool last) {
-  const View gradients = session_.state().gradients();
-  for (const ParameterRange& range : session_.table().ready_ranges_of(part_of(action).part())) {
-    if (write == Write::overwrite)
-      session_.ops().zero(session_.stage().context(), gradients.rows_slice(range.begin, range.end - range.begin));
-    if (last) session_.gradient_sink().ready(range);
-  }
 }
 
 void TrainStep::run_micro_batches(const StepStart& start, float scale) {
@@ -187,6 +178,14 @@ StepResult TrainStep::run(const StepStart& start) {
 
 namespace {
 
+/// A batch of which this rank has no rows, while others that it shares weights with may.
+void pass_without_rows(Session& session) {
+  const int64_t chunks = session.links().chunks();
+  for (int64_t chunk = 0; chunk < chunks; ++chunk)
+    session.stage().part(static_cast<size_t>(chunk)).forward_without_rows();
+  if (session.links().last()) session.stage().part(static_cast<size_t>(chunks - 1)).loss_without_rows();
+}
+
 /// Loss of a batch, whose forward goes through all stages; 0 on ranks whose loss does not count.
 double loss_of(Session& session, const Batch& batch, int64_t number) {
   constexpr int64_t kSlot = 0;
@@ -218,7 +217,10 @@ std::optional<double> evaluate(Session& session, const SampleSource& data, const
     const auto first = static_cast<uint64_t>(b * shape.global);
     for (int64_t m = 0; m < shape.micro_batches; ++m) {
       const BatchSlice slice = batch_slice(first, shape, m);
-      if (slice.count == 0) continue;
+      if (slice.count == 0) {
+        pass_without_rows(session);
+        continue;
+      }
       const Batch& batch = batcher.fill(data, Stream::evaluation, slice);
       const double tokens = counted_rows(batch);
       const bool by_tokens = mean == LossMean::tokens;

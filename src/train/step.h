@@ -49,7 +49,6 @@ class TrainStep {
   double read_loss() const;
   void forward(const PipelineAction& action, const StepStart& start);
   void backward(const PipelineAction& action, const StepStart& start, float scale);
-  void without_rows(const PipelineAction& action, Write write, bool last);
   StagePart& part_of(const PipelineAction& action);
   int64_t slot_of(const PipelineAction& action) { return action.micro_batch % part_of(action).slots(); }
   bool shares_batch() const;

@@ -193,7 +193,7 @@ class HiddenWeights final : public WeightSource {
   explicit HiddenWeights(std::vector<float>& weights) : weights_(weights), truth_(weights), readers_(weights.size()) {
     std::fill(weights.begin(), weights.end(), NAN);
   }
-  void need(ParameterRange range) override { change(range, 1); }
+  void need(ParameterRange range, ParameterRange /*next*/) override { change(range, 1); }
   void done(ParameterRange range) override { change(range, -1); }
   bool hidden() const {
     return std::all_of(weights_.begin(), weights_.end(), [](float w) { return std::isnan(w); });

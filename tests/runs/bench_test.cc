@@ -128,7 +128,7 @@ TEST(BenchStep, ComparesLayoutsOfOneBatch) {
     all.insert(all.end(), more.begin(), more.end());
     return run(mpirun_command(4, all));
   };
-  const Outcome outcome = with({"--layouts", "4x1x1,2x2x1,1x2x2", "--shard"});
+  const Outcome outcome = with({"--layouts", "4x1x1,2x2x1,1x2x2", "--shard", "optimizer"});
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("data x tensor x pipeline  micro-batches   words/s"));
   const Json layouts = read_json(file)["layouts"];
@@ -143,7 +143,7 @@ TEST(BenchStep, ComparesLayoutsOfOneBatch) {
               HasSubstr("mesh 2 x 1 x 1 needs 2 processes but the launcher started 4"));
   EXPECT_THAT(with({"--layouts", "4x1"}).output,
               HasSubstr("--layouts: \"4x1\" is no layout; expected data x tensor x pipeline, like 2x1x1"));
-  EXPECT_THAT(with({"--shard"}).output, HasSubstr("--micro and --shard belong to --layouts"));
+  EXPECT_THAT(with({"--shard", "parameters"}).output, HasSubstr("--micro and --shard belong to --layouts"));
 }
 
 TEST(BenchStep, SpeaksMetaseqsAndNanoGptsWords) {

@@ -101,9 +101,9 @@ TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
        "--mesh.tensor 2 or more, or --mesh.sequence false"},
       {3, {"--mesh.tensor", "2"}, "mesh rest x 2 x 1 needs a multiple of 2 processes but the launcher started 3"},
       {2,
-       {"--optim.shard", "parameters"},
-       "optim.shard (flag --optim.shard) shares gradients or weights among the data ranks, which is not there yet; set "
-       "--optim.shard optimizer"},
+       {"--optim.shard", "parameters", "--mesh.pipeline", "2"},
+       "optim.shard (flag --optim.shard) sums gradients among the data ranks after every micro-batch, and a pipeline of 2 "
+       "stages has many of them between forward and backward; set --optim.shard optimizer"},
   };
   for (const auto& [ranks, layout, message] : cases) {
     const Outcome outcome = run(mpirun_command(ranks, train("refused", layout)));

@@ -68,10 +68,11 @@ struct Layouts {
   Recompute recompute = Recompute::none;
   bool dropout = false;
   DType wire = DType::f32;
-  bool shard = false;
+  ShardChoice shard = ShardChoice::none;
   DType dtype = DType::f32;
   bool shares_rows = false;
   bool apart = false;  ///< on a device that the program does not reach
+  int64_t micro = 0;   ///< samples of a micro-batch; 0: one
 };
 
 /// What a rank computes on.
@@ -132,11 +133,11 @@ Outcome train(Spec spec, const Layouts& layouts) {
     options.bucket_bytes = 4000;
     TrainingState state(table, layouts.dtype, true,
                         kept_states(table, options, static_cast<int>(mesh.data), place.data), computer.ops->device());
-    EXPECT_EQ(state.is_sharded(), layouts.shard && mesh.data > 1);
+    EXPECT_EQ(state.is_sharded(), layouts.shard != ShardChoice::none && mesh.data > 1);
     initialize(state, table, 5);
-    constexpr int64_t kMicro = 1;
+    const int64_t kMicro = layouts.micro > 0 ? layouts.micro : 1;
     const BatchShape shape{.global = kGlobal,
-                           .micro_batches = kGlobal / mesh.data / kMicro,
+                           .micro_batches = ((kGlobal + mesh.data - 1) / mesh.data + kMicro - 1) / kMicro,
                            .sequence = kSequence,
                            .ranks = static_cast<int>(mesh.data),
                            .rank = place.data};
@@ -145,6 +146,7 @@ Outcome train(Spec spec, const Layouts& layouts) {
                      .dtype = layouts.dtype,
                      .shape = {.rows = kMicro * kSequence,
                                .head_rows = 4,
+                               .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
                                .recompute = layouts.recompute,
                                .chunk_slots = slots_of_chunks(order, mesh.chunks),
                                .shares_rows = layouts.shares_rows},
@@ -168,7 +170,12 @@ Outcome train(Spec spec, const Layouts& layouts) {
     const double evaluation = evaluate(session, windows, shape, 1).value();
     check_parameters(session.mesh(), session.scalars(), "host", state, table, kSteps, false);
     TrainingState seen(table, layouts.dtype, false);
-    computer.ops->device().stream().copy(state.weights(), seen.weights());
+    for (size_t group = 0; group < table.ready_ranges().size(); ++group) {
+      const auto [begin, end] = table.weights_of(group);
+      const Reading weights(session.weights(), {begin, end});
+      computer.ops->device().stream().copy(state.weights().rows_slice(begin, end - begin),
+                                           seen.weights().rows_slice(begin, end - begin));
+    }
     const std::lock_guard lock(mutex);
     if (outcome.losses.empty()) outcome = {losses, norms, evaluation, {}};
     EXPECT_EQ(outcome.losses, losses) << "rank " << rank.rank();
@@ -237,7 +244,7 @@ TEST_P(MeshTraining, SharedRowsComeToWhatOneRankComesTo) {
   Layouts layouts[] = {
       {{.data = 1, .tensor = 2, .pipeline = 1}},
       {{.data = 1, .tensor = 4, .pipeline = 1}, Recompute::full, true},
-      {{.data = 2, .tensor = 2, .pipeline = 1}, Recompute::attention, true, DType::f32, true},
+      {{.data = 2, .tensor = 2, .pipeline = 1}, Recompute::attention, true, DType::f32, ShardChoice::optimizer},
       {{.data = 1, .tensor = 2, .pipeline = 2}, Recompute::none, true},
       {{.data = 1, .tensor = 2, .pipeline = 4}, Recompute::full},
       {{.data = 2, .tensor = 2, .pipeline = 2, .chunks = 2}},
@@ -286,12 +293,52 @@ TEST_P(MeshTraining, ASharedOptimizerGivesTheBitsOfOneThatEveryRankHas) {
                      std::string(name_of(dtype)));
         const Layouts whole{.mesh = mesh, .wire = wire, .dtype = dtype};
         Layouts shared = whole;
-        shared.shard = true;
+        shared.shard = ShardChoice::optimizer;
         const Outcome got = train(spec, shared), want = train(spec, whole);
         EXPECT_EQ(got.losses, want.losses);
         EXPECT_EQ(got.norms, want.norms);
         EXPECT_EQ(got.weights, want.weights);
       }
+}
+
+TEST_P(MeshTraining, SharedGradientsAndParametersGiveTheBitsOfOnesThatEveryRankHas) {
+  const Spec spec = GetParam().spec();
+  for (const MeshShape& mesh : {MeshShape{2, 1, 1}, MeshShape{3, 1, 1}, MeshShape{2, 2, 1}})
+    for (const DType wire : {DType::f32, DType::bf16})
+      for (const DType dtype : {DType::f32, DType::bf16})
+        for (const ShardChoice shard : {ShardChoice::gradients, ShardChoice::parameters}) {
+          SCOPED_TRACE(name_of(mesh) + ", wire " + std::string(name_of(wire)) + ", weights " +
+                       std::string(name_of(dtype)) + (shard == ShardChoice::parameters ? ", parameters" : ", gradients"));
+          const Layouts whole{.mesh = mesh,
+                              .recompute = mesh.data == 3 ? Recompute::full : Recompute::none,
+                              .dropout = true,
+                              .wire = wire,
+                              .dtype = dtype,
+                              .micro = kGlobal / mesh.data};
+          Layouts shared = whole;
+          shared.shard = shard;
+          const Outcome got = train(spec, shared), want = train(spec, whole);
+          EXPECT_EQ(got.losses, want.losses);
+          EXPECT_EQ(got.norms, want.norms);
+          EXPECT_EQ(got.evaluation, want.evaluation);
+          EXPECT_EQ(got.weights, want.weights);
+        }
+}
+
+TEST_P(MeshTraining, SharedGradientsAndParametersComeToWhatOneRankComesTo) {
+  const Spec spec = GetParam().spec();
+  for (const ShardChoice shard : {ShardChoice::gradients, ShardChoice::parameters}) {
+    Layouts layouts[] = {{.mesh = {.data = 2, .tensor = 1, .pipeline = 1}},
+                         {.mesh = {.data = 5, .tensor = 1, .pipeline = 1}},  // some have a sample more than others
+                         {.mesh = {.data = 2, .tensor = 2, .pipeline = 1}, .recompute = Recompute::attention},
+                         {.mesh = {.data = 2, .tensor = 2, .pipeline = 1}, .dropout = true, .shares_rows = true}};
+    for (Layouts& layout : layouts) {
+      SCOPED_TRACE(name_of(layout.mesh));
+      layout.shard = shard;
+      const Outcome one = train(spec, {.mesh = {1, 1, 1}, .recompute = layout.recompute, .dropout = layout.dropout});
+      expect_near(train(spec, layout), one, spec);
+    }
+  }
 }
 
 // Twelve samples in micro-batches of one.
@@ -305,13 +352,13 @@ TEST(MeshStep, ChunksGiveTheBitsOfOneStageWhateverElseIsCut) {
   } cases[] = {
       {{{.data = 1, .tensor = 1, .pipeline = 2, .chunks = 3}, Recompute::none, true}, 1, 1},
       {{{.data = 1, .tensor = 1, .pipeline = 3, .stages = {1, 2, 1, 1, 1, 1}, .chunks = 2}, Recompute::full}, 1, 1},
-      {{{.data = 2, .tensor = 1, .pipeline = 3, .chunks = 2}, Recompute::attention, true, DType::f32, true}, 2, 1},
+      {{{.data = 2, .tensor = 1, .pipeline = 3, .chunks = 2}, Recompute::attention, true, DType::f32, ShardChoice::optimizer}, 2, 1},
       {{{.data = 1, .tensor = 2, .pipeline = 2, .chunks = 2}, Recompute::none, true}, 1, 2},
       {{{.data = 1, .tensor = 2, .pipeline = 2, .chunks = 3},
         Recompute::full,
         false,
         DType::f32,
-        false,
+        ShardChoice::none,
         DType::f32,
         true},
        1,
@@ -351,9 +398,11 @@ TEST_P(MeshTraining, GivesTheSameBitsOnADeviceThatTheProgramDoesNotReachAndThatC
   const Layouts layouts[] = {
       {{.data = 1, .tensor = 1, .pipeline = 1}, Recompute::full, true},
       {{.data = 3, .tensor = 1, .pipeline = 1}, Recompute::none, false, DType::bf16},
-      {{.data = 2, .tensor = 1, .pipeline = 1}, Recompute::none, true, DType::bf16, true, DType::bf16},
+      {{.data = 2, .tensor = 1, .pipeline = 1}, Recompute::none, true, DType::bf16, ShardChoice::optimizer, DType::bf16},
+      {{.data = 2, .tensor = 1, .pipeline = 1}, Recompute::full, true, DType::bf16, ShardChoice::gradients},
+      {{.data = 3, .tensor = 1, .pipeline = 1}, Recompute::none, true, DType::f32, ShardChoice::parameters, DType::bf16},
       {{.data = 1, .tensor = 2, .pipeline = 1}, Recompute::attention, true},
-      {{.data = 1, .tensor = 1, .pipeline = 2}, Recompute::none, true, DType::f32, false, DType::bf16},
+      {{.data = 1, .tensor = 1, .pipeline = 2}, Recompute::none, true, DType::f32, ShardChoice::none, DType::bf16},
       {{.data = 2, .tensor = 2, .pipeline = 2}, Recompute::none, false, DType::bf16},
       {.mesh = {.data = 1, .tensor = 2, .pipeline = 2}, .shares_rows = true},
   };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
 #include <unordered_map>
@@ -153,6 +154,8 @@ Gemm::Plan& Gemm::plan(Context& context, const GemmShape& s, GemmLayout layout, 
     sum.append_sum(1.0f);
     attributes.set_post_ops(sum);
   }
+  static std::mutex one_at_a_time;  // oneDNN 2.6 makes primitives in a cache that the thread sanitizer sees races in
+  const std::lock_guard lock(one_at_a_time);
   const auto pd = describe_matmul(state.engine, a, layout == GemmLayout::packed ? any : b, bias ? &bias_desc : nullptr,
                                   c, attributes);
   Plan p;

@@ -63,7 +63,9 @@ class FineTuning final : public Task {
   BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options().most_tokens}; }
   /// No rank has all that the trained weights are written from.
   bool shares_model() const {
-    return job_.mesh.tensor > 1 || (job_.dtype == DType::bf16 && job_.config().optim.shard != ShardChoice::none);
+    const ShardChoice shard = job_.config().optim.shard;
+    return job_.mesh.tensor > 1 || shard == ShardChoice::parameters ||
+           (job_.dtype == DType::bf16 && shard != ShardChoice::none);
   }
   std::string micro_batches() const;
   bool due(const std::string& strategy, int64_t every, const RunProgress& progress) const;

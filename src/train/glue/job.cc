@@ -81,7 +81,8 @@ void plan_shape(GlueJob& job) {
       .rows = by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : most_rows * length,
       .training = options.train,
       .head_rows = 0,
-      .accumulates = micro_batches > 1 || by_tokens,
+      .accumulates =
+          (micro_batches > 1 || by_tokens) && !exchanges_every_micro_batch(job.config().optim.shard, job.mesh.data),
       .recompute = job.config().model.recompute,
       .chunk_slots = {},
       .shares_rows = job.config().mesh.sequence};

@@ -27,7 +27,10 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
   int64_t first = 0;
   while (scalars.any(first < part.count)) {  // all ranks go on while one has rows left: a stop is agreed on in between
     if (scalars.any(session.rank().stop_requested())) return std::nullopt;
-    if (first == part.count) continue;
+    if (first == part.count) {
+      stage.logits_without_rows();
+      continue;
+    }
     const auto at = static_cast<size_t>(first);
     const auto rest = std::span(order).subspan(at);
     const int64_t count = rows_that_fit(rows, rest, limit);

@@ -78,7 +78,7 @@ void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars
 void check_parameters(Mesh& mesh, Scalars& scalars, std::string_view host, TrainingState& state,
                       const ParameterTable& table, int64_t step, bool heal) {
   const MeshShape& shape = mesh.shape();
-  if (shape.data == 1) return;
+  if (shape.data == 1 || state.shares_weights()) return;  // nobody has what another one has, too
   std::vector<int> ranks = differing_ranks(scalars.gather_values(parameter_hash(state, table)), shape);
   if (ranks.empty()) return;
   const bool can = std::ranges::all_of(ranks, [&](int r) { return good_replica(r, ranks, shape).has_value(); });
