@@ -26,7 +26,7 @@ struct StepBenchOptions {
   std::string layouts;  ///< "2x1x1,1x2x1": layouts of all ranks to compare, data x tensor x pipeline; "all": every one
   int64_t micro = 0;    ///< with layouts: sequences per micro-batch at most; 0: micro_batches_of()
   ShardChoice shard = ShardChoice::none;  ///< with layouts: what data ranks share
-  double peak_flops = 0;  ///< of one rank, for the MFU; 0: measured (train/peak.h)
+  double peak_flops = 0;                  ///< of one rank, for the MFU; 0: measured (train/peak.h)
   bool pytorch = false;
   std::string python = ".venv/bin/python", peer_script = "bench/peers/pytorch_step.py";
 };

@@ -16,7 +16,9 @@ constexpr const char* kNoTorch = "there is no torch here";
 constexpr const char* kNoAccelerator = "for GPUs and TPUs";
 constexpr const char* kDeepspeed =
     "DeepSpeed's engine is not here; set batch.* and optim.* in a native file and leave this group out";
-constexpr const char* kSharding = "parameters are not sharded over ranks; leave this group out";
+constexpr const char* kSharding =
+    "said by our own options, which any layout of ranks has: set optim.shard, mesh.tensor and mesh.pipeline and leave "
+    "this group out";
 
 const DialectKey kKeys[] = {
     {"compute_environment", "LOCAL_MACHINE", mapped, "", "LOCAL_MACHINE; AMAZON_SAGEMAKER is refused"},

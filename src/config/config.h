@@ -199,13 +199,14 @@ struct OptimOptions {
              "what the loss of a step and of an evaluation is a mean over, where not every token is to be predicted: "
              "tokens: all of them; micro-batches: the means of the micro-batches",
              {{"tokens", LossMean::tokens}, {"micro-batches", LossMean::micro_batches}});
-    v.choice("shard", shard,
-             "what data-parallel ranks share instead of each having all of it (ZeRO 0 to 3): the optimizer's state, the "
-             "gradients too, the weights too; the last two without a pipeline",
-             {{"none", ShardChoice::none},
-              {"optimizer", ShardChoice::optimizer},
-              {"gradients", ShardChoice::gradients},
-              {"parameters", ShardChoice::parameters}});
+    v.choice(
+        "shard", shard,
+        "what data-parallel ranks share instead of each having all of it (ZeRO 0 to 3): the optimizer's state, the "
+        "gradients too, the weights too; the last two without a pipeline",
+        {{"none", ShardChoice::none},
+         {"optimizer", ShardChoice::optimizer},
+         {"gradients", ShardChoice::gradients},
+         {"parameters", ShardChoice::parameters}});
   }
 };
 

@@ -241,9 +241,7 @@ void StagePart::forward_without_rows() {
   for_each_layer([] {}, [](size_t) {});
 }
 
-void StagePart::loss_without_rows() {
-  const Reading weights(weights_, weights_of_block(blocks_.size()));
-}
+void StagePart::loss_without_rows() { const Reading weights(weights_, weights_of_block(blocks_.size())); }
 
 void StagePart::backward_without_rows(const Gradients& gradients) {
   for_each_group_of_backward(gradients.sink, [&](size_t group) {

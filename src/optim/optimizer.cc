@@ -124,8 +124,8 @@ void Optimizer::finish_reduction() {
   times_.wire_bytes += last.wire_bytes;
 }
 
-/// On the exchange's thread: owned elements of a range of the flat array go to their sums. The embedding's gradient of a
-/// tied matrix, which lies behind all others, is added to the head's.
+/// On the exchange's thread: owned elements of a range of the flat array go to their sums. The embedding's gradient of
+/// a tied matrix, which lies behind all others, is added to the head's.
 void Optimizer::add_to_sums(Context& context, ParameterRange range) {
   const bool second = range.begin >= table_.flat_count();
   const int64_t offset = second ? table_.flat_count() - table_.tied_matrix().begin : 0;

@@ -53,8 +53,8 @@ size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& optio
 class Optimizer final : public GradientSink {
  public:
   /// Borrows everything; `data_group` is used by this object's progress thread alone. tied_pair: of first and last
-  /// stage where they hold a tied matrix each, which do not share gradients; else nullptr. weights_group: the data ranks
-  /// once more, for update() of a sharded state whose weights everyone has; else nullptr.
+  /// stage where they hold a tied matrix each, which do not share gradients; else nullptr. weights_group: the data
+  /// ranks once more, for update() of a sharded state whose weights everyone has; else nullptr.
   Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
             const OptimizerOptions& options, Communicator* tied_pair = nullptr, Communicator* weights_group = nullptr);
 

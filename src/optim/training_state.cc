@@ -231,7 +231,11 @@ void TrainingState::clear_padding(const Parameter& parameter) {
 }
 
 void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed) {
-  for (const View& array : {state.weights(), state.remainder()}) zero(array);
+  const auto zero_weights = [&](int64_t begin, int64_t count, int64_t) {
+    zero(state.weights().rows_slice(begin, count));
+  };
+  zero(state.remainder());
+  state.shares_weights() ? state.for_owned(0, table.flat_count(), zero_weights) : zero(state.weights());
   for (const Parameter& parameter : table.all()) {
     if (parameter.init == Init::zeros) continue;
     const uint64_t key = mix_key(seed, xxh3(std::as_bytes(std::span(parameter.name))));

@@ -17,7 +17,8 @@ std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cas
 const char* describe_shared(ShardChoice shard) {
   switch (shard) {
     case ShardChoice::gradients:
-      return "the gradients and of what the optimizer remembers; one whose weights differ ends the run, because no other "
+      return "the gradients and of what the optimizer remembers; one whose weights differ ends the run, because no "
+             "other "
              "has its part";
     case ShardChoice::parameters:
       return "the weights, the gradients and what the optimizer remembers; a layer's weights come from the others when "

@@ -1,5 +1,5 @@
-#include "optim/optimizer.h"
 #include "train/setup.h"
+#include "optim/optimizer.h"
 
 #include <fmt/format.h>
 
@@ -136,13 +136,14 @@ void plan_rank(RunPlan& plan, const BatchShape& batch, int rank) {
   plan.micro_sequences = batch.largest_micro();
   const int64_t stage = place_of(plan.mesh, rank).pipeline;
   const auto order = pipeline_order(stage, plan.mesh.pipeline, plan.mesh.chunks, batch.micro_batches);
-  plan.shape = {.rows = plan.micro_sequences * batch.sequence,
-                .training = plan.trains,
-                .head_rows = 0,
-                .accumulates = batch.micro_batches > 1 && !exchanges_every_micro_batch(plan.config().optim.shard, plan.mesh.data),
-                .recompute = plan.config().model.recompute,
-                .chunk_slots = plan.trains ? slots_of_chunks(order, plan.mesh.chunks) : std::vector<int64_t>(),
-                .shares_rows = plan.config().mesh.sequence};
+  plan.shape = {
+      .rows = plan.micro_sequences * batch.sequence,
+      .training = plan.trains,
+      .head_rows = 0,
+      .accumulates = batch.micro_batches > 1 && !exchanges_every_micro_batch(plan.config().optim.shard, plan.mesh.data),
+      .recompute = plan.config().model.recompute,
+      .chunk_slots = plan.trains ? slots_of_chunks(order, plan.mesh.chunks) : std::vector<int64_t>(),
+      .shares_rows = plan.config().mesh.sequence};
 }
 
 Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {

@@ -55,9 +55,7 @@ TEST(GradientNorm, OfOwnersHasTheBitsOfOneRank) {
           std::copy(gradients.begin() + begin, gradients.begin() + end, own.begin() + begin);
         const auto of_rank = norm.values_of(
             r,
-            [&](int64_t first, int64_t count) {
-              return View(std::span(own), flat.shape()).rows_slice(first, count);
-            },
+            [&](int64_t first, int64_t count) { return View(std::span(own), flat.shape()).rows_slice(first, count); },
             *backend.ops, context);
         values.insert(values.end(), of_rank.begin(), of_rank.end());
       }

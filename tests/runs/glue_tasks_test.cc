@@ -276,6 +276,8 @@ TEST_F(GlueRanks, GiveTheSameLossesPredictionsAndModelOnEveryLayout) {
   } layouts[] = {{2, 1, "tensor", {"--mesh.tensor", "2"}},
                  {2, 1, "sequence", {"--mesh.tensor", "2", "--mesh.sequence", "true"}},
                  {4, 2, "tensor-data", {"--mesh.tensor", "2", "--optim.shard", "optimizer"}},
+                 {4, 2, "tensor-parameters", {"--mesh.tensor", "2", "--optim.shard", "parameters"}},
+                 {2, 2, "gradients", {"--optim.shard", "gradients"}},
                  {2, 2, "shard", {"--optim.shard", "optimizer"}}};
   for (const auto& [ranks, data, name, layout] : layouts) {
     const Outcome outcome = run_on(ranks, name, flags(layout, data));
@@ -296,10 +298,12 @@ TEST_F(GlueRanks, GiveTheSameLossesPredictionsAndModelOnEveryLayout) {
 TEST_F(GlueRanks, WriteTheMastersOfABfloatModelWhoseRemaindersAreShared) {
   const std::vector<std::string> flags{"--do_train", "--max_steps", "5", "--bf16"};
   ASSERT_EQ(run_on(2, "whole", flags).code, 0);
-  auto sharded = flags;
-  sharded.insert(sharded.end(), {"--optim.shard", "optimizer"});
-  ASSERT_EQ(run_on(2, "shared", sharded).code, 0);
-  EXPECT_EQ(read_text(path("shared/model.safetensors")), read_text(path("whole/model.safetensors")));
+  for (const std::string shard : {"optimizer", "parameters"}) {
+    auto sharded = flags;
+    sharded.insert(sharded.end(), {"--optim.shard", shard});
+    ASSERT_EQ(run_on(2, shard, sharded).code, 0);
+    EXPECT_EQ(read_text(path(shard + "/model.safetensors")), read_text(path("whole/model.safetensors")));
+  }
 }
 
 TEST_F(GlueRanks, GoOnOnAnotherLayout) {
@@ -323,8 +327,7 @@ TEST_F(GlueRanks, GoOnOnAnotherLayout) {
 TEST_F(GlueRanks, RefuseALayoutThatCannotBeHad) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"--mesh.tensor", "3"}, "tensor 3 does not divide 2 heads; 1, 2 do"},
-      {{"--mesh.pipeline", "3"}, "--mesh.pipeline cannot be given to glue"},
-      {{"--optim.shard", "gradients"}, "--optim.shard optimizer, which shares what the optimizer keeps"}};
+      {{"--mesh.pipeline", "3"}, "--mesh.pipeline cannot be given to glue"}};
   for (const auto& [layout, message] : cases) {
     auto flags = layout;
     flags.insert(flags.end(), {"--do_train", "--max_steps", "2"});

@@ -41,8 +41,10 @@ TEST_F(MeshRuns, ARunGoesOnOverAnyOtherLayout) {
   run_to("changes", 4, "15", {"--mesh.tensor", "2", "--mesh.pipeline", "2", "--mesh.sequence", "true"});
   run_to("changes", 2, "18",
          {"--mesh.pipeline", "2", "--mesh.stages", "1,4", "--batch.micro", "2", "--model.recompute", "true"});
-  run_to("changes", 2, "21",
+  run_to("changes", 2, "20",
          {"--mesh.pipeline", "2", "--mesh.chunks", "2", "--mesh.stages", "1,2,1,1", "--batch.micro", "3"});
+  run_to("changes", 3, "22", {"--optim.shard", "parameters", "--batch.micro", "2"});
+  run_to("changes", 4, "23", {"--mesh.tensor", "2", "--optim.shard", "gradients"});
   run_to("changes", 4, "24", {"--mesh.tensor", "2", "--optim.shard", "optimizer"});
   const auto one = losses("one"), changes = losses("changes");
   ASSERT_EQ(changes.size(), one.size());
@@ -102,7 +104,8 @@ TEST_F(MeshRuns, WhatDoesNotFitIsRefusedBeforeAnythingIsAllocated) {
       {3, {"--mesh.tensor", "2"}, "mesh rest x 2 x 1 needs a multiple of 2 processes but the launcher started 3"},
       {2,
        {"--optim.shard", "parameters", "--mesh.pipeline", "2"},
-       "optim.shard (flag --optim.shard) sums gradients among the data ranks after every micro-batch, and a pipeline of 2 "
+       "optim.shard (flag --optim.shard) sums gradients among the data ranks after every micro-batch, and a pipeline "
+       "of 2 "
        "stages has many of them between forward and backward; set --optim.shard optimizer"},
   };
   for (const auto& [ranks, layout, message] : cases) {

@@ -308,7 +308,8 @@ TEST_P(MeshTraining, SharedGradientsAndParametersGiveTheBitsOfOnesThatEveryRankH
       for (const DType dtype : {DType::f32, DType::bf16})
         for (const ShardChoice shard : {ShardChoice::gradients, ShardChoice::parameters}) {
           SCOPED_TRACE(name_of(mesh) + ", wire " + std::string(name_of(wire)) + ", weights " +
-                       std::string(name_of(dtype)) + (shard == ShardChoice::parameters ? ", parameters" : ", gradients"));
+                       std::string(name_of(dtype)) +
+                       (shard == ShardChoice::parameters ? ", parameters" : ", gradients"));
           const Layouts whole{.mesh = mesh,
                               .recompute = mesh.data == 3 ? Recompute::full : Recompute::none,
                               .dropout = true,
@@ -352,7 +353,13 @@ TEST(MeshStep, ChunksGiveTheBitsOfOneStageWhateverElseIsCut) {
   } cases[] = {
       {{{.data = 1, .tensor = 1, .pipeline = 2, .chunks = 3}, Recompute::none, true}, 1, 1},
       {{{.data = 1, .tensor = 1, .pipeline = 3, .stages = {1, 2, 1, 1, 1, 1}, .chunks = 2}, Recompute::full}, 1, 1},
-      {{{.data = 2, .tensor = 1, .pipeline = 3, .chunks = 2}, Recompute::attention, true, DType::f32, ShardChoice::optimizer}, 2, 1},
+      {{{.data = 2, .tensor = 1, .pipeline = 3, .chunks = 2},
+        Recompute::attention,
+        true,
+        DType::f32,
+        ShardChoice::optimizer},
+       2,
+       1},
       {{{.data = 1, .tensor = 2, .pipeline = 2, .chunks = 2}, Recompute::none, true}, 1, 2},
       {{{.data = 1, .tensor = 2, .pipeline = 2, .chunks = 3},
         Recompute::full,
@@ -398,9 +405,19 @@ TEST_P(MeshTraining, GivesTheSameBitsOnADeviceThatTheProgramDoesNotReachAndThatC
   const Layouts layouts[] = {
       {{.data = 1, .tensor = 1, .pipeline = 1}, Recompute::full, true},
       {{.data = 3, .tensor = 1, .pipeline = 1}, Recompute::none, false, DType::bf16},
-      {{.data = 2, .tensor = 1, .pipeline = 1}, Recompute::none, true, DType::bf16, ShardChoice::optimizer, DType::bf16},
+      {{.data = 2, .tensor = 1, .pipeline = 1},
+       Recompute::none,
+       true,
+       DType::bf16,
+       ShardChoice::optimizer,
+       DType::bf16},
       {{.data = 2, .tensor = 1, .pipeline = 1}, Recompute::full, true, DType::bf16, ShardChoice::gradients},
-      {{.data = 3, .tensor = 1, .pipeline = 1}, Recompute::none, true, DType::f32, ShardChoice::parameters, DType::bf16},
+      {{.data = 3, .tensor = 1, .pipeline = 1},
+       Recompute::none,
+       true,
+       DType::f32,
+       ShardChoice::parameters,
+       DType::bf16},
       {{.data = 1, .tensor = 2, .pipeline = 1}, Recompute::attention, true},
       {{.data = 1, .tensor = 1, .pipeline = 2}, Recompute::none, true, DType::f32, ShardChoice::none, DType::bf16},
       {{.data = 2, .tensor = 2, .pipeline = 2}, Recompute::none, false, DType::bf16},

@@ -191,11 +191,13 @@ TEST(Runnable, TellsEverythingThatCannotBeTrainedAtOnce) {
   EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "mesh.pipeline=2", "optim.shard=optimizer"})));
   EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "optim.shard=parameters"})));
   try {
-    require_runnable(load({"optim.shard=gradients", "mesh.pipeline=2", "precision.dtype=f16", "run.on-difference=heal"}));
+    require_runnable(
+        load({"optim.shard=gradients", "mesh.pipeline=2", "precision.dtype=f16", "run.on-difference=heal"}));
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), AllOf(HasSubstr("3 settings cannot be trained with:\n"),
-                                HasSubstr("a pipeline of 2 stages has many of them between forward and backward; set --optim.shard optimizer, which"),
+                                HasSubstr("a pipeline of 2 stages has many of them between forward and backward; set "
+                                          "--optim.shard optimizer, which"),
                                 HasSubstr("set --run.on-difference stop"), HasSubstr("set --precision.dtype bf16")));
   }
 }
