@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "optim/optimizer.h"
 
 namespace trireme {
 
