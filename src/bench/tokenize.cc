@@ -48,4 +48,13 @@ EncodeTiming time_encode(const Tokenizer& tokenizer, const std::vector<std::stri
   return {seconds_since(start) / static_cast<double>(rounds), tokens / rounds};
 }
 
+DecodeTiming time_decode(const Tokenizer& tokenizer, const std::vector<std::vector<TokenId>>& parts, size_t rounds) {
+  uint64_t bytes = 0;
+  const auto start = Clock::now();
+  for (size_t round = 0; round < rounds; ++round) {
+    for (const std::vector<TokenId>& ids : parts) bytes += tokenizer.decode(ids).size();
+  }
+  return {seconds_since(start) / static_cast<double>(rounds), bytes / rounds};
+}
+
 }  // namespace trireme

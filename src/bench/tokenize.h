@@ -1,5 +1,5 @@
 #pragma once
-// How fast a tokenizer encodes: plain text, as prepare does it.
+// How fast a tokenizer encodes, plain text as prepare does it, and decodes.
 
 #include <cstdint>
 #include <string_view>
@@ -22,5 +22,14 @@ struct EncodeTiming {
 /// average. Throws what encoding throws.
 EncodeTiming time_encode(const Tokenizer& tokenizer, const std::vector<std::string_view>& parts, int threads,
                          size_t rounds = 1);
+
+struct DecodeTiming {
+  double seconds = 0;
+  uint64_t bytes = 0;
+};
+
+/// Decodes all lists of ids `rounds` times without a pause, on the calling thread: seconds and bytes of one round, on
+/// average. Throws what decoding throws.
+DecodeTiming time_decode(const Tokenizer& tokenizer, const std::vector<std::vector<TokenId>>& parts, size_t rounds = 1);
 
 }  // namespace trireme

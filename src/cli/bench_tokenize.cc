@@ -36,7 +36,7 @@ struct TokenizeBench {
   std::string tokenizer, input, json, python = ".venv/bin/python", peer_scripts = "bench/peers";
   std::vector<std::string> peers;
   int threads = 0, repeats = 5;
-  bool train = false;
+  bool train = false, decode = false;
   size_t vocabulary_size = 32000;
 };
 
@@ -158,6 +158,33 @@ Json bench_encode(const TokenizeBench& flags) {
           {"commit", commit_text()}};
 }
 
+/// The text's ids back to text, on one thread.
+Json bench_decode(const TokenizeBench& flags) {
+  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const std::string text = read_input(flags.input);
+  std::vector<std::vector<TokenId>> ids;
+  Series series{"trireme", 1, {}, 0};
+  for (const std::string_view part : cut_text(*tokenizer, text, kPartBytes)) {
+    tokenizer->encode_plain(part, ids.emplace_back());
+    series.tokens += ids.back().size();
+  }
+  uint64_t bytes = 0;
+  for (int pass = 0; pass <= flags.repeats; ++pass) {
+    const DecodeTiming timing =
+        time_decode(*tokenizer, ids, pass == 0 ? 1 : (kPassBytes + text.size() - 1) / text.size());
+    series.seconds.push_back(timing.seconds);
+    bytes = timing.bytes;
+  }
+  fmt::print("{} ({}), tokenizer {}: its {} tokens decoded to {}\n", flags.input, human_bytes(text.size()),
+             flags.tokenizer, series.tokens, human_bytes(bytes));
+  Json rows = report({series}, bytes);
+  return {{"tokenizer", flags.tokenizer},
+          {"input", flags.input},
+          {"bytes", bytes},
+          {"results", std::move(rows)},
+          {"commit", commit_text()}};
+}
+
 /// Whether the peer's vocabulary, an object of tokens and ids, is this one.
 bool same_vocabulary(const BpeDescription& ours, const std::string& path) {
   const Json theirs = read_json(path);
@@ -223,8 +250,9 @@ Json bench_train(const TokenizeBench& flags) {
 
 int bench_tokenize_command(std::vector<std::string> arguments) {
   TokenizeBench flags;
-  Flags app("trireme bench tokenize",
-            "Measures encoding of a text, or training of a vocabulary, beside other libraries in the same run.");
+  Flags app(
+      "trireme bench tokenize",
+      "Measures encoding of a text, or training of a vocabulary, beside other libraries in the same run; or decoding.");
   app.add("--tokenizer", flags.tokenizer, "what `trireme tokenizer encode` takes");
   app.add("--input", flags.input, "text, also .gz and .zst; for --train also .jsonl").required();
   app.add("--threads", flags.threads, "threads (0: one and all, in turn)").in_range(0, 1024).show_default();
@@ -235,13 +263,18 @@ int bench_tokenize_command(std::vector<std::string> arguments) {
   app.add("--peer-scripts", flags.peer_scripts, "folder of what runs them").show_default();
   app.add("--repeats", flags.repeats, "timed passes after the first one; the median counts").positive().show_default();
   app.add_switch("--train", flags.train, "train a vocabulary instead of encoding");
+  app.add_switch("--decode", flags.decode,
+                 "decode the text's ids instead, on one thread; rates are of the bytes that come out");
   app.add("--vocab-size", flags.vocabulary_size, "its size").show_default();
   app.add("--json", flags.json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(flags.train || !flags.tokenizer.empty(), ErrorKind::usage, "--tokenizer is required, or --train");
+  require(!flags.decode || !flags.train, ErrorKind::usage, "--decode and --train were both given; use one");
+  require(!flags.decode || (flags.peers.empty() && flags.threads <= 1), ErrorKind::usage,
+          "--decode measures trireme alone, on one thread; remove --peers and --threads");
   require(!flags.train || flags.peers.empty() || flags.peers == std::vector<std::string>{"hf"}, ErrorKind::usage,
           "--train has one peer: --peers hf");
-  const Json result = flags.train ? bench_train(flags) : bench_encode(flags);
+  const Json result = flags.train ? bench_train(flags) : flags.decode ? bench_decode(flags) : bench_encode(flags);
   if (!flags.json.empty()) write_text(flags.json, dump_json(result, 1) + "\n");
   return 0;
 }

@@ -54,6 +54,30 @@ TEST_F(BenchTokenize, AlternatesWithPeersOnOneThreadAndAll) {
   EXPECT_EQ(result.at("results").size() % 3, 0u);
 }
 
+TEST_F(BenchTokenize, DecodesTheTextsIds) {
+  const std::string file = folder_ / "result.json";
+  const std::vector<std::string> words = {"bench",        "tokenize",  "--tokenizer",
+                                          folder_.path(), "--input",   folder_ / "text.txt",
+                                          "--decode",     "--repeats", "2"};
+  auto with_file = words;
+  with_file.insert(with_file.end(), {"--json", file});
+  const Outcome outcome = bench(with_file);
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const Json result = read_json(file);
+  EXPECT_EQ(result.at("bytes"), read_text(folder_ / "text.txt").size()) << "all of it comes out again";
+  EXPECT_GT(result.at("results").at(0).at("mb_per_s").get<double>(), 1);
+  EXPECT_GT(result.at("results").at(0).at("tokens").get<int64_t>(), 50'000);
+  auto with_peers = words;
+  with_peers.insert(with_peers.end(), {"--peers", "tiktoken"});
+  const Outcome refused = bench(with_peers);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output,
+              HasSubstr("--decode measures trireme alone, on one thread; remove --peers and --threads"));
+  auto with_train = words;
+  with_train.push_back("--train");
+  EXPECT_THAT(bench(with_train).output, HasSubstr("--decode and --train were both given; use one"));
+}
+
 TEST_F(BenchTokenize, ComparesTheVocabularyThatThePeerTrains) {
   // train_bpe.py VOCABULARY_SIZE TEXT THREADS OUTPUT
   write_peer("train_bpe.py", "echo ready; while read go; do cp " + folder_ / "theirs.json" + " $4; echo 100 $1; done");
