@@ -37,7 +37,11 @@ int letter_to_byte(char32_t code) { return code < kAlphabet.bytes.size() ? kAlph
 std::string spell_bytes(std::string_view bytes) {
   std::string out;
   out.reserve(bytes.size() * 2);
-  for (const char byte : bytes) append_utf8(byte_to_letter(static_cast<uint8_t>(byte)), out);
+  for (const char byte : bytes) {
+    const uint16_t letter = kAlphabet.letters[static_cast<uint8_t>(byte)];  // of one byte or two in UTF-8
+    if (letter >= 0x80) out.push_back(static_cast<char>(0xC0 | letter >> 6));
+    out.push_back(static_cast<char>(letter < 0x80 ? letter : 0x80 | (letter & 0x3F)));
+  }
   return out;
 }
 

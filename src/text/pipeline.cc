@@ -1,6 +1,7 @@
 #include "text/pipeline.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -13,7 +14,8 @@ namespace trireme {
 
 namespace {
 
-constexpr size_t kCopiedBytes = 16;  // that decoding copies of a token at least
+constexpr size_t kCopiedBytes = 16;   // that decoding copies of a token at once
+constexpr size_t kBytesPerToken = 5;  // room at first: English has 4 to 4.5
 
 }  // namespace
 
@@ -175,7 +177,14 @@ void PipelineTokenizer::prepare_decoding() {
     TextLimit(given += token->size(), where_).check(decoded_.size());
   }
   decoded_starts_.push_back(static_cast<uint32_t>(decoded_.size()));
-  decoded_.append(kCopiedBytes, '\0');
+  short_texts_.resize(tokens_.id_limit());
+  for (TokenId id = 0; id < tokens_.id_limit(); ++id) {
+    const std::string_view text = decoded(id);
+    const bool special = id < special_.size() && special_[id];
+    if (special || text.empty() || text.size() > ShortText::kMost) continue;
+    short_texts_[id].size = static_cast<uint8_t>(text.size());
+    std::copy(text.begin(), text.end(), short_texts_[id].bytes);
+  }
 }
 
 const std::string& PipelineTokenizer::json() const {
@@ -302,18 +311,27 @@ std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_sp
 template <class IsLeftOut>
 std::string PipelineTokenizer::decode_per_token(std::span<const TokenId> ids, IsLeftOut is_left_out) const {
   std::string text;
+  text.resize(kBytesPerToken * ids.size() + kCopiedBytes);
   size_t used = 0;
+  const auto make_room = [&](size_t bytes) {
+    if (used + bytes + kCopiedBytes > text.size()) text.resize(2 * text.size() + bytes);
+  };
   for (const TokenId id : ids) {
+    make_room(0);
+    const ShortText* const known = id < short_texts_.size() ? &short_texts_[id] : nullptr;
+    if (known && known->size > 0) {
+      // Always so many bytes, which is one instruction; the next token writes over what was too much.
+      static_assert(sizeof(ShortText) == kCopiedBytes && offsetof(ShortText, bytes) == 0);
+      std::memcpy(text.data() + used, known, kCopiedBytes);
+      used += known->size;
+      continue;
+    }
     // An id without a token has no bytes, and is looked at again; so has a token of none.
     const std::string_view part = id < tokens_.id_limit() ? decoded(id) : std::string_view();
     if (part.empty()) (void)token_or_fail(id);
     if (is_left_out(id)) continue;
-    if (used + part.size() + kCopiedBytes > text.size())
-      text.resize(std::max({2 * text.size(), used + part.size() + kCopiedBytes, 4 * ids.size()}));
-    // Always so many bytes at first, which is one instruction; the next token writes over what was too much.
-    std::memcpy(text.data() + used, part.data(), kCopiedBytes);
-    if (part.size() > kCopiedBytes)
-      std::memcpy(text.data() + used + kCopiedBytes, part.data() + kCopiedBytes, part.size() - kCopiedBytes);
+    make_room(part.size());
+    std::copy(part.begin(), part.end(), text.begin() + static_cast<ptrdiff_t>(used));
     used += part.size();
   }
   text.resize(used);

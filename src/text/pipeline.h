@@ -99,6 +99,13 @@ class PipelineTokenizer final : public Tokenizer {
   // Texts by id, one after the other, where the decoder works token by token; where each begins, and the last ends.
   std::string decoded_;
   std::vector<uint32_t> decoded_starts_;
+  /// Of a token that is short and not special once more in one place, which one look at memory brings.
+  struct ShortText {
+    static constexpr size_t kMost = 15;
+    char bytes[kMost] = {};
+    uint8_t size = 0;  ///< 0: another token
+  };
+  std::vector<ShortText> short_texts_;
   std::optional<TokenId> end_of_text_;
   bool cuts_before_space_ = false, cuts_anywhere_ = false;
 
