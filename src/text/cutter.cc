@@ -334,6 +334,20 @@ Cutter::Cutter(std::string_view pattern, Text text) {
       byte_classes_[byte] = byte < 0x80 ? static_cast<uint8_t>(class_of(byte)) : kDecode;
   }
   compiler.find_skips();
+  fill_pairs();
+}
+
+void Cutter::fill_pairs() {
+  const size_t columns = size_t{1} << columns_shift_;
+  for (size_t byte = 0; byte < 256; ++byte)
+    pair_classes_[byte] = byte_classes_[byte] == kDecode ? static_cast<uint8_t>(end_) : byte_classes_[byte];
+  pairs_.assign(columns * columns, kStop);
+  for (size_t first = 0; first < end_; ++first) {
+    const uint32_t entry = table_[first];
+    if (entry & (kStop | kSkips)) continue;
+    for (size_t second = 0; second < end_; ++second)
+      pairs_[first * columns + second] = table_[(entry >> kRowShift) + second];
+  }
 }
 
 /// Classes of all code points, blocks that are the same stored once.

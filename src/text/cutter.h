@@ -36,7 +36,7 @@ class Cutter {
     bool matched;
   };
   /// The part that begins at p < end: a match, or all the text up to the next match.
-  Part next(const char* p, const char* end) const {
+  [[gnu::always_inline]] Part next(const char* p, const char* end) const {
     if (const char* const stop = match(p, end)) return {stop, true};
     return {gap(p, end), false};
   }
@@ -96,6 +96,7 @@ class Cutter {
   static const char* skip_others(uint32_t entry, const char* p, const char* end);
 
   void fill_blocks(const std::vector<std::pair<char32_t, uint8_t>>& runs);
+  void fill_pairs();
   const char* gap(const char* p, const char* end) const;
 
   std::vector<uint32_t> table_;
@@ -103,6 +104,10 @@ class Cutter {
   int columns_shift_ = 0;
   unsigned end_ = 0, invalid_ = 0;  // columns of the end of the text and of an invalid byte
   std::array<uint8_t, 256> byte_classes_{};
+  // Of the first two bytes of a match the entry of the second, kStop where they are to be read one by one: most pieces
+  // begin with a space and a letter. pair_classes_ are byte_classes_ with the end's column for kDecode.
+  std::array<uint8_t, 256> pair_classes_{};
+  std::vector<uint32_t> pairs_;
   std::vector<uint16_t> blocks_;
   std::vector<uint8_t> classes_;
 };
@@ -111,7 +116,24 @@ class Cutter {
   const uint32_t* const table = table_.data();
   const uint8_t* const byte_classes = byte_classes_.data();
   const char* last = nullptr;
-  for (uint32_t row = 0; p != end;) {
+  uint32_t row = 0;
+  if (end - p >= 2) {
+    const unsigned first = pair_classes_[static_cast<uint8_t>(p[0])],
+                   second = pair_classes_[static_cast<uint8_t>(p[1])];
+    const uint32_t entry = pairs_[(size_t{first} << columns_shift_) + second];
+    if (!(entry & kStop)) {
+      if (entry & kMatch) last = p + 1;
+      p += 2;
+      row = entry >> kRowShift;
+      if (entry & kSkips) {
+        const char* const before = p;
+        p = skip(entry, p, end);
+        if (p != before) last = p - 1;
+      }
+      if (p == end) return table[row + end_] & kMatch ? p : last;
+    }
+  }
+  while (p != end) {
     const unsigned column = byte_classes[static_cast<uint8_t>(*p)];
     uint32_t entry;
     ptrdiff_t bytes = 1;
