@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fine-tuning steps of transformers on MRPC, to stand beside `trireme bench glue --peer pytorch`, which starts it.
 
-Forward, backward, clipping at 1.0 and AdamW in f32 on random weights of the folder's sizes, rows in the file's order. It prints "ready" after a
+Forward, backward, clipping at 1.0 and AdamW in f32 (--dtype bf16: autocast over f32 weights) on random weights of the folder's sizes, rows in the file's order. It prints "ready" after a
 step of warm-up on the first batch, then for each line read the seconds, tokens (padding left out), peak memory in bytes and loss of one step.
 """
 import argparse
@@ -32,6 +32,7 @@ def main():
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--padding", choices=["dynamic", "full"], default="dynamic")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--dtype", choices=["f32", "bf16"], default="f32", help="bf16: autocast over f32 weights")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
@@ -51,7 +52,8 @@ def main():
 
     def step(batch):
         start = time.perf_counter()
-        loss = model(**batch).loss
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
+            loss = model(**batch).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

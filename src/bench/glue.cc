@@ -108,7 +108,9 @@ struct Tuning {
 struct OwnSteps {
   OwnSteps(Tuning& t, const RankContext& rank) : tuning(t), training(t.over(rank, order)) {}
   double run() {
-    seconds.push_back(training.run().seconds);
+    const StepTime time = training.run();
+    seconds.push_back(time.seconds);
+    losses.push_back(time.loss);
     flops_per_second.push_back(tuning.flops(order->last()) / seconds.back());
     return seconds.back();
   }
@@ -116,7 +118,7 @@ struct OwnSteps {
   Tuning& tuning;
   FileOrder* order = nullptr;
   MeasuredTraining training;
-  std::vector<double> seconds, flops_per_second;
+  std::vector<double> seconds, flops_per_second, losses;
 };
 
 /// Both start with the first batch; one warm-up step each, then in turn.
@@ -124,7 +126,7 @@ GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int
   log::info("starting PyTorch, {} padding", padding);
   PeerProcess process({o.python, o.peer_script, "--model", o.model, "--data-dir", o.data_dir, "--batch",
                        std::to_string(o.batch), "--max-length", std::to_string(o.max_length), "--padding", padding,
-                       "--threads", std::to_string(threads)});
+                       "--threads", std::to_string(threads), "--dtype", std::string(name_of(o.dtype))});
   own.training.restart();
   own.training.run();
   std::vector<double> ratios, theirs;
@@ -151,6 +153,7 @@ void measure_alone(Tuning& tuning, const RankContext& rank, GlueBenchResult& res
   result.slowest = *std::ranges::max_element(own.seconds);
   result.rows_per_second = static_cast<double>(o.batch) / result.median;
   result.model_flops_per_second = median(own.flops_per_second);
+  result.losses = own.losses;
 }
 
 }  // namespace
@@ -178,13 +181,13 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
             "--batch {} on {} ranks is more than the {} rows of {}", o.batch, rank.size(), rows.rows(),
             data.train[0].path);
   });
-  Tuning tuning{o, model, rows, {model.spec, DType::f32, ops, progress_cpus}};
+  Tuning tuning{o, model, rows, {model.spec, o.dtype, ops, progress_cpus}};
   GlueBenchResult result;
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
   if (rank.size() == 1) {
     measure_alone(tuning, rank, result);
     const auto tokens = static_cast<int64_t>(result.tokens_per_row * static_cast<double>(o.batch));
-    result.ceiling_flops_per_second = step_ceiling(model.spec, DType::f32, tokens, rank.threads);
+    result.ceiling_flops_per_second = step_ceiling(model.spec, o.dtype, tokens, rank.threads);
   } else {
     const auto make = [&](size_t, const RankContext& group) -> MeasuredStep {
       return [steps = std::make_shared<OwnSteps>(tuning, group)] { return steps->training.run(); };

@@ -15,6 +15,7 @@ struct GlueBenchOptions {
   std::string model;  ///< folder or name on the hub: its sizes and tokenizer; weights are random
   std::string data_dir, task = "mrpc";
   int64_t batch = 32, steps = 5, max_length = 128;  ///< batch: per rank
+  DType dtype = DType::f32;                         ///< of weights and activations; the peer's autocast
   bool pad = false, pytorch = false;
   std::string python = ".venv/bin/python", peer_script = "bench/peers/pytorch_glue.py";
 };
@@ -31,6 +32,7 @@ struct GlueBenchResult {
   double fastest = 0, median = 0, slowest = 0;
   double tokens_per_row = 0;                                        ///< without padding
   double model_flops_per_second = 0, ceiling_flops_per_second = 0;  ///< on one rank; padding does not count
+  std::vector<double> losses;                                       ///< of the timed steps on one rank
   std::vector<GluePeer> peers;
   std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
 };

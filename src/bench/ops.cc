@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <sstream>
 
 #include "base/rng.h"
 #include "base/time.h"
@@ -100,8 +102,21 @@ class Bench {
     attention();
     loss();
     parameters();
-    for (OpsBenchRow& row : table_.rows)
+    for (OpsBenchRow& row : table_.rows) {
       row.share = row.rate / (row.counts_bytes ? table_.copy_bytes_per_s : table_.gemm_flops_per_s);
+      row.best =
+          row.amount / row.fastest / (row.counts_bytes ? table_.best_copy_bytes_per_s : table_.best_gemm_flops_per_s);
+    }
+    return table_;
+  }
+
+  /// Of operators that count bytes, without those that read a whole table.
+  OpsBenchTable run_between_products() {
+    copy();
+    norm();
+    elementwise();
+    loss();
+    parameters();
     return table_;
   }
 
@@ -117,8 +132,9 @@ class Bench {
   double activations() const { return static_cast<double>(rows_ * o_.width); }
 
   /// Median time of call(set), sets in turn, after one call of each that is not counted.
-  const OpsBenchRow& measure(std::string op, ConstView sized_by, size_t sets, double amount, bool counts_bytes,
-                             const std::function<void(size_t)>& call) {
+  void measure(std::string op, ConstView sized_by, size_t sets, double amount, bool counts_bytes,
+               const std::function<void(size_t)>& call) {
+    if (!is_wanted(op)) return;
     for (size_t i = 0; i < sets; ++i) call(i);
     std::vector<double> times;
     const auto start = Clock::now();
@@ -129,17 +145,35 @@ class Bench {
     }
     std::sort(times.begin(), times.end());
     const double median = times[times.size() / 2];
-    table_.rows.push_back(
-        {std::move(op), sized_by.shape().to_string(), median, times.front(), counts_bytes, amount / median, 0});
-    return table_.rows.back();
+    if (op == "copy") {
+      table_.copy_bytes_per_s = amount / median;
+      table_.best_copy_bytes_per_s = amount / times.front();
+    } else if (op.starts_with("linear")) {
+      table_.gemm_flops_per_s = std::max(table_.gemm_flops_per_s, amount / median);
+      table_.best_gemm_flops_per_s = std::max(table_.best_gemm_flops_per_s, amount / times.front());
+    }
+    table_.rows.push_back({.op = std::move(op),
+                           .shape = sized_by.shape().to_string(),
+                           .seconds = median,
+                           .fastest = times.front(),
+                           .counts_bytes = counts_bytes,
+                           .rate = amount / median,
+                           .amount = amount});
+  }
+  /// The ceilings always are.
+  bool is_wanted(std::string_view op) const {
+    if (o_.only.empty() || op == "copy" || op.starts_with("linear")) return true;
+    std::istringstream words(o_.only);
+    for (std::string word; std::getline(words, word, ',');)
+      if (op.starts_with(word)) return true;
+    return false;
   }
 
   void copy() {
     Tensors t(memory_, o_.rotation, 2 * activations() * size());
     const auto x = t.take(o_.dtype, {rows_, o_.width}), y = t.take(o_.dtype, {rows_, o_.width});
-    const auto& row = measure("copy", x[0], t.sets(), 2 * activations() * size(), true,
-                              [&](size_t i) { ops_.cast(context_, x[i], y[i]); });
-    table_.copy_bytes_per_s = row.rate;
+    measure("copy", x[0], t.sets(), 2 * activations() * size(), true,
+            [&](size_t i) { ops_.cast(context_, x[i], y[i]); });
   }
 
   void linear() {
@@ -149,13 +183,10 @@ class Bench {
     const View w = t.shared(o_.dtype, {out, in}), b = t.shared(o_.dtype, {out}), dw = t.shared(DType::f32, {out, in});
     const View db = t.shared(DType::f32, {out});
     const double flops = 2 * static_cast<double>(rows_ * in * out);
-    const auto product = [&](const char* name, const std::function<void(size_t)>& call) {
-      const double rate = measure(name, y[0], t.sets(), flops, false, call).rate;
-      table_.gemm_flops_per_s = std::max(table_.gemm_flops_per_s, rate);
-    };
-    product("linear", [&](size_t i) { ops_.linear(context_, x[i], w, b, y[i]); });
-    product("linear_backward_input", [&](size_t i) { ops_.linear_backward_input(context_, y[i], w, x[i]); });
-    product("linear_backward_weight",
+    measure("linear", y[0], t.sets(), flops, false, [&](size_t i) { ops_.linear(context_, x[i], w, b, y[i]); });
+    measure("linear_backward_input", y[0], t.sets(), flops, false,
+            [&](size_t i) { ops_.linear_backward_input(context_, y[i], w, x[i]); });
+    measure("linear_backward_weight", y[0], t.sets(), flops, false,
             [&](size_t i) { ops_.linear_backward_weight(context_, y[i], x[i], dw, Write::overwrite); });
     measure("bias_backward", y[0], t.sets(), 4 * activations() * size(), true,
             [&](size_t i) { ops_.bias_backward(context_, y[i], db, Write::overwrite); });
@@ -214,17 +245,47 @@ class Bench {
             [&](size_t i) { ops_.embedding_backward(context_, tokens, y[i], dtable, Write::add); });
   }
 
+  /// The layer's own heads, heads of the other usual size, all rows as one sequence, and rows of mixed lengths.
   void attention() {
+    std::vector<int64_t> even(static_cast<size_t>(o_.sequences), o_.length);
+    const int64_t own = o_.width / o_.heads, other = own == 128 ? 64 : 128;
+    attention("", even, own);
+    if (o_.width % other == 0) attention(fmt::format("_size_{}", other), even, other);
+    if (o_.sequences > 1) attention("_one_sequence", {rows_}, own);
+    std::vector<int64_t> mixed;  // 1/4, 1/8, 1/2, 1/16 ... of a sequence
+    for (int64_t left = rows_, i = 0; left > 0; left -= mixed.back(), ++i)
+      mixed.push_back(
+          std::min(left, std::max<int64_t>(1, o_.length >> std::array{2, 3, 1, 4}[static_cast<size_t>(i % 4)])));
+    attention("_mixed_lengths", mixed, own);
+  }
+
+  void attention(const std::string& kind, const std::vector<int64_t>& lengths, int64_t head_dim) {
+    const std::string forward = "attention" + kind, backward = "attention_backward" + kind;
+    if (!is_wanted(forward) && !is_wanted(backward)) return;
+    std::vector<int32_t> offsets{0};
+    double squares = 0;
+    for (const int64_t length : lengths) {
+      offsets.push_back(offsets.back() + static_cast<int32_t>(length));
+      squares += static_cast<double>(length * length);
+    }
+    AttentionShape shape = shape_;
+    shape.heads = static_cast<int>(o_.width / head_dim);
+    shape.head_dim = static_cast<int>(head_dim);
+    shape.scale = 1 / std::sqrt(static_cast<float>(head_dim));
+    shape.offsets = ConstView(offsets.data(), DType::i32, {static_cast<int64_t>(offsets.size())});
+    Arena scratch(ops_.scratch_bytes(
+        {.dtype = o_.dtype, .rows = rows_, .width = o_.width, .attention = shape, .threads = o_.threads}));
+    Context context{o_.threads, &scratch};
     Tensors t(memory_, o_.rotation, 5 * activations() * size());
-    const Shape qkv_shape{rows_, o_.heads, 3, shape_.head_dim}, out_shape{rows_, o_.heads, shape_.head_dim};
+    const Shape qkv_shape{rows_, shape.heads, 3, head_dim}, out_shape{rows_, shape.heads, head_dim};
     const auto qkv = t.take(o_.dtype, qkv_shape), out = t.take(o_.dtype, out_shape);
-    const View lse = t.shared(DType::f32, {o_.heads, rows_}), dqkv = t.shared(o_.dtype, qkv_shape);
+    const View lse = t.shared(DType::f32, {shape.heads, rows_}), dqkv = t.shared(o_.dtype, qkv_shape);
     // Causal: half of the two products of length x length; backward makes five.
-    const double flops = 2 * activations() * static_cast<double>(o_.length);
-    measure("attention", qkv[0], t.sets(), flops, false,
-            [&](size_t i) { ops_.attention(context_, qkv[i], shape_, Dropout(), out[i], lse); });
-    measure("attention_backward", qkv[0], t.sets(), 2.5 * flops, false,
-            [&](size_t i) { ops_.attention_backward(context_, out[i], qkv[i], out[i], lse, shape_, Dropout(), dqkv); });
+    const double flops = 2 * static_cast<double>(o_.width) * squares;
+    measure(forward, qkv[0], t.sets(), flops, false,
+            [&](size_t i) { ops_.attention(context, qkv[i], shape, Dropout(), out[i], lse); });
+    measure(backward, qkv[0], t.sets(), 2.5 * flops, false,
+            [&](size_t i) { ops_.attention_backward(context, out[i], qkv[i], out[i], lse, shape, Dropout(), dqkv); });
   }
 
   void loss() {
@@ -268,18 +329,47 @@ class Bench {
   OpsBenchTable table_;
 };
 
+/// The same operators with the tensors of one thread in its second-level cache.
+OpsBenchOptions cached(OpsBenchOptions o) {
+  constexpr double kTensor = 100e3;  // bytes: three of them fit beside tables and weights
+  const auto elements = static_cast<int64_t>(kTensor / static_cast<double>(size_of(o.dtype)));
+  o.sequences = 1;
+  o.length = std::max<int64_t>(1, elements / o.width);
+  o.loss_rows = 1;
+  o.parameters = elements / 4;  // 14 to 16 bytes each
+  o.threads = 1;
+  o.rotation = 0;
+  o.seconds /= 10;
+  return o;
+}
+
 }  // namespace
 
-OpsBenchTable bench_ops(Ops& ops, const OpsBenchOptions& options) { return Bench(ops, options).run(); }
+std::string_view OpsBenchRow::bound() const {
+  constexpr double kMost = 0.8;
+  if (best >= kMost) return counts_bytes ? "memory" : "products";
+  return cached > 0 && amount / fastest >= kMost * cached ? "arithmetic" : "";
+}
+
+OpsBenchTable bench_ops(Ops& ops, const OpsBenchOptions& options) {
+  OpsBenchTable table = Bench(ops, options).run();
+  const OpsBenchTable in_cache = Bench(ops, cached(options)).run_between_products();
+  for (OpsBenchRow& row : table.rows)
+    for (const OpsBenchRow& other : in_cache.rows)
+      if (other.op == row.op) row.cached = other.amount / other.fastest * options.threads;
+  return table;
+}
 
 std::string to_text(const OpsBenchTable& table) {
-  std::string text = fmt::format("copy {:.1f} GB/s, linear {:.1f} GFLOP/s\n{:<24} {:>20} {:>10} {:>10} {:>16} {:>6}\n",
-                                 table.copy_bytes_per_s / 1e9, table.gemm_flops_per_s / 1e9, "operator", "shape",
-                                 "median ms", "fastest", "rate", "share");
+  std::string text =
+      fmt::format("copy {:.1f} GB/s, linear {:.1f} GFLOP/s\n{:<32} {:>20} {:>10} {:>10} {:>16} {:>6} {:>6} {:>9}  {}\n",
+                  table.copy_bytes_per_s / 1e9, table.gemm_flops_per_s / 1e9, "operator", "shape", "median ms",
+                  "fastest", "rate", "share", "best", "in cache", "bound by");
   for (const OpsBenchRow& row : table.rows)
     text +=
-        fmt::format("{:<24} {:>20} {:>10.3f} {:>10.3f} {:>8.1f} {:<7} {:>6.2f}\n", row.op, row.shape, row.seconds * 1e3,
-                    row.fastest * 1e3, row.rate / 1e9, row.counts_bytes ? "GB/s" : "GFLOP/s", row.share);
+        fmt::format("{:<32} {:>20} {:>10.3f} {:>10.3f} {:>8.1f} {:<7} {:>6.2f} {:>6.2f} {:>9}  {}\n", row.op, row.shape,
+                    row.seconds * 1e3, row.fastest * 1e3, row.rate / 1e9, row.counts_bytes ? "GB/s" : "GFLOP/s",
+                    row.share, row.best, row.cached > 0 ? fmt::format("{:.1f}", row.cached / 1e9) : "", row.bound());
   return text;
 }
 

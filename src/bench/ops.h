@@ -1,9 +1,12 @@
 #pragma once
 // Measures every operator on the shapes of one transformer layer, each against its ceiling in the same run: operators
-// between the GEMMs against the memory bandwidth of a plain copy, products against the fastest linear layer.
+// between the GEMMs against the memory bandwidth of a plain copy, products against the fastest linear layer. Operators
+// between the GEMMs are measured once more on rows that stay in the caches: what their arithmetic takes where memory
+// costs little.
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ops/ops.h"
@@ -19,6 +22,7 @@ struct OpsBenchOptions {
   int threads = 1;
   double rotation = 256e6;  ///< bytes of tensors that calls go round through, so that they find nothing in the caches
   double seconds = 0.3;     ///< spent on each operator, at least three calls
+  std::string only;         ///< operators whose names begin with one of these words, separated by commas; empty: all
 };
 
 struct OpsBenchRow {
@@ -27,12 +31,20 @@ struct OpsBenchRow {
   double fastest = 0;        ///< of the calls: what other load on the machine hides from the median
   bool counts_bytes = true;  ///< rate is bytes per second that must move; else FLOP per second
   double rate = 0;
-  double share = 0;  ///< rate / ceiling
+  double amount = 0;  ///< bytes or FLOPs of a call
+  double share = 0;   ///< rate / ceiling, of the medians
+  double best = 0;    ///< the same of the fastest calls: what is left of it on a machine that does other things
+  double cached =
+      0;  ///< counts_bytes: rate in the caches by the fastest call of one thread, times the threads; 0: not measured
+
+  /// What the fastest call reaches 0.8 of: "memory", "products" or "arithmetic"; empty: of nothing.
+  std::string_view bound() const;
 };
 
 struct OpsBenchTable {
-  double copy_bytes_per_s = 0;  ///< read + written by copies of activations
-  double gemm_flops_per_s = 0;  ///< fastest linear layer below
+  double copy_bytes_per_s = 0;                                  ///< read + written by copies of activations
+  double gemm_flops_per_s = 0;                                  ///< fastest linear layer below
+  double best_copy_bytes_per_s = 0, best_gemm_flops_per_s = 0;  ///< of the fastest calls
   std::vector<OpsBenchRow> rows;
 };
 

@@ -34,6 +34,16 @@ int bench_ops_command(std::vector<std::string> arguments) {
   app.add("--width", options.width, "width of the layer").in_range(1, 1 << 20).show_default();
   app.add("--heads", options.heads, "attention heads").in_range(1, 1 << 20).show_default();
   app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
+  app.add("--only", options.only,
+          "operators whose names begin with one of these words: attention,gelu (copy and linear, the ceilings, always "
+          "run)");
+  app.add("--seconds", options.seconds, "spent on each operator").positive().show_default();
+  app.set_footer(
+      "share: of copy's bandwidth or of the fastest linear layer, medians; best: the same of the fastest calls, for a "
+      "machine that does other things too. in cache: what the operator's arithmetic takes, measured on rows that stay "
+      "in the caches of one thread, times the threads. bound by: memory, products or arithmetic, where the fastest "
+      "call "
+      "reaches 0.8 of it.");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(options.width % options.heads == 0, ErrorKind::usage, "--heads {} does not divide --width {}", options.heads,
           options.width);

@@ -29,14 +29,11 @@ double rows_per_second(const GlueBenchOptions& options, const RanksTime& time) {
 
 Json to_json(const Request& request, const Backend& backend, int threads, const GlueBenchResult& r) {
   const GlueBenchOptions& o = request.options;
-  Json json{{"model", o.model},
-            {"task", o.task},
-            {"batch", o.batch},
-            {"padded", o.pad},
-            {"steps", o.steps},
-            {"threads", threads},
-            {"tokens_per_sample", r.tokens_per_row},
-            {"cpu", backend.hardware},
+  Json json{{"model", o.model},          {"task", o.task},
+            {"dtype", name_of(o.dtype)}, {"batch", o.batch},
+            {"padded", o.pad},           {"steps", o.steps},
+            {"threads", threads},        {"tokens_per_sample", r.tokens_per_row},
+            {"cpu", backend.hardware},   {"kernels", backend.kernels},
             {"commit", commit_text()}};
   for (const RanksTime& n : r.ranks)
     json["ranks"][std::to_string(n.ranks)] = {{"samples_per_s", rows_per_second(o, n)},
@@ -51,6 +48,7 @@ Json to_json(const Request& request, const Backend& backend, int threads, const 
   json["model_flops_per_s"] = r.model_flops_per_second;
   json["ceiling_flops_per_s"] = r.ceiling_flops_per_second;
   json["share"] = r.model_flops_per_second / r.ceiling_flops_per_second;
+  json["losses"] = r.losses;
   for (const GluePeer& peer : r.peers)
     json["pytorch"][peer.padding] = {{"samples_per_s", peer.rows_per_second}, {"ratio", peer.ratio}};
   return json;
@@ -62,6 +60,7 @@ void print_alone(const GlueBenchResult& r) {
   fmt::print("{:<24} {:>10.1f} GFLOP/s  model FLOPs of the rows' own tokens\n", "", 1e-9 * r.model_flops_per_second);
   fmt::print("{:<24} {:>10.1f} GFLOP/s  the step's GEMMs alone: ours reaches {:.3f} of it\n", "GEMM ceiling",
              1e-9 * r.ceiling_flops_per_second, r.model_flops_per_second / r.ceiling_flops_per_second);
+  fmt::print("{:<24} {:>10.4f} in the last step\n", "loss", r.losses.back());
   for (const GluePeer& p : r.peers)
     fmt::print("{:<24} {:>10.2f} rows/s   ours is {:.2f}x as fast\n", "PyTorch, " + p.padding + " padding",
                p.rows_per_second, p.ratio);
@@ -84,9 +83,9 @@ int measure(Process& process, const Request& request) {
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
   const GlueBenchResult r = bench_glue(o, *backend.ops, rank, cores.progress_cpus);
   if (process.rank() != 0) return 0;
-  fmt::print("{} (commit {})\n{}, batch {} per rank, {:.1f} tokens per row, {}, {} threads per rank\n\n",
-             backend.hardware, commit_text(), o.task, o.batch, r.tokens_per_row, o.pad ? "padded" : "packed",
-             cores.threads);
+  fmt::print("{} (commit {})\n{} {}, batch {} per rank, {:.1f} tokens per row, {}, {} threads per rank, kernels {}\n\n",
+             backend.hardware, commit_text(), o.task, name_of(o.dtype), o.batch, r.tokens_per_row,
+             o.pad ? "padded" : "packed", cores.threads, backend.kernels);
   r.ranks.empty() ? print_alone(r) : print_ranks(o, r);
   if (!request.json.empty()) write_text(request.json, dump_json(to_json(request, backend, cores.threads, r), 1) + "\n");
   return 0;
@@ -97,7 +96,7 @@ int measure(Process& process, const Request& request) {
 int bench_glue_command(std::vector<std::string> arguments) {
   Request request;
   GlueBenchOptions& options = request.options;
-  std::string peer;
+  std::string peer, dtype = "f32";
   Flags app("trireme bench glue", "Measures fine-tuning steps on real rows: forward, backward, clip and AdamW.");
   app.set_footer(
       "Under `mpirun -n N` it compares 1, 2, 4, ... and N ranks, each with --batch rows per step: the speed-up table.");
@@ -109,6 +108,7 @@ int bench_glue_command(std::vector<std::string> arguments) {
   app.add("--task", options.task, "task of GLUE").show_default();
   app.add("--batch", options.batch, "rows per step and rank").in_range(1, 1 << 20).show_default();
   app.add("--max-seq-length", options.max_length, "ids of a row at most").in_range(1, 1 << 20).show_default();
+  app.add("--dtype", dtype, "weights and activations; the peer's autocast").one_of({"f32", "bf16"}).show_default();
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
   app.add("--threads", request.threads, "compute threads per rank (0: its share of the physical cores)")
       .in_range(0, 1024)
@@ -121,6 +121,7 @@ int bench_glue_command(std::vector<std::string> arguments) {
   app.add("--json", request.json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.pytorch = peer == "pytorch";
+  options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   Process process;
   return process.run([&] { return measure(process, request); });
 }

@@ -34,6 +34,8 @@ TEST_P(OpsBench, MeasuresEveryOperatorAgainstItsCeiling) {
     EXPECT_LE(row.fastest, row.seconds);
     EXPECT_GT(row.rate, 0);
     EXPECT_DOUBLE_EQ(row.share, row.rate / (row.counts_bytes ? table.copy_bytes_per_s : table.gemm_flops_per_s));
+    EXPECT_GT(row.best, 0);
+    EXPECT_EQ(row.cached > 0, row.counts_bytes && !row.op.starts_with("embedding") && row.op != "bias_backward");
     if (row.op.starts_with("linear")) best_product = std::max(best_product, row.share);
   }
   EXPECT_EQ(table.rows.front().share, 1);  // the copy is its own ceiling, and so is the fastest product
@@ -54,6 +56,8 @@ TEST_P(OpsBench, MeasuresEveryOperatorAgainstItsCeiling) {
                                             "embedding_backward",
                                             "attention",
                                             "attention_backward",
+                                            "attention_one_sequence",
+                                            "attention_backward_mixed_lengths",
                                             "softmax_stats",
                                             "cross_entropy_backward",
                                             "squared_norms",
@@ -62,6 +66,44 @@ TEST_P(OpsBench, MeasuresEveryOperatorAgainstItsCeiling) {
                                             "adamw"}));
   EXPECT_THAT(to_text(table), testing::HasSubstr("GFLOP/s\noperator"));
   EXPECT_EQ(std::ranges::count(to_text(table), '\n'), static_cast<int64_t>(names.size()) + 2);
+}
+
+TEST(OpsBenchTable, MeasuresAnotherHeadSizeAndOnlyWhatWasAskedFor) {
+  const auto cpu = Device::cpu(1);
+  OpsBenchOptions one;
+  one.sequences = 1;
+  one.length = 16;
+  one.width = 128;
+  one.heads = 2;
+  one.vocabulary = 50;
+  one.columns = 64;
+  one.parameters = 1000;
+  one.rotation = one.seconds = 0;
+  one.only = "attention,soft";
+  std::vector<std::string> names;
+  for (const OpsBenchRow& row : bench_ops(*cpu->ops, one).rows) names.push_back(row.op);
+  EXPECT_THAT(names,
+              testing::ElementsAre("copy", "linear", "linear_backward_input", "linear_backward_weight", "attention",
+                                   "attention_backward", "attention_size_128", "attention_backward_size_128",
+                                   "attention_mixed_lengths", "attention_backward_mixed_lengths", "softmax_stats"));
+}
+
+TEST(OpsBenchTable, SaysWhatAnOperatorIsBoundBy) {
+  OpsBenchRow row;
+  row.fastest = 1;
+  row.amount = 8;
+  row.best = 0.9;
+  row.cached = 20;
+  EXPECT_EQ(row.bound(), "memory");
+  row.best = 0.5;
+  EXPECT_EQ(row.bound(), "");
+  row.cached = 9;
+  EXPECT_EQ(row.bound(), "arithmetic");
+  row.cached = 0;
+  EXPECT_EQ(row.bound(), "") << "not measured";
+  row.counts_bytes = false;
+  row.best = 0.85;
+  EXPECT_EQ(row.bound(), "products");
 }
 
 }  // namespace

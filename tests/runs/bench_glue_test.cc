@@ -1,6 +1,7 @@
 // `trireme bench glue`: alone, beside a peer, on several ranks.
 
 #include <algorithm>
+#include <map>
 
 #include "tests/runs/glue_fixture.h"
 
@@ -36,6 +37,24 @@ TEST_F(BenchGlue, MeasuresStepsBesideAPeer) {
   EXPECT_DOUBLE_EQ(result["share"].get<double>() * result["ceiling_flops_per_s"].get<double>(),
                    result["model_flops_per_s"].get<double>());
   EXPECT_THAT(outcome.output, HasSubstr("PyTorch, full padding"));
+}
+
+/// The same rows from the same weights: every loss of 100 steps. They fall, so the weights that bf16 computes with
+/// move.
+TEST_F(BenchGlue, LossesInBf16AreThoseOfF32) {
+  std::map<std::string, std::vector<double>> losses;
+  for (const std::string dtype : {"f32", "bf16"}) {
+    auto words = bench({"--dtype", dtype});
+    *(std::ranges::find(words, "--steps") + 1) = "100";
+    const Outcome outcome = run(trireme_command(words));
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(" " + dtype + ", batch 8"));
+    EXPECT_EQ(json("bench.json")["dtype"], dtype);
+    losses[dtype] = json("bench.json")["losses"].get<std::vector<double>>();
+    ASSERT_EQ(losses[dtype].size(), 100u);
+  }
+  EXPECT_NE(losses["f32"], losses["bf16"]);
+  for (size_t step = 0; step < 100; ++step) EXPECT_NEAR(losses["f32"][step], losses["bf16"][step], 1e-2) << step;
 }
 
 TEST_F(BenchGlue, PrintsTheSpeedUpOfRanks) {

@@ -86,10 +86,11 @@ TEST(Bench, GenerateHoldsATokenAgainstOneReadOfTheWeights) {
 }
 
 TEST(Bench, OpsMeasuresTheOperatorsOfALayer) {
-  const Outcome outcome = run(trireme_command(
-      {"bench", "ops", "--batch", "1", "--seq", "16", "--width", "32", "--heads", "2", "--threads", "1"}));
+  const Outcome outcome = run(trireme_command({"bench", "ops", "--batch", "1", "--seq", "16", "--width", "32",
+                                               "--heads", "2", "--threads", "1", "--seconds", "0.01"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  for (const char* text : {"attention", "norm", "linear"}) EXPECT_THAT(outcome.output, HasSubstr(text));
+  for (const char* text : {"attention", "norm", "linear", "bound by", "memory"})
+    EXPECT_THAT(outcome.output, HasSubstr(text));
 }
 
 TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
