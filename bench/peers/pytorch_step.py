@@ -7,6 +7,8 @@ torch.nn.functional.scaled_dot_product_attention, the fastest attention that PyT
 
     .venv/bin/python bench/peers/pytorch_step.py --preset gpt2-124m --batch 4 --seq 1024 --dtype bf16 --compile --json out.json
 
+With --start FILE, a safetensors file that `trireme bench step` writes, it begins with that file's weights and takes its tokens, step by step.
+
 With --serve it prints "ready" after its warm-up, then for each line read the seconds, tokens, peak memory in bytes and loss of one
 step: `trireme bench step --peer pytorch` starts it so and alternates with it.
 
@@ -14,10 +16,12 @@ Keys of the JSON: as `trireme bench step` has them where both have them.
 """
 import argparse
 import json
+import mmap
 import os
 import platform
 import resource
 import statistics
+import struct
 import sys
 import time
 
@@ -47,7 +51,7 @@ class Block(nn.Module):
 
     def forward(self, x):
         batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(self.norm1(x)).view(batch, length, self.heads, 3, width // self.heads).permute(3, 0, 2, 1, 4)
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
         return x + self.mlp_out(F.gelu(self.mlp_in(self.norm2(x)), approximate="tanh"))
@@ -59,6 +63,8 @@ class Gpt2(nn.Module):
         self.tokens, self.positions = nn.Embedding(VOCABULARY_ROWS, width), nn.Embedding(context, width)
         self.blocks = nn.ModuleList(Block(heads, width) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
+        # The rows behind the vocabulary are no classes: e^-1e4 is 0.
+        self.register_buffer("padding", torch.zeros(VOCABULARY_ROWS).index_fill_(0, torch.arange(VOCABULARY, VOCABULARY_ROWS), -1e4))
         for parameter in self.parameters():
             if parameter.dim() >= 2:
                 nn.init.normal_(parameter, std=0.02)
@@ -67,15 +73,51 @@ class Gpt2(nn.Module):
         x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
         for block in self.blocks:
             x = block(x)
-        logits = F.linear(self.norm(x), self.tokens.weight)  # tied head
+        logits = F.linear(self.norm(x), self.tokens.weight, self.padding)  # tied head
         return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), targets.view(-1))
 
 
-def optimizer_of(model):
+def read_start(path):
+    """The tensors of a safetensors file, which must not change while they are in use."""
+    with open(path, "rb") as file:
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    (size,) = struct.unpack_from("<Q", data)
+    types = {"F32": torch.float32, "I32": torch.int32}
+    tensors = {}
+    for name, entry in json.loads(data[8:8 + size]).items():
+        if name == "__metadata__":
+            continue
+        count = 1
+        for dim in entry["shape"]:
+            count *= dim
+        begin = 8 + size + entry["data_offsets"][0]
+        tensors[name] = torch.frombuffer(data, dtype=types[entry["dtype"]], count=count, offset=begin).view(entry["shape"])
+    return tensors
+
+
+def own_name(name):
+    """Ours for a parameter of trireme's table."""
+    for theirs, ours in (("block.", "blocks."), ("attention.", ""), ("mlp.", "mlp_"), ("embedding.token.", "tokens."),
+                         ("embedding.position.", "positions.")):
+        name = name.replace(theirs, ours)
+    return name
+
+
+def load_weights(model, tensors):
+    weights = {own_name(name): tensor for name, tensor in tensors.items()}
+    parameters = dict(model.named_parameters())
+    if weights.keys() != parameters.keys():
+        sys.exit(f"pytorch_step: --start has other weights than the model: {sorted(weights.keys() ^ parameters.keys())}")
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+
+
+def optimizer_of(model, learning_rate, weight_decay):
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     others = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), eps=1e-8, fused=True)
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.95), eps=1e-8, fused=True)
 
 
 def flops_per_token(layers, width, length):
@@ -105,6 +147,9 @@ def arguments():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--steps", type=int, default=5, help="timed steps; the median counts")
     parser.add_argument("--warmup", type=int, default=2)
+    parser.add_argument("--learning-rate", type=float, default=6e-4)
+    parser.add_argument("--weight-decay", type=float, default=0.1)
+    parser.add_argument("--start", metavar="FILE", help="first weights and every step's tokens; else random ones")
     parser.add_argument("--serve", action="store_true", help="one step per line of standard input")
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_args()
@@ -116,12 +161,22 @@ def main():
     torch.set_num_threads(args.threads)
     layers, heads, width = PRESETS[args.preset]
     model = Gpt2(layers, heads, width, max(args.seq, 1024))
-    optimizer = optimizer_of(model)
+    optimizer = optimizer_of(model, args.learning_rate, args.weight_decay)
     loss_of = torch.compile(model) if args.compile else model
-    stream = torch.randint(VOCABULARY, (args.batch, args.seq + 1))
-    ids, targets = stream[:, :-1].contiguous(), stream[:, 1:].contiguous()
+    if args.start:
+        tensors = read_start(args.start)
+        batches = [pair for pair in zip(*(tensors.pop(name).long().view(-1, args.batch, args.seq) for name in ("tokens", "targets")))]
+        load_weights(model, tensors)
+        del tensors
+    else:
+        stream = torch.randint(VOCABULARY, (args.batch, args.seq + 1))
+        batches = [(stream[:, :-1].contiguous(), stream[:, 1:].contiguous())]
+    steps = 0
 
     def step():
+        nonlocal steps
+        ids, targets = batches[steps % len(batches)]
+        steps += 1
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=args.dtype == "bf16"):
             loss = loss_of(ids, targets)
         loss.backward()

@@ -13,6 +13,7 @@
 #include "base/median.h"
 #include "base/peer_process.h"
 #include "base/rng.h"
+#include "bench/peer_start.h"
 #include "bench/step_ceiling.h"
 #include "bench/training.h"
 #include "comm/agreement.h"
@@ -48,6 +49,9 @@ std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& 
   return tokens;
 }
 
+constexpr double kLearningRate = 1e-4;
+constexpr uint64_t kSeed = 1;  // of MeasuredModel's weights
+
 /// Steps on windows of the tokens; logged by the first rank.
 class TrainingStep {
  public:
@@ -71,7 +75,7 @@ class TrainingStep {
  private:
   TrainingStep(const StepBenchOptions& o, MeasuredModel& model, const WindowSource& windows, const RankContext& rank,
                const MeshShape& mesh, const BatchShape& batch)
-      : training_(model, rank, mesh, model_shape(o, rank, mesh, batch), batch.global, 1e-4,
+      : training_(model, rank, mesh, model_shape(o, rank, mesh, batch), batch.global, kLearningRate,
                   std::make_unique<SampleBatches>(windows, batch)),
         logs_(rank.rank() == 0) {}
   static ModelShape model_shape(const StepBenchOptions& o, const RankContext& rank, const MeshShape& mesh,
@@ -98,18 +102,25 @@ uint64_t pytorch_bytes(const StepBenchOptions& options, const Spec& spec) {
              (12 * static_cast<uint64_t>(spec.vocabulary_rows) + 80 * static_cast<uint64_t>(spec.layers * spec.width));
 }
 
-PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, const std::string& mode,
-                         bool multiplies_bf16, int threads, TrainingStep& ours, std::vector<double>& our_seconds) {
+/// Both sides begin with the same weights and take the same steps, those of the warm-up included: PyTorch compiles in
+/// the first one, and its memory is as it stays after the second.
+constexpr int64_t kPeerWarmup = 2;
+
+/// Why PyTorch cannot be measured here; empty where it can.
+std::string pytorch_obstacle(const StepBenchOptions& options, const Spec& spec, bool multiplies_bf16) {
+  const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
+  if (options.dtype == DType::bf16 && !multiplies_bf16)
+    return "this CPU has no bf16 instructions: its step takes many minutes";
+  if (needed > available)
+    return fmt::format("it needs about {:.1f} GB beside ours, {:.1f} GB are free", static_cast<double>(needed) / 1e9,
+                       static_cast<double>(available) / 1e9);
+  return "";
+}
+
+PeerStep measure_pytorch(const StepBenchOptions& options, const std::string& mode, int threads,
+                         const std::string& start, TrainingStep& ours, std::vector<double>& our_seconds) {
   PeerStep peer;
   peer.mode = mode;
-  const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
-  if (options.dtype == DType::bf16 && !multiplies_bf16) {
-    peer.skipped = "this CPU has no bf16 instructions: its step takes many minutes";
-  } else if (needed > available) {
-    peer.skipped = fmt::format("it needs about {:.1f} GB beside ours, {:.1f} GB are free",
-                               static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9);
-  }
-  if (!peer.skipped.empty()) return peer;
   log::info("starting PyTorch, {}{}", mode, mode == "compiled" ? ": compiling takes a minute or two" : "");
   std::vector<std::string> command{options.python,
                                    options.peer_script,
@@ -123,9 +134,18 @@ PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, cons
                                    "--dtype",
                                    std::string(name_of(options.dtype)),
                                    "--threads",
-                                   std::to_string(threads)};
+                                   std::to_string(threads),
+                                   "--warmup",
+                                   std::to_string(kPeerWarmup),
+                                   "--learning-rate",
+                                   fmt::format("{}", kLearningRate),
+                                   "--weight-decay",
+                                   "0",
+                                   "--start",
+                                   start};
   if (mode == "compiled") command.push_back("--compile");
   PeerProcess process(command);
+  for (int64_t i = 0; i < kPeerWarmup; ++i) ours.run();
   std::vector<double> theirs, own;
   for (int64_t i = 0; i < options.steps; ++i) {
     const PeerProcess::Result result = process.measure();
@@ -134,6 +154,7 @@ PeerStep measure_pytorch(const StepBenchOptions& options, const Spec& spec, cons
     peer.loss = result.loss;
     log::info("PyTorch   loss {:.4f}  {:.3f} s", result.loss, result.seconds);
     own.push_back(ours.run().seconds);
+    peer.our_loss = ours.loss();
   }
   peer.times = summary(theirs);
   peer.our_seconds = median(own);
@@ -199,6 +220,30 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
     layouts.push_back({shape, micro_batches, pipeline_use(spec, shape, micro_batches)});
   }
   return layouts;
+}
+
+/// Each way of PyTorch in turn with ours, both sides from the start anew.
+void measure_peers(const StepBenchOptions& options, const Spec& spec, const WindowSource& windows, Backend& backend,
+                   const RankContext& rank, const std::vector<int>& progress_cpus, StepBenchResult& result,
+                   std::vector<double>& seconds) {
+  std::unique_ptr<PeerStart> start;
+  for (const char* mode : {"eager", "compiled"}) {
+    if (std::string obstacle = pytorch_obstacle(options, spec, backend.multiplies_bf16); !obstacle.empty()) {
+      PeerStep& peer = result.peers.emplace_back();
+      peer.mode = mode;
+      peer.skipped = std::move(obstacle);
+      continue;
+    }
+    if (!start) {
+      SampleBatches batches(windows, {.global = options.batch, .micro_batches = 1, .sequence = options.sequence});
+      start =
+          std::make_unique<PeerStart>(ParameterTable(spec), kSeed, batches, kPeerWarmup + options.steps, options.batch);
+    }
+    MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
+    TrainingStep ours(options, model, windows, rank, {.data = 1});
+    result.peers.push_back(measure_pytorch(options, mode, rank.threads, start->path(), ours, seconds));
+    result.loss = ours.loss();
+  }
 }
 
 /// One step of each layout in turn, all of the same global batch and from the same weights.
@@ -267,19 +312,15 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
     return result;
   }
   std::vector<double> seconds;
-  {
+  if (options.pytorch) measure_peers(options, spec, windows, backend, rank, progress_cpus, result, seconds);
+  if (seconds.empty()) {
     MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
     TrainingStep ours(options, model, windows, rank, {.data = 1});
     for (int64_t i = 0; i < options.warmup; ++i) ours.run();
-    if (options.pytorch) {
-      for (const char* mode : {"eager", "compiled"})
-        result.peers.push_back(
-            measure_pytorch(options, spec, mode, backend.multiplies_bf16, rank.threads, ours, seconds));
-    }
-    while (seconds.size() < static_cast<size_t>(options.steps)) seconds.push_back(ours.run().seconds);
+    for (int64_t i = 0; i < options.steps; ++i) seconds.push_back(ours.run().seconds);
     result.loss = ours.loss();
-    result.peak_rss = peak_rss();
   }
+  result.peak_rss = peak_rss();
   result.times = summary(seconds);
   result.tokens_per_second = tokens / result.times.median;
   result.ceiling_flops_per_second = step_ceiling(spec, options.dtype, options.batch * options.sequence, rank.threads);

@@ -43,7 +43,7 @@ struct PeerStep {
   StepTimes times;
   double our_seconds = 0;  ///< median of our steps between its own
   size_t peak_rss = 0;
-  double loss = 0;
+  double loss = 0, our_loss = 0;  ///< of the last step: both started from the same weights and take the same tokens
   double ratio() const { return times.median / our_seconds; }  ///< above 1: we are faster
 };
 

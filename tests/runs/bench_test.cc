@@ -1,6 +1,7 @@
 // `trireme bench step` and `trireme bench ops`.
 
 #include <gmock/gmock.h>
+#include <cstring>
 #include <filesystem>
 #include <set>
 
@@ -8,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "checkpoint/safetensors.h"
 #include "tests/runs/program.h"
 #include "tests/support/paths.h"
 
@@ -43,7 +45,12 @@ TEST(Bench, StepWritesEveryKeyThatScriptsRead) {
 TEST(Bench, StepAlternatesWithAPeer) {
   const TemporaryFolder folder;
   const std::string script = folder / "peer.sh", file = folder / "step.json";
-  write_text(script, "echo ready; while read go; do echo 1000 32 500000000 10.5; done");
+  write_text(script, "echo \"$@\" > " + (folder / "words") + R"(
+before=
+for word; do [ "$before" = --start ] && cp "$word" )" +
+                         (folder / "start.safetensors") + R"( && echo "$word" > )" + (folder / "start") +
+                         R"(; before=$word; done
+echo ready; while read go; do echo 1000 32 500000000 10.5; done)");
   const Outcome outcome = run(trireme_command(
       {"bench",     "step", "--seq",  "32",      "--batch",  "1",       "--steps",       "2",    "--warmup", "0",
        "--threads", "1",    "--peer", "pytorch", "--python", "/bin/sh", "--peer-script", script, "--json",   file}));
@@ -53,7 +60,32 @@ TEST(Bench, StepAlternatesWithAPeer) {
     const Json& side = peer.at(mode);
     EXPECT_DOUBLE_EQ(side.at("ms_per_step").get<double>(), 1e6) << mode;
     EXPECT_DOUBLE_EQ(side.at("ratio").get<double>(), 1e6 / side.at("our_ms_per_step").get<double>()) << mode;
+    EXPECT_EQ(side.at("loss"), 10.5) << mode;
+    EXPECT_EQ(side.at("our_loss"), peer.at("eager").at("our_loss")) << "ours begins anew beside each";
   }
+  EXPECT_THAT(outcome.output, HasSubstr("loss 10.5000 after the last step, ours "));
+  EXPECT_THAT(read_text(folder / "words"), HasSubstr("--warmup 2 --learning-rate 0.0001 --weight-decay 0 --start "));
+  // What the peer begins with: all weights, and the tokens of two steps of warm-up and two that are timed.
+  const SafetensorsFile start(folder / "start.safetensors");
+  EXPECT_EQ(start.entries().size(), 148u + 2u);
+  EXPECT_EQ(start.find("embedding.token.weight")->shape, (std::vector<int64_t>{50304, 768}));
+  const auto ids = [&](const char* name) {
+    EXPECT_EQ(start.find(name)->shape, (std::vector<int64_t>{4, 32}));
+    const auto bytes = start.bytes(*start.find(name));
+    std::vector<int32_t> values(bytes.size() / sizeof(int32_t));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  };
+  const std::vector<int32_t> tokens = ids("tokens"), targets = ids("targets");
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    ASSERT_LT(tokens[i], 50257);
+    if (i % 32 != 31) {
+      EXPECT_EQ(targets[i], tokens[i + 1]);
+    }
+  }
+  std::string gone = read_text(folder / "start");
+  gone.pop_back();
+  EXPECT_FALSE(std::filesystem::exists(gone)) << gone;
   EXPECT_EQ(peer.at("ratio").get<double>(),
             std::min(peer.at("eager").at("ratio").get<double>(), peer.at("compiled").at("ratio").get<double>()));
   EXPECT_DOUBLE_EQ(peer.at("rss_ratio").get<double>(), read_json(file).at("peak_rss_bytes").get<double>() / 5e8);
