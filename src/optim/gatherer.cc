@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/progress.h"
 
 namespace trireme {
 namespace {
@@ -34,8 +33,6 @@ Gatherer::Gatherer(Communicator& group, const Ownership& ownership, std::functio
 void Gatherer::gather(View flat, ParameterRange range) {
   const int size = group_.size(), rank = group_.rank();
   if (size == 1) return;
-  const Waiting waiting(group_.progress(), kWhat,
-                        static_cast<uint64_t>(range.end - range.begin) * size_of(flat.dtype()));
   const auto piece_of = [&](const Stripe& stripe, int owner) {
     const ParameterRange& piece = stripe.pieces[static_cast<size_t>(owner)];
     const int64_t begin = std::clamp(piece.begin, range.begin, range.end);

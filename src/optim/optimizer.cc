@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/progress.h"
 
 namespace trireme {
 namespace {
@@ -94,7 +95,9 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
   assert(state.is_sharded() == !kept_states(table, options, data_group.size(), data_group.rank()).owned.empty());
   assert(!(tied_pair && state.shares_gradients()));
   assert((weights_group != nullptr) == (state.is_sharded() && !state.shares_weights()));
-  if (weights_group) gatherer_.emplace(*weights_group, ownership_);
+  if (!weights_group) return;
+  gatherer_.emplace(*weights_group, ownership_);
+  progress_ = weights_group->progress();
 }
 
 void Optimizer::begin_exchange(Write write) {
@@ -179,6 +182,7 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
   }
   if (!gatherer_) return;
   context.stream->finish();
+  const Waiting waiting(progress_, "the weights of their owners", state_.weights().bytes());
   gatherer_->gather(state_.weights());
 }
 

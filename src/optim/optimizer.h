@@ -93,6 +93,7 @@ class Optimizer final : public GradientSink {
   GradientNorm norm_;
   MeshNorm mesh_norm_;
   std::optional<Gatherer> gatherer_;    ///< of a sharded state whose weights everyone has
+  Progress* progress_ = nullptr;        ///< waits for it are told there
   std::optional<TiedSum> other_stage_;  ///< where it holds the tied matrix, too
   ParameterRange last_ready_;
   Write write_ = Write::overwrite;  ///< of the exchange under way
