@@ -46,7 +46,7 @@ struct CorePlan {
   int threads = 1;
   Cpus cpus;                      ///< all of the rank's: for threads of other kinds
   std::vector<Cpus> thread_cpus;  ///< by compute thread; empty: as inherited
-  Cpus progress_cpus;             ///< of the exchange thread; empty: as inherited
+  Cpus exchange_cores;            ///< of the exchange thread; empty: as inherited
   std::string text;               ///< "cores 0-1, 2 threads, gradients are exchanged there too"
   std::vector<std::string> warnings;
 };

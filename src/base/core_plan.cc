@@ -107,10 +107,10 @@ std::string describe(const CorePlan& plan, const CoreRequest& request, const Cpu
                                               format_cpu_list(compute), on_sockets(request.sockets, compute));
   const std::string text = fmt::format("{}, {}", where, counted(static_cast<size_t>(plan.threads), "thread"));
   if (!request.communicates) return text;
-  if (reserved) return text + fmt::format(", gradients are exchanged on core {}", format_cpu_list(plan.progress_cpus));
+  if (reserved) return text + fmt::format(", gradients are exchanged on core {}", format_cpu_list(plan.exchange_cores));
   if (siblings)
     return text + fmt::format(", gradients are exchanged on their hyper-thread siblings {}",
-                              format_cpu_list(plan.progress_cpus));
+                              format_cpu_list(plan.exchange_cores));
   return text + ", gradients are exchanged there too";
 }
 
@@ -167,10 +167,10 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
     for (size_t i = 0; i < threads; ++i) {
       plan.thread_cpus.push_back(threads == share.cores.size() ? Cpus{share.cores[i].front()} : firsts);
     }
-    plan.progress_cpus = !request.communicates ? Cpus{}
-                         : reserved > 0        ? united(kept)
-                         : on_siblings         ? siblings
-                                               : plan.cpus;
+    plan.exchange_cores = !request.communicates ? Cpus{}
+                          : reserved > 0        ? united(kept)
+                          : on_siblings         ? siblings
+                                                : plan.cpus;
   }
   plan.text = describe(plan, request, firsts, reserved > 0 && !request.inherit, on_siblings && !request.inherit);
   return plan;

@@ -159,7 +159,7 @@ void measure_alone(Tuning& tuning, const RankContext& rank, GlueBenchResult& res
 }  // namespace
 
 GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankContext& rank,
-                           const std::vector<int>& progress_cpus) {
+                           const std::vector<int>& exchange_cores) {
   Scalars scalars(rank.world);
   GlueBenchOptions o = given;
   fetch_named({.model = o.model, .tokenizer = "", .glue_task = o.data_dir.empty() ? glue_task(o.task).name : ""}, rank,
@@ -181,7 +181,7 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
             "--batch {} on {} ranks is more than the {} rows of {}", o.batch, rank.size(), rows.rows(),
             data.train[0].path);
   });
-  Tuning tuning{o, model, rows, {model.spec, o.dtype, ops, progress_cpus}};
+  Tuning tuning{o, model, rows, {model.spec, o.dtype, ops, exchange_cores}};
   GlueBenchResult result;
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
   if (rank.size() == 1) {

@@ -37,8 +37,8 @@ struct GlueBenchResult {
   std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
 };
 
-/// Collective. progress_cpus: where the exchange thread runs. Rank 0's result is the one to show.
+/// Collective. exchange_cores: where the exchange thread runs. Rank 0's result is the one to show.
 GlueBenchResult bench_glue(const GlueBenchOptions& options, Ops& ops, const RankContext& rank,
-                           const std::vector<int>& progress_cpus);
+                           const std::vector<int>& exchange_cores);
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/median.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 #include "comm/scalars.h"
 
 namespace trireme {
@@ -16,13 +16,13 @@ class MeasuredGroup {
   MeasuredGroup(const RankContext& job, int ranks, const std::function<MeasuredStep(const RankContext&)>& make)
       : ranks_(ranks), world_(job.world.split(job.rank() < ranks ? 0 : 1, job.rank())) {
     if (job.rank() >= ranks) return;
-    world_->report_to(job.progress);
+    world_->report_to(job.heartbeat);
     context_ = std::make_unique<RankContext>(RankContext{.world = *world_,
                                                          .host = job.host,
                                                          .local_rank = job.local_rank,
                                                          .local_size = job.one_host() ? ranks : job.local_size,
                                                          .log_name = job.log_name,
-                                                         .progress = job.progress,
+                                                         .heartbeat = job.heartbeat,
                                                          .stop_requested = job.stop_requested,
                                                          .threads = job.threads});
     step_ = make(*context_);
@@ -43,13 +43,13 @@ class MeasuredGroup {
   void run(bool counts) {
     if (!context_) return;
     Scalars scalars(*world_);
-    const CpuTimes before = context_->progress->cpu().times();
+    const CpuTimes before = context_->heartbeat->cpu().times();
     scalars.barrier();
     const StepTime own = step_();
     const double slowest = scalars.max(own.seconds);
     loss_ = own.loss;
     if (!counts) return;
-    cpu_ = cpu_ + context_->progress->cpu().times().since(before);
+    cpu_ = cpu_ + context_->heartbeat->cpu().times().since(before);
     seconds_.push_back(slowest);
     waiting_.push_back(own.waiting);
   }

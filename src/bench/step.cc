@@ -224,7 +224,7 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
 
 /// Each way of PyTorch in turn with ours, both sides from the start anew.
 void measure_peers(const StepBenchOptions& options, const Spec& spec, const WindowSource& windows, Backend& backend,
-                   const RankContext& rank, const std::vector<int>& progress_cpus, StepBenchResult& result,
+                   const RankContext& rank, const std::vector<int>& exchange_cores, StepBenchResult& result,
                    std::vector<double>& seconds) {
   std::unique_ptr<PeerStart> start;
   for (const char* mode : {"eager", "compiled"}) {
@@ -239,7 +239,7 @@ void measure_peers(const StepBenchOptions& options, const Spec& spec, const Wind
       start =
           std::make_unique<PeerStart>(ParameterTable(spec), kSeed, batches, kPeerWarmup + options.steps, options.batch);
     }
-    MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
+    MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
     TrainingStep ours(options, model, windows, rank, {.data = 1});
     result.peers.push_back(measure_pytorch(options, mode, rank.threads, start->path(), ours, seconds));
     result.loss = ours.loss();
@@ -248,11 +248,11 @@ void measure_peers(const StepBenchOptions& options, const Spec& spec, const Wind
 
 /// One step of each layout in turn, all of the same global batch and from the same weights.
 void measure_layouts(const StepBenchOptions& options, const Spec& spec, const WindowSource& windows, Backend& backend,
-                     const RankContext& rank, const std::vector<int>& progress_cpus, StepBenchResult& result) {
+                     const RankContext& rank, const std::vector<int>& exchange_cores, StepBenchResult& result) {
   result.layouts = layouts_of(options, spec, rank.size());
   std::vector<std::unique_ptr<MeasuredModel>> models;
   for (const MeasuredLayout& layout : result.layouts)
-    models.push_back(std::make_unique<MeasuredModel>(spec, options.dtype, *backend.ops, progress_cpus, layout.mesh,
+    models.push_back(std::make_unique<MeasuredModel>(spec, options.dtype, *backend.ops, exchange_cores, layout.mesh,
                                                      rank.rank(), options.shard));
   const std::vector<RankGroup> groups(result.layouts.size(), {rank.size(), 1});
   result.ranks = measure_in_turn(rank, groups, options.steps, [&](size_t i, const RankContext& group) -> MeasuredStep {
@@ -276,7 +276,7 @@ double StepBenchResult::peer_rss_ratio() const {
 }
 
 StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, const RankContext& rank,
-                           const std::vector<int>& progress_cpus) {
+                           const std::vector<int>& exchange_cores) {
   Spec spec;
   Scalars scalars(rank.world);
   together(scalars, [&] {
@@ -299,7 +299,7 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   const WindowSource windows(ids, 1);
   if (rank.size() > 1) {
     if (options.layouts.empty()) {
-      MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
+      MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
       result.ranks = measure_in_turn(
           rank, growing_groups(rank.size()), options.steps, [&](size_t, const RankContext& group) -> MeasuredStep {
             const MeshShape mesh{.data = group.size()};
@@ -307,14 +307,14 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
                 [step = std::make_shared<TrainingStep>(options, model, windows, group, mesh)] { return step->run(); };
           });
     } else {
-      measure_layouts(options, spec, windows, backend, rank, progress_cpus, result);
+      measure_layouts(options, spec, windows, backend, rank, exchange_cores, result);
     }
     return result;
   }
   std::vector<double> seconds;
-  if (options.pytorch) measure_peers(options, spec, windows, backend, rank, progress_cpus, result, seconds);
+  if (options.pytorch) measure_peers(options, spec, windows, backend, rank, exchange_cores, result, seconds);
   if (seconds.empty()) {
-    MeasuredModel model(spec, options.dtype, *backend.ops, progress_cpus);
+    MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
     TrainingStep ours(options, model, windows, rank, {.data = 1});
     for (int64_t i = 0; i < options.warmup; ++i) ours.run();
     for (int64_t i = 0; i < options.steps; ++i) seconds.push_back(ours.run().seconds);

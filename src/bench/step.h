@@ -74,8 +74,8 @@ struct StepBenchResult {
   double peer_rss_ratio() const;
 };
 
-/// Collective. progress_cpus: where the exchange thread runs. Rank 0's result is the one to show. Throws Error::usage.
+/// Collective. exchange_cores: where the exchange thread runs. Rank 0's result is the one to show. Throws Error::usage.
 StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, const RankContext& rank,
-                           const std::vector<int>& progress_cpus);
+                           const std::vector<int>& exchange_cores);
 
 }  // namespace trireme

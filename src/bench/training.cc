@@ -3,15 +3,15 @@
 #include <limits>
 
 #include "base/time.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 #include "model/mesh_layout.h"
 
 namespace trireme {
 namespace {
 
-OptimizerOptions optimizer_options(std::vector<int> progress_cpus, ShardChoice shard) {
+OptimizerOptions optimizer_options(std::vector<int> exchange_cores, ShardChoice shard) {
   OptimizerOptions options;
-  options.progress_cpus = std::move(progress_cpus);
+  options.exchange_cores = std::move(exchange_cores);
   options.shard = shard;
   return options;
 }
@@ -23,7 +23,7 @@ SessionOptions session_options(const MeasuredModel& model, const RankContext& ra
                          .shape = shape,
                          .mesh = mesh,
                          .optimizer = model.optimizer,
-                         .progress_cpus = model.optimizer.progress_cpus};
+                         .exchange_cores = model.optimizer.exchange_cores};
   options.optimizer->one_host = rank.one_host();
   return options;
 }
@@ -41,12 +41,13 @@ MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, cons
   initialize(state, table, 1);
 }
 
-MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus)
-    : MeasuredModel(model, type, operators, optimizer_options(std::move(progress_cpus), ShardChoice::none), {}, 1, 0) {}
+MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores)
+    : MeasuredModel(model, type, operators, optimizer_options(std::move(exchange_cores), ShardChoice::none), {}, 1, 0) {
+}
 
-MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus,
+MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores,
                              const MeshShape& mesh, int rank, ShardChoice shard)
-    : MeasuredModel(model, type, operators, optimizer_options(std::move(progress_cpus), shard),
+    : MeasuredModel(model, type, operators, optimizer_options(std::move(exchange_cores), shard),
                     layout_of(model, mesh, rank), static_cast<int>(mesh.data), place_of(mesh, rank).data) {}
 
 MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank, const MeshShape& mesh,
@@ -61,7 +62,7 @@ MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank
 
 StepTime MeasuredTraining::run() {
   const auto start = Clock::now();
-  const double waited = rank_.progress->waited_seconds();
+  const double waited = rank_.heartbeat->waited_seconds();
   const StepResult result = step_.run({.step = steps_,
                                        .consumed = static_cast<uint64_t>(consumed_),
                                        .update = steps_ + 1,
@@ -69,7 +70,7 @@ StepTime MeasuredTraining::run() {
                                        .most_loss = std::numeric_limits<double>::infinity()});
   ++steps_;
   consumed_ += samples_;
-  return {seconds_since(start), rank_.progress->waited_seconds() - waited, result.loss};
+  return {seconds_since(start), rank_.heartbeat->waited_seconds() - waited, result.loss};
 }
 
 }  // namespace trireme

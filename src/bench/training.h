@@ -12,9 +12,9 @@ namespace trireme {
 /// What steps over different ranks share. Borrows the operators.
 struct MeasuredModel {
   /// Of the whole model.
-  MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus);
+  MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores);
   /// Of what a rank of the mesh holds of it. shard: what ranks that hold the same share.
-  MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> progress_cpus, const MeshShape& mesh,
+  MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores, const MeshShape& mesh,
                 int rank, ShardChoice shard);
 
   Spec spec;

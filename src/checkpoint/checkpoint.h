@@ -23,7 +23,7 @@ struct LossTrend {
 };
 
 /// Everything but tensors that a run needs to go on.
-struct RunProgress {
+struct RunCounters {
   int64_t step = 0;      ///< optimizer steps done, skipped ones included
   uint64_t samples = 0;  ///< global samples consumed
   int64_t updates = 0;   ///< updates applied: Adam's t
@@ -32,7 +32,7 @@ struct RunProgress {
   int64_t skipped = 0;  ///< steps skipped because they were not finite or a spike
   int64_t consecutive_skips = 0;
   LossTrend losses;
-  bool operator==(const RunProgress&) const = default;
+  bool operator==(const RunCounters&) const = default;
 };
 
 /// Size and checksum of a data file that the run reads.
@@ -46,7 +46,7 @@ struct DataFileFact {
 /// What manifest.json says beside the tensors.
 struct CheckpointFacts {
   Spec spec;
-  RunProgress progress;
+  RunCounters progress;
   std::string config_json;     ///< resolved configuration, a JSON object (empty: none)
   std::string tokenizer_json;  ///< empty: none known
   std::vector<DataFileFact> data_files;
@@ -66,7 +66,7 @@ class CheckpointWriter {
   /// every slice that is on the disk. `check_owner`, which may be none, throws Error::locked on rank 0 once the run
   /// folder has another owner: nothing is published or deleted then. Throws Error::io on every rank.
   CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
-                   Communicator& group, Progress* progress = nullptr, std::function<void()> check_owner = {});
+                   Communicator& group, Heartbeat* heartbeat = nullptr, std::function<void()> check_owner = {});
   /// Waits for the background work; a save that was not published is dropped.
   ~CheckpointWriter();
 

@@ -28,7 +28,7 @@
 #include "checkpoint/shared_copies.h"
 #include "checkpoint/slices.h"
 #include "comm/agreement.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -107,7 +107,7 @@ struct CheckpointWriter::Implementation {
   const ParameterTable whole;  // of the whole model
   const TrainingState& state;
   Communicator& group;
-  Progress* const progress;
+  Heartbeat* const heartbeat;
   const std::function<void()> check_owner;
   const bool has_states;
   std::string token;  // of the folders that are written
@@ -132,14 +132,14 @@ struct CheckpointWriter::Implementation {
 
   std::thread janitor;  // prunes; rank 0 only
 
-  Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g, Progress* p,
+  Implementation(const std::string& dir, const ParameterTable& t, const TrainingState& s, Communicator& g, Heartbeat* p,
                  std::function<void()> owner)
       : run_dir(dir),
         table(t),
         whole(t.spec()),
         state(s),
         group(g),
-        progress(p),
+        heartbeat(p),
         check_owner(owner ? std::move(owner) : [] {}),
         has_states(!s.moment1().empty()) {}
 
@@ -210,7 +210,7 @@ struct CheckpointWriter::Implementation {
     };
     if (transfers.empty()) return;
     std::deque<OnItsWay> on_their_way;
-    const Waiting waiting(progress, kWhat, 0);
+    const Waiting waiting(heartbeat, kWhat, 0);
     for (const Transfer& transfer : transfers) {
       OnItsWay& next = on_their_way.emplace_back();
       if (transfer.leaves) {
@@ -251,7 +251,7 @@ struct CheckpointWriter::Implementation {
         hashes.push_back(xxh3(bytes_of.subspan(at, std::min(piece, bytes_of.size() - at))));
       shard.write(i, bytes_of);
       ++slices_done;
-      if (progress) progress->move();
+      if (heartbeat) heartbeat->move();
     }
     shard.commit();
     if (local.empty() && group.rank() == 0 && !facts.tokenizer_json.empty()) {
@@ -323,9 +323,9 @@ struct CheckpointWriter::Implementation {
 };
 
 CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
-                                   Communicator& group, Progress* progress, std::function<void()> check_owner)
+                                   Communicator& group, Heartbeat* heartbeat, std::function<void()> check_owner)
     : implementation_(
-          std::make_unique<Implementation>(run_dir, table, state, group, progress, std::move(check_owner))) {
+          std::make_unique<Implementation>(run_dir, table, state, group, heartbeat, std::move(check_owner))) {
   assert(state.weights().dtype() == DType::f32 || state.weights().dtype() == DType::bf16);
   Implementation& self = *implementation_;
   Scalars scalars(group);

@@ -36,7 +36,7 @@ uint64_t parse_hash(const Json& json, const char* name, std::string_view where) 
   return value;
 }
 
-Json progress_to_json(const RunProgress& p) {
+Json progress_to_json(const RunCounters& p) {
   Json json{{"step", p.step},           {"samples", p.samples}, {"updates", p.updates},
             {"best_step", p.best_step}, {"skipped", p.skipped}, {"consecutive_skips", p.consecutive_skips}};
   json["losses"] = {{"count", p.losses.count}, {"mean", p.losses.mean}, {"variance", p.losses.variance}};
@@ -44,9 +44,9 @@ Json progress_to_json(const RunProgress& p) {
   return json;
 }
 
-RunProgress progress_from_json(const Json& json, std::string_view where, int64_t version) {
+RunCounters progress_from_json(const Json& json, std::string_view where, int64_t version) {
   StoredFields fields(json, "progress", where, version);
-  RunProgress p;
+  RunCounters p;
   p.step = fields.get<int64_t>("step");
   p.samples = fields.get<uint64_t>("samples");
   p.updates = fields.get<int64_t>("updates");

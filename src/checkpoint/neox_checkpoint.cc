@@ -466,7 +466,7 @@ class NeoxCheckpoint::Implementation {
 
   void read_progress() {
     const TorchValue root = states(0).root();
-    RunProgress& progress = facts_.progress;
+    RunCounters& progress = facts_.progress;
     progress.step = count_or(root, "iteration", count_or(root, "global_steps", files_.step.value_or(0)));
     const auto deepspeed = root.find("ds_config");
     int64_t batch = 0;

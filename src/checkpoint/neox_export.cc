@@ -150,7 +150,7 @@ class Exporter {
       for (const NeoxRule& rule : rules_) entries.emplace_back("sequential." + rule.theirs, tensor(rule, rank));
       module = TorchItem(std::move(entries));
     }
-    const RunProgress& progress = options_.progress;
+    const RunCounters& progress = options_.progress;
     const TorchItem::Entries arguments{{"num_layers", spec_.layers},
                                        {"hidden_size", spec_.width},
                                        {"num_attention_heads", spec_.heads},

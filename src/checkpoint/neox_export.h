@@ -12,7 +12,7 @@ struct NeoxExport {
   int tensor = 1;    ///< ranks that the tensors are cut for
   int pipeline = 1;  ///< stages, for which there are mp_rank files; 0: without the pipeline engine, as NeoX means it
   DType dtype = DType::f32;  ///< f32 or bf16
-  RunProgress progress = {};
+  RunCounters progress = {};
   std::string config_json = {};  ///< of the run; empty: not known, the defaults stand for it
 };
 

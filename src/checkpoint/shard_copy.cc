@@ -32,8 +32,8 @@ void read_at(const OpenedFile& file, const std::string& path, uint64_t begin, st
 
 }  // namespace
 
-ShardCopy::ShardCopy(Order order, const Manifest& manifest, Progress* progress)
-    : order_(std::move(order)), manifest_(manifest), progress_(progress), rate_(order_.bytes_per_second) {
+ShardCopy::ShardCopy(Order order, const Manifest& manifest, Heartbeat* heartbeat)
+    : order_(std::move(order)), manifest_(manifest), heartbeat_(heartbeat), rate_(order_.bytes_per_second) {
   for (const size_t shard : order_.shards) bytes_ += manifest_.shards[shard].bytes;
   thread_ = std::thread([this] { run(); });
 }
@@ -113,7 +113,7 @@ void ShardCopy::copy(size_t index) {
 
 void ShardCopy::pace(size_t bytes) {
   copied_ += bytes;
-  if (progress_) progress_->move();
+  if (heartbeat_) heartbeat_->move();
   std::unique_lock lock(mutex_);
   while (!cancelled_ && rate_ > 0) {
     const auto due = start_ + std::chrono::duration_cast<Clock::duration>(

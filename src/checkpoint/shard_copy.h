@@ -11,7 +11,7 @@
 
 #include "base/time.h"
 #include "checkpoint/manifest.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 
@@ -23,7 +23,7 @@ class ShardCopy {
     double bytes_per_second = 0;  ///< 0: no limit
   };
   /// Starts at once. Borrows manifest and progress, which may be none and moves with what is written.
-  ShardCopy(Order order, const Manifest& manifest, Progress* progress);
+  ShardCopy(Order order, const Manifest& manifest, Heartbeat* heartbeat);
   /// Gives up what is not done.
   ~ShardCopy();
   ShardCopy(const ShardCopy&) = delete;
@@ -45,7 +45,7 @@ class ShardCopy {
 
   const Order order_;
   const Manifest& manifest_;
-  Progress* const progress_;
+  Heartbeat* const heartbeat_;
   uint64_t bytes_ = 0;
   double rate_ = 0;
   bool cancelled_ = false;

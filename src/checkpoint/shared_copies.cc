@@ -23,10 +23,10 @@ constexpr double kDiskPatience = 12;  // as a save's (train/saver.h)
 
 }  // namespace
 
-SharedCopies::SharedCopies(Options options, Scalars& scalars, Progress* progress, std::function<void()> check_owner)
+SharedCopies::SharedCopies(Options options, Scalars& scalars, Heartbeat* heartbeat, std::function<void()> check_owner)
     : options_(std::move(options)),
       scalars_(scalars),
-      progress_(progress),
+      heartbeat_(heartbeat),
       check_owner_(check_owner ? std::move(check_owner) : [] {}) {
   std::random_device device;
   token_ = scalars_.broadcast(scalars_.rank() == 0 ? fmt::format("{:08x}", device()) : std::string());
@@ -103,7 +103,7 @@ void SharedCopies::start(bool may_drop) {
                                                        .to = options_.run_dir + "/" + saving_name(next.step(), token_),
                                                        .shards = next.shards,
                                                        .bytes_per_second = options_.bytes_per_second},
-                                      next.manifest, progress_);
+                                      next.manifest, heartbeat_);
 }
 
 SharedCopies::Published SharedCopies::publish(bool may_drop) {

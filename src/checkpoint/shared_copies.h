@@ -37,7 +37,7 @@ class SharedCopies {
   };
   /// Borrows scalars, whose calls are made inside publish() and finish() only, and progress, which may be none.
   /// check_owner as in CheckpointWriter.
-  SharedCopies(Options options, Scalars& scalars, Progress* progress, std::function<void()> check_owner);
+  SharedCopies(Options options, Scalars& scalars, Heartbeat* heartbeat, std::function<void()> check_owner);
   /// A copy that was not published is dropped: the snapshot stays on the local disks.
   ~SharedCopies();
 
@@ -78,7 +78,7 @@ class SharedCopies {
 
   const Options options_;
   Scalars& scalars_;
-  Progress* const progress_;
+  Heartbeat* const heartbeat_;
   const std::function<void()> check_owner_;
   std::string token_;
   std::deque<LocalSnapshot> waiting_;  ///< the first one may be under way

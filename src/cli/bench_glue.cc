@@ -81,7 +81,7 @@ int measure(Process& process, const Request& request) {
   const CorePlan cores = take_cores(config, process, scalars);
   const Backend backend = make_backend();
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
-  const GlueBenchResult r = bench_glue(o, *backend.ops, rank, cores.progress_cpus);
+  const GlueBenchResult r = bench_glue(o, *backend.ops, rank, cores.exchange_cores);
   if (process.rank() != 0) return 0;
   fmt::print("{} (commit {})\n{} {}, batch {} per rank, {:.1f} tokens per row, {}, {} threads per rank, kernels {}\n\n",
              backend.hardware, commit_text(), o.task, name_of(o.dtype), o.batch, r.tokens_per_row,

@@ -185,7 +185,7 @@ int measure_step(Process& process, const StepBenchOptions& options, int64_t thre
   const CorePlan cores = take_cores(config, process, scalars);
   Backend backend = make_backend();
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
-  const StepBenchResult result = bench_step(options, backend, rank, cores.progress_cpus);
+  const StepBenchResult result = bench_step(options, backend, rank, cores.exchange_cores);
   if (rank.rank() != 0) return 0;
   print_step(options, backend, cores.threads, result);
   if (!json.empty()) write_text(json, to_json(options, backend, cores.threads, result).dump(1) + "\n");

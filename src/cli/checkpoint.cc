@@ -64,7 +64,7 @@ std::optional<CheckpointFolder> open_for_list(const std::string& folder) {
 }
 
 void print_row(const CheckpointFolder& checkpoint, const std::string& note) {
-  const RunProgress& p = checkpoint.facts.progress;
+  const RunCounters& p = checkpoint.facts.progress;
   fmt::print(kListRow, fs::path(checkpoint.path).filename().string(), p.samples, p.updates, loss_text(p.best_loss),
              note);
 }
@@ -101,7 +101,7 @@ void list_local(const std::string& run) {
   const auto note = read_local_note(run);
   if (!note) return;
   for (const LocalStep& step : list_local_steps(note->folder)) {
-    const RunProgress& p = step.manifest.facts.progress;
+    const RunCounters& p = step.manifest.facts.progress;
     fmt::print(kListRow, step_name(step.step), p.samples, p.updates, loss_text(p.best_loss),
                shards_text(step) + ", in " + step.path);
   }
@@ -119,7 +119,7 @@ int list(const std::string& run) {
   for (const std::string& folder : step_folders(run)) {
     const auto checkpoint = open_for_list(folder);
     if (!checkpoint) continue;
-    const RunProgress& p = checkpoint->facts.progress;
+    const RunCounters& p = checkpoint->facts.progress;
     std::string note;
     if (latest == p.step) note += "latest ";
     if (best == p.step) note += "best ";
@@ -133,7 +133,7 @@ int list(const std::string& run) {
 int show(const std::string& path) {
   const CheckpointFolder folder = open_checkpoint(path);
   const CheckpointFacts& facts = folder.facts;
-  const RunProgress& p = facts.progress;
+  const RunCounters& p = facts.progress;
   const ParameterTable table(facts.spec);
   fmt::print("checkpoint  {}\nstep        {}\nsamples     {}\nupdates     {}\nskipped     {}\n", folder.path, p.step,
              p.samples, p.updates, p.skipped);

@@ -14,7 +14,7 @@
 
 namespace trireme {
 
-class Progress;
+class Heartbeat;
 
 enum class Reduction : uint8_t { sum, min, max };
 
@@ -65,13 +65,13 @@ class Communicator {
   /// Ranks that pass the same color form a communicator, ordered by key. Collective.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
-  /// Whoever waits on this group says so there (comm/progress.h); nullptr, the default: nowhere. Groups split from this
-  /// one are told apart.
-  void report_to(Progress* progress) { progress_ = progress; }
-  Progress* progress() const { return progress_; }
+  /// Whoever waits on this group says so there (comm/heartbeat.h); nullptr, the default: nowhere. Groups split from
+  /// this one are told apart.
+  void report_to(Heartbeat* heartbeat) { heartbeat_ = heartbeat; }
+  Heartbeat* heartbeat() const { return heartbeat_; }
 
  private:
-  Progress* progress_ = nullptr;
+  Heartbeat* heartbeat_ = nullptr;
 };
 
 /// A group of one.

@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-ControlChannel::ControlChannel(Scalars& scalars, const std::string& host, const Progress& own, ControlOptions options) {
+ControlChannel::ControlChannel(Scalars& scalars, const std::string& host, const Heartbeat& own,
+                               ControlOptions options) {
   std::string invitation;
   if (scalars.rank() == 0) {
     hub_ = std::make_unique<ControlHub>(scalars.size(), host, own, options);

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/heartbeat.h"
 #include "comm/liveness.h"
-#include "comm/progress.h"
 #include "comm/scalars.h"
 
 namespace trireme {
@@ -31,8 +31,8 @@ struct ControlOptions {
 /// Rank 0's end. Its thread runs from construction to destruction.
 class ControlHub {
  public:
-  /// own: this rank's progress; outlives the hub. Throws Error::comm, Error::config.
-  ControlHub(int ranks, const std::string& host, const Progress& own, ControlOptions options);
+  /// own: this rank's heartbeat; outlives the hub. Throws Error::comm, Error::config.
+  ControlHub(int ranks, const std::string& host, const Heartbeat& own, ControlOptions options);
   /// Tells the others that it leaves in order.
   ~ControlHub();
   /// Says so already now: what becomes of this rank is no loss to the others, and they watch nobody any more. From any
@@ -55,7 +55,7 @@ class ControlClient {
   /// Tries the addresses until one accepts. own: as above; nullptr for a launcher. Throws Error::comm with the reason
   /// for each address when none has accepted after limit_seconds.
   ControlClient(const std::vector<std::string>& addresses, const std::string& secret, int rank, const std::string& host,
-                const Progress* own, ControlOptions options, double limit_seconds = 30);
+                const Heartbeat* own, ControlOptions options, double limit_seconds = 30);
   /// As the hub's.
   ~ControlClient();
   /// Asks the job to stop at its next step boundary.
@@ -70,7 +70,7 @@ class ControlClient {
 class ControlChannel {
  public:
   /// Collective. Returns once all ranks have joined.
-  ControlChannel(Scalars& scalars, const std::string& host, const Progress& own, ControlOptions options);
+  ControlChannel(Scalars& scalars, const std::string& host, const Heartbeat& own, ControlOptions options);
   /// Where a launcher can join; empty on ranks other than 0.
   std::vector<std::string> addresses() const;
   /// See ControlHub; nothing on other ranks.

@@ -41,7 +41,7 @@ Socket greet(const std::string& address, const std::string& hello, ControlStream
 class ControlClient::Loop {
  public:
   Loop(const std::vector<std::string>& addresses, const std::string& secret, int rank, const std::string& host,
-       const Progress* own, ControlOptions options, double limit)
+       const Heartbeat* own, ControlOptions options, double limit)
       : rank_(rank), host_(host), own_(own), options_(std::move(options)) {
     connect(addresses, secret, limit);
     thread_.start(own_ ? &own_->cpu() : nullptr, [this] { run(); });
@@ -161,7 +161,7 @@ class ControlClient::Loop {
 
   const int rank_;
   const std::string host_;
-  const Progress* own_;
+  const Heartbeat* own_;
   ControlOptions options_;
   Socket socket_;
   ControlStream stream_;
@@ -172,7 +172,7 @@ class ControlClient::Loop {
 };
 
 ControlClient::ControlClient(const std::vector<std::string>& addresses, const std::string& secret, int rank,
-                             const std::string& host, const Progress* own, ControlOptions options, double limit)
+                             const std::string& host, const Heartbeat* own, ControlOptions options, double limit)
     : loop_(std::make_unique<Loop>(addresses, secret, rank, host, own, std::move(options), limit)) {}
 
 ControlClient::~ControlClient() = default;

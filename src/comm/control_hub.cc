@@ -24,7 +24,7 @@ constexpr int kReadsPerTurn = 16;         // so that nobody who floods keeps the
 
 class ControlHub::Loop {
  public:
-  Loop(int ranks, const std::string& host, const Progress& own, ControlOptions options)
+  Loop(int ranks, const std::string& host, const Heartbeat& own, ControlOptions options)
       : ranks_(ranks),
         host_(host),
         own_(own),
@@ -188,7 +188,7 @@ class ControlHub::Loop {
 
   const int ranks_;
   const std::string host_;
-  const Progress& own_;
+  const Heartbeat& own_;
   ControlOptions options_;
   const double interval_;
   Socket listener_;
@@ -202,7 +202,7 @@ class ControlHub::Loop {
   ControlThread thread_;
 };
 
-ControlHub::ControlHub(int ranks, const std::string& host, const Progress& own, ControlOptions options)
+ControlHub::ControlHub(int ranks, const std::string& host, const Heartbeat& own, ControlOptions options)
     : loop_(std::make_unique<Loop>(ranks, host, own, std::move(options))) {}
 
 ControlHub::~ControlHub() = default;

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 

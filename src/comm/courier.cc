@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/affinity.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 namespace {
@@ -25,8 +25,8 @@ constexpr auto kLongestSleep = std::chrono::microseconds(500);
 
 class Courier::Worker {
  public:
-  Worker(Progress* progress, std::vector<int> cpus)
-      : progress_(progress), cpus_(std::move(cpus)), thread_([this] { run(); }) {}
+  Worker(Heartbeat* heartbeat, std::vector<int> cpus)
+      : heartbeat_(heartbeat), cpus_(std::move(cpus)), thread_([this] { run(); }) {}
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker() { assert(!thread_.joinable()); }
@@ -58,7 +58,7 @@ class Courier::Worker {
     const auto is_done = [&] { return std::ranges::find(pending_, ticket) == pending_.end(); };
     std::unique_lock lock(mutex_);
     if (!error_ && is_done()) return;
-    const Waiting waiting(progress_, what, bytes);
+    const Waiting waiting(heartbeat_, what, bytes);
     done_.wait(lock, [&] { return error_ || is_done(); });
     if (error_) std::rethrow_exception(error_);
   }
@@ -112,7 +112,7 @@ class Courier::Worker {
     for (auto& [ticket, handle] : on_their_way_) {
       if (!handle.test()) continue;
       moved = true;
-      if (progress_) progress_->move();
+      if (heartbeat_) heartbeat_->move();
       const std::lock_guard lock(mutex_);
       std::erase(pending_, ticket);
       ticket = 0;
@@ -123,7 +123,7 @@ class Courier::Worker {
     return true;
   }
 
-  Progress* progress_;
+  Heartbeat* heartbeat_;
   std::vector<int> cpus_;
   std::vector<std::pair<Ticket, Handle>> on_their_way_;  ///< the thread's; after it has ended stop()'s
 
@@ -137,8 +137,8 @@ class Courier::Worker {
   std::thread thread_;  // last: it uses all of the above
 };
 
-Courier::Courier(Progress* progress, std::vector<int> cpus)
-    : worker_(std::make_unique<Worker>(progress, std::move(cpus))) {}
+Courier::Courier(Heartbeat* heartbeat, std::vector<int> cpus)
+    : worker_(std::make_unique<Worker>(heartbeat, std::move(cpus))) {}
 
 Courier::~Courier() { worker_->stop(); }
 

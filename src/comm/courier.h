@@ -15,7 +15,7 @@ class Courier {
   using Ticket = uint64_t;  ///< 0: done already
 
   /// cpus: where the thread runs; empty: where its creator does. progress: moves with each message that is done.
-  Courier(Progress* progress, std::vector<int> cpus);
+  Courier(Heartbeat* heartbeat, std::vector<int> cpus);
   /// Gives up what is not done, which happens after failures only.
   ~Courier();
   Courier(const Courier&) = delete;

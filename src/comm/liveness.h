@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 

@@ -55,7 +55,7 @@ Mesh::Mesh(Communicator& world, const MeshShape& shape) : world_(world), shape_(
   data_ = world.split(at.pipeline * tensor + at.tensor, at.data);
   tensor_ = world.split(at.pipeline * data + at.data, at.tensor);
   pipeline_ = world.split(at.data * tensor + at.tensor, at.pipeline);
-  for (Communicator* group : {data_.get(), tensor_.get(), pipeline_.get()}) group->report_to(world.progress());
+  for (Communicator* group : {data_.get(), tensor_.get(), pipeline_.get()}) group->report_to(world.heartbeat());
 }
 
 }  // namespace trireme

@@ -62,7 +62,7 @@ Process::Process(const Launcher& launcher, const StartLimit& limit) : launcher_(
   } else {
     start_mpi(limit);
   }
-  world_->report_to(&progress_);
+  world_->report_to(&heartbeat_);
   if (size() > 1) log::set_identity(rank(), size(), host_);
 }
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "comm/heartbeat.h"
 #include "comm/launcher.h"
-#include "comm/progress.h"
 #include "comm/start_watch.h"
 
 namespace trireme {
@@ -40,8 +40,8 @@ class Process {
   /// Of the thread that made this object; others take world().split(0, rank()) first.
   Communicator& world() { return *world_; }
   /// Of the thread that made this object. world() reports to it; other groups when told to.
-  Progress& progress() { return progress_; }
-  const Progress& progress() const { return progress_; }
+  Heartbeat& heartbeat() { return heartbeat_; }
+  const Heartbeat& heartbeat() const { return heartbeat_; }
 
   /// body(), whose return value all ranks agree on. In a job of several an exception ends the whole job: it is logged
   /// and every process leaves with its exit code. A CommonError (comm/agreement.h) is logged once.
@@ -56,7 +56,7 @@ class Process {
   std::string host_;
   bool mpi_ = false;
   int local_rank_ = 0, local_size_ = 1;
-  Progress progress_;
+  Heartbeat heartbeat_;
   std::unique_ptr<Communicator> world_;
 };
 

@@ -7,7 +7,7 @@ namespace trireme {
 
 std::unique_ptr<Communicator> RankContext::reporting_group() const {
   auto group = world.split(0, world.rank());
-  group->report_to(progress);
+  group->report_to(heartbeat);
   return group;
 }
 
@@ -17,7 +17,7 @@ RankContext rank_context(Process& process, int threads, std::function<bool()> st
           .local_rank = process.local_rank(),
           .local_size = process.local_size(),
           .log_name = log::identity().name,
-          .progress = &process.progress(),
+          .heartbeat = &process.heartbeat(),
           .stop_requested = std::move(stop_requested),
           .threads = threads};
 }

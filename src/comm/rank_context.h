@@ -13,7 +13,7 @@
 namespace trireme {
 
 class Process;
-class Progress;
+class Heartbeat;
 
 /// Belongs to the rank's main thread, which is the issuing thread of `world`. Borrows what it refers to.
 struct RankContext {
@@ -21,7 +21,7 @@ struct RankContext {
   std::string host;                     ///< of this rank; local ranks may be given one each
   int local_rank = 0, local_size = 1;   ///< among the ranks of this host
   std::string log_name;                 ///< of this rank's messages (log::Identity); empty: a job of one
-  Progress* progress = nullptr;         ///< where this rank says what it is doing; nullptr: nowhere
+  Heartbeat* heartbeat = nullptr;       ///< where this rank says what it is doing; nullptr: nowhere
   std::function<bool()> stop_requested  ///< a stop was asked for on this rank; called at any time by its main thread
       = [] { return false; };
   int threads = 1;  ///< of a parallel region

@@ -6,13 +6,13 @@
 #include <map>
 
 #include "base/error.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 namespace {
 
 void wait(Communicator& group, Handle handle, const char* what, size_t bytes) {
-  const Waiting waiting(group.progress(), what, bytes);
+  const Waiting waiting(group.heartbeat(), what, bytes);
   handle.wait(what);
 }
 

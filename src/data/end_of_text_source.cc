@@ -2,7 +2,8 @@
 
 namespace trireme {
 
-void EndOfTextSource::fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {
+void EndOfTextSource::fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens,
+                           std::span<int32_t> targets) const {
   text_->fill(stream, index, tokens, targets);
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] == end_) targets[i] = -1;

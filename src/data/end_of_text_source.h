@@ -13,7 +13,7 @@ class EndOfTextSource final : public FileSource {
   EndOfTextSource(std::unique_ptr<FileSource> text, int32_t end) : text_(std::move(text)), end_(end) {}
 
   /// The text's; the target of each token that is the end is -1.
-  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
+  void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   bool counts_all() const override { return false; }
   uint64_t tokens() const override { return text_->tokens(); }
   std::string name() const override { return text_->name(); }

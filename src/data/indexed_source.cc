@@ -128,7 +128,7 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
   return set;
 }
 
-void IndexedSource::fill(Stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {
+void IndexedSource::fill(SampleStream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {
   const Blend::Choice choice =
       sets_.size() == 1 ? Blend::Choice{0, index} : blend_.at(index % std::max<uint64_t>(options_.samples, 1));
   const Set& set = sets_[choice.set];

@@ -42,7 +42,7 @@ class IndexedSource final : public FileSource {
   explicit IndexedSource(IndexedSourceOptions options);
 
   /// Both streams are the one order, from its beginning. A sample beyond its end is taken from the beginning again.
-  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
+  void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   uint64_t tokens() const override;
   std::string name() const override;
   std::vector<SourceFile> files(const BeforeBlock& before) const override;

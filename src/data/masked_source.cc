@@ -85,7 +85,8 @@ Masking masking_of(const Tokenizer& tokenizer, double rate, bool whole_words) {
 MaskedSource::MaskedSource(std::unique_ptr<FileSource> text, Masking masking, uint64_t seed)
     : text_(std::move(text)), masking_(std::move(masking)), seed_(seed) {}
 
-void MaskedSource::fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {
+void MaskedSource::fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens,
+                        std::span<int32_t> targets) const {
   assert(tokens.size() > kMaskedEnds && targets.size() == tokens.size());
   const std::span<int32_t> text = tokens.subspan(1, tokens.size() - kMaskedEnds);
   text_->fill(stream, index, text, targets.subspan(1, text.size()));

@@ -33,7 +33,7 @@ class MaskedSource final : public FileSource {
   MaskedSource(std::unique_ptr<FileSource> text, Masking masking, uint64_t seed);
 
   /// tokens: at least 3.
-  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
+  void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   bool counts_all() const override { return false; }
   uint64_t tokens() const override { return text_->tokens(); }
   std::string name() const override { return text_->name(); }

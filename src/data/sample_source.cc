@@ -6,7 +6,8 @@
 
 namespace trireme {
 
-void WindowSource::fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {
+void WindowSource::fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens,
+                        std::span<int32_t> targets) const {
   gather_windows(ids_, seed_, stream, {index, 1}, static_cast<int64_t>(tokens.size()), tokens, targets);
 }
 
@@ -18,7 +19,8 @@ void require_ids(const std::string& path, uint64_t first, std::span<const int32_
             path, first + i, static_cast<uint32_t>(ids[i]), vocabulary, vocabulary - 1);
 }
 
-void TokenFileSource::fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const {
+void TokenFileSource::fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens,
+                           std::span<int32_t> targets) const {
   windows_.fill(stream, index, tokens, targets);
   const uint64_t first = window_start(seed_, stream, index, dataset_.size(), tokens.size());
   require_ids(dataset_.path(), first, tokens, dataset_.vocabulary());

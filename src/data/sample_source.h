@@ -23,7 +23,8 @@ class SampleSource {
  public:
   virtual ~SampleSource() = default;
   /// Sample `index` of a stream. tokens, targets: [sequence].
-  virtual void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const = 0;
+  virtual void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens,
+                    std::span<int32_t> targets) const = 0;
   /// Every token has a target; else those without one have -1.
   virtual bool counts_all() const { return true; }
 };
@@ -33,7 +34,7 @@ class WindowSource final : public SampleSource {
  public:
   /// `ids` must outlive the source.
   WindowSource(std::span<const uint16_t> ids, uint64_t seed) : ids_(ids), seed_(seed) {}
-  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
+  void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
 
  private:
   std::span<const uint16_t> ids_;
@@ -62,7 +63,7 @@ class TokenFileSource final : public FileSource {
       : dataset_(std::move(dataset)), windows_(dataset_.tokens(), seed), seed_(seed) {}
 
   /// Throws Error::data naming an id beyond the vocabulary, which the blocks that were read at open did not have.
-  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
+  void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override;
   uint64_t tokens() const override { return dataset_.size(); }
   std::string name() const override { return dataset_.path(); }
   std::vector<SourceFile> files(const BeforeBlock& before) const override;

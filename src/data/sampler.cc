@@ -21,7 +21,7 @@ Part part_of(int64_t total, int64_t parts, int64_t index) {
 
 }  // namespace
 
-uint64_t window_start(uint64_t seed, Stream stream, uint64_t index, uint64_t tokens, uint64_t sequence) {
+uint64_t window_start(uint64_t seed, SampleStream stream, uint64_t index, uint64_t tokens, uint64_t sequence) {
   require(tokens > sequence, ErrorKind::data,
           "{} tokens are fewer than one sample of {} (batch.sequence and the token after it); use a longer text or a "
           "shorter --batch.sequence",
@@ -46,8 +46,8 @@ BatchSlice batch_slice(uint64_t consumed, const BatchShape& shape, int64_t micro
   return {consumed + static_cast<uint64_t>(of_rank.first + of_micro.first), of_micro.count};
 }
 
-void gather_windows(std::span<const uint16_t> data, uint64_t seed, Stream stream, BatchSlice slice, int64_t sequence,
-                    std::span<int32_t> tokens, std::span<int32_t> targets) {
+void gather_windows(std::span<const uint16_t> data, uint64_t seed, SampleStream stream, BatchSlice slice,
+                    int64_t sequence, std::span<int32_t> tokens, std::span<int32_t> targets) {
   const auto length = static_cast<size_t>(sequence);
   assert(tokens.size() == static_cast<size_t>(slice.count) * length && targets.size() == tokens.size());
   for (size_t i = 0; i < static_cast<size_t>(slice.count); ++i) {

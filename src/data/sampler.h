@@ -6,11 +6,11 @@
 
 namespace trireme {
 
-enum class Stream : uint32_t { training = 1, evaluation = 2 };
+enum class SampleStream : uint32_t { training = 1, evaluation = 2 };
 
 /// First token of global sample `index`: uniform in [0, tokens - sequence) with replacement (a sample is sequence + 1
 /// tokens). Throws Error::data when tokens < sequence + 1.
-uint64_t window_start(uint64_t seed, Stream stream, uint64_t index, uint64_t tokens, uint64_t sequence);
+uint64_t window_start(uint64_t seed, SampleStream stream, uint64_t index, uint64_t tokens, uint64_t sequence);
 
 /// How a global batch is cut, the same on every rank.
 struct BatchShape {
@@ -35,7 +35,7 @@ BatchSlice batch_slice(uint64_t consumed, const BatchShape& shape, int64_t micro
 
 /// Fills tokens and targets [count x sequence] i32 with the windows of samples [slice.first, slice.first +
 /// slice.count).
-void gather_windows(std::span<const uint16_t> data, uint64_t seed, Stream stream, BatchSlice slice, int64_t sequence,
-                    std::span<int32_t> tokens, std::span<int32_t> targets);
+void gather_windows(std::span<const uint16_t> data, uint64_t seed, SampleStream stream, BatchSlice slice,
+                    int64_t sequence, std::span<int32_t> tokens, std::span<int32_t> targets);
 
 }  // namespace trireme

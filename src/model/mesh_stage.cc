@@ -10,7 +10,7 @@ constexpr const char* kWhat = "a neighbour stage";
 std::unique_ptr<Communicator> own_group(Communicator* axis) {
   if (!axis || axis->size() == 1) return nullptr;
   auto group = axis->split(0, axis->rank());
-  group->report_to(axis->progress());
+  group->report_to(axis->heartbeat());
   return group;
 }
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/affinity.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 #include "model/memory.h"
 
 namespace trireme {
@@ -129,7 +129,7 @@ class TensorGroup::Worker {
   }
 
   void finish() {
-    const Waiting waiting(group_.progress(), what_, bytes_);
+    const Waiting waiting(group_.heartbeat(), what_, bytes_);
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return !job_ || error_; });
     if (error_) std::rethrow_exception(error_);
@@ -224,7 +224,7 @@ class TensorGroup::Worker {
   void wait(std::vector<Handle>& handles) {
     for (Handle& handle : handles) {
       handle.wait(what_);
-      if (group_.progress()) group_.progress()->move();
+      if (group_.heartbeat()) group_.heartbeat()->move();
     }
     handles.clear();
   }

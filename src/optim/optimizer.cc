@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 namespace {
@@ -28,7 +28,7 @@ ReducerOptions reducer_options(const ParameterTable& table, const OptimizerOptio
   return {.wire = options.wire,
           // Stages that hold a tied matrix each add each other's sum, and own other elements of it.
           .sums = options.shard != ShardChoice::none && !is_tied_across(table) ? SumsAt::owners : SumsAt::everyone,
-          .cpus = options.progress_cpus,
+          .cpus = options.exchange_cores,
           .rows = embedding_rows(table),
           .chunk_bytes = options.one_host ? kHostChunkBytes : kNetworkChunkBytes,
           .one_host = options.one_host};
@@ -97,7 +97,7 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
   assert((weights_group != nullptr) == (state.is_sharded() && !state.shares_weights()));
   if (!weights_group) return;
   gatherer_.emplace(*weights_group, ownership_);
-  progress_ = weights_group->progress();
+  heartbeat_ = weights_group->heartbeat();
 }
 
 void Optimizer::begin_exchange(Write write) {
@@ -182,7 +182,7 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
   }
   if (!gatherer_) return;
   context.stream->finish();
-  const Waiting waiting(progress_, "the weights of their owners", state_.weights().bytes());
+  const Waiting waiting(heartbeat_, "the weights of their owners", state_.weights().bytes());
   gatherer_->gather(state_.weights());
 }
 

@@ -30,7 +30,7 @@ struct OptimizerOptions {
   DType wire = DType::bf16;          ///< bf16 or f32
   size_t bucket_bytes = 25'000'000;  ///< of the wire type
   bool one_host = true;              ///< all ranks of the group are on this host
-  std::vector<int> progress_cpus;    ///< the exchange thread runs on these; empty: where its creator does
+  std::vector<int> exchange_cores;   ///< the exchange thread runs on these; empty: where its creator does
   std::optional<MeshShape> mesh{};   ///< what the gradient is spread over; none: the data group alone
   /// Each data rank updates what it owns and keeps the optimizer's state, the gradients, the weights of that alone.
   ShardChoice shard = ShardChoice::none;
@@ -93,7 +93,7 @@ class Optimizer final : public GradientSink {
   GradientNorm norm_;
   MeshNorm mesh_norm_;
   std::optional<Gatherer> gatherer_;    ///< of a sharded state whose weights everyone has
-  Progress* progress_ = nullptr;        ///< waits for it are told there
+  Heartbeat* heartbeat_ = nullptr;      ///< waits for it are told there
   std::optional<TiedSum> other_stage_;  ///< where it holds the tied matrix, too
   ParameterRange last_ready_;
   Write write_ = Write::overwrite;  ///< of the exchange under way

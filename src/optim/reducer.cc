@@ -11,7 +11,7 @@
 #include "base/affinity.h"
 #include "base/error.h"
 #include "base/time.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 #include "optim/touched_rows.h"
 
 namespace trireme {
@@ -93,7 +93,7 @@ class Reducer::Worker {
     busy_ = true;
     hurry_ = false;
     times_ = {};
-    if (group_.progress()) group_.progress()->begin_chunks();
+    if (group_.heartbeat()) group_.heartbeat()->begin_chunks();
   }
 
   void ready(int64_t end) {
@@ -105,13 +105,13 @@ class Reducer::Worker {
       take_over();
     }
     wake_.notify_all();
-    if (group_.progress()) group_.progress()->move();
+    if (group_.heartbeat()) group_.heartbeat()->move();
   }
 
   void finish() {
     ops_.device().stream().finish();
     const auto start = Clock::now();
-    const Waiting waiting(group_.progress(), "the sum of gradients",
+    const Waiting waiting(group_.heartbeat(), "the sum of gradients",
                           static_cast<uint64_t>(size()) * size_of(options_.wire));
     std::unique_lock lock(mutex_);
     if (!error_ && !busy_) return;
@@ -130,7 +130,7 @@ class Reducer::Worker {
     std::unique_lock lock(mutex_);
     const auto is_done = [&] { return error_ || !busy_ || summed_ >= stripes; };
     if (!is_done()) {
-      const Waiting waiting(group_.progress(), "the sum of gradients", 0);
+      const Waiting waiting(group_.heartbeat(), "the sum of gradients", 0);
       done_.wait(lock, is_done);
     }
     if (error_) std::rethrow_exception(error_);
@@ -175,7 +175,7 @@ class Reducer::Worker {
 
   void run() {
     try {
-      const CpuAccount::Thread counted(group_.progress() ? &group_.progress()->cpu() : nullptr, ThreadKind::exchange);
+      const CpuAccount::Thread counted(group_.heartbeat() ? &group_.heartbeat()->cpu() : nullptr, ThreadKind::exchange);
       if (!options_.cpus.empty()) pin_this_thread(options_.cpus);
       while (wait_for_step()) run_step();
     } catch (...) {
@@ -223,7 +223,7 @@ class Reducer::Worker {
       ended += pipeline_.chunks_done() - done;
       if (moved) tell_summed(chunks, ended);
       if (moved) {
-        if (group_.progress()) group_.progress()->chunks_done(pipeline_.chunks_done() - done);
+        if (group_.heartbeat()) group_.heartbeat()->chunks_done(pipeline_.chunks_done() - done);
         quiet = {};
       } else if (pipeline_.empty()) {
         wait_until_ready(chunks[next].stripe->ready_end);

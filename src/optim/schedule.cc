@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-double nanogpt_rate(const Schedule& schedule, double step) {
+double nanogpt_rate(const RateSchedule& schedule, double step) {
   const auto& [course, peak, minimum, warmup, decay, from_zero, form] = schedule;
   if (step < warmup) return from_zero ? peak * step / warmup : peak * (step + 1) / (warmup + 1);
   if (course == RateCourse::constant) return peak;
@@ -18,7 +18,7 @@ double nanogpt_rate(const Schedule& schedule, double step) {
 }
 
 /// In NeoX's order of operations, so that the rates are its own to the last bit.
-double neox_rate(const Schedule& schedule, double step) {
+double neox_rate(const RateSchedule& schedule, double step) {
   const double n = std::max(1.0, step), warmup = schedule.warmup_steps;
   if (warmup > 0 && n <= warmup) return schedule.peak * n / warmup;
   const double length = static_cast<double>(schedule.decay_steps) - warmup, done = n - warmup;
@@ -37,7 +37,7 @@ double neox_rate(const Schedule& schedule, double step) {
 
 }  // namespace
 
-double learning_rate(const Schedule& schedule, int64_t step) {
+double learning_rate(const RateSchedule& schedule, int64_t step) {
   const auto at = static_cast<double>(step);
   return schedule.form == ScheduleForm::neox ? neox_rate(schedule, at) : nanogpt_rate(schedule, at);
 }

@@ -7,7 +7,7 @@
 
 namespace trireme {
 
-struct Schedule {
+struct RateSchedule {
   RateCourse course = RateCourse::cosine;
   double peak = 6e-4;
   double minimum = 6e-5;         ///< where the decay ends and stays
@@ -36,6 +36,6 @@ struct Schedule {
 ///   exponential: peak exp(-0.693 (n - W) / (D - W)), half the peak at D
 /// and never below the minimum; a decay that ends with the warm-up goes straight to the minimum.
 /// Source: AnnealingLR of GPT-NeoX.
-double learning_rate(const Schedule& schedule, int64_t step);
+double learning_rate(const RateSchedule& schedule, int64_t step);
 
 }  // namespace trireme

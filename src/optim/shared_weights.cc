@@ -12,7 +12,7 @@
 
 #include "base/affinity.h"
 #include "base/error.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 
@@ -43,7 +43,7 @@ class SharedWeights::Worker {
     if (!next.empty()) look_up(next);
     const auto is_there = [&] { return error_ || look_up(range).there; };
     if (!is_there()) {
-      const Waiting waiting(group_.progress(), "the weights of the next layer", 0);
+      const Waiting waiting(group_.heartbeat(), "the weights of the next layer", 0);
       arrived_.wait(lock, is_there);
     }
     if (error_) std::rethrow_exception(error_);
@@ -91,7 +91,7 @@ class SharedWeights::Worker {
 
   void run() {
     try {
-      const CpuAccount::Thread counted(group_.progress() ? &group_.progress()->cpu() : nullptr, ThreadKind::exchange);
+      const CpuAccount::Thread counted(group_.heartbeat() ? &group_.heartbeat()->cpu() : nullptr, ThreadKind::exchange);
       if (!cpus_.empty()) pin_this_thread(cpus_);
       for (Task task; next_task(task);) {
         task.issued.wait();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 namespace {
@@ -19,7 +19,7 @@ size_t TiedSum::buffer_bytes() { return static_cast<size_t>(kPiece) * sizeof(flo
 
 void TiedSum::add_other(Context& context, View own) {
   const int other = 1 - pair_.rank();
-  const Waiting waiting(pair_.progress(), kWhat, own.bytes());
+  const Waiting waiting(pair_.heartbeat(), kWhat, own.bytes());
   for (int64_t at = 0; at < own.count(); at += kPiece) {
     const View piece = own.rows_slice(at, std::min(kPiece, own.count() - at));
     const View theirs = piece_.rows_slice(0, piece.count());

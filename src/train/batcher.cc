@@ -15,7 +15,7 @@ Batcher::Batcher(int64_t sequences, int64_t sequence) : sequence_(sequence) {
   for (int64_t s = 0; s <= sequences; ++s) offsets_.push_back(static_cast<int32_t>(s * sequence));
 }
 
-const Batch& Batcher::fill(const SampleSource& data, Stream stream, BatchSlice slice) {
+const Batch& Batcher::fill(const SampleSource& data, SampleStream stream, BatchSlice slice) {
   const int64_t rows = slice.count * sequence_;
   const auto n = static_cast<size_t>(rows);
   assert(n <= tokens_.size());

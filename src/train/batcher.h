@@ -16,7 +16,7 @@ class Batcher {
   Batcher(int64_t sequences, int64_t sequence);
   /// The slice's samples; valid until the next call. slice.count <= sequences; a slice of none gives a batch
   /// of no rows.
-  const Batch& fill(const SampleSource& data, Stream stream, BatchSlice slice);
+  const Batch& fill(const SampleSource& data, SampleStream stream, BatchSlice slice);
 
  private:
   int64_t sequence_;

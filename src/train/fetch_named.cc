@@ -5,14 +5,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/agreement.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 namespace trireme {
 
 void fetch_named(const hub::Named& named, const RankContext& rank, Scalars& scalars,
                  const std::function<std::string()>& stop_reason) {
   const auto alive = [&] {
-    if (rank.progress != nullptr) rank.progress->move();
+    if (rank.heartbeat != nullptr) rank.heartbeat->move();
     const std::string reason = stop_reason ? stop_reason() : "";
     require(reason.empty(), ErrorKind::stopped, "{} while models and data were fetched: the same command goes on",
             reason);

@@ -22,7 +22,7 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
   MeshShape mesh;
   together(scalars, [&] { mesh = mesh_of(config.mesh, process.size(), process.launcher().name); });
   if (request.look) request.look(scalars);
-  PeerWatch peers(config, mesh, process, scalars, process.progress());
+  PeerWatch peers(config, mesh, process, scalars, process.heartbeat());
   const CorePlan cores = take_cores(config, process, scalars);
   std::optional<RunClaim> claim;
   const auto asked = [&] { return claim ? claim->stop_request() : peers.stop_request(); };
@@ -48,8 +48,8 @@ SessionOptions session_options(const RunPlan& plan, const Job& job) {
                          .shape = plan.shape,
                          .mesh = plan.mesh,
                          .optimizer = {},
-                         .progress_cpus = job.cores.progress_cpus};
-  if (plan.trains) options.optimizer = optimizer_options(plan.config(), job.rank.one_host(), job.cores.progress_cpus);
+                         .exchange_cores = job.cores.exchange_cores};
+  if (plan.trains) options.optimizer = optimizer_options(plan.config(), job.rank.one_host(), job.cores.exchange_cores);
   return options;
 }
 

@@ -44,7 +44,7 @@ JobAttendant::JobAttendant(const Config& config, const Process& process, std::fu
                          .status = [this] { return status(); },
                          .on_stop = [this](const std::string& who, bool now) { return stop(who, now); },
                          .leave = std::move(leave),
-                         .cpu = &process.progress().cpu()});
+                         .cpu = &process.heartbeat().cpu()});
     write_control(dir_, {attendant_->secret(), ControlPlace::here(attendant_->addresses()), launch});
     log::set_listener([this](std::string_view line) { attendant_->say(line); });
   } catch (const Error& e) {
@@ -69,7 +69,7 @@ void JobAttendant::end(const RunStatus& status) {
 }
 
 std::string JobAttendant::status() const {
-  const RankState state = process_.progress().state();
+  const RankState state = process_.heartbeat().state();
   const auto since = std::chrono::duration_cast<std::chrono::seconds>(start_.time_since_epoch()).count();
   return dump_json(Json{{"state", "running"},
                         {"step", state.step},
@@ -94,7 +94,7 @@ bool JobAttendant::stop(const std::string& who, bool now) {
   const RunStatus status{
       .state = "stopped",
       .code = exit_code(ErrorKind::stopped),
-      .step = process_.progress().state().step,
+      .step = process_.heartbeat().state().step,
       .message = fmt::format("ended at once by {} --now: what came after the last snapshot is lost", who),
       .requeue = false};
   log::warning("{}; leaving with code {}", status.message, status.code);

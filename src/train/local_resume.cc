@@ -239,7 +239,7 @@ class BothSides {
 }  // namespace
 
 bool is_best(const Manifest& manifest, const Config& config) {
-  const RunProgress& progress = manifest.facts.progress;
+  const RunCounters& progress = manifest.facts.progress;
   return config.checkpoint.best && progress.step > 0 && progress.best_step == progress.step;
 }
 

@@ -2,7 +2,7 @@
 
 namespace trireme {
 
-Schedule schedule_of(const Config& config) {
+RateSchedule schedule_of(const Config& config) {
   const OptimOptions& o = config.optim;
   const int64_t decay = o.decay_steps > 0 ? o.decay_steps : config.run.steps;
   const double warmup =
@@ -15,7 +15,7 @@ Schedule schedule_of(const Config& config) {
           .form = o.schedule_form};
 }
 
-OptimizerOptions optimizer_options(const Config& config, bool one_host, std::vector<int> progress_cpus) {
+OptimizerOptions optimizer_options(const Config& config, bool one_host, std::vector<int> exchange_cores) {
   const OptimOptions& o = config.optim;
   OptimizerOptions options;
   options.adamw.beta1 = static_cast<float>(o.beta1);
@@ -28,7 +28,7 @@ OptimizerOptions optimizer_options(const Config& config, bool one_host, std::vec
   options.wire = config.comm.wire;
   options.bucket_bytes = static_cast<size_t>(config.comm.bucket_mb * 1e6);
   options.one_host = one_host;
-  options.progress_cpus = std::move(progress_cpus);
+  options.exchange_cores = std::move(exchange_cores);
   return options;
 }
 

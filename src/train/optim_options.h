@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-Schedule schedule_of(const Config& config);
-/// one_host: all ranks are on this one's. progress_cpus: where the exchange thread runs; empty: anywhere.
-OptimizerOptions optimizer_options(const Config& config, bool one_host, std::vector<int> progress_cpus);
+RateSchedule schedule_of(const Config& config);
+/// one_host: all ranks are on this one's. exchange_cores: where the exchange thread runs; empty: anywhere.
+OptimizerOptions optimizer_options(const Config& config, bool one_host, std::vector<int> exchange_cores);
 
 }  // namespace trireme

@@ -38,7 +38,7 @@ class Pretraining final : public Task {
   bool evaluates_last() const override { return true; }
   bool saves_first() const override { return extra_snapshots_.contains(0); }
   bool saves_last() const override { return true; }
-  Due due(const RunProgress& progress) const override {
+  Due due(const RunCounters& progress) const override {
     const auto every = [&](int64_t n) { return n > 0 && progress.step % n == 0; };
     const Config& config = setup_.config();
     return {.report = progress.step == 1 || every(config.log.every),
@@ -66,7 +66,7 @@ std::optional<double> Pretraining::loss_of(Work& work, const SampleSource& data)
 
 bool Pretraining::evaluate(Work& work) {
   const auto start = Clock::now();
-  RunProgress& progress = work.run.progress;
+  RunCounters& progress = work.run.progress;
   const auto train_loss = loss_of(work, *setup_.train);
   const auto loss = train_loss && setup_.validation ? loss_of(work, *setup_.validation) : train_loss;
   if (!loss) return false;

@@ -260,7 +260,7 @@ Config resumed_config(const CheckpointFolder& folder) {
 }
 
 void check_resume(const Setup& setup) {
-  const RunProgress& p = setup.resume->facts.progress;
+  const RunCounters& p = setup.resume->facts.progress;
   log::info("RESUMING from {}: {} steps and {} samples are done{}", setup.resume->path, p.step, p.samples,
             std::isfinite(p.best_loss) ? fmt::format(", best validation loss {:.4f}", p.best_loss) : std::string());
   const Config then = resumed_config(*setup.resume);

@@ -26,8 +26,8 @@ struct Run {
   RunClaim* claim;
   ParameterTable table;
   TrainingState state;
-  RunProgress progress;
-  Schedule schedule;
+  RunCounters progress;
+  RateSchedule schedule;
   SkipWatch skips;
   StepMeter meter;
   std::unique_ptr<Reporter> reporter;  ///< none before open_report()

@@ -28,7 +28,7 @@ Saver::Saver(const Run& run, Session& session)
       weights_(session.weights()),
       claim_(*run.claim),
       scalars_(session.mesh().world()),
-      writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), session.rank().progress,
+      writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), session.rank().heartbeat,
               [this] { claim_.check(); }) {
   writer_.require_space(facts_of({}));
   if (plan_.resume) start_from(run.progress.step);
@@ -44,7 +44,7 @@ void Saver::open_local(const Session& session) {
   copies_.emplace(
       SharedCopies::Options{
           .run_dir = config.run.dir, .folder = folder, .bytes_per_second = rate, .keep = config.checkpoint.keep},
-      scalars_, session.rank().progress, [this] { claim_.check(); });
+      scalars_, session.rank().heartbeat, [this] { claim_.check(); });
   const auto here = [&](const std::string& path) { return fs::path(path).parent_path() == fs::path(folder); };
   const bool direct = plan_.resume && here(plan_.resume->path);
   const std::string kept = !plan_.resume ? std::string() : direct ? plan_.resume->path : plan_.resume->nearby;
@@ -62,7 +62,7 @@ void Saver::open_local(const Session& session) {
   if (!direct && here(kept)) copies_->add_copied(kept, published_);
 }
 
-CheckpointFacts Saver::facts_of(const RunProgress& progress) const {
+CheckpointFacts Saver::facts_of(const RunCounters& progress) const {
   return {.spec = plan_.spec,
           .progress = progress,
           .config_json = dump_json(to_json(plan_.config())),
@@ -100,7 +100,7 @@ std::string Saver::hash_of_model() {
   return hex64(hashes.size() == 1 ? hashes[0] : xxh3(std::as_bytes(std::span(hashes))));
 }
 
-void Saver::begin(const RunProgress& progress) {
+void Saver::begin(const RunCounters& progress) {
   together(scalars_, [&] { claim_.check(); });
   start_ = Clock::now();
   CheckpointFacts facts = facts_of(progress);
@@ -226,7 +226,7 @@ std::string Saver::newest() const {
   return published_ < 0 ? "none" : plan_.config().run.dir + "/" + step_name(published_);
 }
 
-void Saver::finish(const RunProgress& progress) {
+void Saver::finish(const RunCounters& progress) {
   constexpr const char* kAdvice = "lower optim.learning-rate, or go on from an earlier one by --checkpoint.resume";
   if (watch_.in_streak() && published_ == progress.step)
     throw CommonError(ErrorKind::numeric,
@@ -241,7 +241,7 @@ void Saver::finish(const RunProgress& progress) {
   if (scalars_.rank() == 0) tell_best(progress);
 }
 
-void Saver::tell_best(const RunProgress& progress) const {
+void Saver::tell_best(const RunCounters& progress) const {
   const CheckpointOptions& options = plan_.config().checkpoint;
   const std::string& run_dir = plan_.config().run.dir;
   if (const auto best = read_pointer(run_dir, "best")) {

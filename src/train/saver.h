@@ -39,7 +39,7 @@ class Saver {
   bool is_put_off() const { return put_off_; }
   /// The run has made all of its steps and published its last snapshot: says why there is no best one if there is none,
   /// and makes its link if that is missing. Throws CommonError (numeric) where it ends in a streak.
-  void finish(const RunProgress& progress);
+  void finish(const RunCounters& progress);
   /// Collective. The run ends in order, and the run folder has all of it: local disks are cleared.
   void clear_local();
 
@@ -48,7 +48,7 @@ class Saver {
 
   /// Collective. Copies the state and writes it in the background. The save before must have been published. Throws
   /// CommonError (locked) once another job has taken the run folder over.
-  void begin(const RunProgress& progress);
+  void begin(const RunCounters& progress);
   /// Something was begun and not yet published.
   bool pending() const { return writer_.pending(); }
   /// This rank has written what was begun; once all have, publish() will not wait.
@@ -74,11 +74,11 @@ class Saver {
   std::optional<CheckpointEvent> publish_local();
   CheckpointEvent account_copy(const SharedCopies::Published& copy);
   bool newest_is_good() const { return watch_.good_step() >= published_; }
-  CheckpointFacts facts_of(const RunProgress& progress) const;
+  CheckpointFacts facts_of(const RunCounters& progress) const;
   void wait_for_disk() const;
   std::string newest() const;  ///< path of the newest snapshot, "none"
   std::string hash_of_model();
-  void tell_best(const RunProgress& progress) const;
+  void tell_best(const RunCounters& progress) const;
   void link_best(const std::string& folder) const;
 
   const RunPlan& plan_;

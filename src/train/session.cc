@@ -9,13 +9,13 @@ std::unique_ptr<Communicator> make_tied_pair(Communicator& pipeline, const Spec&
   const bool holds = pipeline.rank() == 0 || pipeline.rank() + 1 == pipeline.size();
   auto group = pipeline.split(holds ? 0 : 1, pipeline.rank());
   if (!holds) return nullptr;
-  group->report_to(pipeline.progress());
+  group->report_to(pipeline.heartbeat());
   return group;
 }
 
-std::unique_ptr<Communicator> own_group(Communicator& axis, Progress* progress) {
+std::unique_ptr<Communicator> own_group(Communicator& axis, Heartbeat* heartbeat) {
   auto group = axis.split(0, axis.rank());
-  group->report_to(progress);
+  group->report_to(heartbeat);
   return group;
 }
 
@@ -29,20 +29,20 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       rank_(rank),
       mesh_(rank.world, options.mesh),
       scalars_(mesh_.world()),
-      tensor_group_(mesh_.tensor().size() > 1 ? own_group(mesh_.tensor(), rank.progress) : nullptr),
-      weights_group_(state.is_sharded() ? own_group(mesh_.data(), rank.progress) : nullptr),
+      tensor_group_(mesh_.tensor().size() > 1 ? own_group(mesh_.tensor(), rank.heartbeat) : nullptr),
+      weights_group_(state.is_sharded() ? own_group(mesh_.data(), rank.heartbeat) : nullptr),
       links_(mesh_.pipeline(), ops.device(), mesh_.shape().chunks, options.dtype,
-             options.shape.own_rows(mesh_.tensor().size()), options.spec.width, options.progress_cpus),
+             options.shape.own_rows(mesh_.tensor().size()), options.spec.width, options.exchange_cores),
       shared_weights_(make_shared_weights(options)),
       stage_(options.spec, {&table, state.weights(), state.gradients()}, options.dtype, options.shape, ops,
              rank.threads,
              tensor_group_
                  ? &tensor_.emplace(*tensor_group_, ops, tensor_sizes(options.spec, options.dtype, options.shape),
-                                    options.progress_cpus)
+                                    options.exchange_cores)
                  : nullptr,
              &weights()) {
   if (!options.optimizer) return;
-  exchange_group_ = own_group(mesh_.data(), rank.progress);
+  exchange_group_ = own_group(mesh_.data(), rank.heartbeat);
   tied_pair_ = make_tied_pair(mesh_.pipeline(), options.spec);
   OptimizerOptions optimizer = *options.optimizer;
   optimizer.mesh = mesh_.shape();
@@ -57,7 +57,7 @@ std::unique_ptr<SharedWeights> Session::make_shared_weights(const SessionOptions
   if (!state_.shares_weights()) return nullptr;
   return std::make_unique<SharedWeights>(state_, *weights_group_,
                                          ownership_of(table_, options.optimizer.value(), mesh_.data().size()),
-                                         ops_.device(), options.progress_cpus);
+                                         ops_.device(), options.exchange_cores);
 }
 
 }  // namespace trireme

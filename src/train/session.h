@@ -24,8 +24,8 @@ struct SessionOptions {
   ModelShape shape;
   MeshShape mesh;                             ///< as resolve_mesh() gave it
   std::optional<OptimizerOptions> optimizer;  ///< none: nothing is trained
-  std::vector<int> progress_cpus{};  ///< threads that carry messages between layers and stages run on these; empty:
-                                     ///< where their creator does
+  std::vector<int> exchange_cores{};  ///< threads that carry messages between layers and stages run on these; empty:
+                                      ///< where their creator does
 };
 
 class Session {

@@ -37,8 +37,8 @@ StageLinks::StageLinks(Communicator& pipeline, Device& device, int64_t chunks, D
       device_(device),
       group_(pipeline.split(0, pipeline.rank())),
       arena_(bytes_for(stages_, dtype, rows, width), device),
-      courier_(pipeline.progress(), std::move(cpus)) {
-  group_->report_to(pipeline.progress());
+      courier_(pipeline.heartbeat(), std::move(cpus)) {
+  group_->report_to(pipeline.heartbeat());
   for (const PipelinePass pass : kPasses) {
     std::tie(in(pass).peer, out(pass).peer) = neighbours(pass, stage_, stages_, chunks_ > 1);
     for (Lane* lane : {&in(pass), &out(pass)}) {

@@ -221,7 +221,7 @@ std::optional<double> evaluate(Session& session, const SampleSource& data, const
         pass_without_rows(session);
         continue;
       }
-      const Batch& batch = batcher.fill(data, Stream::evaluation, slice);
+      const Batch& batch = batcher.fill(data, SampleStream::evaluation, slice);
       const double tokens = counted_rows(batch);
       const bool by_tokens = mean == LossMean::tokens;
       loss += loss_of(session, batch, m) / (by_tokens ? 1 : divisor(tokens));

@@ -33,7 +33,7 @@ std::optional<double> SampleBatches::counted_by_all(uint64_t) const {
 }
 
 const Batch& SampleBatches::fill(uint64_t consumed, int64_t index) {
-  return batchers_[next_++ % batchers_.size()].fill(data_, Stream::training, slice(consumed, index));
+  return batchers_[next_++ % batchers_.size()].fill(data_, SampleStream::training, slice(consumed, index));
 }
 
 }  // namespace trireme

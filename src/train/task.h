@@ -47,7 +47,7 @@ class Task {
   virtual bool evaluates_last() const = 0;            ///< after the last step
   virtual bool saves_first() const { return false; }  ///< a snapshot before the first step
   virtual bool saves_last() const = 0;                ///< a run that was not stopped ends with a snapshot
-  virtual Due due(const RunProgress& progress) const = 0;
+  virtual Due due(const RunCounters& progress) const = 0;
   /// Collective. False: a stop was asked for meanwhile.
   virtual bool evaluate(Work& work) = 0;
   /// Collective, after the last evaluation: what is measured once, at the end. False as above.

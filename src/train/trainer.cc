@@ -26,7 +26,7 @@ void load_start(Run& run, const RankContext& rank, Scalars& scalars, const char*
     load_checkpoint(*run.plan.resume, run.table, run.state);
     require_finite(run.state, run.table, run.plan.resume->path, earlier);
     run.progress = run.plan.resume->facts.progress;
-    rank.progress->set_step(run.progress.step);
+    rank.heartbeat->set_step(run.progress.step);
   });
 }
 
@@ -49,7 +49,7 @@ void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(work_, p
 
 StepResult Trainer::step(double rate) {
   const auto start = Clock::now();
-  const double waited = rank().progress->waited_seconds();
+  const double waited = rank().heartbeat->waited_seconds();
   const double limit = spike_limit(progress().losses, config().run.spike_score);
   const bool only_warns = config().run.on_spike == OnSpike::warn;
   profile_.begin_step();
@@ -60,12 +60,12 @@ StepResult Trainer::step(double rate) {
                                        .most_loss = only_warns ? std::numeric_limits<double>::infinity() : limit,
                                        .saved = !work_.saver->pending() || work_.saver->idle(),
                                        .copied = work_.saver->copy_idle()});
-  const double exposed = rank().progress->waited_seconds() - waited;
+  const double exposed = rank().heartbeat->waited_seconds() - waited;
   work_.run.meter.add_step(seconds_since(start) - exposed, exposed);
   if (profile_.end_step(exposed)) show_profile();
   account(result, limit);
-  rank().progress->set_step(progress().step);
-  rank().progress->enter(Phase::step);
+  rank().heartbeat->set_step(progress().step);
+  rank().heartbeat->enter(Phase::step);
   return result;
 }
 
@@ -154,14 +154,14 @@ bool Trainer::roll_back() {
                               progress().samples, samples - 1));
   progress().samples = samples;
   progress().skipped = skipped;
-  rank().progress->set_step(progress().step);
+  rank().heartbeat->set_step(progress().step);
   open_report();
   return true;
 }
 
 bool Trainer::evaluate() {
   if (evaluated_step_ == progress().step) return true;
-  const InPhase phase(*rank().progress, Phase::evaluation);
+  const InPhase phase(*rank().heartbeat, Phase::evaluation);
   const Aside aside(work_.run.meter);
   if (!task_.evaluate(work_)) return false;
   evaluated_step_ = progress().step;
@@ -169,7 +169,7 @@ bool Trainer::evaluate() {
 }
 
 void Trainer::test() {
-  const InPhase phase(*rank().progress, Phase::evaluation);
+  const InPhase phase(*rank().heartbeat, Phase::evaluation);
   (void)task_.test(work_);  // a stop meanwhile finds the run at its end
 }
 
@@ -177,7 +177,7 @@ void Trainer::save() {
   if (work_.saver->has(progress().step)) return;
   if (work_.saver->in_streak()) return work_.saver->put_off(progress().step);
   publish();  // one save at a time
-  const InPhase phase(*rank().progress, Phase::save);
+  const InPhase phase(*rank().heartbeat, Phase::save);
   const Aside aside(work_.run.meter);
   work_.saver->begin(progress());
 }
@@ -190,7 +190,7 @@ void Trainer::publish() {
 /// One that went to local disks and did not fit there is still pending then.
 void Trainer::publish_written() {
   if (!work_.saver->pending()) return;
-  const InPhase phase(*rank().progress, Phase::save);
+  const InPhase phase(*rank().heartbeat, Phase::save);
   const Aside aside(work_.run.meter);
   if (const auto snapshot = work_.saver->publish()) {
     rolled_back_ = 0;
@@ -201,19 +201,19 @@ void Trainer::publish_written() {
 /// All ranks have copied their part of a snapshot from local disks.
 void Trainer::publish_copied() {
   if (!work_.saver->copying()) return;
-  const InPhase phase(*rank().progress, Phase::save);
+  const InPhase phase(*rank().heartbeat, Phase::save);
   const Aside aside(work_.run.meter);
   if (const auto snapshot = work_.saver->publish_copy()) work_.run.reporter->checkpoint(*snapshot);
 }
 
 void Trainer::finish_copies() {
-  const InPhase phase(*rank().progress, Phase::save);
+  const InPhase phase(*rank().heartbeat, Phase::save);
   const Aside aside(work_.run.meter);
   work_.saver->finish_copies([&](const CheckpointEvent& snapshot) { work_.run.reporter->checkpoint(snapshot); });
 }
 
 bool Trainer::advance() {
-  const Schedule& schedule = work_.run.schedule;
+  const RateSchedule& schedule = work_.run.schedule;
   const double rate = learning_rate(schedule, schedule.counts_updates() ? progress().updates : progress().step);
   const StepResult result = step(rate);
   if (result.skipped && result.finite && config().run.on_spike == OnSpike::roll_back && roll_back()) return result.stop;
@@ -232,7 +232,7 @@ bool Trainer::advance() {
 /// What the ranks' being several cost this training in processor time.
 void Trainer::tell_processor_time(const CpuTimes& start) {
   if (rank().size() == 1) return;
-  std::array<double, 4> values = rank().progress->cpu().times().since(start).values();
+  std::array<double, 4> values = rank().heartbeat->cpu().times().since(start).values();
   scalars().sum(values);
   log::info("{}", describe(CpuTimes::of(values), rank().size()));
 }
@@ -251,7 +251,7 @@ void Trainer::end(bool stopped) {
 }
 
 bool Trainer::train() {
-  const CpuTimes start = rank().progress->cpu().times();
+  const CpuTimes start = rank().heartbeat->cpu().times();
   if (progress().step == 0 && task_.evaluates_first()) evaluate();
   work_.saver->forget_best();  // what a run starts from is not its best result
   if (progress().step == 0 && task_.saves_first()) save();

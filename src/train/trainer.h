@@ -26,7 +26,7 @@ class Trainer {
   bool evaluate_only();
 
  private:
-  RunProgress& progress() { return work_.run.progress; }
+  RunCounters& progress() { return work_.run.progress; }
   const Config& config() const { return work_.run.config(); }
   Scalars& scalars() { return work_.session.scalars(); }
   const RankContext& rank() const { return work_.session.rank(); }

@@ -54,7 +54,7 @@ TEST(CorePlan, OneRankTakesEveryPhysicalCoreOnce) {
 TEST(CorePlan, RanksOfAHostSplitItsCores) {
   const CorePlan plan = plan_cores(machine(4), request(1, 2, range(0, 3)));
   EXPECT_EQ(plan.thread_cpus, (std::vector<Cpus>{{2}, {3}}));
-  EXPECT_EQ(plan.progress_cpus, range(2, 3));
+  EXPECT_EQ(plan.exchange_cores, range(2, 3));
   EXPECT_EQ(plan.text, "cores 2-3, 2 threads, gradients are exchanged there too");
 }
 
@@ -76,7 +76,7 @@ TEST(CorePlan, RanksGetSocketsOfTheirOwnAndARankOnSeveralIsWarned) {
 TEST(CorePlan, TheProgressThreadRunsOnSiblingsWhereThereAreSome) {
   const CorePlan plan = plan_cores(machine(4, 2), request(0, 2, range(0, 7)));
   EXPECT_EQ(plan.thread_cpus, (std::vector<Cpus>{{0}, {1}}));
-  EXPECT_EQ(plan.progress_cpus, range(4, 5));
+  EXPECT_EQ(plan.exchange_cores, range(4, 5));
   EXPECT_EQ(plan.text, "cores 0-1, 2 threads, gradients are exchanged on their hyper-thread siblings 4-5");
 }
 
@@ -85,7 +85,7 @@ TEST(CorePlan, ReservedCoresAreTheProgressThreadsOwn) {
   r.communication_cores = 1;
   const CorePlan plan = plan_cores(machine(8), r);
   EXPECT_EQ(plan.threads, 3);
-  EXPECT_EQ(plan.progress_cpus, Cpus{3});
+  EXPECT_EQ(plan.exchange_cores, Cpus{3});
   EXPECT_EQ(plan.text, "cores 0-2, 3 threads, gradients are exchanged on core 3");
 }
 
@@ -178,7 +178,7 @@ TEST(CorePlan, InheritKeepsTheLaunchersBinding) {
   const CorePlan plan = plan_cores(machine(4), r);
   EXPECT_EQ(plan.threads, 1);
   EXPECT_TRUE(plan.thread_cpus.empty());
-  EXPECT_TRUE(plan.progress_cpus.empty());
+  EXPECT_TRUE(plan.exchange_cores.empty());
   EXPECT_EQ(plan.text, "processors 3 as the launcher bound them, 1 thread, gradients are exchanged there too");
 }
 

@@ -12,7 +12,7 @@
 #include "checkpoint/run_steps.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/slices.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 #include "model/presets.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/expect_error.h"
@@ -357,7 +357,7 @@ TEST(Checkpoint, TheSnapshotIsTakenAtBegin) {
 TEST(Checkpoint, ASaveMovesAsItsSlicesReachTheDisk) {
   SavedRun run;
   const auto group = make_single();
-  Progress progress;
+  Heartbeat progress;
   CheckpointWriter writer(run.folder.path(), run.table, run.state, *group, &progress);
   const uint64_t before = progress.state().moves;
   writer.begin(facts_of(run.spec, 30));

@@ -60,7 +60,7 @@ TEST_P(EverySample, GivesWeightsMomentsAndProgress) {
   const CheckpointFolder folder = open_checkpoint(sample(GetParam()));
   EXPECT_EQ(folder.origin, CheckpointOrigin::neox);
   EXPECT_EQ(folder.path, sample(GetParam()) + "/global_step5");
-  const RunProgress& progress = folder.facts.progress;
+  const RunCounters& progress = folder.facts.progress;
   EXPECT_EQ(progress.step, 5);
   EXPECT_EQ(progress.samples, 30);
   EXPECT_EQ(progress.updates, 4);

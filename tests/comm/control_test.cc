@@ -51,7 +51,7 @@ class Ending {
 
 class Control : public ::testing::Test {
  protected:
-  std::unique_ptr<ControlClient> client(const ControlHub& hub, int rank, Ending& ending, const Progress& progress,
+  std::unique_ptr<ControlClient> client(const ControlHub& hub, int rank, Ending& ending, const Heartbeat& progress,
                                         double timeout = 10) {
     return std::make_unique<ControlClient>(hub.addresses(), hub.secret(), rank, "node" + std::to_string(rank),
                                            &progress, ending.options(timeout));
@@ -80,13 +80,13 @@ class Control : public ::testing::Test {
     ADD_FAILURE() << "no answer";
     return {};
   }
-  Progress progress_;
+  Heartbeat heartbeat_;
   Ending hub_ending_, first_, second_;
 };
 
 TEST_F(Control, AHubThatWasDismissedIsNoLoss) {
   Ending of_hub, of_client;
-  const Progress own, other;
+  const Heartbeat own, other;
   auto hub = std::make_unique<ControlHub>(2, "node0", own, of_hub.options());
   const auto one = client(*hub, 1, of_client, other);
   hub->dismiss();
@@ -97,8 +97,8 @@ TEST_F(Control, AHubThatWasDismissedIsNoLoss) {
 }
 
 TEST_F(Control, ADeadRankIsNamedToAllOthersAtOnceWithWhatItWaitedFor) {
-  ControlHub hub(3, "node0", progress_, hub_ending_.options());
-  const auto survivor = client(hub, 1, first_, progress_);
+  ControlHub hub(3, "node0", heartbeat_, hub_ending_.options());
+  const auto survivor = client(hub, 1, first_, heartbeat_);
   Socket dying = knock(hub, 2, hub.secret());
   ASSERT_EQ(answer(dying), ControlKind::welcome);
   ControlMessage beat;
@@ -121,7 +121,7 @@ TEST_F(Control, ADeadRankIsNamedToAllOthersAtOnceWithWhatItWaitedFor) {
 }
 
 TEST_F(Control, ASilentRankIsGivenUpAfterTheTimeout) {
-  ControlHub hub(2, "node0", progress_, hub_ending_.options(1));
+  ControlHub hub(2, "node0", heartbeat_, hub_ending_.options(1));
   const Socket silent = knock(hub, 1, hub.secret());
   const auto loss = hub_ending_.wait();
   ASSERT_TRUE(loss);
@@ -144,7 +144,7 @@ TEST_F(Control, AHubThatDiesIsNamedByEveryClient) {
     std::string hello;
     connection.receive(hello);
   });
-  ControlClient client(addresses, "secret", 1, "node1", &progress_, first_.options());
+  ControlClient client(addresses, "secret", 1, "node1", &heartbeat_, first_.options());
   hub.join();
   const auto loss = first_.wait();
   ASSERT_TRUE(loss);
@@ -153,9 +153,9 @@ TEST_F(Control, AHubThatDiesIsNamedByEveryClient) {
 }
 
 TEST_F(Control, WhoLeavesInOrderIsNotLost) {
-  auto hub = std::make_unique<ControlHub>(3, "node0", progress_, hub_ending_.options(1));
-  auto one = client(*hub, 1, first_, progress_, 1);
-  const auto two = client(*hub, 2, second_, progress_, 1);
+  auto hub = std::make_unique<ControlHub>(3, "node0", heartbeat_, hub_ending_.options(1));
+  auto one = client(*hub, 1, first_, heartbeat_, 1);
+  const auto two = client(*hub, 2, second_, heartbeat_, 1);
   one.reset();
   EXPECT_FALSE(hub_ending_.wait(2)) << "rank 1 said bye";
   hub.reset();
@@ -163,7 +163,7 @@ TEST_F(Control, WhoLeavesInOrderIsNotLost) {
 }
 
 TEST_F(Control, ALauncherStopsTheJobAndHearsOfLosses) {
-  ControlHub hub(2, "node0", progress_, hub_ending_.options());
+  ControlHub hub(2, "node0", heartbeat_, hub_ending_.options());
   Ending launcher_ending;
   ControlClient launcher(hub.addresses(), hub.secret(), ControlClient::kLauncher, "login", nullptr,
                          launcher_ending.options());
@@ -180,7 +180,7 @@ TEST_F(Control, ALauncherStopsTheJobAndHearsOfLosses) {
 }
 
 TEST_F(Control, StrangersAreRefused) {
-  ControlHub hub(2, "node0", progress_, hub_ending_.options());
+  ControlHub hub(2, "node0", heartbeat_, hub_ending_.options());
   EXPECT_EQ(answer(knock(hub, 1, "guessed")), std::nullopt);
   EXPECT_EQ(answer(knock(hub, 1, "")), std::nullopt);
   EXPECT_EQ(answer(knock(hub, 0, hub.secret())), std::nullopt) << "the hub's own rank";
@@ -196,8 +196,8 @@ TEST_F(Control, StrangersAreRefused) {
 }
 
 TEST_F(Control, AFloodOfStrangersKeepsNobodyOut) {
-  ControlHub hub(3, "node0", progress_, hub_ending_.options());
-  const auto before = client(hub, 1, first_, progress_);
+  ControlHub hub(3, "node0", heartbeat_, hub_ending_.options());
+  const auto before = client(hub, 1, first_, heartbeat_);
   std::vector<Socket> flood;
   for (int i = 0; i < 500; ++i) {
     std::string why;
@@ -205,19 +205,19 @@ TEST_F(Control, AFloodOfStrangersKeepsNobodyOut) {
     ASSERT_TRUE(flood.back()) << why;
     if (i % 2 == 0) flood.back().send(std::string(4096, 'x'));
   }
-  const auto during = client(hub, 2, second_, progress_);
+  const auto during = client(hub, 2, second_, heartbeat_);
   EXPECT_FALSE(hub_ending_.wait(1));
   EXPECT_FALSE(first_.wait(0));
   EXPECT_FALSE(second_.wait(0));
 }
 
 TEST_F(Control, AnUnreachableHubIsAnErrorWithTheReasonOfEachAddress) {
-  EXPECT_ERROR(ControlClient({"127.0.0.1:1", "nowhere"}, "s", 3, "node3", &progress_, first_.options(), 0),
+  EXPECT_ERROR(ControlClient({"127.0.0.1:1", "nowhere"}, "s", 3, "node3", &heartbeat_, first_.options(), 0),
                ErrorKind::comm,
                "rank 3 on node3 cannot reach rank 0's control channel at 127.0.0.1:1 (Connection refused), nowhere "
                "(\"nowhere\" is no address");
-  ControlHub hub(2, "node0", progress_, hub_ending_.options());
-  EXPECT_ERROR(ControlClient(hub.addresses(), "guessed", 1, "node1", &progress_, first_.options(), 0), ErrorKind::comm,
+  ControlHub hub(2, "node0", heartbeat_, hub_ending_.options());
+  EXPECT_ERROR(ControlClient(hub.addresses(), "guessed", 1, "node1", &heartbeat_, first_.options(), 0), ErrorKind::comm,
                "it does not accept this job's secret");
 }
 
@@ -225,18 +225,18 @@ TEST_F(Control, AnInterfaceThatIsNotThereIsAnErrorWithThoseThatAre) {
   ControlOptions options = hub_ending_.options();
   options.one_host = false;
   options.interface = "none0";
-  EXPECT_ERROR(ControlHub(2, "node0", progress_, options), ErrorKind::config,
+  EXPECT_ERROR(ControlHub(2, "node0", heartbeat_, options), ErrorKind::config,
                "comm.interface: no interface \"none0\" with an address on this host; it has ");
   options.interface = "lo";
-  const ControlHub hub(2, "node0", progress_, options);
+  const ControlHub hub(2, "node0", heartbeat_, options);
   EXPECT_THAT(hub.addresses().at(0), ::testing::StartsWith("127.0.0.1:"));
-  const auto joined = client(hub, 1, first_, progress_);
+  const auto joined = client(hub, 1, first_, heartbeat_);
 }
 
 TEST_F(Control, AGroupOfOneHasAHubForItsLauncher) {
   const auto group = make_single();
   Scalars scalars(*group);
-  const ControlChannel channel(scalars, "node0", progress_, hub_ending_.options(10, "of-the-launcher"));
+  const ControlChannel channel(scalars, "node0", heartbeat_, hub_ending_.options(10, "of-the-launcher"));
   ControlClient launcher(channel.addresses(), "of-the-launcher", ControlClient::kLauncher, "login", nullptr,
                          first_.options());
   launcher.request_stop("why");

@@ -64,7 +64,7 @@ class IndexedSamples : public testing::Test {
   }
   static std::vector<int32_t> sample(const SampleSource& source, uint64_t index, size_t sequence) {
     std::vector<int32_t> ids(sequence), targets(sequence);
-    source.fill(Stream::training, index, ids, targets);
+    source.fill(SampleStream::training, index, ids, targets);
     EXPECT_TRUE(std::equal(ids.begin() + 1, ids.end(), targets.begin()));
     ids.push_back(targets.back());
     return ids;

@@ -19,7 +19,7 @@ constexpr size_t kLength = 130;  // 128 tokens of text
 class ChanceText final : public FileSource {
  public:
   explicit ChanceText(uint64_t special_of = 40) : special_of_(special_of) {}
-  void fill(Stream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
+  void fill(SampleStream stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
     RandomStream random(mix_key(static_cast<uint32_t>(stream), index));
     for (int32_t& token : tokens) {
       token = static_cast<int32_t>(5 + random.below(kWords + kPieces));
@@ -53,14 +53,14 @@ class MaskedSourceTest : public testing::Test {
   MaskedSource source(double rate, bool whole_words, uint64_t seed = 7, uint64_t special_of = 40) {
     return {std::make_unique<ChanceText>(special_of), masking_of(*tokenizer(), rate, whole_words), seed};
   }
-  static Sample sample(const SampleSource& from, uint64_t index, Stream stream = Stream::training,
+  static Sample sample(const SampleSource& from, uint64_t index, SampleStream stream = SampleStream::training,
                        size_t length = kLength) {
     Sample s{std::vector<int32_t>(length), std::vector<int32_t>(length)};
     from.fill(stream, index, s.tokens, s.targets);
     return s;
   }
   static Sample plain(uint64_t index, uint64_t special_of = 40) {
-    return sample(ChanceText(special_of), index, Stream::training, kLength - 2);
+    return sample(ChanceText(special_of), index, SampleStream::training, kLength - 2);
   }
   static int64_t hidden(const Sample& s) {
     return std::ranges::count_if(s.targets, [](int32_t t) { return t >= 0; });
@@ -133,7 +133,7 @@ TEST_F(MaskedSourceTest, IsAPureFunctionOfSeedStreamAndIndex) {
   int same = 0;
   for (uint64_t n = 0; n < 30; ++n) {
     same += sample(other_seed, n) == forward[n];
-    same += sample(masked, n, Stream::evaluation) == forward[n];
+    same += sample(masked, n, SampleStream::evaluation) == forward[n];
     same += n > 0 && forward[n].targets == forward[n - 1].targets;
   }
   EXPECT_EQ(same, 0);
@@ -160,7 +160,7 @@ TEST_F(MaskedSourceTest, HidesWholeWordsOrNone) {
 
 TEST_F(MaskedSourceTest, HidesAtLeastOneTokenOfTheShortestText) {
   const MaskedSource masked = source(0.01, true, 7, 0);
-  for (uint64_t n = 0; n < 50; ++n) EXPECT_GE(hidden(sample(masked, n, Stream::training, 4)), 1);
+  for (uint64_t n = 0; n < 50; ++n) EXPECT_GE(hidden(sample(masked, n, SampleStream::training, 4)), 1);
 }
 
 TEST_F(MaskedSourceTest, SaysWhatATokenizerLacks) {

@@ -13,17 +13,17 @@ namespace {
 
 TEST(WindowStart, IsAPureFunctionOfSeedStreamAndIndex) {
   std::vector<uint64_t> forward, backward;
-  for (uint64_t i = 0; i < 100; ++i) forward.push_back(window_start(7, Stream::training, i, 1000, 64));
-  for (uint64_t i = 100; i-- > 0;) backward.push_back(window_start(7, Stream::training, i, 1000, 64));
+  for (uint64_t i = 0; i < 100; ++i) forward.push_back(window_start(7, SampleStream::training, i, 1000, 64));
+  for (uint64_t i = 100; i-- > 0;) backward.push_back(window_start(7, SampleStream::training, i, 1000, 64));
   EXPECT_EQ(forward, std::vector<uint64_t>(backward.rbegin(), backward.rend()));
 }
 
 TEST(WindowStart, DiffersBetweenSeedsAndStreams) {
   int same_seed = 0, same_stream = 0;
   for (uint64_t i = 0; i < 200; ++i) {
-    const uint64_t start = window_start(7, Stream::training, i, 1u << 30, 64);
-    same_seed += start == window_start(8, Stream::training, i, 1u << 30, 64);
-    same_stream += start == window_start(7, Stream::evaluation, i, 1u << 30, 64);
+    const uint64_t start = window_start(7, SampleStream::training, i, 1u << 30, 64);
+    same_seed += start == window_start(8, SampleStream::training, i, 1u << 30, 64);
+    same_stream += start == window_start(7, SampleStream::evaluation, i, 1u << 30, 64);
   }
   EXPECT_EQ(same_seed, 0);
   EXPECT_EQ(same_stream, 0);
@@ -33,19 +33,19 @@ TEST(WindowStart, ReachesEveryStartAndNoneBeyond) {
   constexpr uint64_t kTokens = 20, kSequence = 12;
   std::vector<int> hits(kTokens - kSequence);
   for (uint64_t i = 0; i < 8000; ++i) {
-    const uint64_t start = window_start(1, Stream::training, i, kTokens, kSequence);
+    const uint64_t start = window_start(1, SampleStream::training, i, kTokens, kSequence);
     ASSERT_LT(start, kTokens - kSequence);
     ++hits[start];
   }
   for (const int n : hits) EXPECT_NEAR(n, 1000, 150);  // five standard deviations of a fair draw
 }
 
-TEST(WindowStart, TakesTheOnlyWindowOfAShortText) { EXPECT_EQ(window_start(1, Stream::training, 5, 65, 64), 0u); }
+TEST(WindowStart, TakesTheOnlyWindowOfAShortText) { EXPECT_EQ(window_start(1, SampleStream::training, 5, 65, 64), 0u); }
 
 TEST(WindowStart, RefusesATextShorterThanOneSample) {
-  EXPECT_ERROR(window_start(1, Stream::training, 0, 64, 64), ErrorKind::data,
+  EXPECT_ERROR(window_start(1, SampleStream::training, 0, 64, 64), ErrorKind::data,
                "64 tokens are fewer than one sample of 65");
-  EXPECT_ERROR(window_start(1, Stream::training, 0, 0, 64), ErrorKind::data, "shorter --batch.sequence");
+  EXPECT_ERROR(window_start(1, SampleStream::training, 0, 0, 64), ErrorKind::data, "shorter --batch.sequence");
 }
 
 BatchSlice slice_of(uint64_t consumed, int64_t global, int ranks, int rank, int64_t micros, int64_t micro) {
@@ -83,9 +83,9 @@ TEST(GatherWindows, WritesTokensAndTheirSuccessors) {
   std::iota(data.begin(), data.end(), uint16_t{65000});
   constexpr int64_t kSequence = 16;
   std::vector<int32_t> tokens(3 * kSequence), targets(3 * kSequence);
-  gather_windows(data, 3, Stream::training, {10, 3}, kSequence, tokens, targets);
+  gather_windows(data, 3, SampleStream::training, {10, 3}, kSequence, tokens, targets);
   for (uint64_t i = 0; i < 3; ++i) {
-    const uint64_t start = window_start(3, Stream::training, 10 + i, data.size(), kSequence);
+    const uint64_t start = window_start(3, SampleStream::training, 10 + i, data.size(), kSequence);
     for (size_t t = 0; t < kSequence; ++t) {
       EXPECT_EQ(tokens[i * kSequence + t], data[start + t]);
       EXPECT_EQ(targets[i * kSequence + t], data[start + t + 1]);
@@ -98,13 +98,13 @@ TEST(GatherWindows, GivesTheSameSamplesHoweverTheStepIsCut) {
   std::iota(data.begin(), data.end(), uint16_t{0});
   constexpr int64_t kSequence = 8, kGlobal = 10;
   std::vector<int32_t> whole(kGlobal * kSequence), whole_targets(kGlobal * kSequence);
-  gather_windows(data, 3, Stream::training, {50, kGlobal}, kSequence, whole, whole_targets);
+  gather_windows(data, 3, SampleStream::training, {50, kGlobal}, kSequence, whole, whole_targets);
   std::vector<int32_t> joined;
   for (int rank = 0; rank < 3; ++rank) {
     for (int64_t micro = 0; micro < 2; ++micro) {
       const BatchSlice slice = slice_of(50, kGlobal, 3, rank, 2, micro);
       std::vector<int32_t> tokens(static_cast<size_t>(slice.count * kSequence)), targets(tokens.size());
-      gather_windows(data, 3, Stream::training, slice, kSequence, tokens, targets);
+      gather_windows(data, 3, SampleStream::training, slice, kSequence, tokens, targets);
       joined.insert(joined.end(), tokens.begin(), tokens.end());
     }
   }

@@ -197,7 +197,7 @@ TEST_F(Spike, RollsBackToTheLastSnapshotAndPassesOverTheSamples) {
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   const int times = count_of(outcome.output, "warning: rolled back to the snapshot of step ");
   EXPECT_GT(times, 0) << outcome.output;
-  const RunProgress p = progress("run");
+  const RunCounters p = progress("run");
   EXPECT_EQ(p.step, 1000);
   EXPECT_EQ(p.updates, 1000) << "what was rolled back was done again with other samples";
   EXPECT_GT(p.samples, 2000u);

@@ -5,15 +5,15 @@
 namespace trireme {
 namespace {
 
-constexpr Schedule kGpt2{RateCourse::cosine, 6e-4, 6e-5, 2000, 600000};
+constexpr RateSchedule kGpt2{RateCourse::cosine, 6e-4, 6e-5, 2000, 600000};
 
-TEST(Schedule, WarmsUpLinearlyAndNeverStartsAtZero) {
+TEST(RateSchedule, WarmsUpLinearlyAndNeverStartsAtZero) {
   EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 0), 6e-4 / 2001);
   EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 999), 6e-4 * 1000 / 2001);
   EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 1999), 6e-4 * 2000 / 2001);
 }
 
-TEST(Schedule, FollowsTheCosineFromPeakToMinimum) {
+TEST(RateSchedule, FollowsTheCosineFromPeakToMinimum) {
   EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 2000), 6e-4);
   EXPECT_DOUBLE_EQ(learning_rate(kGpt2, 301000), 3.3e-4);                  // half way: the mean of both
   EXPECT_NEAR(learning_rate(kGpt2, 151500), 5.209188309203679e-4, 1e-18);  // a quarter: cos(pi / 4)
@@ -22,8 +22,8 @@ TEST(Schedule, FollowsTheCosineFromPeakToMinimum) {
   EXPECT_DOUBLE_EQ(learning_rate(kGpt2, int64_t{1} << 40), 6e-5);
 }
 
-TEST(Schedule, LinearGoesStraightFromPeakToMinimum) {
-  const Schedule schedule{RateCourse::linear, 1e-3, 1e-4, 10, 110};
+TEST(RateSchedule, LinearGoesStraightFromPeakToMinimum) {
+  const RateSchedule schedule{RateCourse::linear, 1e-3, 1e-4, 10, 110};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 9), 1e-3 * 10 / 11);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-3);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 35), 7.75e-4);
@@ -32,21 +32,21 @@ TEST(Schedule, LinearGoesStraightFromPeakToMinimum) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1000), 1e-4);
 }
 
-TEST(Schedule, ConstantKeepsThePeakAfterWarmUp) {
-  const Schedule schedule{RateCourse::constant, 1e-3, 1e-5, 10, 100};
+TEST(RateSchedule, ConstantKeepsThePeakAfterWarmUp) {
+  const RateSchedule schedule{RateCourse::constant, 1e-3, 1e-5, 10, 100};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 4), 1e-3 * 5 / 11);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-3);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 1000), 1e-3);
 }
 
-TEST(Schedule, ADecayThatEndsWithTheWarmUpGoesStraightToTheMinimum) {
-  const Schedule schedule{RateCourse::cosine, 1e-3, 1e-5, 10, 10};
+TEST(RateSchedule, ADecayThatEndsWithTheWarmUpGoesStraightToTheMinimum) {
+  const RateSchedule schedule{RateCourse::cosine, 1e-3, 1e-5, 10, 10};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 9), 1e-3 * 10 / 11);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 10), 1e-5);
 }
 
-TEST(Schedule, LinearFallsInEqualStepsFromThePeakToTheMinimum) {
-  Schedule schedule{RateCourse::linear, 1e-3, 0, 0, 100};
+TEST(RateSchedule, LinearFallsInEqualStepsFromThePeakToTheMinimum) {
+  RateSchedule schedule{RateCourse::linear, 1e-3, 0, 0, 100};
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 0), 1e-3);
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 25), 0.75e-3);
   EXPECT_NEAR(learning_rate(schedule, 99), 1e-5, 1e-15);
@@ -78,12 +78,12 @@ TEST(NeoxSchedule, IsItsOwnToTheLastBit) {
         0.0004806576541575995, 0.0002265023406764688}},
   };
   for (const auto& [course, rates] : courses) {
-    const Schedule schedule{.course = course,
-                            .peak = 1e-3,
-                            .minimum = 1e-4,
-                            .warmup_steps = 2.5,
-                            .decay_steps = 20,
-                            .form = ScheduleForm::neox};
+    const RateSchedule schedule{.course = course,
+                                .peak = 1e-3,
+                                .minimum = 1e-4,
+                                .warmup_steps = 2.5,
+                                .decay_steps = 20,
+                                .form = ScheduleForm::neox};
     EXPECT_TRUE(schedule.counts_updates());
     for (size_t i = 0; i < std::size(updates); ++i)
       EXPECT_EQ(learning_rate(schedule, updates[i]), rates[i]) << static_cast<int>(course) << " at " << updates[i];
@@ -92,7 +92,7 @@ TEST(NeoxSchedule, IsItsOwnToTheLastBit) {
 
 // Seen in files that NeoX wrote, and in its class.
 TEST(NeoxSchedule, HasItsOddEnds) {
-  Schedule schedule{RateCourse::cosine, 1e-3, 1e-4, 2, 20, false, ScheduleForm::neox};
+  RateSchedule schedule{RateCourse::cosine, 1e-3, 1e-4, 2, 20, false, ScheduleForm::neox};
   EXPECT_EQ(learning_rate(schedule, 3), 0.0009931634888554937) << "stored with the optimizer after three steps";
   schedule = {RateCourse::cosine, 1e-4, 0, 100, 1000, false, ScheduleForm::neox};
   EXPECT_NEAR(learning_rate(schedule, 2000), 9.698e-5, 1e-8) << "climbs again past the end";

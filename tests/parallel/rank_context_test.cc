@@ -21,7 +21,7 @@ TEST(RankContext, OfAProcessSaysWhatTheProcessKnows) {
   EXPECT_EQ(rank.host, process.host());
   EXPECT_EQ(rank.local_rank, process.local_rank());
   EXPECT_TRUE(rank.one_host());  // tests run on one host
-  EXPECT_EQ(rank.progress, &process.progress());
+  EXPECT_EQ(rank.heartbeat, &process.heartbeat());
   EXPECT_EQ(rank.threads, 3);
   EXPECT_FALSE(rank.stop_requested());
   stop = true;
@@ -34,7 +34,7 @@ TEST(RankContext, ItsGroupsAreTheWorldsRanksAndReportWhereTheWorldDoes) {
   const auto group = rank.reporting_group();
   EXPECT_NE(group.get(), &rank.world);
   EXPECT_EQ(group->rank(), rank.rank());
-  EXPECT_EQ(group->progress(), &test_process().progress());
+  EXPECT_EQ(group->heartbeat(), &test_process().heartbeat());
   Scalars scalars(*group);
   EXPECT_EQ(scalars.sum(int64_t{1}), rank.size());
 }

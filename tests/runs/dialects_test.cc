@@ -313,7 +313,7 @@ TEST_F(GptNeox, ASkippedStepDoesNotAdvanceTheRate) {
   const Outcome outcome =
       done(here(1, kTrain + std::string("--run.on-spike skip --run.spike-score 0.1 --run.steps 120 "
                                         "--lr_decay_iters 480 --optimizer.params.lr 1e-6 --min_lr 0.0")));
-  const RunProgress end = progress("checkpoints");
+  const RunCounters end = progress("checkpoints");
   ASSERT_GT(end.skipped, 0) << outcome.output;
   EXPECT_EQ(end.updates + end.skipped, 120);
   int64_t updates = 0, skipped = 0;

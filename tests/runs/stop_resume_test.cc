@@ -42,7 +42,7 @@ TEST_F(StopResume, EverySignalStopsWithASnapshotAndCode75) {
     kill(program.pid(), signal);
     const Outcome outcome = program.finish();
     EXPECT_EQ(outcome.code, 75) << outcome.output;
-    const RunProgress at = progress(name);
+    const RunCounters at = progress(name);
     EXPECT_GE(at.step, 5);
     EXPECT_THAT(outcome.output, HasSubstr("saving after step " + std::to_string(at.step)));
     EXPECT_THAT(read_text(path(name) + "/status.json"), HasSubstr("\"stopped\""));

@@ -49,7 +49,7 @@ run: {steps: 20}
     const auto values = state.weights().values<float>();
     return {values.begin(), values.end()};
   }
-  RunProgress progress(const std::string& run) const { return open_checkpoint(path(run)).facts.progress; }
+  RunCounters progress(const std::string& run) const { return open_checkpoint(path(run)).facts.progress; }
 
   /// Loss by step from metrics.jsonl; a later record of a step wins.
   std::map<int64_t, double> losses(const std::string& run) const {

@@ -145,7 +145,7 @@ TEST_F(Training, KeepsTheBestStepBesideTheNewest) {
   // After the warm-up the rate is so large that the first evaluations are the best ones.
   done("run", {"--optim.learning-rate", "1", "--optim.min-learning-rate", "1", "--optim.warmup-steps", "0",
                "--evaluation.every", "1", "--checkpoint.every", "1", "--checkpoint.keep", "1", "--run.steps", "8"});
-  const RunProgress at = progress("run");
+  const RunCounters at = progress("run");
   EXPECT_LT(at.best_step, 8);
   std::vector<int64_t> expected = {8};
   if (at.best_step > 0) expected.insert(expected.begin(), at.best_step);

@@ -357,7 +357,7 @@ class ApartOps final : public Ops {
 class ApartCommunicator final : public Communicator {
  public:
   ApartCommunicator(ApartDevice& device, Communicator& group) : device_(device), group_(group) {
-    report_to(group.progress());
+    report_to(group.heartbeat());
   }
   ApartCommunicator(ApartDevice& device, std::unique_ptr<Communicator> group) : ApartCommunicator(device, *group) {
     owned_ = std::move(group);

@@ -1,6 +1,6 @@
 #pragma once
-// Ranks as threads of the test (comm/local/local_group.h), each as a program's rank would be: with its own Progress and
-// its own name in the log, and one OpenMP thread.
+// Ranks as threads of the test (comm/local/local_group.h), each as a program's rank would be: with its own Heartbeat
+// and its own name in the log, and one OpenMP thread.
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -17,8 +17,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/heartbeat.h"
 #include "comm/local/local_group.h"
-#include "comm/progress.h"
 
 namespace trireme {
 
@@ -49,7 +49,7 @@ class LocalRanks {
 
   void run_rank(size_t r, const LocalBody& body) {
     omp_set_num_threads(1);  // of this thread
-    Progress progress;
+    Heartbeat progress;
     RankContext context = rank_context(*members_[r], &progress);
     const log::ThreadIdentity identity({context.rank(), context.log_name});
     std::string error;

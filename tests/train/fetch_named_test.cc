@@ -63,7 +63,7 @@ TEST_F(FetchNamed, OneRankOfEachHostFetchesAndTheOthersWaitWithALine) {
 TEST_F(FetchNamed, AFetchThatTakesLongIsNoHang) {
   constexpr int kFaster = 60;
   stall(5);
-  std::array<std::atomic<Progress*>, 2> progress{};
+  std::array<std::atomic<Heartbeat*>, 2> progress{};
   std::atomic<bool> done = false;
   std::string lost;
   const auto start = Clock::now();
@@ -73,7 +73,7 @@ TEST_F(FetchNamed, AFetchThatTakesLongIsNoHang) {
     for (int rank = 0; rank < 2; ++rank) liveness.join(rank, "h1", start);
     while (!done && lost.empty()) {
       for (int rank = 0; rank < 2; ++rank) {
-        if (Progress* own = progress[static_cast<size_t>(rank)]) liveness.heard(rank, own->state(), now());
+        if (Heartbeat* own = progress[static_cast<size_t>(rank)]) liveness.heard(rank, own->state(), now());
       }
       if (progress[0] && progress[1]) {
         if (const auto loss = liveness.judge(now())) lost = describe(*loss);
@@ -82,7 +82,7 @@ TEST_F(FetchNamed, AFetchThatTakesLongIsNoHang) {
     }
   });
   run_local(2, [&](RankContext& rank) {
-    progress[static_cast<size_t>(rank.rank())] = rank.progress;
+    progress[static_cast<size_t>(rank.rank())] = rank.heartbeat;
     fetch_gpt2_on(rank);
     done = true;
     rank.world.barrier().wait("the ranks of the test");

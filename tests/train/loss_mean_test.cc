@@ -23,7 +23,7 @@ constexpr int32_t kEnd = 0;
 class Text final : public FileSource {
  public:
   explicit Text(uint64_t first) : first_(first) {}
-  void fill(Stream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
+  void fill(SampleStream, uint64_t index, std::span<int32_t> tokens, std::span<int32_t> targets) const override {
     const uint64_t n = first_ + index;
     for (size_t i = 0; i < tokens.size(); ++i) {
       tokens[i] = i < 3 * n ? kEnd : static_cast<int32_t>(1 + (n + 1) * (i + 2) % 12);
@@ -131,8 +131,8 @@ TEST(EndOfTextSource, TakesTheTargetsOfTheEndsAndNoOthers) {
   const Text text(1);
   const EndOfTextSource source(std::make_unique<Text>(1), kEnd);
   std::vector<int32_t> plain(kSequence), targets(kSequence), tokens(kSequence);
-  text.fill(Stream::training, 0, tokens, plain);
-  source.fill(Stream::training, 0, tokens, targets);
+  text.fill(SampleStream::training, 0, tokens, plain);
+  source.fill(SampleStream::training, 0, tokens, targets);
   for (size_t i = 0; i < targets.size(); ++i) EXPECT_EQ(targets[i], i < 3 ? -1 : plain[i]) << i;
   EXPECT_FALSE(source.counts_all());
 }

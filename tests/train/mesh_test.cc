@@ -93,7 +93,7 @@ struct Place {
             .local_rank = rank.local_rank,
             .local_size = rank.local_size,
             .log_name = rank.log_name,
-            .progress = rank.progress,
+            .heartbeat = rank.heartbeat,
             .stop_requested = rank.stop_requested,
             .threads = rank.threads};
   }

@@ -300,14 +300,14 @@ std::vector<std::unique_ptr<LocalCommunicator>> make_local_group(int size, Local
   return members;
 }
 
-RankContext rank_context(LocalCommunicator& world, Progress* progress) {
-  world.report_to(progress);
+RankContext rank_context(LocalCommunicator& world, Heartbeat* heartbeat) {
+  world.report_to(heartbeat);
   RankContext context{.world = world,
                       .host = world.host(world.rank()),
                       .local_rank = 0,
                       .local_size = 0,
                       .log_name = fmt::format("rank {}", world.rank()),
-                      .progress = progress};
+                      .heartbeat = heartbeat};
   for (int r = 0; r < world.size(); ++r) {
     if (world.host(r) != context.host) continue;
     ++context.local_size;

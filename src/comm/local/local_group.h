@@ -66,6 +66,6 @@ std::vector<std::unique_ptr<LocalCommunicator>> make_local_group(int size, Local
 
 /// The member as a rank of one thread, "rank R" in the log, that nobody asks to stop. The world reports to `progress`
 /// from here on.
-RankContext rank_context(LocalCommunicator& world, Progress* progress);
+RankContext rank_context(LocalCommunicator& world, Heartbeat* heartbeat);
 
 }  // namespace trireme

@@ -47,12 +47,12 @@ class FineTuning final : public Task {
   bool evaluates_last() const override { return false; }
   /// Where no rank has the whole model the trained one is read from its last snapshot.
   bool saves_last() const override { return shares_model(); }
-  Due due(const RunProgress& progress) const override;
+  Due due(const RunCounters& progress) const override;
   bool evaluate(Work& work) override;
   void step_done(const StepResult& result) override { loss_sum_ += result.loss; }
 
   /// Rank 0: the model and what training came to, from the step and sample that this start began with.
-  void write_training(const Run& run, double seconds, const RunProgress& began) const;
+  void write_training(const Run& run, double seconds, const RunCounters& began) const;
   /// Collective. False: stopped.
   bool predict_test(Work& work);
   /// Of the last evaluation.
@@ -68,8 +68,8 @@ class FineTuning final : public Task {
            (job_.dtype == DType::bf16 && shard != ShardChoice::none);
   }
   std::string micro_batches() const;
-  bool due(const std::string& strategy, int64_t every, const RunProgress& progress) const;
-  double epochs_done(const RunProgress& progress) const {
+  bool due(const std::string& strategy, int64_t every, const RunCounters& progress) const;
+  double epochs_done(const RunCounters& progress) const {
     return static_cast<double>(progress.samples) / static_cast<double>(job_.epochs.rows);
   }
   /// Tokens of a row, on average.
@@ -109,12 +109,12 @@ std::string FineTuning::micro_batches() const {
   return fmt::format("{} micro-batches of at most {}", batches_->micro_batches(), options().train_batch);
 }
 
-bool FineTuning::due(const std::string& strategy, int64_t every, const RunProgress& progress) const {
+bool FineTuning::due(const std::string& strategy, int64_t every, const RunCounters& progress) const {
   if (strategy == "epoch") return job_.epochs.at(progress.samples).first == 0;
   return strategy == "steps" && every > 0 && progress.step % every == 0;
 }
 
-Due FineTuning::due(const RunProgress& progress) const {
+Due FineTuning::due(const RunCounters& progress) const {
   const GlueOptions& o = options();
   return {.report = due(o.logging, o.logging_steps, progress) || (o.logging_first_step && progress.step == 1),
           .evaluation = due(o.evaluation, o.eval_steps > 0 ? o.eval_steps : o.logging_steps, progress),
@@ -150,7 +150,7 @@ bool FineTuning::evaluate(Work& work) {
   return true;
 }
 
-void FineTuning::write_training(const Run& run, double seconds, const RunProgress& began) const {
+void FineTuning::write_training(const Run& run, double seconds, const RunCounters& began) const {
   const auto rows = static_cast<double>(run.progress.samples - began.samples);
   const auto steps = static_cast<double>(run.progress.step - began.step);
   NamedNumbers numbers{{"epoch", epochs_done(run.progress)}};
@@ -185,7 +185,7 @@ bool FineTuning::predict_test(Work& work) {
 /// False: stopped.
 bool train_rows(FineTuning& task, const Work& work, const Job& job) {
   const auto start = Clock::now();
-  const RunProgress began = work.run.progress;
+  const RunCounters began = work.run.progress;
   if (!Trainer(work, task, job.stop_reason).train()) {
     log::info("stopped after step {}: the same command goes on", work.run.progress.step);
     return false;

@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-constexpr uint64_t kEpochStream = 3;  // beside Stream::training and Stream::evaluation
+constexpr uint64_t kEpochStream = 3;  // beside SampleStream::training and SampleStream::evaluation
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "comm/agreement.h"
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 #include "comm/proof.h"
 
 namespace trireme {
@@ -17,7 +17,7 @@ void copy_from(int source, View flat, Communicator& replicas) {
   if (flat.device()) flat.device()->stream().finish();
   for (int64_t at = 0; at < flat.count(); at += kPiece) {
     const View piece = flat.rows_slice(at, std::min(kPiece, flat.count() - at));
-    const Waiting waiting(replicas.progress(), "a good rank's parameters", piece.bytes());
+    const Waiting waiting(replicas.heartbeat(), "a good rank's parameters", piece.bytes());
     replicas.broadcast(piece, source).wait("a good rank's parameters");
   }
 }

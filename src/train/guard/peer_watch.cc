@@ -50,20 +50,20 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
 }  // namespace
 
 PeerWatch::PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
-                     const Progress& progress) {
+                     const Heartbeat& heartbeat) {
   const std::string secret = launcher_secret();
   if (process.size() == 1 && secret.empty()) return;
   const std::string run_dir = config.evaluation.only ? std::string() : config.run.dir;
-  channel_.emplace(scalars, process.host(), progress,
+  channel_.emplace(scalars, process.host(), heartbeat,
                    ControlOptions{.hang_timeout = config.run.hang_timeout,
                                   .one_host = process.local_size() == process.size(),
                                   .interface = config.comm.interface,
                                   .secret = secret,
                                   .on_loss =
-                                      [&progress, run_dir, mesh, rank = process.rank()](const Loss& loss) {
+                                      [&heartbeat, run_dir, mesh, rank = process.rank()](const Loss& loss) {
                                         Loss named = loss;
                                         named.place = describe_place(mesh, loss.rank);
-                                        report(named, rank, progress.state(), run_dir);
+                                        report(named, rank, heartbeat.state(), run_dir);
                                       },
                                   .leave = leave});
 }

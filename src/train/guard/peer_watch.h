@@ -17,7 +17,7 @@ class PeerWatch {
   /// Collective. Watches from here to its end; a job of one that no launcher controls needs none and has none.
   /// mesh: as resolve_mesh() gave it. progress: this rank's; the groups of `process` report to it.
   PeerWatch(const Config& config, const MeshShape& mesh, const Process& process, Scalars& scalars,
-            const Progress& progress);
+            const Heartbeat& heartbeat);
   ~PeerWatch();
 
   /// Where a launcher can join, on rank 0.

@@ -39,7 +39,7 @@ std::string write_list(const std::string& path, const std::vector<SkipWatch::Ski
 
 }  // namespace
 
-void SkipWatch::account(const StepResult& result, int64_t samples, double limit, RunProgress& progress,
+void SkipWatch::account(const StepResult& result, int64_t samples, double limit, RunCounters& progress,
                         Scalars& scalars) {
   const uint64_t first = progress.samples;
   ++progress.step;

@@ -21,7 +21,7 @@ class SkipWatch {
   /// above which its loss is a spike). After too many in a row, earlier attempts included, writes RUN/bad-samples.json,
   /// an array of {step, first_sample, last_sample, loss, norm} with numbers that are not finite as texts, and throws
   /// Error::numeric.
-  void account(const StepResult& result, int64_t samples, double limit, RunProgress& progress, Scalars& scalars);
+  void account(const StepResult& result, int64_t samples, double limit, RunCounters& progress, Scalars& scalars);
 
   struct Skip {
     int64_t step = 0;                            ///< counted from 1

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/vector_view.h"
@@ -279,13 +279,13 @@ TEST(LocalGroup, NeedsANameForEveryRankOrNone) {
 
 TEST(LocalGroup, ARankContextKnowsItsPlaceOnItsHost) {
   const auto members = make_local_group(4, {.hosts = {"x", "y", "x", "x"}});
-  Progress progress;
+  Heartbeat progress;
   const RankContext last = rank_context(*members[3], &progress), alone = rank_context(*members[1], nullptr);
   EXPECT_EQ(last.host, "x");
   EXPECT_EQ(last.local_rank, 2);
   EXPECT_EQ(last.local_size, 3);
   EXPECT_EQ(last.log_name, "rank 3");
-  EXPECT_EQ(members[3]->progress(), &progress);
+  EXPECT_EQ(members[3]->heartbeat(), &progress);
   EXPECT_FALSE(last.one_host());
   EXPECT_FALSE(last.stop_requested());
   EXPECT_EQ(last.threads, 1);
@@ -328,11 +328,11 @@ TEST(RunLocal, EachRankHasItsOwnNameInTheLog) {
 
 TEST(RunLocal, ReportsWhatEachRankWaitsFor) {
   run_local(2, [](RankContext& rank) {
-    EXPECT_EQ(rank.world.progress(), rank.progress);
+    EXPECT_EQ(rank.world.heartbeat(), rank.heartbeat);
     const auto group = rank.reporting_group();
-    EXPECT_EQ(group->progress(), rank.progress);
-    const Waiting waiting(rank.progress, "the test", 1);
-    EXPECT_EQ(rank.progress->state().collective, "the test");
+    EXPECT_EQ(group->heartbeat(), rank.heartbeat);
+    const Waiting waiting(rank.heartbeat, "the test", 1);
+    EXPECT_EQ(rank.heartbeat->state().collective, "the test");
   });
 }
 

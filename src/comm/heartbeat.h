@@ -30,10 +30,10 @@ struct RankState {
 /// "step 57, waiting for the sum of gradients (1.2 MB, 3 chunks done) for 0.4 s"
 std::string describe(const RankState& state);
 
-class Progress {
+class Heartbeat {
  public:
   /// The calling thread is the main one.
-  Progress();
+  Heartbeat();
 
   void enter(Phase phase) {
     phase_.store(phase, std::memory_order_relaxed);
@@ -75,27 +75,27 @@ class Progress {
 /// A phase within a scope; the one around it goes on after it.
 class InPhase {
  public:
-  InPhase(Progress& moves, Phase phase) : moves_(moves), around_(moves.phase()) { moves_.enter(phase); }
+  InPhase(Heartbeat& moves, Phase phase) : moves_(moves), around_(moves.phase()) { moves_.enter(phase); }
   ~InPhase() { moves_.enter(around_); }
   InPhase(const InPhase&) = delete;
   InPhase& operator=(const InPhase&) = delete;
 
  private:
-  Progress& moves_;
+  Heartbeat& moves_;
   Phase around_;
 };
 
 /// While it lives the main thread waits for a collective.
 class Waiting {
  public:
-  /// progress may be nullptr; `what` lives as long as the program.
-  Waiting(Progress* progress, const char* what, uint64_t bytes);
+  /// heartbeat may be nullptr; `what` lives as long as the program.
+  Waiting(Heartbeat* heartbeat, const char* what, uint64_t bytes);
   ~Waiting();
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
 
  private:
-  Progress* progress_;
+  Heartbeat* heartbeat_;
   Clock::time_point start_;
   double cpu_start_ = 0;
 };

@@ -1,4 +1,4 @@
-#include "comm/progress.h"
+#include "comm/heartbeat.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -52,13 +52,13 @@ std::string describe(const RankState& state) {
   return text + fmt::format(" for {:.1f} s", state.seconds);
 }
 
-Progress::Progress() {
+Heartbeat::Heartbeat() {
   static_assert(sizeof(clockid_t) == sizeof(int));
   if (pthread_getcpuclockid(pthread_self(), &cpu_clock_) != 0) cpu_clock_ = CLOCK_PROCESS_CPUTIME_ID;
   main_thread_ = gettid();
 }
 
-RankState Progress::state() const {
+RankState Heartbeat::state() const {
   RankState state;
   state.phase = phase_.load(std::memory_order_relaxed);
   state.step = step_.load(std::memory_order_relaxed);
@@ -77,21 +77,21 @@ RankState Progress::state() const {
   return state;
 }
 
-Waiting::Waiting(Progress* progress, const char* what, uint64_t bytes) : progress_(progress) {
-  if (!progress_) return;
+Waiting::Waiting(Heartbeat* heartbeat, const char* what, uint64_t bytes) : heartbeat_(heartbeat) {
+  if (!heartbeat_) return;
   start_ = Clock::now();
   cpu_start_ = thread_cpu_seconds();
-  progress_->since_.store(start_.time_since_epoch().count(), std::memory_order_relaxed);
-  progress_->bytes_.store(bytes, std::memory_order_relaxed);
-  progress_->collective_.store(what, std::memory_order_release);
+  heartbeat_->since_.store(start_.time_since_epoch().count(), std::memory_order_relaxed);
+  heartbeat_->bytes_.store(bytes, std::memory_order_relaxed);
+  heartbeat_->collective_.store(what, std::memory_order_release);
 }
 
 Waiting::~Waiting() {
-  if (!progress_) return;
-  progress_->collective_.store(nullptr, std::memory_order_relaxed);
-  progress_->waited_ += seconds_since(start_);
-  progress_->cpu_.add_waiting(thread_cpu_seconds() - cpu_start_);
-  progress_->move();
+  if (!heartbeat_) return;
+  heartbeat_->collective_.store(nullptr, std::memory_order_relaxed);
+  heartbeat_->waited_ += seconds_since(start_);
+  heartbeat_->cpu_.add_waiting(thread_cpu_seconds() - cpu_start_);
+  heartbeat_->move();
 }
 
 }  // namespace trireme
