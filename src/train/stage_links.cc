@@ -1,6 +1,11 @@
 #include "train/stage_links.h"
 
+#include <fmt/format.h>
+
 #include <cassert>
+#include <mutex>
+#include <string>
+#include <unordered_set>
 #include <utility>
 
 namespace trireme {
@@ -15,9 +20,23 @@ int tag_of(PipelinePass pass, int64_t chunk, int64_t chunks, int64_t micro_batch
   return static_cast<int>((2 * number + (pass == PipelinePass::backward ? 1 : 0)) % kMostTag);
 }
 
-const char* awaited(PipelinePass pass) {
-  return pass == PipelinePass::forward ? "activations from the stage before" : "gradients from the stage behind";
+/// The same text for as long as the program lives, as whoever watches a wait may read it then.
+const char* kept(const std::string& text) {
+  static std::mutex mutex;
+  static auto* const texts =
+      new std::unordered_set<std::string>;  // never ended: threads read it until the program does
+  const std::lock_guard lock(mutex);
+  return texts->insert(text).first->c_str();
 }
+
+/// "activations of micro-batch 3 from pipeline 1"
+const char* awaited(const PipelineAction& action, int from) {
+  return kept(fmt::format("{} of micro-batch {} from pipeline {}",
+                          action.pass == PipelinePass::forward ? "activations" : "gradients", action.micro_batch + 1,
+                          from));
+}
+
+const char* taken(int by) { return kept(fmt::format("pipeline {} to take what was sent", by)); }
 
 /// The neighbour that a pass takes from and the one that it hands on to; none at the ends of what is no ring.
 std::pair<std::optional<int>, std::optional<int>> neighbours(PipelinePass pass, int stage, int stages, bool ring) {
@@ -85,7 +104,7 @@ View StageLinks::take(const PipelineAction& action, int64_t rows) {
   if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
   assert(lane.begun > lane.ended);
   Buffer& buffer = lane.buffers[lane.ended++ % 2];
-  wait(buffer, awaited(action.pass));
+  wait(buffer, awaited(action, *lane.peer));
   return buffer.rows.rows_slice(0, rows);
 }
 
@@ -94,7 +113,7 @@ View StageLinks::outgoing(const PipelineAction& action, int64_t rows) {
   Lane& lane = out(action.pass);
   if (rows == 0) return lane.buffers[0].rows.rows_slice(0, 0);
   Buffer& buffer = lane.buffers[lane.begun % 2];
-  wait(buffer, "a neighbour stage to take what was sent");
+  wait(buffer, taken(*lane.peer));
   return buffer.rows.rows_slice(0, rows);
 }
 
@@ -114,7 +133,8 @@ void StageLinks::hand_on(const PipelineAction& action, int64_t rows) {
 
 void StageLinks::flush() {
   for (Lane& lane : out_) {
-    for (Buffer& buffer : lane.buffers) wait(buffer, "a neighbour stage to take what was sent");
+    for (Buffer& buffer : lane.buffers)
+      if (buffer.ticket != 0) wait(buffer, taken(*lane.peer));
   }
 }
 
