@@ -56,13 +56,13 @@ constexpr uint64_t kSeed = 1;  // of MeasuredModel's weights
 class TrainingStep {
  public:
   TrainingStep(const StepBenchOptions& o, MeasuredModel& model, const WindowSource& windows, const RankContext& rank,
-               const MeshShape& mesh, int64_t micro_batches = 1)
-      : TrainingStep(o, model, windows, rank, mesh,
+               const MeasuredLayout& layout)
+      : TrainingStep(o, model, windows, rank, layout,
                      BatchShape{.global = o.batch * rank.size(),
-                                .micro_batches = micro_batches,
+                                .micro_batches = layout.micro_batches,
                                 .sequence = o.sequence,
-                                .ranks = static_cast<int>(mesh.data),
-                                .rank = place_of(mesh, rank.rank()).data}) {}
+                                .ranks = static_cast<int>(layout.mesh.data),
+                                .rank = place_of(layout.mesh, rank.rank()).data}) {}
 
   StepTime run() {
     const StepTime time = training_.run();
@@ -74,17 +74,20 @@ class TrainingStep {
 
  private:
   TrainingStep(const StepBenchOptions& o, MeasuredModel& model, const WindowSource& windows, const RankContext& rank,
-               const MeshShape& mesh, const BatchShape& batch)
-      : training_(model, rank, mesh, model_shape(o, rank, mesh, batch), batch.global, kLearningRate,
+               const MeasuredLayout& layout, const BatchShape& batch)
+      : training_(model, rank, layout.mesh, model_shape(o, rank, layout, batch), batch.global, kLearningRate,
                   std::make_unique<SampleBatches>(windows, batch)),
         logs_(rank.rank() == 0) {}
-  static ModelShape model_shape(const StepBenchOptions& o, const RankContext& rank, const MeshShape& mesh,
+  static ModelShape model_shape(const StepBenchOptions& o, const RankContext& rank, const MeasuredLayout& layout,
                                 const BatchShape& batch) {
-    const auto order = pipeline_order(place_of(mesh, rank.rank()).pipeline, mesh.pipeline, 1, batch.micro_batches);
+    const MeshShape& mesh = layout.mesh;
+    const auto order =
+        pipeline_order(place_of(mesh, rank.rank()).pipeline, mesh.pipeline, mesh.chunks, batch.micro_batches);
     return {.rows = batch.largest_micro() * batch.sequence,
             .accumulates = batch.micro_batches > 1 && !exchanges_every_micro_batch(o.shard, mesh.data),
             .recompute = o.recompute,
-            .chunk_slots = slots_of_chunks(order, 1)};
+            .chunk_slots = slots_of_chunks(order, mesh.chunks),
+            .shares_rows = layout.shares_rows};
   }
 
   MeasuredTraining training_;
@@ -177,47 +180,74 @@ double least(const std::vector<PeerStep>& peers, Figure figure) {
 int64_t micro_batches_of(const StepBenchOptions& o, const MeshShape& mesh, int ranks) {
   const int64_t sequences = o.batch * ranks / mesh.data;
   if (o.micro > 0) return (sequences + o.micro - 1) / o.micro;
-  return mesh.pipeline == 1 ? 1 : std::min(sequences, 4 * mesh.pipeline);
+  if (mesh.pipeline == 1) return 1;
+  const int64_t count = std::min(sequences, 4 * mesh.pipeline);
+  return mesh.chunks > 1 && count > mesh.pipeline ? count - count % mesh.pipeline : count;
 }
 
-/// "2x1x1". Throws Error::usage.
-MeshShape parse_layout(const std::string& word) {
-  MeshShape shape;
+/// "2x1x1", "1x2x2c2s". Throws Error::usage.
+MeasuredLayout parse_layout(const std::string& word) {
+  MeasuredLayout layout;
   const char *at = word.data(), *const end = at + word.size();
   bool good = true;
-  for (int64_t* axis : {&shape.data, &shape.tensor, &shape.pipeline}) {
-    if (axis != &shape.data) good = good && at != end && *at++ == 'x';
-    const auto [next, error] = std::from_chars(at, end, *axis);
+  const auto read = [&](int64_t& axis) {
+    const auto [next, error] = std::from_chars(at, end, axis);
     good = good && error == std::errc();
     at = next;
+  };
+  const auto found = [&](char letter) {
+    if (at == end || *at != letter) return false;
+    ++at;
+    return true;
+  };
+  for (int64_t* axis : {&layout.mesh.data, &layout.mesh.tensor, &layout.mesh.pipeline}) {
+    good = good && (axis == &layout.mesh.data || found('x'));
+    read(*axis);
   }
-  require(good && at == end, ErrorKind::usage,
-          "--layouts: \"{}\" is no layout; expected data x tensor x pipeline, like 2x1x1", word);
-  return shape;
+  if (found('c')) read(layout.mesh.chunks);
+  layout.shares_rows = found('s');
+  require(
+      good && at == end, ErrorKind::usage,
+      "--layouts: \"{}\" is no layout; expected data x tensor x pipeline, like 2x1x1, and behind it c and the chunks "
+      "of each stage, and s for shared rows: 1x2x2c2s",
+      word);
+  require(!layout.shares_rows || layout.mesh.tensor > 1, ErrorKind::usage,
+          "--layouts: {}: s shares rows among tensor ranks, and there is one", word);
+  return layout;
+}
+
+/// Every layout without chunks and shared rows that the model and the ranks can have.
+std::vector<MeasuredLayout> all_layouts(const StepBenchOptions& o, const Spec& spec, int ranks) {
+  std::vector<MeasuredLayout> layouts;
+  for (int64_t pipeline = 1; pipeline <= std::min<int64_t>(ranks, spec.layers); ++pipeline)
+    for (int64_t tensor = 1; tensor <= ranks; ++tensor) {
+      if (ranks % (tensor * pipeline) != 0 || spec.heads % tensor != 0) continue;
+      if (pipeline > 1 && exchanges_every_micro_batch(o.shard, ranks)) continue;
+      layouts.push_back({.mesh = {ranks / (tensor * pipeline), tensor, pipeline}});
+    }
+  return layouts;
 }
 
 /// Throws Error::usage, and Error::config for a layout that the model cannot have.
 std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& spec, int ranks) {
-  std::vector<MeshShape> shapes;
+  std::vector<MeasuredLayout> layouts;
   if (o.layouts == "all") {
-    for (int64_t pipeline = 1; pipeline <= std::min<int64_t>(ranks, spec.layers); ++pipeline)
-      for (int64_t tensor = 1; tensor <= ranks; ++tensor) {
-        if (ranks % (tensor * pipeline) != 0 || spec.heads % tensor != 0) continue;
-        if (pipeline > 1 && exchanges_every_micro_batch(o.shard, ranks)) continue;
-        shapes.push_back({ranks / (tensor * pipeline), tensor, pipeline});
-      }
+    layouts = all_layouts(o, spec, ranks);
   } else {
     std::istringstream words(o.layouts);
-    for (std::string word; std::getline(words, word, ',');)
-      shapes.push_back(resolve_mesh(parse_layout(word), ranks, "mpirun"));
+    for (std::string word; std::getline(words, word, ',');) {
+      layouts.push_back(parse_layout(word));
+      layouts.back().mesh = resolve_mesh(layouts.back().mesh, ranks, "mpirun");
+    }
   }
-  std::vector<MeasuredLayout> layouts;
-  for (const MeshShape& shape : shapes) {
-    (void)layouts_of_replica(spec, shape);
-    require(shape.pipeline == 1 || !exchanges_every_micro_batch(o.shard, ranks), ErrorKind::usage,
+  for (MeasuredLayout& layout : layouts) {
+    const MeshShape& mesh = layout.mesh;
+    (void)layouts_of_replica(spec, mesh);
+    require(mesh.pipeline == 1 || !exchanges_every_micro_batch(o.shard, ranks), ErrorKind::usage,
             "--shard gradients and parameters are for layouts without a pipeline; give others, or --shard optimizer");
-    const int64_t micro_batches = micro_batches_of(o, shape, ranks);
-    layouts.push_back({shape, micro_batches, pipeline_use(spec, shape, micro_batches)});
+    layout.micro_batches = micro_batches_of(o, mesh, ranks);
+    (void)pipeline_order(0, mesh.pipeline, mesh.chunks, layout.micro_batches);
+    layout.use = pipeline_use(spec, mesh, layout.micro_batches);
   }
   return layouts;
 }
@@ -240,7 +270,7 @@ void measure_peers(const StepBenchOptions& options, const Spec& spec, const Wind
           std::make_unique<PeerStart>(ParameterTable(spec), kSeed, batches, kPeerWarmup + options.steps, options.batch);
     }
     MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
-    TrainingStep ours(options, model, windows, rank, {.data = 1});
+    TrainingStep ours(options, model, windows, rank, {.mesh = {.data = 1}});
     result.peers.push_back(measure_pytorch(options, mode, rank.threads, start->path(), ours, seconds));
     result.loss = ours.loss();
   }
@@ -257,14 +287,16 @@ void measure_layouts(const StepBenchOptions& options, const Spec& spec, const Wi
   const std::vector<RankGroup> groups(result.layouts.size(), {rank.size(), 1});
   result.ranks = measure_in_turn(rank, groups, options.steps, [&](size_t i, const RankContext& group) -> MeasuredStep {
     const MeasuredLayout& layout = result.layouts[i];
-    return [step = std::make_shared<TrainingStep>(options, *models[i], windows, group, layout.mesh,
-                                                  layout.micro_batches)] { return step->run(); };
+    return [step = std::make_shared<TrainingStep>(options, *models[i], windows, group, layout)] { return step->run(); };
   });
 }
 
 }  // namespace
 
-std::string MeasuredLayout::name() const { return fmt::format("{}x{}x{}", mesh.data, mesh.tensor, mesh.pipeline); }
+std::string MeasuredLayout::name() const {
+  return fmt::format("{}x{}x{}{}{}", mesh.data, mesh.tensor, mesh.pipeline,
+                     mesh.chunks > 1 ? fmt::format("c{}", mesh.chunks) : "", shares_rows ? "s" : "");
+}
 
 double StepBenchResult::peer_ratio() const {
   return least(peers, [](const PeerStep& peer) { return peer.ratio(); });
@@ -302,9 +334,9 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
       MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
       result.ranks = measure_in_turn(
           rank, growing_groups(rank.size()), options.steps, [&](size_t, const RankContext& group) -> MeasuredStep {
-            const MeshShape mesh{.data = group.size()};
+            const MeasuredLayout layout{.mesh = {.data = group.size()}};
             return
-                [step = std::make_shared<TrainingStep>(options, model, windows, group, mesh)] { return step->run(); };
+                [step = std::make_shared<TrainingStep>(options, model, windows, group, layout)] { return step->run(); };
           });
     } else {
       measure_layouts(options, spec, windows, backend, rank, exchange_cores, result);
@@ -315,7 +347,7 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   if (options.pytorch) measure_peers(options, spec, windows, backend, rank, exchange_cores, result, seconds);
   if (seconds.empty()) {
     MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
-    TrainingStep ours(options, model, windows, rank, {.data = 1});
+    TrainingStep ours(options, model, windows, rank, {.mesh = {.data = 1}});
     for (int64_t i = 0; i < options.warmup; ++i) ours.run();
     for (int64_t i = 0; i < options.steps; ++i) seconds.push_back(ours.run().seconds);
     result.loss = ours.loss();

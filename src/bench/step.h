@@ -22,9 +22,11 @@ struct StepBenchOptions {
   DType dtype = DType::f32;
   int64_t steps = 5, warmup = 1;  ///< warmup: on one rank; several warm up with one step of each number of ranks
   Recompute recompute = Recompute::none;
-  std::string tokens;   ///< token file; empty: random ids
-  std::string layouts;  ///< "2x1x1,1x2x1": layouts of all ranks to compare, data x tensor x pipeline; "all": every one
-  int64_t micro = 0;    ///< with layouts: sequences per micro-batch at most; 0: micro_batches_of()
+  std::string tokens;  ///< token file; empty: random ids
+  /// "2x1x1,1x2x1s": layouts of all ranks to compare, data x tensor x pipeline, c2: two chunks per stage, s: shared
+  /// rows (mesh.sequence); "all": every one without chunks and shared rows
+  std::string layouts;
+  int64_t micro = 0;                      ///< with layouts: sequences per micro-batch at most; 0: micro_batches_of()
   ShardChoice shard = ShardChoice::none;  ///< with layouts: what data ranks share
   double peak_flops = 0;                  ///< of one rank, for the MFU; 0: measured (train/peak.h)
   bool pytorch = false;
@@ -52,7 +54,8 @@ struct MeasuredLayout {
   MeshShape mesh;
   int64_t micro_batches = 1;  ///< per data rank
   double use = 1;             ///< pipeline_use()
-  std::string name() const;   ///< "2x1x1"
+  bool shares_rows = false;   ///< mesh.sequence
+  std::string name() const;   ///< "2x1x1", "1x2x2c2s"
 };
 
 struct StepBenchResult {

@@ -220,8 +220,8 @@ int bench_step_command(std::vector<std::string> arguments) {
       .optional_value("full", "[none|attention|full]=none");
   app.add(
       "--layouts", options.layouts,
-      "several ranks: layouts to compare, data x tensor x pipeline: 4x1x1,2x2x1,1x2x2; all: every one that the model "
-      "can have");
+      "several ranks: layouts to compare, data x tensor x pipeline: 4x1x1,2x2x1,1x2x2; behind it c2 for two chunks per "
+      "stage, s for rows that tensor ranks share: 1x2x2c2s; all: every one without these that the model can have");
   app.add(
          "--micro", options.micro,
          "with --layouts: sequences per micro-batch at most (0: all of a data rank's; in a pipeline four micro-batches "

@@ -52,7 +52,9 @@ def commands_of(page, section):
 
 
 def form(line):
-    """A line without what another machine, another hour or another compiler changes: numbers, hashes, widths of columns."""
+    """A line without what another machine, another hour or another compiler changes: numbers, whether one is the best of them,
+    hashes, widths of columns."""
+    line = line.replace(", best so far", "")
     line = re.sub(r"\b[0-9a-f]{16}\b", "#", line)
     line = re.sub(r"[-+]?\d[\d.]*(e[-+]?\d+)?", "#", line, flags=re.IGNORECASE)
     line = re.sub(r"(# )(M|G|T|k)(B|FLOP)", r"\1\3", re.sub(r"#([KMGT])", r"# \1", line))
@@ -192,6 +194,7 @@ class TheTestItself(unittest.TestCase):
     def test_lines_may_differ_in_numbers_only(self):
         self.assertIsNone(missing_line(["loss 1.25 | 3.2 GB"], "head\nloss  7.5e-05 | 12.25 MB\n"))
         self.assertIsNone(missing_line(["loss 1.25 | ..."], "loss  2.5 | more\n"))
+        self.assertIsNone(missing_line(["loss 1.25 (0.1 s)"], "loss  2.5 (0.2 s, best so far)\n"))
         self.assertEqual(missing_line(["loss 1.25"], "loss 1.25 more\n"), "loss 1.25")
         self.assertEqual(missing_line(["b", "a"], "a\nb\n"), "a")
         self.assertEqual(missing_line(["parameters 0123456789abcdef of 2"], "parameters none of 2\n"), "parameters 0123456789abcdef of 2")

@@ -161,21 +161,27 @@ TEST(BenchStep, ComparesLayoutsOfOneBatch) {
     all.insert(all.end(), more.begin(), more.end());
     return run(mpirun_command(4, all));
   };
-  const Outcome outcome = with({"--layouts", "4x1x1,2x2x1,1x2x2", "--shard", "optimizer"});
+  const Outcome outcome = with({"--layouts", "4x1x1,2x2x1,1x2x2,1x2x2c2s", "--shard", "optimizer"});
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("data x tensor x pipeline  micro-batches   words/s"));
   const Json layouts = read_json(file)["layouts"];
-  ASSERT_EQ(layouts.size(), 3u);
+  ASSERT_EQ(layouts.size(), 4u);
   EXPECT_EQ(layouts["4x1x1"]["speed_up"], 1.0);
   EXPECT_EQ(layouts["4x1x1"]["micro_batches"], 1);
   EXPECT_EQ(layouts["1x2x2"]["micro_batches"], 8) << "eight sequences, four micro-batches per stage";
   EXPECT_LT(layouts["1x2x2"]["pipeline_use"].get<double>(), 8.0 / 9);
-  for (const char* name : {"2x2x1", "1x2x2"})  // the same work: the loss of the second step, after one update
+  for (const char* name :
+       {"2x2x1", "1x2x2", "1x2x2c2s"})  // the same work: the loss of the second step, after one update
     EXPECT_NEAR(layouts[name]["loss"].get<double>(), layouts["4x1x1"]["loss"].get<double>(), 1e-3);
   EXPECT_THAT(with({"--layouts", "2x1x1"}).output,
               HasSubstr("mesh 2 x 1 x 1 needs 2 processes but the launcher started 4"));
   EXPECT_THAT(with({"--layouts", "4x1"}).output,
               HasSubstr("--layouts: \"4x1\" is no layout; expected data x tensor x pipeline, like 2x1x1"));
+  EXPECT_THAT(with({"--layouts", "4x1x1s"}).output,
+              HasSubstr("4x1x1s: s shares rows among tensor ranks, and there is one"));
+  EXPECT_THAT(with({"--layouts", "1x2x2", "--shard", "gradients"}).output,
+              HasSubstr("--shard gradients and parameters are for layouts without a pipeline"));
+  EXPECT_EQ(with({"--layouts", "4x1x1,2x2x1s", "--shard", "parameters"}).code, 0);
   EXPECT_THAT(with({"--shard", "parameters"}).output, HasSubstr("--micro and --shard belong to --layouts"));
 }
 
