@@ -252,7 +252,7 @@ TEST_F(ByName, BenchGlueTakesModelAndRows) {
                                    "--steps", "1", "--threads", "1"});
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("fetching 4 files of nyu-mll/glue ("));
-  EXPECT_THAT(outcome.output, HasSubstr("mrpc, batch 2 per rank"));
+  EXPECT_THAT(outcome.output, HasSubstr("mrpc f32, batch 2 per rank"));
   std::vector<std::string> offline = environment("elsewhere");
   offline.push_back("HF_HUB_OFFLINE=1");
   const Outcome refused = run(trireme_command({"bench", "glue", "--model", "tiny/bert", "--threads", "1"}), offline);
