@@ -216,6 +216,13 @@ void expect_near(const Outcome& got, const Outcome& want, const Spec& spec) {
   }
 }
 
+void expect_same_bits(const Outcome& got, const Outcome& want) {
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.norms, want.norms);
+  EXPECT_EQ(got.evaluation, want.evaluation);
+  EXPECT_EQ(got.weights, want.weights);
+}
+
 class MeshTraining : public testing::TestWithParam<Family> {};
 INSTANTIATE_TEST_SUITE_P(Families, MeshTraining, testing::ValuesIn(kFamilies),
                          [](const auto& family) { return std::string(family.param.name); });
@@ -319,10 +326,7 @@ TEST_P(MeshTraining, SharedGradientsAndParametersGiveTheBitsOfOnesThatEveryRankH
           Layouts shared = whole;
           shared.shard = shard;
           const Outcome got = train(spec, shared), want = train(spec, whole);
-          EXPECT_EQ(got.losses, want.losses);
-          EXPECT_EQ(got.norms, want.norms);
-          EXPECT_EQ(got.evaluation, want.evaluation);
-          EXPECT_EQ(got.weights, want.weights);
+          expect_same_bits(got, want);
         }
 }
 
@@ -375,10 +379,7 @@ TEST(MeshStep, ChunksGiveTheBitsOfOneStageWhateverElseIsCut) {
     Layouts whole = cut;
     whole.mesh = {.data = data, .tensor = tensor, .pipeline = 1};
     const Outcome got = train(spec, cut), one = train(spec, whole);
-    EXPECT_EQ(got.losses, one.losses);
-    EXPECT_EQ(got.norms, one.norms);
-    EXPECT_EQ(got.evaluation, one.evaluation);
-    EXPECT_EQ(got.weights, one.weights);
+    expect_same_bits(got, one);
   }
 }
 
@@ -392,10 +393,7 @@ TEST_P(MeshTraining, APipelineGivesTheBitsOfOneStage) {
         const MeshShape mesh{.data = data, .tensor = 1, .pipeline = stages, .chunks = chunks};
         SCOPED_TRACE(name_of(mesh));
         const Outcome got = train(spec, {mesh, recompute, dropout});
-        EXPECT_EQ(got.losses, one.losses);
-        EXPECT_EQ(got.norms, one.norms);
-        EXPECT_EQ(got.evaluation, one.evaluation);
-        EXPECT_EQ(got.weights, one.weights);
+        expect_same_bits(got, one);
       }
     }
 }
@@ -428,10 +426,7 @@ TEST_P(MeshTraining, GivesTheSameBitsOnADeviceThatTheProgramDoesNotReachAndThatC
     Layouts apart = layout;
     apart.apart = true;
     const Outcome got = train(spec, apart), want = train(spec, layout);
-    EXPECT_EQ(got.losses, want.losses);
-    EXPECT_EQ(got.norms, want.norms);
-    EXPECT_EQ(got.evaluation, want.evaluation);
-    EXPECT_EQ(got.weights, want.weights);
+    expect_same_bits(got, want);
   }
 }
 
