@@ -38,8 +38,7 @@ void PieceCache::insert(std::string_view piece, std::span<const TokenId> ids) {
   if (piece.size() > kInlineBytes || ids.size() > kInlineIds) return insert_long(piece, ids);
   const Place where = place(piece, piece.size());
   Line& line = lines_[where.line];
-  if (line.entries[0].bytes != 0) line.entries[1] = line.entries[0];
-  ShortEntry& entry = line.entries[0];
+  ShortEntry& entry = line.entries[line.entries[0].bytes == 0 ? 0 : 1];
   entry.low = where.low;
   entry.high = where.high;
   entry.bytes = static_cast<uint16_t>(piece.size());
@@ -47,7 +46,7 @@ void PieceCache::insert(std::string_view piece, std::span<const TokenId> ids) {
   std::copy(ids.begin(), ids.end(), entry.ids);
 }
 
-bool PieceCache::append(std::string_view piece, std::vector<TokenId>& out) const {
+bool PieceCache::append(std::string_view piece, std::vector<TokenId>& out) {
   TokenId ids[kInlineIds];
   if (const size_t count = find(piece, place(piece, piece.size()), ids)) {
     out.insert(out.end(), ids, ids + count);

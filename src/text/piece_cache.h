@@ -1,6 +1,8 @@
 #pragma once
 // A cache from whole pieces to their ids, private to one thread. Text repeats: in English nine pieces of ten are among
-// the first thousands, so one probe here replaces all merging. Fixed size; new pieces push old ones out.
+// the first thousands, so one probe here replaces all merging. Fixed size; new pieces push out those that were seen
+// once, and a piece that is found moves to the front of its line, where nearly all are found from then on: a processor
+// that guesses so is right.
 
 #include <array>
 #include <cstdint>
@@ -8,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "text/tokenizer.h"
@@ -28,11 +31,11 @@ class PieceCache {
   void prefetch(const Place& place) const { __builtin_prefetch(&lines_[place.line]); }
 
   /// Writes the ids of a known short piece to out[0..kInlineIds) and returns their number; 0: find_long() may know it.
-  size_t find(std::string_view piece, const Place& place, TokenId* out) const;
+  size_t find(std::string_view piece, const Place& place, TokenId* out);
   /// Ids of a piece that is too long, or has too many ids, for find(); empty: not known. Valid until the next insert().
   std::span<const TokenId> find_long(std::string_view piece) const;
   /// Both in one: appends the ids of a known piece to `out` and returns true.
-  bool append(std::string_view piece, std::vector<TokenId>& out) const;
+  bool append(std::string_view piece, std::vector<TokenId>& out);
 
   /// Remembers the ids of a piece. Pieces over kLongestPiece bytes are not kept.
   void insert(std::string_view piece, std::span<const TokenId> ids);
@@ -43,7 +46,7 @@ class PieceCache {
  private:
   // Pieces of up to 16 bytes and 3 ids lie in the table itself, two to a cache line.
   static constexpr size_t kInlineBytes = 16;
-  static constexpr int kShortBits = 16, kLongBits = 16;
+  static constexpr int kShortBits = 17, kLongBits = 16;
   static constexpr size_t kPoolWords = size_t{1} << 20;  // 4 MiB of long pieces and their ids
 
   struct ShortEntry {
@@ -102,15 +105,18 @@ inline PieceCache::Place PieceCache::place(std::string_view piece, size_t readab
   return place;
 }
 
-inline size_t PieceCache::find(std::string_view piece, const Place& place, TokenId* out) const {
+inline size_t PieceCache::find(std::string_view piece, const Place& place, TokenId* out) {
   if (piece.size() > kInlineBytes) return 0;
-  for (const ShortEntry& entry : lines_[place.line].entries) {
-    if (entry.low == place.low && entry.high == place.high && entry.bytes == piece.size()) {
-      std::memcpy(out, entry.ids, sizeof entry.ids);
-      return entry.count;
-    }
+  const auto is_it = [&](const ShortEntry& entry) {
+    return ((entry.low ^ place.low) | (entry.high ^ place.high) | (entry.bytes ^ piece.size())) == 0;
+  };
+  auto& [front, back] = lines_[place.line].entries;
+  if (!is_it(front)) {
+    if (!is_it(back)) return 0;
+    std::swap(front, back);
   }
-  return 0;
+  std::memcpy(out, front.ids, sizeof front.ids);
+  return front.count;
 }
 
 }  // namespace trireme
