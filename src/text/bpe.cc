@@ -23,6 +23,7 @@ struct BpeModel::Scratch final : ModelScratch {
   PieceCache cache;
   Pending pending[kBatch];
   TokenId ids[(kBatch + 1) * PieceCache::kInlineIds];  // find() always writes all of its places
+  std::string spelling;
   std::vector<TokenId> symbols;
   MergeScratch merge;
 };
@@ -93,13 +94,14 @@ void BpeModel::encode_pending(size_t pieces, Scratch& scratch, std::vector<Token
     ids += found;
     if (found > 0) continue;
     give();
-    append_longer(pending.piece, scratch, out);
+    append_other(pending.piece, pending.place, scratch, out);
   }
   give();
 }
 
-void BpeModel::append_longer(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
-  const std::span<const TokenId> ids = scratch.cache.find_long(piece);
+void BpeModel::append_other(std::string_view piece, const PieceCache::Place& place, Scratch& scratch,
+                            std::vector<TokenId>& out) const {
+  const std::span<const TokenId> ids = scratch.cache.find_more(piece, place);
   if (ids.empty()) return append_uncached(piece, scratch, out);
   out.insert(out.end(), ids.begin(), ids.end());
 }
@@ -107,7 +109,7 @@ void BpeModel::append_longer(std::string_view piece, Scratch& scratch, std::vect
 void BpeModel::append_uncached(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
   if (piece.size() > kMergeWindow) return encode_long(piece, scratch, out);
   scratch.symbols.clear();
-  const std::optional<TokenId> whole = options_.ignore_merges ? whole_piece(piece) : std::nullopt;
+  const std::optional<TokenId> whole = whole_piece(piece, scratch.spelling);
   if (whole) {
     scratch.symbols.push_back(*whole);
   } else {
@@ -119,7 +121,7 @@ void BpeModel::append_uncached(std::string_view piece, Scratch& scratch, std::ve
 }
 
 void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
-  const std::optional<TokenId> whole = options_.ignore_merges ? whole_piece(piece) : std::nullopt;
+  const std::optional<TokenId> whole = whole_piece(piece, scratch.spelling);
   if (whole) return out.push_back(*whole);
   if (options_.bytes && all_bytes_) {
     const auto read = [&](size_t from, size_t count, std::vector<TokenId>& symbols) {
@@ -136,8 +138,12 @@ void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector
   merge_in_windows(merges_, symbols.size(), read, scratch.merge, out);
 }
 
-std::optional<TokenId> BpeModel::whole_piece(std::string_view piece) const {
-  return options_.bytes ? vocabulary_.find(spell_bytes(piece)) : vocabulary_.find(piece);
+std::optional<TokenId> BpeModel::whole_piece(std::string_view piece, std::string& spelling) const {
+  if (!options_.ignore_merges || piece.size() > vocabulary_.longest()) return std::nullopt;
+  if (!options_.bytes) return vocabulary_.find(piece);
+  spelling.clear();
+  append_spelling(piece, spelling);
+  return vocabulary_.find(spelling);
 }
 
 void BpeModel::first_symbols(std::string_view piece, std::vector<TokenId>& symbols) const {

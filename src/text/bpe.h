@@ -9,6 +9,7 @@
 #include "text/bpe_merges.h"
 #include "text/cut_plan.h"
 #include "text/model.h"
+#include "text/piece_cache.h"
 
 namespace trireme {
 
@@ -42,10 +43,12 @@ class BpeModel final : public Model {
   void append_uncached(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_long(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_pending(size_t pieces, Scratch& scratch, std::vector<TokenId>& out) const;
-  void append_longer(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+  void append_other(std::string_view piece, const PieceCache::Place& place, Scratch& scratch,
+                    std::vector<TokenId>& out) const;
   void first_symbols(std::string_view piece, std::vector<TokenId>& symbols) const;
   void add_unknown(std::string_view unit, std::vector<TokenId>& symbols, bool& pending) const;
-  std::optional<TokenId> whole_piece(std::string_view piece) const;
+  /// The token that a piece is, of a model that ignores merges then. `spelling` is working memory.
+  std::optional<TokenId> whole_piece(std::string_view piece, std::string& spelling) const;
 
   Vocabulary vocabulary_;
   MergeTable merges_;

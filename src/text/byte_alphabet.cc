@@ -36,28 +36,43 @@ int letter_to_byte(char32_t code) { return code < kAlphabet.bytes.size() ? kAlph
 
 std::string spell_bytes(std::string_view bytes) {
   std::string out;
-  out.reserve(bytes.size() * 2);
+  append_spelling(bytes, out);
+  return out;
+}
+
+void append_spelling(std::string_view bytes, std::string& out) {
+  const size_t before = out.size();
+  out.resize(before + 2 * bytes.size());
+  char* to = out.data() + before;
   for (const char byte : bytes) {
     const uint16_t letter = kAlphabet.letters[static_cast<uint8_t>(byte)];  // of one byte or two in UTF-8
-    if (letter >= 0x80) out.push_back(static_cast<char>(0xC0 | letter >> 6));
-    out.push_back(static_cast<char>(letter < 0x80 ? letter : 0x80 | (letter & 0x3F)));
+    *to = static_cast<char>(0xC0 | letter >> 6);
+    to += letter >= 0x80;
+    *to++ = static_cast<char>(letter < 0x80 ? letter : 0x80 | (letter & 0x3F));
   }
-  return out;
+  out.resize(static_cast<size_t>(to - out.data()));
 }
 
 bool read_spelling(std::string_view spelling, std::string& out) {
   const size_t before = out.size();
+  out.resize(before + spelling.size());
+  char* to = out.data() + before;
   const char* const end = spelling.data() + spelling.size();
   for (const char* p = spelling.data(); p < end;) {
+    if (stands_for_itself(static_cast<uint8_t>(*p)) && static_cast<uint8_t>(*p) < 0x80) {
+      *to++ = *p++;
+      continue;
+    }
     const Decoded next = decode_utf8(p, end);
     const int byte = letter_to_byte(next.code);
     if (byte < 0) {
       out.resize(before);
       return false;
     }
-    out.push_back(static_cast<char>(byte));
+    *to++ = static_cast<char>(byte);
     p += next.length;
   }
+  out.resize(static_cast<size_t>(to - out.data()));
   return true;
 }
 

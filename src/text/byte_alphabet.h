@@ -15,6 +15,7 @@ int letter_to_byte(char32_t code);
 
 /// Bytes in the alphabet's spelling.
 std::string spell_bytes(std::string_view bytes);
+void append_spelling(std::string_view bytes, std::string& out);
 /// Appends the bytes of a spelling to `out`; returns false, and appends nothing, if a character is not of the alphabet.
 bool read_spelling(std::string_view spelling, std::string& out);
 

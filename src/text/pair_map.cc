@@ -5,19 +5,18 @@
 
 namespace trireme {
 
-PairMap::PairMap(size_t expected) {
-  const size_t slots = std::bit_ceil(std::max<size_t>(16, expected * 2));
-  slots_.resize(slots);
-  mask_ = slots - 1;
-  shift_ = 64 - std::countr_zero(slots);
-}
+PairMap::PairMap(size_t expected)
+    : slots_(std::bit_ceil(std::max<size_t>(16, expected * 2)), TablePages::large),
+      mask_(slots_.size() - 1),
+      shift_(64 - std::countr_zero(slots_.size())) {}
 
 bool PairMap::add(TokenId left, TokenId right, uint64_t value) {
-  if (find(left, right) != kNone) return false;
   if ((count_ + 1) * 2 > slots_.size()) grow();
-  const uint64_t key = uint64_t{left} << 32 | right;
+  const uint64_t key = key_of(left, right);
   size_t slot = home(key);
-  while (slots_[slot].key != kNone) slot = (slot + 1) & mask_;
+  for (; slots_[slot].key != kFree; slot = (slot + 1) & mask_) {
+    if (slots_[slot].key == key) return false;
+  }
   slots_[slot] = {key, value};
   ++count_;
   return true;
@@ -26,7 +25,7 @@ bool PairMap::add(TokenId left, TokenId right, uint64_t value) {
 void PairMap::grow() {
   PairMap larger(slots_.size());
   for (const Slot& slot : slots_) {
-    if (slot.key != kNone) larger.add(static_cast<TokenId>(slot.key >> 32), static_cast<TokenId>(slot.key), slot.value);
+    if (slot.key != kFree) larger.add(left_of(slot.key), right_of(slot.key), slot.value);
   }
   *this = std::move(larger);
 }

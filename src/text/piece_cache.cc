@@ -1,10 +1,6 @@
 #include "text/piece_cache.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <new>
-#include <type_traits>
 
 #include "base/hash.h"
 
@@ -17,44 +13,57 @@ size_t words_of(size_t bytes) { return (bytes + 3) / 4; }
 
 }  // namespace
 
-void PieceCache::Unmap::operator()(void* pages) const { munmap(pages, bytes); }
-
-template <class Entry>
-PieceCache::Table<Entry> PieceCache::make_table(size_t entries) {
-  static_assert(std::is_aggregate_v<Entry> && std::is_trivially_destructible_v<Entry>, "zeros are entries");
-  const size_t bytes = entries * sizeof(Entry);
-  void* const pages = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (pages == MAP_FAILED) throw std::bad_alloc();
-  return Table<Entry>(static_cast<Entry*>(pages), Unmap{bytes});
-}
-
-PieceCache::PieceCache()
-    : lines_(make_table<Line>(size_t{1} << kShortBits)), long_(make_table<LongEntry>(size_t{1} << kLongBits)) {
-  pool_.reserve(kPoolWords);
-}
+PieceCache::PieceCache() { pool_.reserve(kPoolWords); }
 
 void PieceCache::insert(std::string_view piece, std::span<const TokenId> ids) {
   if (piece.empty() || ids.empty() || piece.size() > kLongestPiece) return;
-  if (piece.size() > kInlineBytes || ids.size() > kInlineIds) return insert_long(piece, ids);
+  if (piece.size() <= kInlineBytes)
+    insert_short(piece, ids);
+  else
+    insert_long(piece, ids);
+}
+
+void PieceCache::make_room(size_t words) {
+  if (pool_.size() + words <= kPoolWords) return;
+  pool_.clear();
+  ++pools_;
+  std::fill(long_.begin(), long_.end(), LongEntry());
+}
+
+void PieceCache::insert_short(std::string_view piece, std::span<const TokenId> ids) {
   const Place where = place(piece, piece.size());
-  Line& line = lines_[where.line];
-  ShortEntry& entry = line.entries[line.entries[0].bytes == 0 ? 0 : 1];
-  entry.low = where.low;
-  entry.high = where.high;
-  entry.bytes = static_cast<uint16_t>(piece.size());
-  entry.count = static_cast<uint16_t>(ids.size());
-  std::copy(ids.begin(), ids.end(), entry.ids);
+  auto& [front, back] = lines_[where.line].entries;
+  ShortEntry& entry = front.bytes == 0 || front.is(piece, where) ? front : back;
+  entry = {where.low, where.high, {}, static_cast<uint16_t>(piece.size()), 0};
+  if (ids.size() <= kInlineIds) {
+    entry.count = static_cast<uint16_t>(ids.size());
+    std::copy(ids.begin(), ids.end(), entry.ids);
+    return;
+  }
+  make_room(ids.size());
+  entry.ids[0] = static_cast<uint32_t>(pool_.size());
+  entry.ids[1] = static_cast<uint32_t>(ids.size());
+  entry.ids[2] = pools_;
+  pool_.insert(pool_.end(), ids.begin(), ids.end());
 }
 
 bool PieceCache::append(std::string_view piece, std::vector<TokenId>& out) {
   TokenId ids[kInlineIds];
-  if (const size_t count = find(piece, place(piece, piece.size()), ids)) {
+  const Place where = place(piece, piece.size());
+  if (const size_t count = find(piece, where, ids)) {
     out.insert(out.end(), ids, ids + count);
     return true;
   }
-  const std::span<const TokenId> found = find_long(piece);
+  const std::span<const TokenId> found = find_more(piece, where);
   out.insert(out.end(), found.begin(), found.end());
   return !found.empty();
+}
+
+std::span<const TokenId> PieceCache::find_more(std::string_view piece, const Place& place) const {
+  if (piece.size() > kInlineBytes) return find_long(piece);
+  const ShortEntry& entry = lines_[place.line].entries[0];  // where find() has put it
+  if (entry.count > 0 || entry.ids[2] != pools_ || !entry.is(piece, place)) return {};
+  return {pool_.data() + entry.ids[0], entry.ids[1]};
 }
 
 std::span<const TokenId> PieceCache::find_long(std::string_view piece) const {
@@ -69,10 +78,7 @@ std::span<const TokenId> PieceCache::find_long(std::string_view piece) const {
 
 void PieceCache::insert_long(std::string_view piece, std::span<const TokenId> ids) {
   const size_t words = words_of(piece.size()) + ids.size();
-  if (pool_.size() + words > kPoolWords) {
-    pool_.clear();
-    std::fill_n(long_.get(), size_t{1} << kLongBits, LongEntry());
-  }
+  make_room(words);
   const uint64_t hash = hash_of(piece);
   const size_t offset = pool_.size();
   pool_.resize(offset + words_of(piece.size()));

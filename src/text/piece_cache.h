@@ -7,13 +7,13 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "text/tokenizer.h"
+#include "text/zero_table.h"
 
 namespace trireme {
 
@@ -30,10 +30,10 @@ class PieceCache {
   Place place(std::string_view piece, size_t readable) const;
   void prefetch(const Place& place) const { __builtin_prefetch(&lines_[place.line]); }
 
-  /// Writes the ids of a known short piece to out[0..kInlineIds) and returns their number; 0: find_long() may know it.
+  /// Writes the ids of a known short piece to out[0..kInlineIds) and returns their number; 0: find_more() may know it.
   size_t find(std::string_view piece, const Place& place, TokenId* out);
   /// Ids of a piece that is too long, or has too many ids, for find(); empty: not known. Valid until the next insert().
-  std::span<const TokenId> find_long(std::string_view piece) const;
+  std::span<const TokenId> find_more(std::string_view piece, const Place& place) const;
   /// Both in one: appends the ids of a known piece to `out` and returns true.
   bool append(std::string_view piece, std::vector<TokenId>& out);
 
@@ -44,41 +44,39 @@ class PieceCache {
   static constexpr size_t kInlineIds = 3;  // ids of a piece that lies in the table itself
 
  private:
-  // Pieces of up to 16 bytes and 3 ids lie in the table itself, two to a cache line.
+  // Pieces of up to 16 bytes lie in the table itself, two to a cache line, with up to 3 ids.
   static constexpr size_t kInlineBytes = 16;
   static constexpr int kShortBits = 17, kLongBits = 16;
   static constexpr size_t kPoolWords = size_t{1} << 20;  // 4 MiB of long pieces and their ids
 
   struct ShortEntry {
-    uint64_t low = 0, high = 0;
-    TokenId ids[kInlineIds] = {};
-    uint16_t bytes = 0, count = 0;  // bytes 0: free
+    uint64_t low, high;
+    TokenId ids[kInlineIds];  // or where more than so many begin in pool_, their number and pools_
+    uint16_t bytes, count;    // bytes 0: free; count 0: the ids are in pool_
+    bool is(std::string_view piece, const Place& place) const {
+      return ((low ^ place.low) | (high ^ place.high) | (bytes ^ piece.size())) == 0;
+    }
   };
   struct alignas(64) Line {
     ShortEntry entries[2];
   };
   struct LongEntry {
-    uint64_t hash = 0;
-    uint32_t offset = 0;  // in pool_: the bytes, padded to words, then the ids
-    uint16_t bytes = 0;   // 0: free
-    uint16_t count = 0;
+    uint64_t hash;
+    uint32_t offset;  // in pool_: the bytes, padded to words, then the ids
+    uint16_t bytes;   // 0: free
+    uint16_t count;
   };
 
+  void insert_short(std::string_view piece, std::span<const TokenId> ids);
   void insert_long(std::string_view piece, std::span<const TokenId> ids);
+  std::span<const TokenId> find_long(std::string_view piece) const;
+  void make_room(size_t words);
 
-  /// Pages of zeros that the system gives when they are first touched: most caches see few pieces.
-  struct Unmap {
-    size_t bytes;
-    void operator()(void* pages) const;
-  };
-  template <class Entry>
-  using Table = std::unique_ptr<Entry[], Unmap>;
-  template <class Entry>
-  static Table<Entry> make_table(size_t entries);
-
-  Table<Line> lines_;
-  Table<LongEntry> long_;
+  // Most caches see few pieces, so that most of the pages are never there.
+  ZeroTable<Line> lines_{size_t{1} << kShortBits, TablePages::small};
+  ZeroTable<LongEntry> long_{size_t{1} << kLongBits, TablePages::small};
   std::vector<uint32_t> pool_;
+  uint32_t pools_ = 0;  // how often pool_ was begun anew
 };
 
 inline PieceCache::Place PieceCache::place(std::string_view piece, size_t readable) const {
@@ -107,12 +105,9 @@ inline PieceCache::Place PieceCache::place(std::string_view piece, size_t readab
 
 inline size_t PieceCache::find(std::string_view piece, const Place& place, TokenId* out) {
   if (piece.size() > kInlineBytes) return 0;
-  const auto is_it = [&](const ShortEntry& entry) {
-    return ((entry.low ^ place.low) | (entry.high ^ place.high) | (entry.bytes ^ piece.size())) == 0;
-  };
   auto& [front, back] = lines_[place.line].entries;
-  if (!is_it(front)) {
-    if (!is_it(back)) return 0;
+  if (!front.is(piece, place)) {
+    if (!back.is(piece, place)) return 0;
     std::swap(front, back);
   }
   std::memcpy(out, front.ids, sizeof front.ids);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
@@ -15,23 +16,22 @@ uint64_t hash_of(std::string_view token) { return xxh3(std::as_bytes(std::span(t
 
 }  // namespace
 
-Vocabulary::Vocabulary() : slots_(16, kFree) {}
+Vocabulary::Vocabulary() : slots_(16, TablePages::small) {}
 
 size_t Vocabulary::slot_of(std::string_view token, uint64_t hash) const {
   const size_t mask = slots_.size() - 1;
   for (size_t at = hash & mask;; at = (at + 1) & mask) {
     const uint64_t slot = slots_[at];
     if (slot == kFree) return at;
-    if ((slot & kUpperHalf) == (hash & kUpperHalf) && text_of(static_cast<TokenId>(slot)) == token) return at;
+    if ((slot & kUpperHalf) == (hash & kUpperHalf) && text_of(id_in(slot)) == token) return at;
   }
 }
 
 void Vocabulary::resize(size_t slots) {
-  std::vector<uint64_t> old(slots, kFree);
-  old.swap(slots_);
+  const ZeroTable<uint64_t> old = std::exchange(slots_, ZeroTable<uint64_t>(slots, TablePages::large));
   for (const uint64_t slot : old) {
     if (slot == kFree) continue;
-    const uint64_t hash = hash_of(text_of(static_cast<TokenId>(slot)));
+    const uint64_t hash = hash_of(text_of(id_in(slot)));
     size_t at = hash & (slots - 1);
     while (slots_[at] != kFree) at = (at + 1) & (slots - 1);
     slots_[at] = slot;
@@ -46,7 +46,7 @@ void Vocabulary::add(std::string_view token, TokenId id, std::string_view where)
   const uint64_t hash = hash_of(token);
   const size_t at = slot_of(token, hash);
   if (slots_[at] != kFree) {
-    const auto known = static_cast<TokenId>(slots_[at]);
+    const TokenId known = id_in(slots_[at]);
     require(known == id, ErrorKind::data, "{}: token \"{}\" has two ids, {} and {}", where, token, known, id);
     return;
   }
@@ -55,7 +55,8 @@ void Vocabulary::add(std::string_view token, TokenId id, std::string_view where)
           id, text_of(id), token);
   entries_[id] = {static_cast<uint32_t>(text_.size()), static_cast<uint32_t>(token.size())};
   text_ += token;
-  slots_[at] = (hash & kUpperHalf) | id;
+  longest_ = std::max(longest_, token.size());
+  slots_[at] = (hash & kUpperHalf) | (id + 1);
   if (++count_ * 2 > slots_.size()) resize(slots_.size() * 2);
 }
 
@@ -68,7 +69,7 @@ void Vocabulary::reserve(size_t tokens) {
 std::optional<TokenId> Vocabulary::find(std::string_view token) const {
   const uint64_t slot = slots_[slot_of(token, hash_of(token))];
   if (slot == kFree) return std::nullopt;
-  return static_cast<TokenId>(slot);
+  return id_in(slot);
 }
 
 }  // namespace trireme

@@ -51,6 +51,25 @@ TEST(PieceCache, FindsAPieceInsideALongerText) {
   EXPECT_EQ(count(5), 0u);
 }
 
+TEST(PieceCache, KeepsAPieceThatComesAgainWhileOthersComeOnce) {
+  PieceCache cache;
+  const auto is_known = [&](std::string_view piece) {
+    std::vector<TokenId> found;
+    return cache.append(piece, found) && found == std::vector<TokenId>{7};
+  };
+  cache.insert("again", std::vector<TokenId>{7});
+  ASSERT_TRUE(is_known("again"));
+  size_t pushed_out = 0;
+  for (TokenId i = 0; i < 500000; ++i) {  // several for each place
+    cache.insert("once " + std::to_string(i), std::vector<TokenId>{7});
+    if (i % 1000 == 0) {
+      ASSERT_TRUE(is_known("again")) << i;
+    }
+  }
+  for (TokenId i = 0; i < 1000; ++i) pushed_out += is_known("once " + std::to_string(i)) ? 0 : 1;
+  EXPECT_GT(pushed_out, 0u) << "the places are more than this test thinks";
+}
+
 TEST(PieceCache, DoesNotKeepVeryLongPieces) {
   PieceCache cache;
   const std::string piece(PieceCache::kLongestPiece + 1, 'x');
