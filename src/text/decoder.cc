@@ -27,6 +27,7 @@ class ByteLevelDecoder final : public Decoder {
     }
   }
   bool is_per_token() const override { return true; }
+  bool may_grow() const override { return false; }
   void append(std::string_view token, const TextLimit&, std::string& out) const override {
     if (!read_spelling(token, out)) out += token;
   }

@@ -19,6 +19,8 @@ class Decoder {
   virtual void apply(std::vector<std::string>& tokens, const TextLimit& limit) const = 0;
   /// True if the result is each token's own result, one after the other: it can then be computed once per token.
   virtual bool is_per_token() const { return false; }
+  /// True if a token's text may be longer than the token: whether one is too long is then known before any text is.
+  virtual bool may_grow() const { return true; }
   /// Appends the text of one token, of a decoder that works token by token.
   virtual void append(std::string_view token, const TextLimit& limit, std::string& out) const;
 };

@@ -107,7 +107,7 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where
   tokens_ = TokenNames(parts_.model->vocabulary());
   add_tokens(where);
   check_fixed_ids(where);
-  prepare_decoding();
+  if (decodes_per_token() && parts_.decoder->may_grow()) (void)decoded_tokens();
   // What separates documents, under the names that the known families give it. OPT's vocabulary (ids 0, 1 and 2 are
   // <s>, <pad> and </s>) has GPT-2's name too, for nothing.
   if (tokens_.find("<s>") == TokenId{0} && tokens_.find("<pad>") == TokenId{1} && tokens_.find("</s>") == TokenId{2})
@@ -165,26 +165,46 @@ void PipelineTokenizer::check_fixed_ids(std::string_view where) const {
   if (parts_.padding) check(parts_.padding->id, "padding");
 }
 
-void PipelineTokenizer::prepare_decoding() {
-  if (!parts_.decoder || !parts_.decoder->is_per_token()) return;
-  decoded_starts_.reserve(tokens_.id_limit() + 1);
-  size_t given = 0;  // of all tokens so far
-  for (TokenId id = 0; id < tokens_.id_limit(); ++id) {
-    decoded_starts_.push_back(static_cast<uint32_t>(decoded_.size()));
-    const std::optional<std::string_view> token = tokens_.token(id);
-    if (!token) continue;
-    parts_.decoder->append(*token, TextLimit(token->size(), where_), decoded_);
-    TextLimit(given += token->size(), where_).check(decoded_.size());
+/// Texts of all tokens, where the decoder works token by token.
+struct PipelineTokenizer::DecodedTokens {
+  std::string text;              // by id, one after the other
+  std::vector<uint32_t> starts;  // where each begins, and the last ends
+  /// Of a token that is short and not special once more in one place, which one look at memory brings.
+  struct ShortText {
+    static constexpr size_t kMost = 15;
+    char bytes[kMost] = {};
+    uint8_t size = 0;  ///< 0: another token
+  };
+  std::vector<ShortText> short_texts;
+
+  std::string_view operator[](TokenId id) const {
+    return {text.data() + starts[id], starts[id + size_t{1}] - starts[id]};
   }
-  decoded_starts_.push_back(static_cast<uint32_t>(decoded_.size()));
-  short_texts_.resize(tokens_.id_limit());
-  for (TokenId id = 0; id < tokens_.id_limit(); ++id) {
-    const std::string_view text = decoded(id);
-    const bool special = id < special_.size() && special_[id];
-    if (special || text.empty() || text.size() > ShortText::kMost) continue;
-    short_texts_[id].size = static_cast<uint8_t>(text.size());
-    std::copy(text.begin(), text.end(), short_texts_[id].bytes);
-  }
+};
+
+const PipelineTokenizer::DecodedTokens& PipelineTokenizer::decoded_tokens() const {
+  std::call_once(decoded_once_, [&] {
+    auto tokens = std::make_unique<DecodedTokens>();
+    tokens->starts.reserve(tokens_.id_limit() + 1);
+    tokens->short_texts.resize(tokens_.id_limit());
+    size_t given = 0;  // of all tokens so far
+    for (TokenId id = 0; id < tokens_.id_limit(); ++id) {
+      const size_t start = tokens->text.size();
+      tokens->starts.push_back(static_cast<uint32_t>(start));
+      const std::optional<std::string_view> token = tokens_.token(id);
+      if (!token) continue;
+      parts_.decoder->append(*token, TextLimit(token->size(), where_), tokens->text);
+      TextLimit(given += token->size(), where_).check(tokens->text.size());
+      const std::string_view text = std::string_view(tokens->text).substr(start);
+      const bool special = id < special_.size() && special_[id];
+      if (special || text.empty() || text.size() > DecodedTokens::ShortText::kMost) continue;
+      tokens->short_texts[id].size = static_cast<uint8_t>(text.size());
+      std::copy(text.begin(), text.end(), tokens->short_texts[id].bytes);
+    }
+    tokens->starts.push_back(static_cast<uint32_t>(tokens->text.size()));
+    decoded_ = std::move(tokens);
+  });
+  return *decoded_;
 }
 
 const std::string& PipelineTokenizer::json() const {
@@ -290,7 +310,7 @@ std::string PipelineTokenizer::id_to_token(TokenId id) const { return std::strin
 
 std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
   const auto is_left_out = [&](TokenId id) { return skip_special_tokens && id < special_.size() && special_[id]; };
-  if (!decoded_starts_.empty()) return decode_per_token(ids, is_left_out);
+  if (decodes_per_token()) return decode_per_token(ids, is_left_out);
   std::vector<std::string> tokens;
   size_t bytes = 0;
   for (const TokenId id : ids) {
@@ -310,6 +330,7 @@ std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_sp
 
 template <class IsLeftOut>
 std::string PipelineTokenizer::decode_per_token(std::span<const TokenId> ids, IsLeftOut is_left_out) const {
+  const DecodedTokens& tokens = decoded_tokens();
   std::string text;
   text.resize(kBytesPerToken * ids.size() + kCopiedBytes);
   size_t used = 0;
@@ -318,16 +339,16 @@ std::string PipelineTokenizer::decode_per_token(std::span<const TokenId> ids, Is
   };
   for (const TokenId id : ids) {
     make_room(0);
-    const ShortText* const known = id < short_texts_.size() ? &short_texts_[id] : nullptr;
+    const auto* const known = id < tokens.short_texts.size() ? &tokens.short_texts[id] : nullptr;
     if (known && known->size > 0) {
       // Always so many bytes, which is one instruction; the next token writes over what was too much.
-      static_assert(sizeof(ShortText) == kCopiedBytes && offsetof(ShortText, bytes) == 0);
+      static_assert(sizeof *known == kCopiedBytes && offsetof(DecodedTokens::ShortText, bytes) == 0);
       std::memcpy(text.data() + used, known, kCopiedBytes);
       used += known->size;
       continue;
     }
     // An id without a token has no bytes, and is looked at again; so has a token of none.
-    const std::string_view part = id < tokens_.id_limit() ? decoded(id) : std::string_view();
+    const std::string_view part = id < tokens_.id_limit() ? tokens[id] : std::string_view();
     if (part.empty()) (void)token_or_fail(id);
     if (is_left_out(id)) continue;
     make_room(part.size());

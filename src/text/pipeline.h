@@ -82,13 +82,12 @@ class PipelineTokenizer final : public Tokenizer {
   Encoding finish(std::vector<TokenId>& first, std::vector<TokenId>* second, const EncodeOptions& options) const;
   void add_tokens(std::string_view where);
   void check_fixed_ids(std::string_view where) const;
-  void prepare_decoding();
+  struct DecodedTokens;
+  const DecodedTokens& decoded_tokens() const;
+  bool decodes_per_token() const { return parts_.decoder && parts_.decoder->is_per_token(); }
   template <class IsLeftOut>
   std::string decode_per_token(std::span<const TokenId> ids, IsLeftOut is_left_out) const;
   std::string_view token_or_fail(TokenId id) const;
-  std::string_view decoded(TokenId id) const {
-    return {decoded_.data() + decoded_starts_[id], decoded_starts_[id + size_t{1}] - decoded_starts_[id]};
-  }
 
   PipelineParts parts_;
   std::string where_;
@@ -96,21 +95,12 @@ class PipelineTokenizer final : public Tokenizer {
   AddedTokenMatcher raw_, normalized_;
   TokenNames tokens_;
   std::vector<bool> special_;
-  // Texts by id, one after the other, where the decoder works token by token; where each begins, and the last ends.
-  std::string decoded_;
-  std::vector<uint32_t> decoded_starts_;
-  /// Of a token that is short and not special once more in one place, which one look at memory brings.
-  struct ShortText {
-    static constexpr size_t kMost = 15;
-    char bytes[kMost] = {};
-    uint8_t size = 0;  ///< 0: another token
-  };
-  std::vector<ShortText> short_texts_;
   std::optional<TokenId> end_of_text_;
   bool cuts_before_space_ = false, cuts_anywhere_ = false;
 
-  mutable std::once_flag json_once_;
-  mutable std::string json_;  // where it is made later
+  mutable std::once_flag json_once_, decoded_once_;
+  mutable std::string json_;                        // where it is made later
+  mutable std::unique_ptr<DecodedTokens> decoded_;  // likewise: who encodes needs none
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Scratch>> idle_;  // one per thread that ever encoded at the same time
 };

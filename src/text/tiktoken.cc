@@ -100,11 +100,6 @@ struct Ranks {
   Ranks() = default;
   Ranks(Ranks&&) = default;
   Ranks& operator=(Ranks&&) = default;
-  void add(std::string_view token, TokenId id) {
-    tokens.emplace_back(bytes.data() + bytes.size(), token.size());
-    bytes += token;  // which has room for all
-    ids.push_back(id);
-  }
   void sort() {
     if (std::is_sorted(ids.begin(), ids.end())) return;
     std::vector<size_t> order(ids.size());
@@ -122,8 +117,8 @@ struct Ranks {
 
 Ranks read_ranks(std::string_view text, const std::string& path) {
   Ranks ranks;
-  const auto lines = std::min<size_t>(static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1,
-                                      size_t{Vocabulary::kLargestId} + 1);
+  constexpr size_t kLeastLine = 7;  // "QQ== 0\n"; what is reserved and not used is never touched
+  const auto lines = std::min<size_t>(text.size() / kLeastLine + 1, size_t{Vocabulary::kLargestId} + 1);
   ranks.tokens.reserve(lines);
   ranks.ids.reserve(lines);
   ranks.bytes.reserve(std::max(text.size(), kInPlace));
@@ -137,18 +132,19 @@ Ranks read_ranks(std::string_view text, const std::string& path) {
     if (line.empty()) continue;
     const size_t space = line.find(' ');
     TokenId rank = 0;
-    std::optional<std::string> token;
-    bool good = space != std::string_view::npos;
+    const size_t begin = ranks.bytes.size();  // which have room for all
+    bool good = space != std::string_view::npos && decode_base64(line.substr(0, space), ranks.bytes);
+    const size_t bytes = ranks.bytes.size() - begin;
     if (good) {
-      token = decode_base64(line.substr(0, space));
       const auto [stop, error] = std::from_chars(line.data() + space + 1, line.data() + line.size(), rank);
-      good = token && !token->empty() && token->size() <= kMostTokenBytes && error == std::errc() &&
-             stop == line.data() + line.size() && rank <= Vocabulary::kLargestId;
+      good = bytes > 0 && bytes <= kMostTokenBytes && error == std::errc() && stop == line.data() + line.size() &&
+             rank <= Vocabulary::kLargestId;
     }
     require(good, ErrorKind::data,
             "{}, line {}: a token of up to {} bytes in base64, a space and its rank were expected", path, number,
             kMostTokenBytes);
-    ranks.add(*token, rank);
+    ranks.tokens.emplace_back(ranks.bytes.data() + begin, bytes);
+    ranks.ids.push_back(rank);
     require(ranks.ids.size() <= Vocabulary::kLargestId, ErrorKind::data,
             "{} has more than {} tokens, the most that are read", path, Vocabulary::kLargestId);
   }
@@ -182,8 +178,17 @@ BpeTables make_tables(const Ranks& ranks, const std::string& path) {
   BpeTables tables;
   tables.vocabulary.reserve(ranks.ids.size());
   const std::string place = path + ": model.vocab";
-  for (size_t i = 0; i < ranks.ids.size(); ++i)
-    tables.vocabulary.add(spell_bytes(ranks.tokens[i]), ranks.ids[i], place);
+  constexpr size_t kBatch = 32;  // places in the table that are on their way at the same time
+  std::string spellings[kBatch];
+  for (size_t first = 0; first < ranks.ids.size(); first += kBatch) {
+    const size_t batch = std::min(kBatch, ranks.ids.size() - first);
+    for (size_t i = 0; i < batch; ++i) {
+      spellings[i].clear();
+      append_spelling(ranks.tokens[first + i], spellings[i]);
+      tables.vocabulary.prefetch(spellings[i]);
+    }
+    for (size_t i = 0; i < batch; ++i) tables.vocabulary.add(spellings[i], ranks.ids[first + i], place);
+  }
   tables.merges = make_merges(ranks);
   return tables;
 }

@@ -1,7 +1,9 @@
 #include "text/token_parts.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <numeric>
 #include <thread>
 
 namespace trireme {
@@ -36,17 +38,44 @@ class Side {
   }
 };
 
+struct Keyed {
+  uint64_t key;
+  uint32_t index;
+};
+
+/// Digit by digit from the lowest one: of some hundred thousand keys a quarter of the time that comparing takes.
+void sort_by_key(std::vector<Keyed>& list) {
+  constexpr int kDigitBits = 11, kDigits = 6;
+  constexpr size_t kValues = size_t{1} << kDigitBits;
+  const auto digit = [](uint64_t key, int number) { return key >> (number * kDigitBits) & (kValues - 1); };
+  std::vector<std::array<uint32_t, kValues>> places(kDigits);  // how many have a value, then where they go
+  for (const Keyed& entry : list) {
+    for (int number = 0; number < kDigits; ++number) ++places[static_cast<size_t>(number)][digit(entry.key, number)];
+  }
+  std::vector<Keyed> sorted(list.size());
+  for (int number = 0; number < kDigits; ++number) {
+    auto& place = places[static_cast<size_t>(number)];
+    std::exclusive_scan(place.begin(), place.end(), place.begin(), uint32_t{0});
+    for (const Keyed& entry : list) sorted[place[digit(entry.key, number)]++] = entry;
+    list.swap(sorted);
+  }
+}
+
 /// Of each token the longest other one that is a part of it on this side: in order, each follows the one that it begins
 /// with, with nothing between but others that begin with that.
 template <bool from_end>
 std::vector<uint32_t> longest_parts(const std::vector<std::string_view>& tokens) {
   using Tokens = Side<from_end>;
-  std::vector<std::pair<uint64_t, uint32_t>> order;
+  std::vector<Keyed> order;
   order.reserve(tokens.size());
-  for (uint32_t i = 0; i < tokens.size(); ++i) order.emplace_back(Tokens::key_of(tokens[i]), i);
-  std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first < b.first : Tokens::less(tokens[a.second], tokens[b.second]);
-  });
+  for (uint32_t i = 0; i < tokens.size(); ++i) order.push_back({Tokens::key_of(tokens[i]), i});
+  sort_by_key(order);
+  const auto less = [&](const Keyed& a, const Keyed& b) { return Tokens::less(tokens[a.index], tokens[b.index]); };
+  for (auto first = order.begin(); first != order.end();) {
+    const auto last = std::find_if(first, order.end(), [&](const Keyed& other) { return other.key != first->key; });
+    if (last - first > 1) std::sort(first, last, less);
+    first = last;
+  }
   std::vector<uint32_t> longest(tokens.size(), kNone), open;
   for (const auto& [key, i] : order) {
     while (!open.empty() && !Tokens::is_part(tokens[open.back()], tokens[i])) open.pop_back();
@@ -60,18 +89,20 @@ std::vector<uint32_t> longest_parts(const std::vector<std::string_view>& tokens)
 
 TokenCuts::TokenCuts(const std::vector<std::string_view>& tokens, const std::vector<TokenId>& ids)
     : tokens_(tokens), ids_(ids) {
+  sizes_.reserve(tokens.size());
+  for (const std::string_view token : tokens) sizes_.push_back(static_cast<uint32_t>(token.size()));
   std::jthread helper([this] { ends_ = longest_parts<true>(tokens_); });
   beginnings_ = longest_parts<false>(tokens_);
 }
 
 void TokenCuts::of(size_t index, std::vector<TokenParts>& parts) const {
   parts.clear();
-  const size_t bytes = tokens_[index].size();
+  const uint32_t bytes = sizes_[index];
   for (uint32_t left = beginnings_[index]; left != kNone; left = beginnings_[left]) {
-    const size_t rest = bytes - tokens_[left].size();
+    const uint32_t rest = bytes - sizes_[left];
     uint32_t right = ends_[index];
-    while (right != kNone && tokens_[right].size() > rest) right = ends_[right];
-    if (right != kNone && tokens_[right].size() == rest) parts.push_back({ids_[left], ids_[right], ids_[index]});
+    while (right != kNone && sizes_[right] > rest) right = ends_[right];
+    if (right != kNone && sizes_[right] == rest) parts.push_back({ids_[left], ids_[right], ids_[index]});
   }
   std::sort(parts.begin(), parts.end(), [](const TokenParts& a, const TokenParts& b) {
     return std::pair(a.left, a.right) < std::pair(b.left, b.right);

@@ -25,6 +25,7 @@ class TokenCuts {
   const std::vector<TokenId>& ids_;
   // Of each token the longest token that it begins with, or ends with, and is not itself; the next one is that one's.
   std::vector<uint32_t> beginnings_, ends_;
+  std::vector<uint32_t> sizes_;  // of the tokens: fewer bytes than their places take
 };
 
 }  // namespace trireme

@@ -66,6 +66,10 @@ void Vocabulary::reserve(size_t tokens) {
   if (slots > slots_.size()) resize(slots);
 }
 
+void Vocabulary::prefetch(std::string_view token) const {
+  __builtin_prefetch(&slots_[hash_of(token) & (slots_.size() - 1)]);
+}
+
 std::optional<TokenId> Vocabulary::find(std::string_view token) const {
   const uint64_t slot = slots_[slot_of(token, hash_of(token))];
   if (slot == kFree) return std::nullopt;

@@ -18,6 +18,8 @@ class Vocabulary {
   /// kLargestId; `where` names the file.
   void add(std::string_view token, TokenId id, std::string_view where);
   void reserve(size_t tokens);
+  /// Has the memory that add() or find() will look at come.
+  void prefetch(std::string_view token) const;
 
   std::optional<TokenId> find(std::string_view token) const;
   /// Text of an id, or nothing when no token has it. Valid until the next add().
