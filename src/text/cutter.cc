@@ -395,7 +395,7 @@ bool Cutter::always_matches(uint8_t byte) const {
   return std::all_of(row, row + end_ + 1, [](uint32_t next) { return (next & kMatch) != 0; });
 }
 
-Cutter::Character Cutter::decode(const char* p, const char* end) const {
+Cutter::Character Cutter::decode_any(const char* p, const char* end) const {
   const Decoded next = decode_utf8(p, end);
   if (next.code == kInvalidCode) return {invalid_, 1};
   return {class_of(next.code), next.length};

@@ -62,7 +62,7 @@ class Cutter {
   static constexpr uint32_t kSkips = kSkipLetters | kSkipLower | kSkipUpper | kSkipSpaces;
   static constexpr int kRowShift = 6;
   static constexpr uint8_t kDecode = 255;  // in byte_classes_: the character has more bytes
-  static constexpr size_t kBlock = 128;
+  static constexpr size_t kBlock = 64;     // code points that differ in the last byte of their UTF-8 alone
 
   struct Character {
     unsigned column;
@@ -72,7 +72,21 @@ class Cutter {
     const unsigned column = byte_classes_[static_cast<uint8_t>(*p)];
     return column != kDecode ? Character{column, 1} : decode(p, end);
   }
-  Character decode(const char* p, const char* end) const;
+  /// Most text has its characters of two or three bytes in runs, with others behind them.
+  Character decode(const char* p, const char* end) const {
+    const auto byte = [p](int i) { return static_cast<uint8_t>(p[i]); };
+    const auto column = [&](unsigned block, uint8_t last) { return classes_[blocks_[block] * kBlock + (last & 63)]; };
+    const uint8_t first = byte(0);
+    if (end - p >= 3) {
+      const bool two = (byte(1) & 0xC0) == 0x80, three = two && (byte(2) & 0xC0) == 0x80;
+      const unsigned block = (first & 15u) << 6 | (byte(1) & 63u);  // of three bytes
+      const bool overlong = block < 0x800 / kBlock, surrogates = block - 0xD800 / kBlock < 0x800 / kBlock;
+      if (three && first >= 0xE0 && first < 0xF0 && !overlong && !surrogates) return {column(block, byte(2)), 3};
+      if (two && first >= 0xC2 && first < 0xE0) return {column(first & 31u, byte(1)), 2};
+    }
+    return decode_any(p, end);
+  }
+  Character decode_any(const char* p, const char* end) const;
   unsigned class_of(char32_t code) const { return classes_[blocks_[code / kBlock] * kBlock + code % kBlock]; }
 
   /// Over bytes from `first` to `last`, with `fold` set in them, as far as eight at a time go.
@@ -117,20 +131,21 @@ class Cutter {
   const uint8_t* const byte_classes = byte_classes_.data();
   const char* last = nullptr;
   uint32_t row = 0;
+  const auto go_on = [&](uint32_t entry, ptrdiff_t bytes) {
+    p += bytes;
+    row = entry >> kRowShift;
+    if (!(entry & kSkips)) return;
+    const char* const before = p;
+    p = skip(entry, p, end);
+    if (p != before) last = p - 1;
+  };
   if (end - p >= 2) {
     const unsigned first = pair_classes_[static_cast<uint8_t>(p[0])],
                    second = pair_classes_[static_cast<uint8_t>(p[1])];
     const uint32_t entry = pairs_[(size_t{first} << columns_shift_) + second];
     if (!(entry & kStop)) {
       if (entry & kMatch) last = p + 1;
-      p += 2;
-      row = entry >> kRowShift;
-      if (entry & kSkips) {
-        const char* const before = p;
-        p = skip(entry, p, end);
-        if (p != before) last = p - 1;
-      }
-      if (p == end) return table[row + end_] & kMatch ? p : last;
+      go_on(entry, 2);
     }
   }
   while (p != end) {
@@ -152,16 +167,9 @@ class Cutter {
     }
     if (entry & kStop) return last;
     if (entry & kMatch) last = p;
-    p += bytes;
-    row = entry >> kRowShift;
-    if (entry & kSkips) {
-      const char* const before = p;
-      p = skip(entry, p, end);
-      if (p != before) last = p - 1;
-    }
-    if (p == end) return table[row + end_] & kMatch ? p : last;
+    go_on(entry, bytes);
   }
-  return last;
+  return table[row + end_] & kMatch ? p : last;
 }
 
 }  // namespace trireme
