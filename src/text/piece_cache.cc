@@ -7,7 +7,7 @@
 namespace trireme {
 namespace {
 
-uint64_t hash_of(std::string_view piece) { return xxh3(std::as_bytes(std::span(piece.data(), piece.size()))); }
+uint64_t hash_of_long(std::string_view piece) { return xxh3(std::as_bytes(std::span(piece.data(), piece.size()))); }
 
 size_t words_of(size_t bytes) { return (bytes + 3) / 4; }
 
@@ -30,9 +30,23 @@ void PieceCache::make_room(size_t words) {
   std::fill(long_.begin(), long_.end(), LongEntry());
 }
 
+void PieceCache::grow() {
+  if (lines_.size() == size_t{1} << kManyBits) return;
+  const ZeroTable<Line> old = std::exchange(lines_, ZeroTable<Line>(size_t{1} << kManyBits, TablePages::large));
+  line_shift_ = 64 - kManyBits;
+  for (const Line& line : old) {
+    for (const ShortEntry& entry : line.entries) {
+      if (entry.bytes == 0) continue;
+      auto& [front, back] = lines_[line_of(hash_of(entry.low, entry.high))].entries;
+      (front.bytes == 0 ? front : back) = entry;
+    }
+  }
+}
+
 void PieceCache::insert_short(std::string_view piece, std::span<const TokenId> ids) {
+  if (++inserted_ == lines_.size()) grow();
   const Place where = place(piece, piece.size());
-  auto& [front, back] = lines_[where.line].entries;
+  auto& [front, back] = lines_[line_of(where.hash)].entries;
   ShortEntry& entry = front.bytes == 0 || front.is(piece, where) ? front : back;
   entry = {where.low, where.high, {}, static_cast<uint16_t>(piece.size()), 0};
   if (ids.size() <= kInlineIds) {
@@ -61,14 +75,14 @@ bool PieceCache::append(std::string_view piece, std::vector<TokenId>& out) {
 
 std::span<const TokenId> PieceCache::find_more(std::string_view piece, const Place& place) const {
   if (piece.size() > kInlineBytes) return find_long(piece);
-  const ShortEntry& entry = lines_[place.line].entries[0];  // where find() has put it
+  const ShortEntry& entry = lines_[line_of(place.hash)].entries[0];  // where find() has put it
   if (entry.count > 0 || entry.ids[2] != pools_ || !entry.is(piece, place)) return {};
   return {pool_.data() + entry.ids[0], entry.ids[1]};
 }
 
 std::span<const TokenId> PieceCache::find_long(std::string_view piece) const {
   if (piece.size() > kLongestPiece) return {};
-  const uint64_t hash = hash_of(piece);
+  const uint64_t hash = hash_of_long(piece);
   const LongEntry& entry = long_[hash >> (64 - kLongBits)];
   if (entry.hash != hash || entry.bytes != piece.size()) return {};
   const uint32_t* words = pool_.data() + entry.offset;
@@ -79,7 +93,7 @@ std::span<const TokenId> PieceCache::find_long(std::string_view piece) const {
 void PieceCache::insert_long(std::string_view piece, std::span<const TokenId> ids) {
   const size_t words = words_of(piece.size()) + ids.size();
   make_room(words);
-  const uint64_t hash = hash_of(piece);
+  const uint64_t hash = hash_of_long(piece);
   const size_t offset = pool_.size();
   pool_.resize(offset + words_of(piece.size()));
   std::memcpy(pool_.data() + offset, piece.data(), piece.size());

@@ -24,11 +24,11 @@ class PieceCache {
   /// Where a piece is looked for: computed ahead, so that the memory is there when find() asks for it.
   struct Place {
     uint64_t low, high;  // the bytes of a piece of up to 16, zeros behind them
-    uint32_t line;
+    uint64_t hash;       // of these
   };
   /// `readable`: bytes that may be read from piece.data() on, at least piece.size(); 16 or more are the fast way.
   Place place(std::string_view piece, size_t readable) const;
-  void prefetch(const Place& place) const { __builtin_prefetch(&lines_[place.line]); }
+  void prefetch(const Place& place) const { __builtin_prefetch(&lines_[line_of(place.hash)]); }
 
   /// Writes the ids of a known short piece to out[0..kInlineIds) and returns their number; 0: find_more() may know it.
   size_t find(std::string_view piece, const Place& place, TokenId* out);
@@ -46,7 +46,7 @@ class PieceCache {
  private:
   // Pieces of up to 16 bytes lie in the table itself, two to a cache line, with up to 3 ids.
   static constexpr size_t kInlineBytes = 16;
-  static constexpr int kShortBits = 17, kLongBits = 16;
+  static constexpr int kFewBits = 11, kManyBits = 17, kLongBits = 16;
   static constexpr size_t kPoolWords = size_t{1} << 20;  // 4 MiB of long pieces and their ids
 
   struct ShortEntry {
@@ -71,9 +71,18 @@ class PieceCache {
   void insert_long(std::string_view piece, std::span<const TokenId> ids);
   std::span<const TokenId> find_long(std::string_view piece) const;
   void make_room(size_t words);
+  void grow();
+  static uint64_t hash_of(uint64_t low, uint64_t high) {
+    __extension__ using u128 = unsigned __int128;
+    const u128 product = static_cast<u128>(low ^ 0x9E3779B97F4A7C15) * (high ^ 0xD6E8FEB86659FD93);
+    return static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product);
+  }
+  size_t line_of(uint64_t hash) const { return hash >> line_shift_; }
 
-  // Most caches see few pieces, so that most of the pages are never there.
-  ZeroTable<Line> lines_{size_t{1} << kShortBits, TablePages::small};
+  // Begins small, as most caches see few pieces, and grows once to its full size.
+  ZeroTable<Line> lines_{size_t{1} << kFewBits, TablePages::small};
+  int line_shift_ = 64 - kFewBits;
+  size_t inserted_ = 0;
   ZeroTable<LongEntry> long_{size_t{1} << kLongBits, TablePages::small};
   std::vector<uint32_t> pool_;
   uint32_t pools_ = 0;  // how often pool_ was begun anew
@@ -96,16 +105,13 @@ inline PieceCache::Place PieceCache::place(std::string_view piece, size_t readab
     std::memcpy(words, piece.data(), piece.size());
   place.low = words[0] & kMasks[piece.size()][0];
   place.high = words[1] & kMasks[piece.size()][1];
-  __extension__ using u128 = unsigned __int128;
-  const u128 product = static_cast<u128>(place.low ^ 0x9E3779B97F4A7C15) * (place.high ^ 0xD6E8FEB86659FD93);
-  place.line = static_cast<uint32_t>((static_cast<uint64_t>(product >> 64) ^ static_cast<uint64_t>(product)) >>
-                                     (64 - kShortBits));
+  place.hash = hash_of(place.low, place.high);
   return place;
 }
 
 inline size_t PieceCache::find(std::string_view piece, const Place& place, TokenId* out) {
   if (piece.size() > kInlineBytes) return 0;
-  auto& [front, back] = lines_[place.line].entries;
+  auto& [front, back] = lines_[line_of(place.hash)].entries;
   if (!front.is(piece, place)) {
     if (!back.is(piece, place)) return 0;
     std::swap(front, back);
