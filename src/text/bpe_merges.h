@@ -53,8 +53,8 @@ struct MergeScratch {
 /// Applies all merges to `symbols` in place. Fewer than 2^32 symbols.
 void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& scratch);
 
-/// More symbols than this are better merged in windows.
-constexpr size_t kMergeWindow = size_t{1} << 15;
+/// More symbols than this are better merged in windows, whose heap stays in a core's own cache.
+constexpr size_t kMergeWindow = size_t{1} << 8;
 /// Appends the symbols number `from` to `from` + `count` of a word to `symbols`.
 using ReadSymbols = std::function<void(size_t from, size_t count, std::vector<TokenId>& symbols)>;
 /// Appends to `out` what merge_symbols() makes of a word of `count` symbols, with memory for a window of it.
