@@ -19,8 +19,7 @@ class MeasuredGroup {
     world_->report_to(job.heartbeat);
     context_ = std::make_unique<RankContext>(RankContext{.world = *world_,
                                                          .host = job.host,
-                                                         .local_rank = job.local_rank,
-                                                         .local_size = job.one_host() ? ranks : job.local_size,
+                                                         .hosts = job.hosts.first(ranks),
                                                          .log_name = job.log_name,
                                                          .heartbeat = job.heartbeat,
                                                          .stop_requested = job.stop_requested,

@@ -77,6 +77,23 @@ std::vector<std::vector<ParameterRange>> gather_owned(const TrainingState& state
   return all;
 }
 
+/// Those of `missing` that are in `ranges` leave it and are returned. All ascending.
+std::vector<ParameterRange> take_out(std::vector<ParameterRange>& missing, std::span<const ParameterRange> ranges) {
+  std::vector<ParameterRange> found, rest;
+  for (ParameterRange part : missing) {
+    for (const ParameterRange& range : ranges) {
+      const int64_t begin = std::max(part.begin, range.begin), end = std::min(part.end, range.end);
+      if (begin >= end) continue;
+      found.push_back({begin, end});
+      if (part.begin < begin) rest.push_back({part.begin, begin});
+      part.begin = end;
+    }
+    if (part.begin < part.end) rest.push_back(part);
+  }
+  missing = std::move(rest);
+  return found;
+}
+
 /// Elements of a slice that one rank keeps and another one stores.
 struct Transfer {
   int peer = 0;
@@ -187,14 +204,17 @@ struct CheckpointWriter::Implementation {
         const Parameter& own = table.find(whole.all()[list[i].parameter].name);
         const Parameter rows = rows_of(own, list[i].box.begin[0] - own.box.begin[0], list[i].box.count[0]);
         const ParameterRange wanted{rows.offset, rows.offset + rows.count()};
-        for (size_t owner = 0; owner < owned.size(); ++owner) {
+        // What the writer has itself does not travel; of others that have the same the first one after it sends.
+        std::vector<ParameterRange> missing{wanted};
+        for (size_t k = 0; k < owned.size(); ++k) {
+          const size_t owner = (writer_rank + k) % owned.size();
+          if (!shares(owner)) continue;
           const bool leaves = static_cast<int>(owner) == self, arrives = static_cast<int>(writer_rank) == self;
-          if (!shares(owner) || leaves == arrives) continue;
-          for (const ParameterRange& range : owned[owner]) {
-            const int64_t first = std::max(range.begin, wanted.begin), end = std::min(range.end, wanted.end);
-            if (first >= end) continue;
-            transfers.push_back({static_cast<int>(leaves ? writer_rank : owner), leaves, list[i].part, first,
-                                 end - first, arrives ? buffers[i].as<float>() + (first - wanted.begin) : nullptr});
+          for (const ParameterRange& found : take_out(missing, owned[owner])) {
+            if (leaves == arrives) continue;
+            transfers.push_back({static_cast<int>(leaves ? writer_rank : owner), leaves, list[i].part, found.begin,
+                                 found.end - found.begin,
+                                 arrives ? buffers[i].as<float>() + (found.begin - wanted.begin) : nullptr});
           }
         }
       }

@@ -23,23 +23,12 @@ constexpr double kMostEpochs = 1e6;
 
 /// Native options that stay the user's; run_glue's arguments decide about the rest.
 bool stays_native(std::string_view name) {
-  constexpr std::string_view kOptions[] = {"model.dropout",
-                                           "model.recompute",
-                                           "run.hang-timeout",
-                                           "run.start-timeout",
-                                           "run.hash-every",
-                                           "run.max-skips",
-                                           "run.take-over",
-                                           "run.on-difference",
-                                           "log.jsonl",
-                                           "log.tensorboard",
-                                           "mesh.data",
-                                           "mesh.tensor",
-                                           "mesh.sequence",
-                                           "optim.shard",
-                                           "checkpoint.on-error",
-                                           "checkpoint.local",
-                                           "checkpoint.copy-mb-per-second"};
+  constexpr std::string_view kOptions[] = {"model.dropout",       "model.recompute",   "run.hang-timeout",
+                                           "run.start-timeout",   "run.hash-every",    "run.max-skips",
+                                           "run.take-over",       "run.on-difference", "log.jsonl",
+                                           "log.tensorboard",     "mesh.data",         "mesh.tensor",
+                                           "mesh.sequence",       "optim.shard",       "optim.shard-group",
+                                           "checkpoint.on-error", "checkpoint.local",  "checkpoint.copy-mb-per-second"};
   return name.starts_with("comm.") || name.starts_with("launch.") ||
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }

@@ -49,6 +49,14 @@ MeshPlace place_of(const MeshShape& shape, int rank) {
   return {.data = rank / tensor % data, .tensor = rank % tensor, .pipeline = rank / tensor / data};
 }
 
+std::vector<int> replicas_of(const MeshShape& shape, int rank) {
+  const MeshPlace place = place_of(shape, rank);
+  std::vector<int> ranks;
+  for (int64_t data = 0; data < shape.data; ++data)
+    ranks.push_back(static_cast<int>((place.pipeline * shape.data + data) * shape.tensor + place.tensor));
+  return ranks;
+}
+
 Mesh::Mesh(Communicator& world, const MeshShape& shape) : world_(world), shape_(shape) {
   const int tensor = static_cast<int>(shape.tensor), data = static_cast<int>(shape.data);
   const MeshPlace at = place();

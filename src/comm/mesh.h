@@ -25,6 +25,8 @@ struct MeshPlace {
   int data = 0, tensor = 0, pipeline = 0;
 };
 MeshPlace place_of(const MeshShape& shape, int rank);
+/// Ranks that hold the same as `rank`, itself among them, by their place on the data axis.
+std::vector<int> replicas_of(const MeshShape& shape, int rank);
 /// "data 1, tensor 0, pipeline 2"; empty where ranks differ along data alone.
 std::string describe_place(const MeshShape& shape, int rank);
 

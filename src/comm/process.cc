@@ -75,10 +75,8 @@ void Process::start_mpi(const StartLimit& limit) {
   try {
     world_ = mpi::world();
     check_size(launcher_, world_->size());
-    const auto host_group = mpi::host_group();
-    local_rank_ = host_group->rank();
-    local_size_ = host_group->size();
-    if (!small.empty() && local_size_ > 1 && local_rank_ == 0) log::warning("{}: {}", host_, small);
+    hosts_ = HostMap::gather(*world_, *mpi::host_group());
+    if (!small.empty() && local_size() > 1 && local_rank() == 0) log::warning("{}: {}", host_, small);
   } catch (...) {
     world_.reset();
     mpi::finish();  // all ranks see the same sizes, so all of them come here

@@ -8,6 +8,7 @@
 
 #include "comm/communicator.h"
 #include "comm/heartbeat.h"
+#include "comm/host_map.h"
 #include "comm/launcher.h"
 #include "comm/start_watch.h"
 
@@ -32,8 +33,9 @@ class Process {
 
   int rank() const { return world_->rank(); }
   int size() const { return world_->size(); }
-  int local_rank() const { return local_rank_; }  ///< among the ranks on this host
-  int local_size() const { return local_size_; }
+  const HostMap& hosts() const { return hosts_; }
+  int local_rank() const { return hosts_.local_rank(rank()); }  ///< among the ranks on this host
+  int local_size() const { return hosts_.local_size(rank()); }
   const std::string& host() const { return host_; }
   const Launcher& launcher() const { return launcher_; }
 
@@ -55,7 +57,7 @@ class Process {
   Launcher launcher_;
   std::string host_;
   bool mpi_ = false;
-  int local_rank_ = 0, local_size_ = 1;
+  HostMap hosts_ = HostMap::one_host(1);
   Heartbeat heartbeat_;
   std::unique_ptr<Communicator> world_;
 };

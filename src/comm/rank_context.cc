@@ -14,8 +14,7 @@ std::unique_ptr<Communicator> RankContext::reporting_group() const {
 RankContext rank_context(Process& process, int threads, std::function<bool()> stop_requested) {
   return {.world = process.world(),
           .host = process.host(),
-          .local_rank = process.local_rank(),
-          .local_size = process.local_size(),
+          .hosts = process.hosts(),
           .log_name = log::identity().name,
           .heartbeat = &process.heartbeat(),
           .stop_requested = std::move(stop_requested),

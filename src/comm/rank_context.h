@@ -9,6 +9,7 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "comm/host_map.h"
 
 namespace trireme {
 
@@ -19,7 +20,7 @@ class Heartbeat;
 struct RankContext {
   Communicator& world;                  ///< all ranks; it reports to `progress`
   std::string host;                     ///< of this rank; local ranks may be given one each
-  int local_rank = 0, local_size = 1;   ///< among the ranks of this host
+  HostMap hosts;                        ///< of all ranks
   std::string log_name;                 ///< of this rank's messages (log::Identity); empty: a job of one
   Heartbeat* heartbeat = nullptr;       ///< where this rank says what it is doing; nullptr: nowhere
   std::function<bool()> stop_requested  ///< a stop was asked for on this rank; called at any time by its main thread
@@ -28,7 +29,9 @@ struct RankContext {
 
   int rank() const { return world.rank(); }
   int size() const { return world.size(); }
-  bool one_host() const { return local_size == world.size(); }
+  int local_rank() const { return hosts.local_rank(rank()); }  ///< among the ranks of this host
+  int local_size() const { return hosts.local_size(rank()); }
+  bool one_host() const { return hosts.hosts() == 1; }
   /// All ranks as a group of their own, for one other thread, which reports where the world does. Collective.
   std::unique_ptr<Communicator> reporting_group() const;
 };

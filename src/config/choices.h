@@ -18,6 +18,10 @@ enum class RateCourse : uint8_t { constant, cosine, linear, exponential };
 enum class ScheduleForm : uint8_t { nanogpt, neox };
 /// What is sharded over data-parallel ranks: ZeRO's stages 0 to 3.
 enum class ShardChoice : uint8_t { none, optimizer, gradients, parameters };
+/// Among whom it is sharded: all data-parallel ranks, or those of each host.
+enum class ShardGroup : uint8_t { all, host };
+/// Which data-parallel ranks' gradients are added first: all in rank order, or those of each host.
+enum class ReduceOrder : uint8_t { flat, hosts };
 /// What the loss of a step is a mean over: its tokens, or its micro-batches, each of which is a mean over its tokens.
 enum class LossMean : uint8_t { tokens, micro_batches };
 /// When a snapshot cannot be written.

@@ -167,6 +167,7 @@ struct OptimOptions {
   double warmup_fraction = 0;
   bool decay_all = false;
   ShardChoice shard = ShardChoice::none;
+  ShardGroup shard_group = ShardGroup::all;
   LossMean loss_mean = LossMean::tokens;
 
   template <class V>
@@ -207,6 +208,10 @@ struct OptimOptions {
          {"optimizer", ShardChoice::optimizer},
          {"gradients", ShardChoice::gradients},
          {"parameters", ShardChoice::parameters}});
+    v.choice("shard-group", shard_group,
+             "who shares it: all data-parallel ranks, or those of each host, so that every host has a whole copy and "
+             "weights come from inside it; needs comm.reduce hosts",
+             {{"all", ShardGroup::all}, {"host", ShardGroup::host}});
   }
 };
 
@@ -247,6 +252,7 @@ struct MeshOptions {
 
 struct CommOptions {
   DType wire = DType::bf16;
+  ReduceOrder reduce = ReduceOrder::flat;
   std::string interface;
   double bucket_mb = 25;
   int64_t cores = 0;
@@ -254,6 +260,12 @@ struct CommOptions {
   void visit(V& v) {
     v.choice("wire", wire, "type of gradients between ranks; sums are made in f32 either way",
              {{"bf16", DType::bf16}, {"f32", DType::f32}});
+    v.choice(
+        "reduce", reduce,
+        "order of the sum of gradients: flat: every rank's, rounded to comm.wire, in rank order; hosts: those of a "
+        "host in f32, each host's sum rounded once, in the order of hosts: with n ranks on every host a network "
+        "carries 1 / n of the bytes",
+        {{"flat", ReduceOrder::flat}, {"hosts", ReduceOrder::hosts}});
     v.number("bucket-mb", bucket_mb, "gradients are exchanged in buckets of this many MB while backward goes on", 0.01,
              4096);
     v.integer("cores", cores,

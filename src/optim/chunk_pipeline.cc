@@ -23,12 +23,22 @@ int64_t slot_count(int64_t longest, DType wire, int ranks) {
 
 using Route = ChunkPipeline::Route;
 
-/// Buffers of a slot, in chunks. Shared: one for each rank, its own one for the sum. Else Slot::reduced, and two or
-/// three for each rank.
+/// Buffers of a slot, in chunks: Slot::reduced, and for each rank those of contributions and of sums. In shared memory
+/// one for each rank, its own one for the sum.
 int64_t chunks_per_slot(const Route& route) {
-  if (route.one_host) return route.ranks;
-  return 1 + (route.sums == SumsAt::everyone ? 3 : 2) * int64_t{route.ranks};
+  const int64_t ranks = route.ranks;
+  switch (route.exchange) {
+    case Exchange::reduce:
+      return route.one_host ? ranks : 1 + 2 * ranks;
+    case Exchange::reduce_and_share:
+      return route.one_host ? ranks : 1 + 3 * ranks;
+    default:
+      return route.one_host ? 1 : 1 + ranks;
+  }
 }
+
+bool reduces(const Route& route) { return route.exchange != Exchange::share; }
+bool shares(const Route& route) { return route.exchange != Exchange::reduce; }
 
 /// Bytes of a row of the shared buffers.
 size_t row_bytes(DType wire, int64_t longest) {
@@ -37,11 +47,13 @@ size_t row_bytes(DType wire, int64_t longest) {
 }
 
 size_t shared_bytes(const Route& route, int64_t longest) {
-  return static_cast<size_t>(slot_count(longest, route.wire, route.ranks) * route.ranks) *
+  return static_cast<size_t>(slot_count(longest, route.wire, route.ranks) * chunks_per_slot(route)) *
          row_bytes(route.wire, longest);
 }
 
 constexpr int kContribution = 1, kSum = 2;  // tags
+
+View empty_message() { return {nullptr, DType::u8, Shape{0}}; }
 
 /// The first n elements.
 View part(View x, int64_t n) { return x.rows_slice(0, n); }
@@ -106,28 +118,33 @@ int64_t ChunkPipeline::chunk_limit(const Route& route, size_t bytes) {
 void ChunkPipeline::take_buffers(Slot& slot, Arena& arena, const Route& route, int64_t longest) {
   const Shape row{longest};
   slot.reduced = arena.take(route.wire, row);
-  for (View& view : slot.outgoing) view = arena.take(route.wire, row);
-  for (View& view : slot.contributions) view = arena.take(route.wire, row);
-  if (route.sums == SumsAt::owners) return;
-  for (View& view : slot.gathered) view = arena.take(route.wire, row);
+  const auto take = [&](std::vector<View>& views) {
+    for (View& view : views) view = arena.take(route.wire, row);
+  };
+  if (reduces(route)) take(slot.outgoing);
+  if (reduces(route)) take(slot.contributions);
+  if (shares(route)) take(slot.gathered);
 }
 
-/// Of every slot a row for each rank: what it is to add, in its own one what it has added up.
+/// Of every slot a row for each rank: what it is to add, in its own one what it has added up. Where sums are there
+/// already, the own one alone.
 void ChunkPipeline::share_buffers(int64_t longest) {
   const int own = group_.rank(), ranks = group_.size();
   const size_t bytes = row_bytes(route_.wire, longest);
+  const bool contributes = reduces(route_);
   for (size_t s = 0; s < slots_.size(); ++s) {
     const auto row = [&](int writer, int reader) {
-      const size_t at = s * static_cast<size_t>(ranks) + static_cast<size_t>(reader);
+      const size_t at = contributes ? s * static_cast<size_t>(ranks) + static_cast<size_t>(reader) : s;
       return View(shared_->of(writer).data() + at * bytes, route_.wire, Shape{longest});
     };
     Slot& slot = slots_[s];
     slot.reduced = row(own, own);
     for_peers([&](int peer) {
       const auto p = static_cast<size_t>(peer);
+      slot.gathered[p] = row(peer, peer);
+      if (!contributes) return;
       slot.outgoing[p] = row(own, peer);
       slot.contributions[p] = row(peer, own);
-      slot.gathered[p] = row(peer, peer);
     });
   }
 }
@@ -138,6 +155,8 @@ void ChunkPipeline::for_peers(Do action) {
   const int size = group_.size(), rank = group_.rank();
   for (int i = 1; i < size; ++i) action((rank + i) % size);
 }
+
+View ChunkPipeline::payload(View x) const { return shared_ ? empty_message() : x; }
 
 void ChunkPipeline::send(Handle& handle, View x, int peer, int tag) {
   std::atomic_thread_fence(std::memory_order_release);
@@ -151,22 +170,26 @@ void ChunkPipeline::start(const StripeChunk& chunk) {
   slot.chunk = chunk;
   slot.phase = Slot::Phase::summing;
   const int64_t own = chunk.length(group_.rank());
+  // Without contributions an empty message in their place says that the slot of the sum may be written again.
+  const bool contributes = reduces(route_);
+  const auto contribution = [&](View x, int64_t n) { return contributes ? payload(part(x, n)) : empty_message(); };
   for_peers([&](int peer) {
     const auto p = static_cast<size_t>(peer);
     const int64_t n = chunk.length(peer);
-    if (own > 0) slot.arrivals[p] = group_.receive(payload(part(slot.contributions[p], own)), peer, kContribution);
-    slot.awaited[p] = n > 0 && (shared_ || route_.sums == SumsAt::everyone);
+    if (own > 0) slot.arrivals[p] = group_.receive(contribution(slot.contributions[p], own), peer, kContribution);
+    slot.awaited[p] = n > 0 && (shared_ || shares(route_));
     // Posted before anyone can send it, so that it never waits in a buffer of MPI's.
     if (slot.awaited[p]) slot.sum_arrivals[p] = group_.receive(payload(part(slot.gathered[p], n)), peer, kSum);
   });
   const auto out = [&](int peer) { return part(slot.outgoing[static_cast<size_t>(peer)], chunk.length(peer)); };
   const auto send_to = [&](int peer) {
-    if (chunk.length(peer) > 0) send(slot.sends[static_cast<size_t>(peer)], out(peer), peer, kContribution);
+    if (chunk.length(peer) == 0) return;
+    send(slot.sends[static_cast<size_t>(peer)], contributes ? out(peer) : empty_message(), peer, kContribution);
   };
   const bool at_once = ops_.device().is_host();  // what is rounded is there
   for_peers([&](int peer) {
     const int64_t n = chunk.length(peer);
-    if (n > 0) ops_.wire_cast(context_, array_.rows_slice(chunk.begin(peer), n), out(peer));
+    if (n > 0 && contributes) ops_.wire_cast(context_, array_.rows_slice(chunk.begin(peer), n), out(peer));
     if (at_once) send_to(peer);
   });
   if (at_once) return;
@@ -197,14 +220,19 @@ void ChunkPipeline::sum(Slot& slot) {
   const int64_t n = slot.chunk.length(group_.rank());
   if (n == 0) return;
   std::atomic_thread_fence(std::memory_order_acquire);
-  const View sum = part(slot.reduced, n);
-  terms_.assign(slot.contributions.size(), {});  // the own one stays so
-  for_peers(
-      [&](int peer) { terms_[static_cast<size_t>(peer)] = part(slot.contributions[static_cast<size_t>(peer)], n); });
-  ops_.sum_contributions(context_, terms_, array_.rows_slice(slot.chunk.begin(group_.rank()), n), sum);
+  const View sum = part(slot.reduced, n), own = array_.rows_slice(slot.chunk.begin(group_.rank()), n);
+  if (reduces(route_)) {
+    terms_.assign(slot.contributions.size(), {});  // the own one stays so
+    for_peers(
+        [&](int peer) { terms_[static_cast<size_t>(peer)] = part(slot.contributions[static_cast<size_t>(peer)], n); });
+    ops_.sum_contributions(context_, terms_, own, sum);
+  } else {
+    ops_.wire_cast(context_, own, sum);
+  }
   context_.stream->finish();
-  if (!shared_ && route_.sums == SumsAt::owners) return;
-  for_peers([&](int peer) { send(slot.sum_sends[static_cast<size_t>(peer)], sum, peer, kSum); });
+  if (!shared_ && !shares(route_)) return;
+  const View told = shares(route_) ? sum : empty_message();  // a row of shared memory may be written again
+  for_peers([&](int peer) { send(slot.sum_sends[static_cast<size_t>(peer)], told, peer, kSum); });
 }
 
 /// Takes over the sums that have arrived. Idle once everything has, and everything sent has left. True: something did.
@@ -218,7 +246,7 @@ bool ChunkPipeline::gather(Slot& slot) {
       return;
     }
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (route_.sums == SumsAt::everyone) {
+    if (shares(route_)) {
       const int64_t n = slot.chunk.length(peer);
       ops_.wire_cast(context_, part(slot.gathered[p], n), array_.rows_slice(slot.chunk.begin(peer), n));
     }

@@ -1,7 +1,7 @@
 #pragma once
 // Chunks of an array on their way between ranks, a few at a time: round, send to owners, add in rank order, round and,
 // where everyone is to have the sums, send to everyone (optim/reducer.h). Never blocks; the caller keeps calling
-// advance().
+// advance(). Each step alone, too: sums that stay with their owners, and their way to everyone.
 //
 // Ranks of one host read each other's rounded values where they lie (comm/shared_region.h): the messages are the same,
 // but empty. A rank overwrites what it wrote for another one once that one's sum has been told, and its own sum once
@@ -19,8 +19,9 @@
 
 namespace trireme {
 
-/// Who has the sums in the end.
-enum class SumsAt : uint8_t { owners, everyone };
+/// What a chunk's ranks do: add up at the owners, tell everyone the sums too, or tell sums that the owners have
+/// already.
+enum class Exchange : uint8_t { reduce, reduce_and_share, share };
 
 class ChunkPipeline {
  public:
@@ -28,7 +29,7 @@ class ChunkPipeline {
   struct Route {
     int ranks = 1;
     DType wire = DType::bf16;
-    SumsAt sums = SumsAt::everyone;
+    Exchange exchange = Exchange::reduce_and_share;
     bool one_host = false;  ///< all ranks are on this host: they share memory where the system lets them
   };
   /// Collective. Borrows everything but the route; the calling thread of all other functions is the group's issuing
@@ -74,7 +75,7 @@ class ChunkPipeline {
   template <class Do>
   void for_peers(Do action);
   /// What a message about x carries.
-  View payload(View x) const { return shared_ ? View(nullptr, DType::u8, Shape{0}) : x; }
+  View payload(View x) const;
   void send(Handle& handle, View x, int peer, int tag);
   void sum(Slot& slot);
   bool gather(Slot& slot);

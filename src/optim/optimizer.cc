@@ -24,14 +24,20 @@ bool is_tied_across(const ParameterTable& table) {
   return table.spec().tied_head && part.embedding != part.head;
 }
 
+SumsAt sums_of(const ParameterTable& table, const OptimizerOptions& options) {
+  // Stages that hold a tied matrix each add each other's sum, and own other elements of it.
+  if (options.shard == ShardChoice::none || is_tied_across(table)) return SumsAt::everyone;
+  return options.shard_group == ShardGroup::host ? SumsAt::owners_of_hosts : SumsAt::owners;
+}
+
 ReducerOptions reducer_options(const ParameterTable& table, const OptimizerOptions& options) {
   return {.wire = options.wire,
-          // Stages that hold a tied matrix each add each other's sum, and own other elements of it.
-          .sums = options.shard != ShardChoice::none && !is_tied_across(table) ? SumsAt::owners : SumsAt::everyone,
+          .sums = sums_of(table, options),
           .cpus = options.exchange_cores,
           .rows = embedding_rows(table),
           .chunk_bytes = options.one_host ? kHostChunkBytes : kNetworkChunkBytes,
-          .one_host = options.one_host};
+          .one_host = options.one_host,
+          .hosts = options.hosts};
 }
 
 View f32_gradients(const TrainingState& state, const Communicator& group) {
@@ -60,9 +66,15 @@ Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& opti
           elements(options.one_host ? kHostChunkBytes : kNetworkChunkBytes)};
 }
 
+Ownership state_ownership(const ParameterTable& table, const OptimizerOptions& options, int ranks) {
+  const Ownership all = ownership_of(table, options, ranks);
+  return options.shard_group == ShardGroup::host ? ownership_in_hosts(all, options.hosts) : all;
+}
+
 KeptState kept_states(const ParameterTable& table, const OptimizerOptions& options, int ranks, int rank) {
   if (options.shard == ShardChoice::none || ranks == 1) return {};
-  return {.owned = ownership_of(table, options, ranks).owned_by(rank),
+  const int member = options.shard_group == ShardGroup::host ? options.hosts.local_rank(rank) : rank;
+  return {.owned = state_ownership(table, options, ranks).owned_by(member),
           .gradients = exchanges_every_micro_batch(options.shard, ranks),
           .weights = options.shard == ShardChoice::parameters};
 }
@@ -96,7 +108,7 @@ Optimizer::Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops
   assert(!(tied_pair && state.shares_gradients()));
   assert((weights_group != nullptr) == (state.is_sharded() && !state.shares_weights()));
   if (!weights_group) return;
-  gatherer_.emplace(*weights_group, ownership_);
+  gatherer_.emplace(*weights_group, state_ownership_ = state_ownership(table, options, data_group.size()));
   heartbeat_ = weights_group->heartbeat();
 }
 

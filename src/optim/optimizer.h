@@ -30,10 +30,12 @@ struct OptimizerOptions {
   DType wire = DType::bf16;          ///< bf16 or f32
   size_t bucket_bytes = 25'000'000;  ///< of the wire type
   bool one_host = true;              ///< all ranks of the group are on this host
-  std::vector<int> exchange_cores;   ///< the exchange thread runs on these; empty: where its creator does
-  std::optional<MeshShape> mesh{};   ///< what the gradient is spread over; none: the data group alone
+  HostMap hosts{};                  ///< of the data ranks where sums are made hosts first (optim/sum_legs.h); else none
+  std::vector<int> exchange_cores;  ///< the exchange thread runs on these; empty: where its creator does
+  std::optional<MeshShape> mesh{};  ///< what the gradient is spread over; none: the data group alone
   /// Each data rank updates what it owns and keeps the optimizer's state, the gradients, the weights of that alone.
   ShardChoice shard = ShardChoice::none;
+  ShardGroup shard_group = ShardGroup::all;  ///< host: each host's data ranks own everything among them; needs `hosts`
 };
 
 /// Gradients leave the flat array for their owners' sums micro-batch by micro-batch, each of which overwrites it; else
@@ -42,8 +44,10 @@ inline bool exchanges_every_micro_batch(ShardChoice shard, int64_t data_ranks) {
   return data_ranks > 1 && (shard == ShardChoice::gradients || shard == ShardChoice::parameters);
 }
 
-/// Who owns what among so many data ranks.
+/// Whose gradients' sums and values of the norm each of so many data ranks makes.
 Ownership ownership_of(const ParameterTable& table, const OptimizerOptions& options, int ranks);
+/// Who keeps what of a state that is shared, among the members of a group that shares it.
+Ownership state_ownership(const ParameterTable& table, const OptimizerOptions& options, int ranks);
 /// What data rank `rank` of so many keeps.
 KeptState kept_states(const ParameterTable& table, const OptimizerOptions& options, int ranks, int rank);
 
@@ -53,8 +57,8 @@ size_t exchange_bytes(const ParameterTable& table, const OptimizerOptions& optio
 class Optimizer final : public GradientSink {
  public:
   /// Borrows everything; `data_group` is used by this object's progress thread alone. tied_pair: of first and last
-  /// stage where they hold a tied matrix each, which do not share gradients; else nullptr. weights_group: the data
-  /// ranks once more, for update() of a sharded state whose weights everyone has; else nullptr.
+  /// stage where they hold a tied matrix each, which do not share gradients; else nullptr. weights_group: the ranks
+  /// that share a state whose weights everyone has, for update(); else nullptr.
   Optimizer(const ParameterTable& table, TrainingState& state, Ops& ops, Communicator& data_group,
             const OptimizerOptions& options, Communicator* tied_pair = nullptr, Communicator* weights_group = nullptr);
 
@@ -89,7 +93,7 @@ class Optimizer final : public GradientSink {
   Ops& ops_;
   OptimizerOptions options_;
   int rank_;
-  Ownership ownership_;
+  Ownership ownership_, state_ownership_;
   GradientNorm norm_;
   MeshNorm mesh_norm_;
   std::optional<Gatherer> gatherer_;    ///< of a sharded state whose weights everyone has

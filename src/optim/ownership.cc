@@ -100,6 +100,7 @@ std::vector<ParameterRange> Ownership::owned_by(int rank) const {
     const ParameterRange& piece = stripe.pieces[static_cast<size_t>(rank)];
     if (!piece.empty()) ranges.push_back(piece);
   }
+  std::ranges::sort(ranges, {}, &ParameterRange::begin);
   return ranges;
 }
 

@@ -52,6 +52,8 @@ class Ownership {
   /// Pieces consist of whole parts between `borders` (ascending, from 0). Buckets: the least number of elements that
   /// start together. A piece has about `piece` elements, fewer where the ranks would not get equal shares.
   Ownership(std::span<const int64_t> borders, int ranks, int64_t bucket, int64_t piece);
+  /// Of stripes as they are.
+  Ownership(int ranks, std::vector<Stripe> stripes) : ranks_(ranks), stripes_(std::move(stripes)) {}
 
   int ranks() const { return ranks_; }
   const std::vector<Stripe>& stripes() const { return stripes_; }

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <condition_variable>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <thread>
 
@@ -31,15 +32,41 @@ std::vector<Stripe> dense_stripes(const Ownership& ownership, const SparseRows& 
   return rows.count > 0 ? ownership.before(rows.begin) : ownership.stripes();
 }
 
-ChunkPipeline::Route route_of(const Ownership& ownership, const ReducerOptions& options) {
-  return {ownership.ranks(), options.wire, options.sums, options.one_host};
+SumWay way_of(const ReducerOptions& options) {
+  return {options.wire, options.sums, options.one_host, options.chunk_bytes, options.hosts};
 }
 
 /// Most elements of a chunk per rank.
-int64_t longest_chunk(const Ownership& ownership, const ReducerOptions& options) {
+int64_t longest_chunk(const Ownership& ownership, const SumLeg& leg) {
   int64_t longest = 0;
   for (const Stripe& stripe : ownership.stripes()) longest = std::max(longest, stripe.longest());
-  return std::min(longest, ChunkPipeline::chunk_limit(route_of(ownership, options), options.chunk_bytes));
+  return std::min(longest, ChunkPipeline::chunk_limit(leg.route, leg.chunk_bytes));
+}
+
+/// What one leg moves of some stripes. stripe_of: by chunk, the number of its stripe among them.
+struct Turns {
+  std::vector<Stripe> stripes;
+  std::vector<StripeChunk> chunks;
+  std::vector<size_t> stripe_of;
+
+  Turns(const SumLeg& leg, const std::vector<Stripe>& of, int64_t limit) {
+    std::vector<size_t> numbers;
+    for (size_t i = 0; i < of.size(); ++i) {
+      for (Stripe& turn : leg.turns(of[i])) stripes.push_back(std::move(turn));
+      numbers.resize(stripes.size(), i);
+    }
+    chunks = chunks_of(stripes, limit);
+    for (const StripeChunk& chunk : chunks)
+      stripe_of.push_back(numbers[static_cast<size_t>(chunk.stripe - stripes.data())]);
+  }
+};
+
+/// A leg's own group, for the exchange's thread. Collective.
+std::unique_ptr<Communicator> group_of(const SumLeg& leg, Communicator& all) {
+  const auto place = std::ranges::find(leg.group, all.rank()) - leg.group.begin();
+  auto group = all.split(leg.group.front(), static_cast<int>(place));
+  group->report_to(all.heartbeat());
+  return group;
 }
 
 size_t map_bytes(const SparseRows& rows) {
@@ -59,10 +86,8 @@ class Reducer::Worker {
         context_{.threads = 1, .stream = stream_.get()},
         ownership_(ownership),
         options_(std::move(options)),
-        limit_(longest_chunk(ownership, options_)),
         dense_(dense_stripes(ownership, options_.rows)),
-        chunks_(chunks_of(dense_, limit_)),
-        pipeline_(gradients, group, ops, context_, route_of(ownership, options_), limit_),
+        legs_(make_legs()),
         maps_(map_bytes(options_.rows), ops.device()),
         map_(maps_.take(DType::i64, Shape{touched_rows::map_words(options_.rows.count)})),
         own_map_(static_cast<size_t>(touched_rows::map_words(options_.rows.count))),
@@ -179,70 +204,124 @@ class Reducer::Worker {
       if (!options_.cpus.empty()) pin_this_thread(options_.cpus);
       while (wait_for_step()) run_step();
     } catch (...) {
-      pipeline_.abandon();
+      for (Leg& leg : legs_) leg.pipeline.abandon();
       const std::lock_guard lock(mutex_);
       error_ = std::current_exception();
       done_.notify_all();
     }
   }
 
+  /// One exchange of the sum's way.
+  struct Leg {
+    Leg(const SumLeg& of, Worker& worker, bool alone)
+        : plan(of),
+          limit(longest_chunk(worker.ownership_, of)),
+          own_group(alone ? nullptr : group_of(of, worker.group_)),
+          pipeline(worker.gradients_, own_group ? *own_group : worker.group_, worker.ops_, worker.context_, of.route,
+                   limit),
+          dense(of, worker.dense_, limit) {}
+    const SumLeg plan;
+    const int64_t limit;
+    const std::unique_ptr<Communicator> own_group;  ///< nullptr: the only leg takes the whole group
+    ChunkPipeline pipeline;
+    const Turns dense;
+  };
+
+  /// A leg at work.
+  struct LegRun {
+    ChunkPipeline& pipeline;
+    const Turns& turns;
+    size_t next = 0, ended = 0;  ///< chunks
+    /// Stripes before this one have ended.
+    size_t under_way() const {
+      return ended < turns.chunks.size() ? turns.stripe_of[ended] : std::numeric_limits<size_t>::max();
+    }
+    bool done() const { return ended == turns.chunks.size(); }
+  };
+
+  std::deque<Leg> make_legs() {
+    std::deque<Leg> legs;
+    const std::vector<SumLeg> plan = sum_legs(way_of(options_), group_.size(), group_.rank());
+    for (const SumLeg& leg : plan) legs.emplace_back(leg, *this, plan.size() == 1);
+    return legs;
+  }
+
+  uint64_t bytes_sent() const {
+    uint64_t bytes = 0;
+    for (const Leg& leg : legs_) bytes += leg.pipeline.bytes_sent();
+    return bytes;
+  }
+
   /// False when the thread shall end.
   bool wait_for_step() {
-    wait_until_complete(chunks_.empty() ? size() : chunks_.front().stripe->ready_end);
+    wait_until_complete(dense_.empty() ? size() : dense_.front().ready_end);
     return !stop_;
   }
 
   void run_step() {
     const auto start = Clock::now();
-    const uint64_t bytes_before = pipeline_.bytes_sent();
-    run_chunks(chunks_);
+    const uint64_t bytes_before = bytes_sent();
+    std::vector<LegRun> runs;
+    for (Leg& leg : legs_) runs.push_back({leg.pipeline, leg.dense});
+    run_legs(runs, [&] { tell_summed(runs.back().under_way()); });
     if (options_.rows.count > 0) run_rows();
     const std::lock_guard lock(mutex_);
     times_.total_seconds = seconds_since(start);
-    times_.wire_bytes = pipeline_.bytes_sent() - bytes_before;
+    times_.wire_bytes = bytes_sent() - bytes_before;
     busy_ = false;
     done_.notify_all();
   }
 
-  void run_chunks(const std::vector<StripeChunk>& chunks) {
-    size_t next = 0, ended = 0;
+  /// A leg takes a stripe once the leg before has ended it, the first one once its elements are complete.
+  void run_legs(std::vector<LegRun>& legs, const std::function<void()>& moved_on) {
+    const auto all = [&](bool (*holds)(const LegRun&)) { return std::ranges::all_of(legs, holds); };
     Quiet quiet;
-    while (next < chunks.size() || !pipeline_.empty()) {
-      bool moved = false;
+    while (!all([](const LegRun& leg) { return leg.done(); })) {
       if (some_issued_) {
         const std::lock_guard lock(mutex_);
         take_over();
       }
       quiet.ready_end = ready_end_;
-      for (; next < chunks.size() && !pipeline_.full() && chunks[next].stripe->ready_end <= ready_end_; ++next) {
-        pipeline_.start(chunks[next]);
-        moved = true;
-      }
-      const size_t done = pipeline_.chunks_done();
-      moved = pipeline_.advance() || moved;
-      ended += pipeline_.chunks_done() - done;
-      if (moved) tell_summed(chunks, ended);
+      bool moved = false;
+      for (size_t i = 0; i < legs.size(); ++i) moved = advance(legs[i], i == 0 ? nullptr : &legs[i - 1]) || moved;
       if (moved) {
-        if (group_.heartbeat()) group_.heartbeat()->chunks_done(pipeline_.chunks_done() - done);
+        moved_on();
         quiet = {};
-      } else if (pipeline_.empty()) {
-        wait_until_ready(chunks[next].stripe->ready_end);
+      } else if (all([](const LegRun& leg) { return leg.pipeline.empty(); })) {
+        wait_until_ready(legs.front().turns.chunks[legs.front().next].stripe->ready_end);
       } else {
         rest(quiet);
       }
     }
+    moved_on();
   }
 
-  /// Of the stripes whose chunks have all ended.
-  void tell_summed(const std::vector<StripeChunk>& chunks, size_t ended) {
-    if (!options_.summed || &chunks != &chunks_) return;
-    const Stripe* under_way = ended < chunks.size() ? chunks[ended].stripe : nullptr;
-    size_t summed = summed_;
-    for (; summed < dense_.size() && &dense_[summed] != under_way; ++summed)
-      options_.summed(context_, dense_[summed].range());
-    if (summed == summed_) return;
+  /// True: something has moved.
+  bool advance(LegRun& leg, const LegRun* before) {
+    bool moved = false;
+    for (; leg.next < leg.turns.chunks.size() && !leg.pipeline.full(); ++leg.next) {
+      const StripeChunk& chunk = leg.turns.chunks[leg.next];
+      if (before ? leg.turns.stripe_of[leg.next] >= before->under_way() : chunk.stripe->ready_end > ready_end_) break;
+      leg.pipeline.start(chunk);
+      moved = true;
+    }
+    const size_t done = leg.pipeline.chunks_done();
+    moved = leg.pipeline.advance() || moved;
+    const size_t ended = leg.pipeline.chunks_done() - done;
+    leg.ended += ended;
+    if (moved && group_.heartbeat()) group_.heartbeat()->chunks_done(ended);
+    return moved;
+  }
+
+  /// All stripes before this one are summed.
+  void tell_summed(size_t under_way) {
+    const size_t end = std::min(under_way, dense_.size());
+    if (end == summed_) return;
+    if (options_.summed) {
+      for (size_t i = summed_; i < end; ++i) options_.summed(context_, dense_[i].range());
+    }
     const std::lock_guard lock(mutex_);
-    summed_ = summed;
+    summed_ = end;
     done_.notify_all();
   }
 
@@ -255,8 +334,11 @@ class Reducer::Worker {
     agree_on_rows(table);
     ops_.pack_rows(context_, table, map_);
     stream_->finish();
-    packed_ = ownership_.packed(rows, own_map_);
-    run_chunks(chunks_of(packed_, limit_));
+    const std::vector<Stripe> packed = ownership_.packed(rows, own_map_);
+    std::deque<Turns> turns;
+    std::vector<LegRun> runs;
+    for (Leg& leg : legs_) runs.push_back({leg.pipeline, turns.emplace_back(leg.plan, packed, leg.limit)});
+    run_legs(runs, [] {});
     ops_.unpack_rows(context_, table, map_);
     stream_->finish();
     if (options_.summed) options_.summed(context_, {rows.begin, rows.begin + table.count()});
@@ -303,10 +385,8 @@ class Reducer::Worker {
   Context context_;
   const Ownership& ownership_;
   ReducerOptions options_;
-  int64_t limit_;
-  std::vector<Stripe> dense_, packed_;  // packed_: of the step's touched rows
-  std::vector<StripeChunk> chunks_;
-  ChunkPipeline pipeline_;
+  std::vector<Stripe> dense_;
+  std::deque<Leg> legs_;
   Arena maps_;
   View map_;  ///< where operators read it
   std::vector<int64_t> own_map_, peer_maps_;
@@ -357,8 +437,10 @@ const ExchangeTimes& Reducer::times() const { return worker_ ? worker_->times() 
 size_t Reducer::buffer_bytes(const Ownership& ownership, const ReducerOptions& options) {
   const int ranks = ownership.ranks();
   if (ranks == 1) return 0;
-  return ChunkPipeline::bytes_for(route_of(ownership, options), longest_chunk(ownership, options)) +
-         (static_cast<size_t>(ranks) + 2) * map_bytes(options.rows);
+  size_t bytes = (static_cast<size_t>(ranks) + 2) * map_bytes(options.rows);
+  for (const SumLeg& leg : sum_legs(way_of(options), ranks, 0))
+    bytes += ChunkPipeline::bytes_for(leg.route, longest_chunk(ownership, leg));
+  return bytes;
 }
 
 }  // namespace trireme

@@ -1,20 +1,20 @@
 #pragma once
 // Sums gradients over data-parallel ranks on a thread of its own, beside backward (docs/design.md, decision 7).
 //
-// The flat array is cut into stripes of one piece per rank (optim/ownership.h), these into chunks of at most
-// chunk_bytes. Per chunk every rank rounds its contribution to the wire type and sends each owner its part; the owner,
-// whose own contribution is rounded too, adds in f32 in rank order and rounds the sum. There it stays (sharded state),
-// or it goes to everyone as soon as it is made (every rank updates all weights). So owners or all ranks hold the same
-// bits, and they depend neither on buckets nor on timing. Wire f32 rounds nothing: N ranks then give the bits of one
-// rank that adds the same N arrays. A group of one exchanges nothing and so rounds nothing, whatever the wire type.
+// The flat array is cut into stripes of one piece per rank (optim/ownership.h), these into chunks. Per chunk every rank
+// rounds its contribution to the wire type and sends each owner its part; the owner, whose own contribution is rounded
+// too, adds in f32 in rank order and rounds the sum. There it stays (sharded state), or it goes to everyone as soon as
+// it is made (every rank updates all weights). So owners or all ranks hold the same bits, and they depend neither on
+// buckets nor on timing. Wire f32 rounds nothing: N ranks then give the bits of one rank that adds the same N arrays. A
+// group of one exchanges nothing and so rounds nothing, whatever the wire type. Hosts first (ReducerOptions::hosts) is
+// another definition of the sum: optim/sum_legs.h has it.
 
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "comm/communicator.h"
-#include "optim/chunk_pipeline.h"
-#include "optim/ownership.h"
+#include "optim/sum_legs.h"
 
 namespace trireme {
 
@@ -25,12 +25,6 @@ struct ExchangeTimes {
   uint64_t wire_bytes = 0;     ///< sent by this rank
 };
 
-/// Most bytes of a chunk. Between hosts a message must fit MPI's eager limit for TCP (64 KiB with its header): a larger
-/// one first asks for leave, behind all data that is queued on a slow link. 56 KiB moved 16 MiB of gradients over 200
-/// Mbit/s at 0.94 of plain two-way traffic, 1 MiB at 0.76. Inside a host 128 to 512 KiB take the same time: a core's
-/// cache holds what is summed.
-constexpr size_t kNetworkChunkBytes = 56 << 10, kHostChunkBytes = 256 << 10;
-
 struct ReducerOptions {
   DType wire = DType::bf16;  ///< bf16 or f32
   SumsAt sums = SumsAt::everyone;
@@ -38,6 +32,7 @@ struct ReducerOptions {
   SparseRows rows = {};        ///< behind it only zeros
   size_t chunk_bytes = kHostChunkBytes;
   bool one_host = false;  ///< all ranks are on this host (optim/chunk_pipeline.h)
+  HostMap hosts = {};     ///< hosts first: where the ranks are, on every host as many; none: all ranks at once
   /// Called on the thread, with its context, for each range whose sums are complete, ascending; the array's values of
   /// it are not needed any more.
   std::function<void(Context&, ParameterRange)> summed = {};
@@ -45,9 +40,9 @@ struct ReducerOptions {
 
 class Reducer {
  public:
-  /// Borrows everything but the options; the communicator from now on belongs to the thread. gradients: [n] f32.
-  /// ownership: of the array but for options.rows where they lie behind it. Buffers are planned here, none is made in a
-  /// step. Throws Error::config for another wire type.
+  /// Collective. Borrows everything but the options; the communicator from now on belongs to the thread. gradients: [n]
+  /// f32. ownership: of the array but for options.rows where they lie behind it. Buffers are planned here, none is made
+  /// in a step. Throws Error::config for another wire type.
   Reducer(View gradients, Communicator& group, Ops& ops, const Ownership& ownership, ReducerOptions options);
   ~Reducer();
   Reducer(const Reducer&) = delete;

@@ -33,8 +33,8 @@ const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, 
 }  // namespace
 
 KeptState kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank) {
-  return kept_states(table, optimizer_options(plan.config(), rank.one_host, {}), static_cast<int>(plan.mesh.data),
-                     place_of(plan.mesh, rank.rank).data);
+  return kept_states(table, optimizer_options(plan.config(), plan.mesh, rank.rank, rank.hosts, {}),
+                     static_cast<int>(plan.mesh.data), place_of(plan.mesh, rank.rank).data);
 }
 
 MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const PlannedRank& rank) {
@@ -47,21 +47,36 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
       stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
                                            plan.shape.own_rows(table.layout().tensor_size), plan.spec.width);
   if (!plan.trains) return memory;
-  memory.exchange +=
-      exchange_bytes(table, optimizer_options(plan.config(), rank.one_host, {}), static_cast<int>(plan.mesh.data));
+  memory.exchange += exchange_bytes(table, optimizer_options(plan.config(), plan.mesh, rank.rank, rank.hosts, {}),
+                                    static_cast<int>(plan.mesh.data));
   memory.snapshot = 3 * static_cast<size_t>(table.flat_count()) * sizeof(float) / static_cast<size_t>(plan.mesh.data);
   return memory;
 }
 
+std::string describe_exchange(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank) {
+  const HostMap hosts = rank.hosts.of(replicas_of(plan.mesh, rank.rank));
+  const int per_host = hosts.ranks_per_host();
+  if (!plan.trains || hosts.hosts() <= 1 || per_host <= 1) return "";
+  const double ways = plan.config().optim.shard == ShardChoice::none ? 2 : 1;  // there, and the sums back
+  const double array = static_cast<double>(table.flat_count()) * static_cast<double>(size_of(plan.config().comm.wire));
+  const double first = ways * array * (hosts.hosts() - 1) / hosts.hosts(), flat = first * per_host;
+  const bool is_first = plan.config().comm.reduce == ReduceOrder::hosts;
+  return fmt::format(
+      "{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, {} {:.1f} MB "
+      "with --comm.reduce {}{}",
+      (is_first ? first : flat) / 1e6, is_first ? "instead of" : "but", (is_first ? flat : first) / 1e6,
+      is_first ? "flat" : "hosts", is_first ? "" : ", which is faster where the network is the limit");
+}
+
 void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankContext& rank) {
-  const uint64_t available = available_memory(rank.local_size);
+  const uint64_t available = available_memory(rank.local_size());
   require(memory.total() <= available, ErrorKind::config,
           "this run needs {} per rank ({} {}, activations {}, scratch {}, exchange {}, snapshot {}), "
           "but each of the {} ranks on {} can have {}; lower "
           "batch.micro ({} rows now), batch.sequence or the model, or use fewer ranks per host",
           gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
-          gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot), rank.local_size, rank.host,
-          gigabytes(available), plan.micro_sequences);
+          gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot), rank.local_size(),
+          rank.host, gigabytes(available), plan.micro_sequences);
 }
 
 RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankContext& rank, const Backend& backend,
@@ -102,7 +117,10 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
   if (setup.trains && setup.config().optim.shard != ShardChoice::none && setup.mesh.data > 1)
     add("sharded", fmt::format("each of {} data ranks keeps its part of {}", setup.mesh.data,
                                describe_shared(setup.config().optim.shard)));
-  add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size, rank.world.backend()));
+  const ParameterTable own_table(s, setup.init_scheme, setup.held);
+  if (const std::string exchange = describe_exchange(setup, own_table, planned(rank)); !exchange.empty())
+    add("exchange", exchange);
+  add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
   add("cpu", fmt::format("{}, kernels {}, {} threads per rank", backend.hardware, backend.kernels, rank.threads));
   add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
                             gigabytes(memory.total()), name_of_state(setup), gigabytes(memory.state),

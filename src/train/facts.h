@@ -18,15 +18,19 @@ struct MemoryPlan {
 /// Whom a plan is made for.
 struct PlannedRank {
   int rank = 0, threads = 1;
-  bool one_host = true;  ///< all ranks are on this one's host
+  HostMap hosts;  ///< of all ranks
 };
-inline PlannedRank planned(const RankContext& rank) { return {rank.rank(), rank.threads, rank.one_host()}; }
+inline PlannedRank planned(const RankContext& rank) { return {rank.rank(), rank.threads, rank.hosts}; }
 
 /// What of the optimizer's state this rank keeps; none: all.
 KeptState kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank);
 
 /// table: what this rank holds of the plan's model.
 MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const PlannedRank& rank);
+
+/// What the exchange of gradients sends from each host in a step, and what it would in the other order of the sum
+/// (comm.reduce); empty where the data ranks are on one host, or not as many on each.
+std::string describe_exchange(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank);
 
 /// Throws Error::config with the numbers when the plans of this host's ranks do not fit in its memory.
 void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankContext& rank);

@@ -23,7 +23,7 @@ void fetch_named(const hub::Named& named, const RankContext& rank, Scalars& scal
   together(scalars, [&] {
     const std::vector<std::string> missing = still_to_fetch(named);
     if (missing.empty()) return;
-    if (rank.local_rank != 0) {
+    if (rank.local_rank() != 0) {
       log::info_all("waiting until another rank of {} has fetched {}", rank.host, fmt::join(missing, ", "));
       return;
     }

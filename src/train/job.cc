@@ -20,7 +20,10 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
   Scalars scalars(process.world());
   prove_one_job(scalars, process.host(), dump_json(to_json(config), 1) + request.proof, request.version);
   MeshShape mesh;
-  together(scalars, [&] { mesh = mesh_of(config.mesh, process.size(), process.launcher().name); });
+  together(scalars, [&] {
+    mesh = mesh_of(config.mesh, process.size(), process.launcher().name);
+    require_hosts(config, mesh, process.hosts());
+  });
   if (request.look) request.look(scalars);
   PeerWatch peers(config, mesh, process, scalars, process.heartbeat());
   const CorePlan cores = take_cores(config, process, scalars);
@@ -49,7 +52,9 @@ SessionOptions session_options(const RunPlan& plan, const Job& job) {
                          .mesh = plan.mesh,
                          .optimizer = {},
                          .exchange_cores = job.cores.exchange_cores};
-  if (plan.trains) options.optimizer = optimizer_options(plan.config(), job.rank.one_host(), job.cores.exchange_cores);
+  if (plan.trains)
+    options.optimizer =
+        optimizer_options(plan.config(), plan.mesh, job.rank.rank(), job.rank.hosts, job.cores.exchange_cores);
   return options;
 }
 

@@ -8,7 +8,10 @@
 namespace trireme {
 
 RateSchedule schedule_of(const Config& config);
-/// one_host: all ranks are on this one's. exchange_cores: where the exchange thread runs; empty: anywhere.
-OptimizerOptions optimizer_options(const Config& config, bool one_host, std::vector<int> exchange_cores);
+/// Of a rank of the mesh. hosts: of all ranks. exchange_cores: where the exchange thread runs; empty: anywhere.
+OptimizerOptions optimizer_options(const Config& config, const MeshShape& mesh, int rank, const HostMap& hosts,
+                                   std::vector<int> exchange_cores);
+/// Throws Error::config where comm.reduce or optim.shard-group cannot be had with data ranks on these hosts.
+void require_hosts(const Config& config, const MeshShape& mesh, const HostMap& hosts);
 
 }  // namespace trireme

@@ -14,6 +14,7 @@
 #include "model/presets.h"
 #include "train/data_setup.h"
 #include "train/facts.h"
+#include "train/optim_options.h"
 #include "train/resolve_ranks.h"
 
 namespace trireme {
@@ -59,16 +60,26 @@ std::string held_by(const Layout& layout) {
 
 std::string gigabytes(size_t bytes) { return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9); }
 
+/// The ranks in order, as many on each host.
+HostMap even_hosts(int ranks, int hosts) {
+  require(ranks % hosts == 0, ErrorKind::config, "--ranks {} cannot be spread evenly over --hosts {}", ranks, hosts);
+  std::vector<int> host_of(static_cast<size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) host_of[static_cast<size_t>(rank)] = rank / (ranks / hosts);
+  return HostMap(host_of);
+}
+
 }  // namespace
 
-std::string rank_table(const LoadedConfig& loaded, int ranks) {
+std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   const Config& config = loaded.config;
+  const MeshShape mesh = mesh_of(config.mesh, ranks, "--ranks");
+  const HostMap host_map = even_hosts(ranks, hosts > 0 ? hosts : ranks);
+  require_hosts(config, mesh, host_map);
   const std::optional<Spec> spec = model_of(loaded);
   if (!spec)
     return "# What each rank holds is not known: set model.vocabulary, model.preset, or a data.dir or model.init that "
            "is "
            "here.\n";
-  const MeshShape mesh = mesh_of(config.mesh, ranks, "--ranks");
   RunPlan plan;
   plan.loaded = loaded;
   plan.spec = *spec;
@@ -77,10 +88,11 @@ std::string rank_table(const LoadedConfig& loaded, int ranks) {
   size_t holds = 41;  // columns, or as many as the longest needs
   for (const Layout& layout : layouts_of_replica(*spec, mesh)) holds = std::max(holds, held_by(layout).size());
   std::string text = fmt::format(
-      "# {} ranks: data {} x tensor {} x pipeline {}. Memory is planned with one thread and one host per rank.\n"
+      "# {} ranks: data {} x tensor {} x pipeline {}. Memory is planned with one thread per rank and {}.\n"
       "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
-      ranks, mesh.data, mesh.tensor, mesh.pipeline, "rank", "data", "tensor", "pipeline", "holds", holds, "memory",
-      "state", "activations");
+      ranks, mesh.data, mesh.tensor, mesh.pipeline,
+      hosts > 0 ? fmt::format("{} ranks per host", ranks / hosts) : "one host per rank", "rank", "data", "tensor",
+      "pipeline", "holds", holds, "memory", "state", "activations");
   const int group = ranks > kMostLines ? static_cast<int>(mesh.data * mesh.tensor) : 1;
   for (int rank = 0; rank < ranks; rank += group) {
     const MeshPlace place = place_of(mesh, rank);
@@ -93,8 +105,7 @@ std::string rank_table(const LoadedConfig& loaded, int ranks) {
                .rank = place.data},
               rank);
     const ParameterTable table(plan.spec, plan.init_scheme, plan.held);
-    const MemoryPlan memory =
-        plan_memory(plan, table, *backend.ops, {.rank = rank, .threads = 1, .one_host = ranks == 1});
+    const MemoryPlan memory = plan_memory(plan, table, *backend.ops, {.rank = rank, .threads = 1, .hosts = host_map});
     const auto range = [&](int64_t first, int64_t count) {
       return group == 1 || count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
     };

@@ -8,9 +8,10 @@
 namespace trireme {
 
 /// Comment lines of YAML: each rank's place, its part of the model and the memory that is planned for it, with one
-/// thread and one host per rank; of more than 64 ranks a line for those that differ in nothing but data and tensor
-/// rank. One line that says what is missing where the model is not known yet. loaded: as resolve_for_ranks() left it.
-/// Throws Error::config for a mesh that the model cannot have, with the sizes that it can.
-std::string rank_table(const LoadedConfig& loaded, int ranks);
+/// thread and, where hosts is 0, one host per rank, else as many ranks on each; of more than 64 ranks a line for those
+/// that differ in nothing but data and tensor rank. One line that says what is missing where the model is not known
+/// yet. loaded: as resolve_for_ranks() left it. Throws Error::config for a mesh that the model cannot have, with the
+/// sizes that it can, and for hosts that do not fit.
+std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts = 0);
 
 }  // namespace trireme

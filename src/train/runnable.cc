@@ -20,6 +20,16 @@ void require_runnable(const LoadedConfig& loaded) {
                     "many of them between forward and backward; set --optim.shard optimizer, which shares what the "
                     "optimizer keeps, or none, or --mesh.pipeline 1",
                     loaded.where("optim.shard"), config.mesh.pipeline));
+  if (config.optim.shard_group == ShardGroup::host && config.comm.reduce != ReduceOrder::hosts)
+    reasons.push_back(
+        fmt::format("{} is host, and gradients reach the ranks of a host by its sum; set --comm.reduce "
+                    "hosts",
+                    loaded.where("optim.shard-group")));
+  if (config.optim.shard_group == ShardGroup::host && config.optim.shard == ShardChoice::none)
+    reasons.push_back(
+        fmt::format("{} is host, and optim.shard is none: nothing is shared; set --optim.shard optimizer, "
+                    "gradients or parameters",
+                    loaded.where("optim.shard-group")));
   if (config.optim.shard != ShardChoice::none && config.run.on_difference == OnDifference::heal &&
       loaded.given("run.on-difference"))
     reasons.push_back(fmt::format(

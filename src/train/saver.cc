@@ -40,7 +40,7 @@ void Saver::open_local(const Session& session) {
   const Config& config = plan_.config();
   const std::string folder = open_local_folder(config, scalars_);
   if (folder.empty()) return;
-  const double rate = config.checkpoint.copy_mb_per_second * 1e6 / session.rank().local_size;
+  const double rate = config.checkpoint.copy_mb_per_second * 1e6 / session.rank().local_size();
   copies_.emplace(
       SharedCopies::Options{
           .run_dir = config.run.dir, .folder = folder, .bytes_per_second = rate, .keep = config.checkpoint.keep},

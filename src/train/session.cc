@@ -19,6 +19,14 @@ std::unique_ptr<Communicator> own_group(Communicator& axis, Heartbeat* heartbeat
   return group;
 }
 
+/// Who shares the state with this data rank.
+std::unique_ptr<Communicator> state_group(Communicator& data, const OptimizerOptions& options, Heartbeat* heartbeat) {
+  if (options.shard_group == ShardGroup::all) return own_group(data, heartbeat);
+  auto group = data.split(options.hosts.host_of(data.rank()), data.rank());
+  group->report_to(heartbeat);
+  return group;
+}
+
 }  // namespace
 
 Session::Session(const SessionOptions& options, const ParameterTable& table, TrainingState& state, Ops& ops,
@@ -30,7 +38,8 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
       mesh_(rank.world, options.mesh),
       scalars_(mesh_.world()),
       tensor_group_(mesh_.tensor().size() > 1 ? own_group(mesh_.tensor(), rank.heartbeat) : nullptr),
-      weights_group_(state.is_sharded() ? own_group(mesh_.data(), rank.heartbeat) : nullptr),
+      weights_group_(state.is_sharded() ? state_group(mesh_.data(), options.optimizer.value(), rank.heartbeat)
+                                        : nullptr),
       links_(mesh_.pipeline(), ops.device(), mesh_.shape().chunks, options.dtype,
              options.shape.own_rows(mesh_.tensor().size()), options.spec.width, options.exchange_cores),
       shared_weights_(make_shared_weights(options)),
@@ -56,7 +65,7 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
 std::unique_ptr<SharedWeights> Session::make_shared_weights(const SessionOptions& options) {
   if (!state_.shares_weights()) return nullptr;
   return std::make_unique<SharedWeights>(state_, *weights_group_,
-                                         ownership_of(table_, options.optimizer.value(), mesh_.data().size()),
+                                         state_ownership(table_, options.optimizer.value(), mesh_.data().size()),
                                          ops_.device(), options.exchange_cores);
 }
 

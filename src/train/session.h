@@ -67,7 +67,7 @@ class Session {
   Scalars scalars_;
   std::unique_ptr<Communicator> exchange_group_;  ///< of the data axis, for the exchange's own thread
   std::unique_ptr<Communicator> tensor_group_;    ///< of the tensor axis, for its sums' own thread; none: one rank
-  std::unique_ptr<Communicator> weights_group_;   ///< of the data axis, where weights reach it from their owners
+  std::unique_ptr<Communicator> weights_group_;   ///< who shares the state, where weights come from owners
   std::unique_ptr<Communicator> tied_pair_;       ///< first and last stage, where both hold a tied matrix
   std::optional<Optimizer> optimizer_;
   std::optional<TensorGroup> tensor_;

@@ -7,6 +7,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/safetensors.h"
+#include "optim/optimizer.h"
 #include "tests/checkpoint/small_run.h"
 #include "tests/support/cut_states.h"
 #include "tests/support/expect_error.h"
@@ -103,6 +104,34 @@ TEST(CheckpointLayouts, AColumnCutIsStoredAsTheRanksContiguousBox) {
       return s.shard == rank && s.part == Part::weight && s.box == Box{{0, static_cast<int64_t>(rank) * 12}, {8, 12}};
     }));
   }
+}
+
+TEST(CheckpointLayouts, AStateThatRanksShareIsSavedAsIfEveryoneHadIt) {
+  const ParameterTable table(small_spec());
+  const std::vector<std::vector<int>> hosts{{}, {0, 0, 1, 1}, {0, 1, 1, 0}};
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const ShardChoice shard : {ShardChoice::optimizer, ShardChoice::parameters})
+      for (const std::vector<int>& host_of : hosts) {
+        SCOPED_TRACE(fmt::format("{}, shard {}, {} hosts", name_of(dtype), static_cast<int>(shard), host_of.size()));
+        TrainingState state(table, dtype, true);
+        fill(state, table, 3);
+        const TemporaryFolder whole, shared;
+        save(whole.path(), table, state, facts_of(small_spec(), 5), 1);
+        run_local(4, [&](RankContext& rank) {
+          OptimizerOptions options;
+          options.shard = shard;
+          options.hosts = HostMap(host_of);
+          options.shard_group = host_of.empty() ? ShardGroup::all : ShardGroup::host;
+          TrainingState own(table, dtype, true, kept_states(table, options, 4, rank.rank()));
+          load_checkpoint(open_checkpoint(whole.path()), table, own);
+          CheckpointWriter writer(shared.path(), table, own, rank.world);
+          writer.begin(facts_of(small_spec(), 5));
+          writer.publish(0, false);
+        });
+        TrainingState loaded(table, dtype, true);
+        load_checkpoint(open_checkpoint(shared.path()), table, loaded);
+        EXPECT_TRUE(same_state(loaded, state));
+      }
 }
 
 uint64_t stored_bytes(const ParameterTable& table, int values) {

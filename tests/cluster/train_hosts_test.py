@@ -270,6 +270,31 @@ class Training(bed.TrainingCase):
             self.assertEqual(sorted(taken), ["config.json", "model.safetensors"], "each file once on each host")
         self.assertEqual(train("--env", "HF_HUB_OFFLINE=1", "--preflight-only").returncode, 0, "it is in both caches now")
 
+    def test_sums_made_inside_the_hosts_first_give_the_losses_of_others(self):
+        (BED.work / "two-each").write_text("h1 slots=2\nh2 slots=2\n")
+        shown = {}
+        for name, flags in (("flat", []), ("first", ["--comm.reduce", "hosts"]),
+                            ("shared", ["--comm.reduce", "hosts", "--optim.shard", "parameters", "--optim.shard-group", "host"])):
+            config, run = BED.write_training(name, steps=8, batch=8)
+            result = BED.run(1, BED.binary, "launch", "-f", "two-each", "--", "train", config, "--launch.threads", 1, "--batch.micro", 2,
+                             *flags)
+            self.assertEqual(result.returncode, 0, result.both)
+            shown[name] = (result.both, bed.losses(run))
+        self.assertRegex(shown["flat"][0], r"MB of gradients leave each host per step .*, but [0-9.]+ MB with --comm.reduce hosts")
+        self.assertRegex(shown["first"][0], r"MB of gradients leave each host per step .*, instead of [0-9.]+ MB")
+        for name in ("first", "shared"):
+            for step, loss in shown["flat"][1].items():
+                self.assertAlmostEqual(shown[name][1][step], loss, delta=2e-3 * loss, msg=f"{name}, step {step}")
+        self.assertEqual(shown["first"][1], shown["shared"][1], "who shares the state changes no bit")
+
+    def test_a_host_with_more_ranks_than_another_cannot_add_its_own_first(self):
+        (BED.work / "uneven").write_text("h1 slots=2\nh2 slots=1\n")
+        config, run = BED.write_training("uneven")
+        result = BED.run(1, BED.binary, "launch", "-f", "uneven", "--", "train", config, "--comm.reduce", "hosts")
+        self.assertEqual(result.returncode, 2, result.both)
+        self.assertIn("comm.reduce is hosts, which needs as many data ranks on every host, and 2 hosts have 2, 1 of the 3", result.both)
+        self.assertFalse((run / "latest").exists())
+
     def test_ranks_that_are_not_joined_never_train(self):
         config, run = BED.write_training("apart")
         result = BED.run(1, "sh", "-c", f"OMPI_COMM_WORLD_SIZE=3 {BED.binary} train {config}")

@@ -4,10 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <cmath>
 #include <cstring>
 #include <mutex>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -15,29 +13,13 @@
 #include "comm/scalars.h"
 #include "optim/optimizer.h"
 #include "optim/reducer.h"
+#include "tests/support/exchange.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
 #include "tests/support/vector_view.h"
 
 namespace trireme {
 namespace {
-
-Ops* test_ops() {
-  static const std::unique_ptr<Ops> ops = make_cpu_ops();
-  return ops.get();
-}
-
-/// Of many magnitudes, so that the order of additions shows.
-std::vector<float> gradients_of(int rank, size_t n, unsigned step) {
-  std::mt19937 random(static_cast<unsigned>(rank) * 1000 + step);
-  std::normal_distribution<float> normal;
-  std::uniform_int_distribution<int> exponent(-12, 12);
-  std::vector<float> values(n);
-  for (float& v : values) v = std::ldexp(normal(random), exponent(random));
-  return values;
-}
-
-float rounded(float x, DType wire) { return wire == DType::bf16 ? to_float(to_bf16(x)) : x; }
 
 /// Every contribution rounded, added in f32 in rank order, rounded; a rank alone rounds nothing.
 std::vector<float> expected_sum(size_t n, DType wire, int ranks, unsigned step) {
@@ -50,18 +32,6 @@ std::vector<float> expected_sum(size_t n, DType wire, int ranks, unsigned step) 
   }
   for (float& v : sum) v = rounded(v, wire);
   return sum;
-}
-
-bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
-}
-
-/// What must not change a bit: how the ranks are connected.
-std::vector<LocalOptions> connections() {
-  return {{},
-          {.rendezvous = true},
-          {.progress_in_test = true},
-          {.delay = random_delays(11, std::chrono::microseconds(300)), .rendezvous = true, .progress_in_test = true}};
 }
 
 TEST(ReducerOnLocalRanks, GivesTheBitsOfOneProcessHoweverMessagesTravel) {

@@ -19,7 +19,7 @@ TEST(RankContext, OfAProcessSaysWhatTheProcessKnows) {
   EXPECT_EQ(rank.rank(), process.rank());
   EXPECT_EQ(rank.size(), process.size());
   EXPECT_EQ(rank.host, process.host());
-  EXPECT_EQ(rank.local_rank, process.local_rank());
+  EXPECT_EQ(rank.local_rank(), process.local_rank());
   EXPECT_TRUE(rank.one_host());  // tests run on one host
   EXPECT_EQ(rank.heartbeat, &process.heartbeat());
   EXPECT_EQ(rank.threads, 3);

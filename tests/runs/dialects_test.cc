@@ -345,6 +345,12 @@ TEST_F(GptNeox, RefusesWhatCannotBeTrainedBeforeAnythingIsMade) {
   EXPECT_THAT(shown.output, HasSubstr("  data: 2  # 12 ranks\n"));
   EXPECT_THAT(shown.output, HasSubstr("  global: 24  # "));
   EXPECT_THAT(shown.output, HasSubstr("hostfile has no effect here: ranks come from MPI"));
+  EXPECT_THAT(done(here(1, "config show tiny -d conf --model.vocabulary 256 --ranks 4 --hosts 2")).output,
+              HasSubstr("Memory is planned with one thread per rank and 2 ranks per host."));
+  EXPECT_THAT(here(1, "config show tiny -d conf --ranks 4 --hosts 3").output,
+              HasSubstr("--ranks 4 cannot be spread evenly over --hosts 3"));
+  EXPECT_THAT(here(1, "config show tiny -d conf --hosts 3").output,
+              HasSubstr("--hosts says where --ranks are; say how many"));
   const Outcome wrong = here(1, "config show tiny -d conf --ranks 0");
   EXPECT_EQ(wrong.code, 2);
   EXPECT_THAT(wrong.output, HasSubstr("--ranks is 0, expected 1 to 1048576"));

@@ -43,7 +43,10 @@ TEST_F(MeshRuns, ARunGoesOnOverAnyOtherLayout) {
          {"--mesh.pipeline", "2", "--mesh.stages", "1,4", "--batch.micro", "2", "--model.recompute", "true"});
   run_to("changes", 2, "20",
          {"--mesh.pipeline", "2", "--mesh.chunks", "2", "--mesh.stages", "1,2,1,1", "--batch.micro", "3"});
-  run_to("changes", 3, "22", {"--optim.shard", "parameters", "--batch.micro", "2"});
+  run_to("changes", 3, "21", {"--optim.shard", "parameters", "--batch.micro", "2"});
+  run_to(
+      "changes", 4, "22",
+      {"--optim.shard", "parameters", "--optim.shard-group", "host", "--comm.reduce", "hosts", "--batch.micro", "3"});
   run_to("changes", 4, "23", {"--mesh.tensor", "2", "--optim.shard", "gradients"});
   run_to("changes", 4, "24", {"--mesh.tensor", "2", "--optim.shard", "optimizer"});
   const auto one = losses("one"), changes = losses("changes");

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/expect_error.h"
 #include "tests/support/layouts.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
+#include "train/optim_options.h"
 
 namespace trireme {
 namespace {
@@ -29,6 +31,48 @@ TEST(PlanMemory, OfARankIsWhatItsTableHolds) {
       EXPECT_LT(own.snapshot, all.snapshot);
     }
   });
+}
+
+TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {
+  RunPlan plan;
+  plan.spec = tiny_spec();
+  plan.mesh = {.data = 4};
+  const ParameterTable table(plan.spec);
+  const double array = 2.0 * static_cast<double>(table.flat_count()) / 1e6;  // bf16
+  const std::vector<int> two_hosts{0, 0, 1, 1}, each_its_own{0, 1, 2, 3}, uneven{0, 0, 0, 1};
+  EXPECT_EQ(
+      describe_exchange(plan, table, {.hosts = HostMap(two_hosts)}),
+      fmt::format("{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, but {:.1f} "
+                  "MB with --comm.reduce hosts, which is faster where the network is the limit",
+                  2 * array, array));
+  plan.loaded.config.comm.reduce = ReduceOrder::hosts;
+  EXPECT_EQ(
+      describe_exchange(plan, table, {.hosts = HostMap(two_hosts)}),
+      fmt::format("{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, instead of "
+                  "{:.1f} MB with --comm.reduce flat",
+                  array, 2 * array));
+  EXPECT_EQ(describe_exchange(plan, table, {.hosts = HostMap(each_its_own)}), "");
+  EXPECT_EQ(describe_exchange(plan, table, {.hosts = HostMap(uneven)}), "");
+  EXPECT_EQ(describe_exchange(plan, table, {.hosts = HostMap::one_host(4)}), "");
+}
+
+TEST(Hosts, ThatCannotAddTheirRanksFirstAreRefused) {
+  Config config;
+  const std::vector<int> uneven{0, 0, 0, 1}, each_its_own{0, 1}, pairs{0, 0, 1, 1};
+  EXPECT_NO_THROW(require_hosts(config, {.data = 4}, HostMap(uneven)));
+  config.comm.reduce = ReduceOrder::hosts;
+  EXPECT_ERROR(
+      require_hosts(config, {.data = 4}, HostMap(uneven)), ErrorKind::config,
+      "comm.reduce is hosts, which needs as many data ranks on every host, and 2 hosts have 3, 1 of the 4 that "
+      "hold the same as rank 0; start as many ranks on every host, or set --comm.reduce flat");
+  EXPECT_NO_THROW(require_hosts(config, {.data = 4}, HostMap(pairs)));
+  EXPECT_NO_THROW(require_hosts(config, {.data = 2}, HostMap(each_its_own)));
+  config.optim.shard_group = ShardGroup::host;
+  EXPECT_NO_THROW(require_hosts(config, {.data = 4}, HostMap(pairs)));
+  EXPECT_ERROR(
+      require_hosts(config, {.data = 2, .tensor = 2}, HostMap(pairs)), ErrorKind::config,
+      "optim.shard-group is host, and every host has one data rank, which has nobody to share with; start more "
+      "ranks per host, or set --optim.shard-group all");
 }
 
 }  // namespace

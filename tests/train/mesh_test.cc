@@ -1,5 +1,6 @@
 // Whole training steps over every axis of the mesh, ranks as threads, against one rank that holds all of the model.
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,8 +72,10 @@ struct Layouts {
   ShardChoice shard = ShardChoice::none;
   DType dtype = DType::f32;
   bool shares_rows = false;
-  bool apart = false;  ///< on a device that the program does not reach
-  int64_t micro = 0;   ///< samples of a micro-batch; 0: one
+  bool apart = false;        ///< on a device that the program does not reach
+  int64_t micro = 0;         ///< samples of a micro-batch; 0: one
+  std::vector<int> hosts{};  ///< of the data ranks, whose sums are then made hosts first
+  ShardGroup group = ShardGroup::all;
 };
 
 /// What a rank computes on.
@@ -90,8 +93,7 @@ struct Place {
   RankContext context() {
     return {.world = world ? static_cast<Communicator&>(*world) : rank.world,
             .host = rank.host,
-            .local_rank = rank.local_rank,
-            .local_size = rank.local_size,
+            .hosts = rank.hosts,
             .log_name = rank.log_name,
             .heartbeat = rank.heartbeat,
             .stop_requested = rank.stop_requested,
@@ -130,6 +132,8 @@ Outcome train(Spec spec, const Layouts& layouts) {
     options.adamw.epsilon = 1e-3f;  // Adam's direction of a gradient near zero is not its sign
     options.wire = layouts.wire;
     options.shard = layouts.shard;
+    options.hosts = HostMap(layouts.hosts);
+    options.shard_group = layouts.group;
     options.bucket_bytes = 4000;
     TrainingState state(table, layouts.dtype, true,
                         kept_states(table, options, static_cast<int>(mesh.data), place.data), computer.ops->device());
@@ -328,6 +332,38 @@ TEST_P(MeshTraining, SharedGradientsAndParametersGiveTheBitsOfOnesThatEveryRankH
           const Outcome got = train(spec, shared), want = train(spec, whole);
           expect_same_bits(got, want);
         }
+}
+
+TEST_P(MeshTraining, HostsFirstComesToWhatOneRankComesTo) {
+  const Spec spec = GetParam().spec();
+  const Outcome one = train(spec, {{.data = 1, .tensor = 1, .pipeline = 1}, Recompute::none, true});
+  for (const MeshShape& mesh : {MeshShape{4, 1, 1}, MeshShape{4, 2, 1}, MeshShape{4, 1, 2}}) {
+    SCOPED_TRACE(name_of(mesh));
+    expect_near(train(spec, {.mesh = mesh, .dropout = true, .hosts = {0, 0, 1, 1}}), one, spec);
+  }
+}
+
+TEST_P(MeshTraining, WhoSharesTheStateChangesNoBitOfSumsMadeHostsFirst) {
+  const Spec spec = GetParam().spec();
+  for (const std::vector<int>& hosts : {std::vector<int>{0, 0, 1, 1}, {0, 1, 1, 0}, {0, 0}})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Layouts whole{.mesh = {static_cast<int64_t>(hosts.size()), 1, 1},
+                          .dropout = true,
+                          .wire = DType::bf16,
+                          .dtype = dtype,
+                          .micro = kGlobal / static_cast<int64_t>(hosts.size()),
+                          .hosts = hosts};
+      const Outcome want = train(spec, whole);
+      for (const ShardChoice shard : {ShardChoice::optimizer, ShardChoice::gradients, ShardChoice::parameters})
+        for (const ShardGroup group : {ShardGroup::all, ShardGroup::host}) {
+          SCOPED_TRACE(fmt::format("hosts {}, weights {}, shard {}, {}", fmt::join(hosts, " "), name_of(dtype),
+                                   static_cast<int>(shard), group == ShardGroup::host ? "host" : "all"));
+          Layouts shared = whole;
+          shared.shard = shard;
+          shared.group = group;
+          expect_same_bits(train(spec, shared), want);
+        }
+    }
 }
 
 TEST_P(MeshTraining, SharedGradientsAndParametersComeToWhatOneRankComesTo) {

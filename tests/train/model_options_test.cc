@@ -189,6 +189,14 @@ TEST(ResolveForRanks, FillsInMeshAndBatch) {
 TEST(Runnable, TellsEverythingThatCannotBeTrainedAtOnce) {
   EXPECT_NO_THROW(require_runnable(load({})));
   EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "mesh.pipeline=2", "optim.shard=optimizer"})));
+  EXPECT_NO_THROW(require_runnable(load({"optim.shard=parameters", "optim.shard-group=host", "comm.reduce=hosts"})));
+  EXPECT_ERROR(require_runnable(load({"optim.shard=parameters", "optim.shard-group=host"})), ErrorKind::config,
+               "(flag --optim.shard-group) is host, and gradients reach the ranks of a host by its sum; set "
+               "--comm.reduce hosts");
+  EXPECT_ERROR(
+      require_runnable(load({"optim.shard-group=host", "comm.reduce=hosts"})), ErrorKind::config,
+      "(flag --optim.shard-group) is host, and optim.shard is none: nothing is shared; set --optim.shard optimizer, "
+      "gradients or parameters");
   EXPECT_NO_THROW(require_runnable(load({"mesh.tensor=2", "optim.shard=parameters"})));
   try {
     require_runnable(

@@ -304,15 +304,16 @@ RankContext rank_context(LocalCommunicator& world, Heartbeat* heartbeat) {
   world.report_to(heartbeat);
   RankContext context{.world = world,
                       .host = world.host(world.rank()),
-                      .local_rank = 0,
-                      .local_size = 0,
+                      .hosts = {},
                       .log_name = fmt::format("rank {}", world.rank()),
                       .heartbeat = heartbeat};
+  std::vector<int> host_of;  // the first rank there
   for (int r = 0; r < world.size(); ++r) {
-    if (world.host(r) != context.host) continue;
-    ++context.local_size;
-    if (r < world.rank()) ++context.local_rank;
+    int first = 0;
+    while (world.host(first) != world.host(r)) ++first;
+    host_of.push_back(first);
   }
+  context.hosts = HostMap(host_of);
   return context;
 }
 

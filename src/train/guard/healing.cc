@@ -22,21 +22,12 @@ void copy_from(int source, View flat, Communicator& replicas) {
   }
 }
 
-/// Ranks that hold the same as `rank`, itself among them, by their place on the data axis.
-std::vector<int> replicas_of(int rank, const MeshShape& mesh) {
-  const MeshPlace place = place_of(mesh, rank);
-  std::vector<int> ranks;
-  for (int64_t d = 0; d < mesh.data; ++d)
-    ranks.push_back(static_cast<int>((place.pipeline * mesh.data + d) * mesh.tensor + place.tensor));
-  return ranks;
-}
-
 /// Ranks that differ from most of their replicas, ascending.
 std::vector<int> differing_ranks(const std::vector<uint64_t>& hashes, const MeshShape& mesh) {
   std::vector<int> all;
   for (int rank = 0; rank < static_cast<int>(hashes.size()); ++rank) {
     if (place_of(mesh, rank).data != 0) continue;
-    const std::vector<int> replicas = replicas_of(rank, mesh);
+    const std::vector<int> replicas = replicas_of(mesh, rank);
     std::vector<uint64_t> values;
     for (const int replica : replicas) values.push_back(hashes[static_cast<size_t>(replica)]);
     for (const int at : differing(values)) all.push_back(replicas[static_cast<size_t>(at)]);
@@ -47,7 +38,7 @@ std::vector<int> differing_ranks(const std::vector<uint64_t>& hashes, const Mesh
 
 /// The first of the rank's replicas that is not among `ranks`, by its place on the data axis; none: nobody is right.
 std::optional<int> good_replica(int rank, const std::vector<int>& ranks, const MeshShape& mesh) {
-  const std::vector<int> replicas = replicas_of(rank, mesh);
+  const std::vector<int> replicas = replicas_of(mesh, rank);
   for (size_t d = 0; d < replicas.size(); ++d) {
     if (std::ranges::find(ranks, replicas[d]) == ranks.end()) return static_cast<int>(d);
   }
@@ -56,7 +47,7 @@ std::optional<int> good_replica(int rank, const std::vector<int>& ranks, const M
 
 void heal_replicas(const std::vector<int>& ranks, Mesh& mesh, TrainingState& state) {
   const int rank = mesh.world().rank();
-  const std::vector<int> replicas = replicas_of(rank, mesh.shape());
+  const std::vector<int> replicas = replicas_of(mesh.shape(), rank);
   if (std::ranges::none_of(replicas, [&](int r) { return std::ranges::find(ranks, r) != ranks.end(); })) return;
   const int source = good_replica(rank, ranks, mesh.shape()).value();
   for (const View array : {state.weights(), state.remainder(), state.moment1(), state.moment2()})
@@ -65,7 +56,7 @@ void heal_replicas(const std::vector<int>& ranks, Mesh& mesh, TrainingState& sta
 
 void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars, std::string_view host, int64_t step) {
   const std::string names = names_of(ranks, scalars, host, mesh);
-  const int source = replicas_of(ranks[0], mesh)[static_cast<size_t>(good_replica(ranks[0], ranks, mesh).value())];
+  const int source = replicas_of(mesh, ranks[0])[static_cast<size_t>(good_replica(ranks[0], ranks, mesh).value())];
   log::write_once(
       log::Level::warning,
       fmt::format("{} held other parameters than the other {} ranks after step {}, as after a bit that "

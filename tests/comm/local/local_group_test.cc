@@ -282,15 +282,15 @@ TEST(LocalGroup, ARankContextKnowsItsPlaceOnItsHost) {
   Heartbeat progress;
   const RankContext last = rank_context(*members[3], &progress), alone = rank_context(*members[1], nullptr);
   EXPECT_EQ(last.host, "x");
-  EXPECT_EQ(last.local_rank, 2);
-  EXPECT_EQ(last.local_size, 3);
+  EXPECT_EQ(last.local_rank(), 2);
+  EXPECT_EQ(last.local_size(), 3);
   EXPECT_EQ(last.log_name, "rank 3");
   EXPECT_EQ(members[3]->heartbeat(), &progress);
   EXPECT_FALSE(last.one_host());
   EXPECT_FALSE(last.stop_requested());
   EXPECT_EQ(last.threads, 1);
-  EXPECT_EQ(alone.local_rank, 0);
-  EXPECT_EQ(alone.local_size, 1);
+  EXPECT_EQ(alone.local_rank(), 0);
+  EXPECT_EQ(alone.local_size(), 1);
 }
 
 TEST(RunLocal, ARankThatThrowsIsTheErrorAndNobodyWaitsForIt) {

@@ -1,0 +1,46 @@
+#pragma once
+// What tests of the exchange of gradients share: contributions, and ways in which ranks are connected.
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "comm/local/local_group.h"
+#include "ops/ops.h"
+#include "tensor/dtype.h"
+
+namespace trireme {
+
+inline Ops* test_ops() {
+  static const std::unique_ptr<Ops> ops = make_cpu_ops();
+  return ops.get();
+}
+
+/// Of many magnitudes, so that the order of additions shows.
+inline std::vector<float> gradients_of(int rank, size_t n, unsigned step) {
+  std::mt19937 random(static_cast<unsigned>(rank) * 1000 + step);
+  std::normal_distribution<float> normal;
+  std::uniform_int_distribution<int> exponent(-12, 12);
+  std::vector<float> values(n);
+  for (float& v : values) v = std::ldexp(normal(random), exponent(random));
+  return values;
+}
+
+inline float rounded(float x, DType wire) { return wire == DType::bf16 ? to_float(to_bf16(x)) : x; }
+
+inline bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+}
+
+/// What must not change a bit: how the ranks are connected.
+inline std::vector<LocalOptions> connections() {
+  return {{},
+          {.rendezvous = true},
+          {.progress_in_test = true},
+          {.delay = random_delays(11, std::chrono::microseconds(300)), .rendezvous = true, .progress_in_test = true}};
+}
+
+}  // namespace trireme
