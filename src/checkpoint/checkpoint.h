@@ -67,6 +67,9 @@ class CheckpointWriter {
   /// folder has another owner: nothing is published or deleted then. Throws Error::io on every rank.
   CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
                    Communicator& group, Heartbeat* heartbeat = nullptr, std::function<void()> check_owner = {});
+  /// The snapshot memory of a rank. layouts: of all ranks, which together hold the whole model. states: with the
+  /// optimizer's.
+  static size_t snapshot_bytes(const ParameterTable& whole, std::span<const Layout> layouts, int rank, bool states);
   /// Waits for the background work; a save that was not published is dropped.
   ~CheckpointWriter();
 

@@ -77,6 +77,12 @@ std::vector<std::vector<ParameterRange>> gather_owned(const TrainingState& state
   return all;
 }
 
+std::vector<View> take_buffers(std::span<const Slice> slices, Arena& arena) {
+  std::vector<View> buffers;
+  for (const Slice& slice : slices) buffers.push_back(arena.take(DType::f32, slice.box.count));
+  return buffers;
+}
+
 /// Those of `missing` that are in `ranges` leave it and are returned. All ascending.
 std::vector<ParameterRange> take_out(std::vector<ParameterRange>& missing, std::span<const ParameterRange> ranges) {
   std::vector<ParameterRange> found, rest;
@@ -177,17 +183,11 @@ struct CheckpointWriter::Implementation {
       const Parameter& own = table.find(whole.all()[slice.parameter].name);
       sources.push_back(rows_of(own, slice.box.begin[0] - own.box.begin[0], slice.box.count[0]));
     }
-    size_t bytes = 0;
-    const auto take_all = [&](Arena& from) {
-      buffers.clear();
-      for (const Parameter& rows : sources) buffers.push_back(from.take(DType::f32, rows.stored_shape));
-      bytes = from.peak();
-    };
     Arena measure;
-    take_all(measure);
-    arena = Arena(bytes);
+    (void)take_buffers(slices(), measure);
+    arena = Arena(measure.peak());
     std::memset(arena.base(), 0, arena.capacity());  // memory that is missing is missed now, not at the first save
-    take_all(arena);
+    buffers = take_buffers(slices(), arena);
   }
 
   bool everyone_has_masters() const { return state.weights().dtype() != DType::bf16 && !state.shares_weights(); }
@@ -341,6 +341,13 @@ struct CheckpointWriter::Implementation {
     if (group.rank() == 0) fs::remove_all(saving_folder(), ignored);
   }
 };
+
+size_t CheckpointWriter::snapshot_bytes(const ParameterTable& whole, std::span<const Layout> layouts, int rank,
+                                        bool states) {
+  Arena measure;
+  (void)take_buffers(plan_slices(whole, layouts, states)[static_cast<size_t>(rank)], measure);
+  return measure.peak();
+}
 
 CheckpointWriter::CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
                                    Communicator& group, Heartbeat* heartbeat, std::function<void()> check_owner)

@@ -42,11 +42,6 @@ HeadBuffers take_head(const Spec& spec, DType dtype, Rows of, Arena& arena) {
   return head;
 }
 
-int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape) {
-  if (!spec.has_decoder()) return shape.rows;
-  return shape.head_rows > 0 ? shape.head_rows : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows));
-}
-
 bool keeps_blocks(const ModelShape& shape) { return shape.training && shape.recompute != Recompute::full; }
 
 }  // namespace
@@ -96,6 +91,11 @@ int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows) {
   const int64_t row_bytes = spec.vocabulary_rows * static_cast<int64_t>(size_of(dtype));
   return std::min(std::clamp(kLogitBytes / row_bytes / 128 * 128, int64_t{128}, kLogitRows),
                   std::max<int64_t>(rows, 1));
+}
+
+int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape) {
+  if (!spec.has_decoder()) return shape.rows;
+  return shape.head_rows > 0 ? shape.head_rows : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows));
 }
 
 /// No block is at work while the head is, so what they need within a branch and the logits share their place.

@@ -100,6 +100,8 @@ struct ModelShape {
 
 /// Rows whose logits exist at a time: 640, fewer where 256 MB would not hold them, at most all.
 int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows);
+/// Of a plan; all rows where the head has no decoder.
+int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape);
 
 /// What all micro-batches of a part share.
 struct WorkspaceMemory {

@@ -9,8 +9,8 @@
 namespace trireme {
 namespace {
 
-/// Scratch for the largest call of a step: the head's matrix is the largest, the vocabulary the widest row. A decoder's
-/// gradient is never written with Write::add: its chunks meet in the workspace.
+/// Scratch for the largest call of a step. The head's matrix is the largest, the vocabulary the widest row, but it takes
+/// few rows at a time, and a decoder's gradient is never written with Write::add: its chunks meet in the workspace.
 size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, const Ops& ops,
                      int threads) {
   const int64_t widest_block = std::max(
@@ -18,7 +18,7 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
   CallSizes sizes;
   sizes.dtype = dtype;
   sizes.rows = shape.rows;
-  sizes.width = layout.part.head ? std::max(layout.share(spec.vocabulary_rows), widest_block) : widest_block;
+  sizes.width = widest_block;
   sizes.weight_count = std::max(spec.width, spec.token_width()) * sizes.width;
   sizes.added_count = shape.training && shape.accumulates ? spec.width * widest_block : 0;
   sizes.attention = {.heads = static_cast<int>(layout.share(spec.heads)),
@@ -27,7 +27,14 @@ size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const 
                      .scale = 1,
                      .offsets = {}};
   sizes.threads = threads;
-  return ops.scratch_bytes(sizes);
+  const size_t blocks = ops.scratch_bytes(sizes);
+  if (!layout.part.head || !spec.has_decoder()) return blocks;
+  sizes.rows = planned_head_rows(spec, dtype, shape);
+  sizes.inputs = std::max(spec.width, spec.token_width());
+  sizes.width = layout.share(spec.vocabulary_rows);
+  sizes.weight_count = sizes.inputs * sizes.width;
+  sizes.added_count = 0;
+  return std::max(blocks, ops.scratch_bytes(sizes));
 }
 
 std::vector<SlotMemory> take_slots(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,

@@ -91,6 +91,7 @@ struct CallSizes {
   DType dtype = DType::f32;  ///< A
   int64_t rows = 0;
   int64_t width = 0;           ///< most inputs or outputs of a linear
+  int64_t inputs = 0;          ///< most inputs of one; 0: width
   int64_t weight_count = 0;    ///< elements of the largest [out, in] matrix
   int64_t added_count = 0;     ///< elements of the largest gradient that is written with Write::add
   AttentionShape attention{};  ///< offsets are not read

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "checkpoint/checkpoint.h"
 #include "model/mesh_layout.h"
 #include "model/stage.h"
 #include "train/machine.h"
@@ -49,7 +50,10 @@ MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const O
   if (!plan.trains) return memory;
   memory.exchange += exchange_bytes(table, optimizer_options(plan.config(), plan.mesh, rank.rank, rank.hosts, {}),
                                     static_cast<int>(plan.mesh.data));
-  memory.snapshot = 3 * static_cast<size_t>(table.flat_count()) * sizeof(float) / static_cast<size_t>(plan.mesh.data);
+  std::vector<Layout> layouts;
+  for (int r = 0; r < plan.mesh.data * plan.mesh.tensor * plan.mesh.pipeline; ++r)
+    layouts.push_back(layout_of(plan.spec, plan.mesh, r));
+  memory.snapshot = CheckpointWriter::snapshot_bytes(ParameterTable(plan.spec), layouts, rank.rank, true);
   return memory;
 }
 

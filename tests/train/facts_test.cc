@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "model/mesh_layout.h"
+
 #include "tests/support/expect_error.h"
-#include "tests/support/layouts.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
 #include "train/optim_options.h"
@@ -21,15 +22,20 @@ TEST(PlanMemory, OfARankIsWhatItsTableHolds) {
     const ParameterTable whole(plan.spec);
     const MemoryPlan all = plan_memory(plan, whole, *backend.ops, planned(rank));
     EXPECT_EQ(all.state, TrainingState(whole, DType::f32, true).bytes());
-    const std::vector<Layout> layouts = layouts_of(plan.spec, 2, 2);
-    for (const Layout& layout : layouts) {
-      const ParameterTable table(plan.spec, InitScheme::gpt2, layout);
-      const MemoryPlan own = plan_memory(plan, table, *backend.ops, planned(rank));
+    const size_t values = 3 * static_cast<size_t>(whole.total()) * sizeof(float);
+    EXPECT_NEAR(static_cast<double>(all.snapshot), static_cast<double>(values), 0.02 * static_cast<double>(values));
+    plan.mesh = {.data = 1, .tensor = 2, .pipeline = 2};
+    size_t snapshots = 0;
+    for (int r = 0; r < 4; ++r) {
+      const ParameterTable table(plan.spec, InitScheme::gpt2, layout_of(plan.spec, plan.mesh, r));
+      const MemoryPlan own = plan_memory(plan, table, *backend.ops, {.rank = r, .hosts = HostMap::one_host(4)});
+      snapshots += own.snapshot;
       EXPECT_EQ(own.state, TrainingState(table, DType::f32, true).bytes());
       EXPECT_LT(own.state, all.state / 2);
       EXPECT_LT(own.activations, all.activations);
       EXPECT_LT(own.snapshot, all.snapshot);
     }
+    EXPECT_NEAR(static_cast<double>(snapshots), static_cast<double>(values), 0.05 * static_cast<double>(values));
   });
 }
 

@@ -94,8 +94,16 @@ size_t linear_scratch_bytes(const CallSizes& sizes) {
   // A weight has at most `width` outputs, so padding either of its sides to a block adds less than this.
   const int64_t padded_weight = sizes.weight_count + 2 * 64 * sizes.width + 64 * 64;
   const bool widens = sizes.dtype == DType::bf16 && !gemm_has_bf16();
-  const size_t forward = static_cast<size_t>(padded_weight) * (widens ? sizeof(float) : size_of(sizes.dtype));
-  const size_t backward = floats(sizes.added_count) + Gemm::packed_bytes(sizes.rows, sizes.width, DType::bf16);
+  const auto packs = [&](GemmKind kind) {  // a call of fewer rows does not where one of as many does not
+    const DType dtype = widens ? DType::f32 : sizes.dtype;
+    const GemmShape shape{.kind = kind, .rows = sizes.rows, .in = sizes.width, .out = sizes.width, .dtype = dtype};
+    return best_layout(shape) == GemmLayout::packed;
+  };
+  const size_t forward =
+      packs(GemmKind::forward) ? static_cast<size_t>(padded_weight) * (widens ? sizeof(float) : size_of(sizes.dtype)) : 0;
+  const int64_t inputs = sizes.inputs > 0 ? sizes.inputs : sizes.width;
+  const size_t backward = floats(sizes.added_count) +
+                          (packs(GemmKind::weight) ? Gemm::packed_bytes(sizes.rows, inputs, DType::bf16) : 0);
   size_t most = std::max({forward, backward, ColumnSums::scratch_bytes(sizes.threads, sizes.width)});
   if (widens) {
     const int64_t wide_rows =
