@@ -16,6 +16,10 @@ void parts(std::string_view call, ConstView small, ConstView large, int parts) {
           name_of(small.dtype()), small.shape().to_string(), name_of(large.dtype()), large.shape().to_string(), parts);
 }
 
+void tag(std::string_view call, int tag) {
+  require(tag >= 0 && tag <= kMostTag, ErrorKind::shape, "{}: got tag {}, expected 0 to {}", call, tag, kMostTag);
+}
+
 void rank(std::string_view call, int rank, int size) {
   require(rank >= 0 && rank < size, ErrorKind::shape, "{}: got rank {}, expected 0 to {}", call, rank, size - 1);
 }

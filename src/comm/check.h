@@ -12,6 +12,9 @@ namespace trireme::comm_check {
 void reducible(std::string_view call, ConstView x);
 /// `parts` times as many elements in `large` as in `small`, of one type.
 void parts(std::string_view call, ConstView small, ConstView large, int parts);
+/// From 0 to kMostTag, which every MPI takes.
+constexpr int kMostTag = 32767;
+void tag(std::string_view call, int tag);
 /// A rank of the group.
 void rank(std::string_view call, int rank, int size);
 

@@ -55,10 +55,12 @@ class Single final : public Communicator {
 
   Handle send(ConstView x, int to, int tag) override {
     comm_check::rank("send", to, 1);
+    comm_check::tag("send", tag);
     return meet(sends_, receives_, {tag, x, {}, std::make_shared<bool>(false)});
   }
   Handle receive(View x, int from, int tag) override {
     comm_check::rank("receive", from, 1);
+    comm_check::tag("receive", tag);
     return meet(receives_, sends_, {tag, {}, x, std::make_shared<bool>(false)});
   }
 

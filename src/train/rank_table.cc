@@ -8,6 +8,7 @@
 #include <iterator>
 #include <optional>
 
+#include "base/error.h"
 #include "checkpoint/model_folder.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"

@@ -8,16 +8,17 @@
 #include <unordered_set>
 #include <utility>
 
+#include "comm/check.h"
+
 namespace trireme {
 namespace {
 
 constexpr std::array kPasses{PipelinePass::forward, PipelinePass::backward};
-constexpr int kMostTag = 32767;  // what MPI promises at least
 
 /// Of what a chunk of the receiver takes.
 int tag_of(PipelinePass pass, int64_t chunk, int64_t chunks, int64_t micro_batch) {
   const int64_t number = micro_batch * chunks + chunk;
-  return static_cast<int>((2 * number + (pass == PipelinePass::backward ? 1 : 0)) % kMostTag);
+  return static_cast<int>((2 * number + (pass == PipelinePass::backward ? 1 : 0)) % comm_check::kMostTag);
 }
 
 /// The same text for as long as the program lives, as whoever watches a wait may read it then.

@@ -20,8 +20,16 @@ struct FaultyLayout {
 const FaultyLayout kLayouts[] = {
     {"tensor_and_pipeline", 4, "rank 1 (data 0, tensor 1, pipeline 0)", {"--mesh.tensor", "2", "--mesh.pipeline", "2"}},
     {"four_stages", 4, "rank 1 (data 0, tensor 0, pipeline 1)", {"--mesh.pipeline", "4", "--batch.micro", "3"}},
+    {"interleaved",
+     4,
+     "rank 1 (data 0, tensor 1, pipeline 0)",
+     {"--mesh.tensor", "2", "--mesh.pipeline", "2", "--mesh.chunks", "2", "--batch.micro", "3"}},
     {"shared_optimizer", 2, "rank 1", {"--optim.shard", "optimizer"}},
     {"shared_parameters", 2, "rank 1", {"--optim.shard", "parameters", "--batch.micro", "3"}},
+    {"shared_in_hosts",
+     2,
+     "rank 1",
+     {"--optim.shard", "gradients", "--optim.shard-group", "host", "--comm.reduce", "hosts", "--batch.micro", "3"}},
 };
 
 class FaultsOnLayouts : public FaultFixture, public testing::WithParamInterface<FaultyLayout> {

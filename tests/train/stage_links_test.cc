@@ -88,6 +88,16 @@ TEST(StageLinks, NoOrderOfAnyPipelineWaitsForEver) {
       }
 }
 
+// Tags come round again; a communicator refuses those above what every MPI takes.
+TEST(StageLinks, AStepMayHaveMoreMicroBatchesThanTags) {
+  constexpr int64_t kMicroBatches = 9'000, kChunks = 2;
+  run_local(2, [&](RankContext& rank) {
+    StageLinks links(rank.world, host_device(), kChunks, DType::f32, 2, kWidth, {});
+    run_in_order(links, pipeline_order(rank.rank(), 2, kChunks, kMicroBatches), rows_of,
+                 [&](const PipelineAction& action) { take_and_hand_on(links, action); });
+  });
+}
+
 // Activations once forward and their gradients once back, between all parts of the model.
 TEST(StageLinks, SendActivationsOnceEachWay) {
   for (const int64_t chunks : {1, 2}) {

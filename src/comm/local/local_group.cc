@@ -175,11 +175,13 @@ class Member final : public LocalCommunicator {
 
   Handle send(ConstView x, int to, int tag) override {
     comm_check::rank("send", to, size());
+    comm_check::tag("send", tag);
     return message({"send", x.dtype(), x.count()}, {rank_, to, tag}, 0, x, [](const Meeting&) {});
   }
 
   Handle receive(View x, int from, int tag) override {
     comm_check::rank("receive", from, size());
+    comm_check::tag("receive", tag);
     return message({"receive", x.dtype(), x.count()}, {from, rank_, tag}, 1, {},
                    [=](const Meeting& m) { copy_part(m, 0, 0, x.bytes(), x, 0); });
   }

@@ -157,6 +157,7 @@ class MpiCommunicator final : public Communicator {
 
   Handle send(ConstView x, int to, int tag) override {
     comm_check::rank("send", to, size_);
+    comm_check::tag("send", tag);
     return in_parts("send", x.count(), [&](int64_t first, int n, MPI_Request* request) {
       return MPI_Isend(at(x, first), n, type_of(x.dtype()), to, tag, comm_, request);
     });
@@ -164,6 +165,7 @@ class MpiCommunicator final : public Communicator {
 
   Handle receive(View x, int from, int tag) override {
     comm_check::rank("receive", from, size_);
+    comm_check::tag("receive", tag);
     return in_parts("receive", x.count(), [&](int64_t first, int n, MPI_Request* request) {
       return MPI_Irecv(at(x, first), n, type_of(x.dtype()), from, tag, comm_, request);
     });
