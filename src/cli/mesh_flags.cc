@@ -16,8 +16,23 @@ void MeshFlags::declare(Flags& flags) {
   flags.add("--mesh.stages", options_.stages, "layers of each stage, like 8,4 (default: balanced)");
 }
 
+void MeshFlags::declare_shard(Flags& flags) {
+  flags
+      .add("--optim.shard", shard_,
+           "parameters: the ranks that the other axes leave keep a part of the weights each, and get a layer's from "
+           "each "
+           "other when it computes")
+      .one_of({"none", "parameters"})
+      .show_default();
+}
+
 std::unique_ptr<Mesh> MeshFlags::mesh(Process& process) const {
   const int64_t needed = options_.tensor * options_.pipeline;
+  if (shares_weights() && process.size() > 1) {
+    MeshOptions options = options_;
+    options.data = 0;
+    return std::make_unique<Mesh>(process.world(), mesh_of(options, process.size(), process.launcher().name));
+  }
   if (needed != process.size()) {
     const std::string& launcher = process.launcher().name;
     fail(ErrorKind::config,

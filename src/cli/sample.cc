@@ -22,6 +22,8 @@
 #include "generate/generator.h"
 #include "model/mesh_layout.h"
 #include "ops/backend.h"
+#include "optim/optimizer.h"
+#include "optim/shared_weights.h"
 
 namespace trireme {
 namespace {
@@ -88,6 +90,24 @@ Spec with_rows_for(Spec spec, const Mesh* mesh) {
   return spec;
 }
 
+OptimizerOptions shared() {
+  OptimizerOptions options;
+  options.shard = ShardChoice::parameters;
+  return options;
+}
+
+/// What this rank keeps of weights that data ranks share; all where it is alone.
+KeptState kept_weights(const ParameterTable& table, Mesh* mesh) {
+  if (!mesh) return {};
+  return kept_states(table, shared(), mesh->data().size(), mesh->data_rank());
+}
+
+std::unique_ptr<Communicator> own_group(Communicator& axis) {
+  auto group = axis.split(0, axis.rank());
+  group->report_to(axis.heartbeat());
+  return group;
+}
+
 /// A model ready to sample, or a rank's part of it, with all that it borrows.
 struct Sampler {
   ModelFolder folder;
@@ -95,6 +115,8 @@ struct Sampler {
   ParameterTable table;
   TrainingState state;
   Backend backend;
+  std::unique_ptr<Communicator> weights_group;
+  std::unique_ptr<SharedWeights> shared_weights;  ///< where data ranks share the weights
   std::unique_ptr<Tokenizer> tokenizer;
   Generator generator;
   Printer& printer;
@@ -103,10 +125,15 @@ struct Sampler {
       : folder(std::move(opened)),
         spec(with_rows_for(folder.spec, mesh)),
         table(spec, InitScheme::gpt2, mesh ? layout_of(spec, mesh->shape(), mesh->world().rank()) : Layout()),
-        state(table, dtype, false),
+        state(table, dtype, false, kept_weights(table, mesh)),
         backend(make_backend()),
+        weights_group(state.shares_weights() ? own_group(mesh->data()) : nullptr),
+        shared_weights(weights_group ? std::make_unique<SharedWeights>(
+                                           state, *weights_group, ownership_of(table, shared(), weights_group->size()),
+                                           backend.ops->device(), std::vector<int>())
+                                     : nullptr),
         tokenizer(tokenizer_from_json(folder.tokenizer_json, folder.path + "/tokenizer.json")),
-        generator(spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads, mesh),
+        generator(spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads, mesh, shared_weights.get()),
         printer(to) {
     load_model(folder, spec, table, state);
     if (!force)
@@ -243,9 +270,10 @@ void declare(Flags& app, SampleOptions& options) {
       .in_range(0, 1024)
       .show_default();
   options.mesh.declare(app);
+  options.mesh.declare_shard(app);
   app.set_footer(
-      "A model that is too large for one rank: `mpirun -n 4 trireme sample --mesh.tensor 2 --mesh.pipeline 2 ...` "
-      "(docs/layouts.md).");
+      "A model that is too large for one rank: `mpirun -n 4 trireme sample --mesh.tensor 2 --mesh.pipeline 2 ...`, "
+      "or with --optim.shard parameters alone (docs/layouts.md).");
 }
 
 /// What the flags ask to continue; none with --interactive.

@@ -18,9 +18,11 @@ size_t memory_bytes(const Spec& spec, const Layout& held, DType dtype) {
 
 }  // namespace
 
-Generator::Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads, Mesh* mesh)
+Generator::Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads, Mesh* mesh,
+                     WeightSource* weights)
     : spec_(spec),
-      stage_(spec, views, dtype, {.rows = spec.context, .training = false, .head_rows = 1}, ops, threads, mesh),
+      stage_(spec, views, dtype, {.rows = spec.context, .training = false, .head_rows = 1}, ops, threads, mesh,
+             weights),
       memory_(memory_bytes(spec, views.table->layout(), dtype), ops.device()),
       tokens_(static_cast<size_t>(spec.context)),
       positions_(static_cast<size_t>(spec.context)),

@@ -20,8 +20,9 @@ class Generator {
  public:
   /// Borrows ops, the weights behind views and the mesh. dtype: of the weights. mesh: whose tensor and pipeline ranks
   /// hold the model between them; then every call is collective, and all get the same tokens. nullptr: this rank has
-  /// all of it.
-  Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads, Mesh* mesh = nullptr);
+  /// all of it. weights: where data ranks share what they hold of it, too; nullptr: they do not.
+  Generator(const Spec& spec, const ParameterViews& views, DType dtype, Ops& ops, int threads, Mesh* mesh = nullptr,
+            WeightSource* weights = nullptr);
 
   /// Continues `prompt` (at least one id, all below the vocabulary; only its last `context` ids are seen). `sample`
   /// tells draws of the same seed apart: token i of a sample is a pure function of (weights, prompt, seed, sample).

@@ -13,9 +13,9 @@ namespace trireme {
 class MeshStage {
  public:
   /// Collective over the mesh; nullptr: this rank has all of the model. views: of what this rank holds of it. Borrows
-  /// ops, the mesh and the arrays behind views.
+  /// ops, the mesh and the arrays behind views. weights: makes these readable; nullptr: they are.
   MeshStage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
-            Mesh* mesh);
+            Mesh* mesh, WeightSource* weights = nullptr);
 
   // Collective; every rank gets what Stage's functions of these names give.
   double loss_and_backward(const Batch& batch, float scale);

@@ -9,8 +9,9 @@
 namespace trireme {
 namespace {
 
-/// Scratch for the largest call of a step. The head's matrix is the largest, the vocabulary the widest row, but it takes
-/// few rows at a time, and a decoder's gradient is never written with Write::add: its chunks meet in the workspace.
+/// Scratch for the largest call of a step. The head's matrix is the largest, the vocabulary the widest row, but it
+/// takes few rows at a time, and a decoder's gradient is never written with Write::add: its chunks meet in the
+/// workspace.
 size_t scratch_bytes(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, const Ops& ops,
                      int threads) {
   const int64_t widest_block = std::max(

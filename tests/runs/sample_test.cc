@@ -140,6 +140,8 @@ TEST_F(Sample, RanksThatHoldTheModelBetweenThemWriteWhatOneWrites) {
   ASSERT_EQ(alone.size(), 1u);
   const std::pair<int, std::vector<std::string>> layouts[] = {
       {4, {"--mesh.tensor", "2", "--mesh.pipeline", "2"}},
+      {3, {"--optim.shard", "parameters"}},
+      {4, {"--optim.shard", "parameters", "--mesh.tensor", "2"}},
       {2, {"--mesh.pipeline", "2", "--mesh.stages", "1,1", "--output", path("of-ranks.jsonl")}}};
   for (const auto& [ranks, layout] : layouts) {
     auto words = flags;

@@ -99,11 +99,12 @@ size_t linear_scratch_bytes(const CallSizes& sizes) {
     const GemmShape shape{.kind = kind, .rows = sizes.rows, .in = sizes.width, .out = sizes.width, .dtype = dtype};
     return best_layout(shape) == GemmLayout::packed;
   };
-  const size_t forward =
-      packs(GemmKind::forward) ? static_cast<size_t>(padded_weight) * (widens ? sizeof(float) : size_of(sizes.dtype)) : 0;
+  const size_t forward = packs(GemmKind::forward)
+                             ? static_cast<size_t>(padded_weight) * (widens ? sizeof(float) : size_of(sizes.dtype))
+                             : 0;
   const int64_t inputs = sizes.inputs > 0 ? sizes.inputs : sizes.width;
-  const size_t backward = floats(sizes.added_count) +
-                          (packs(GemmKind::weight) ? Gemm::packed_bytes(sizes.rows, inputs, DType::bf16) : 0);
+  const size_t backward =
+      floats(sizes.added_count) + (packs(GemmKind::weight) ? Gemm::packed_bytes(sizes.rows, inputs, DType::bf16) : 0);
   size_t most = std::max({forward, backward, ColumnSums::scratch_bytes(sizes.threads, sizes.width)});
   if (widens) {
     const int64_t wide_rows =
