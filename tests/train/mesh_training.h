@@ -1,0 +1,229 @@
+#pragma once
+// Whole training steps over any layout of a mesh, ranks as threads, and what they come to.
+
+#include <fmt/ranges.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "model/mesh_layout.h"
+#include "model/pipeline_order.h"
+#include "tests/support/apart_device.h"
+#include "tests/support/cut_states.h"
+#include "tests/support/local_ranks.h"
+#include "tests/support/tiny_model.h"
+#include "train/guard/healing.h"
+#include "train/step.h"
+
+namespace trireme::mesh_training {
+
+constexpr int64_t kGlobal = 12, kSequence = 8, kSteps = 6;
+
+inline Spec gpt2() {
+  Spec spec = tiny_spec();
+  spec.layers = 4;
+  spec.heads = 4;
+  return spec;
+}
+inline Spec neox() {
+  Spec spec = gpt2();
+  spec.tied_head = false;
+  spec.position = Position::rotary;
+  spec.rotary_dims = 2;
+  spec.residual = Residual::parallel;
+  return spec;
+}
+inline Spec opt() {
+  Spec spec = gpt2();
+  spec.norm_place = NormPlace::post;
+  spec.final_norm = false;
+  spec.embedding_width = 8;
+  spec.position_offset = 2;
+  spec.activation = Activation::relu;
+  return spec;
+}
+inline Spec bert() {
+  Spec spec = gpt2();
+  spec.norm_place = NormPlace::post;
+  spec.final_norm = false;
+  spec.mask = Mask::full;
+  spec.token_types = 2;
+  spec.embedding_norm = true;
+  spec.head = HeadKind::masked_language_model;
+  return spec;
+}
+
+struct Family {
+  const char* name;
+  Spec (*spec)();
+};
+constexpr Family kFamilies[] = {{"gpt2", gpt2}, {"neox", neox}, {"opt", opt}, {"bert", bert}};
+
+struct Layouts {
+  MeshShape mesh;
+  Recompute recompute = Recompute::none;
+  bool dropout = false;
+  DType wire = DType::f32;
+  ShardChoice shard = ShardChoice::none;
+  DType dtype = DType::f32;
+  bool shares_rows = false;
+  bool apart = false;        ///< on a device that the program does not reach
+  int64_t micro = 0;         ///< samples of a micro-batch; 0: one
+  std::vector<int> hosts{};  ///< of the data ranks, whose sums are then made hosts first
+  ShardGroup group = ShardGroup::all;
+  int64_t global = kGlobal, steps = kSteps;
+};
+
+/// What a rank computes on.
+struct Place {
+  Place(bool apart, const RankContext& of_thread) : rank(of_thread) {
+    if (!apart) return;
+    device.emplace();
+    world.emplace(*device, of_thread.world);
+    ops = std::make_unique<ApartOps>(*device, make_cpu_ops());
+  }
+  std::unique_ptr<Ops> ops = make_cpu_ops();
+  std::optional<ApartDevice> device;
+  std::optional<ApartCommunicator> world;
+  const RankContext& rank;
+  RankContext context() {
+    return {.world = world ? static_cast<Communicator&>(*world) : rank.world,
+            .host = rank.host,
+            .hosts = rank.hosts,
+            .log_name = rank.log_name,
+            .heartbeat = rank.heartbeat,
+            .stop_requested = rank.stop_requested,
+            .threads = rank.threads};
+  }
+};
+
+inline std::vector<uint16_t> some_tokens() {
+  std::vector<uint16_t> tokens(700);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * i % 13);
+  return tokens;
+}
+
+/// What training comes to: the same on every rank, and the weights put together again.
+struct Outcome {
+  std::vector<double> losses, norms;
+  double evaluation = 0;
+  std::vector<float> weights;
+};
+
+/// kSteps steps from the same start.
+inline Outcome train(Spec spec, const Layouts& layouts) {
+  if (layouts.dropout) spec.embedding_dropout = spec.attention_dropout = spec.residual_dropout = 0.2f;
+  const MeshShape mesh = layouts.mesh;
+  const auto ranks = static_cast<int>(mesh.data * mesh.tensor * mesh.pipeline);
+  const ParameterTable whole(spec);
+  TrainingState all(whole, layouts.dtype, false);
+  Outcome outcome;
+  std::mutex mutex;
+  run_local(ranks, [&](RankContext& of_thread) {
+    Place computer(layouts.apart, of_thread);
+    const RankContext rank = computer.context();
+    const ParameterTable table(spec, InitScheme::gpt2, layout_of(spec, mesh, rank.rank()));
+    const MeshPlace place = place_of(mesh, rank.rank());
+    OptimizerOptions options;
+    options.adamw.epsilon = 1e-3f;  // Adam's direction of a gradient near zero is not its sign
+    options.wire = layouts.wire;
+    options.shard = layouts.shard;
+    options.hosts = HostMap(layouts.hosts);
+    options.shard_group = layouts.group;
+    options.bucket_bytes = 4000;
+    TrainingState state(table, layouts.dtype, true,
+                        kept_states(table, options, static_cast<int>(mesh.data), place.data), computer.ops->device());
+    EXPECT_EQ(state.is_sharded(), layouts.shard != ShardChoice::none && mesh.data > 1);
+    initialize(state, table, 5);
+    const int64_t kMicro = layouts.micro > 0 ? layouts.micro : 1;
+    const BatchShape shape{.global = layouts.global,
+                           .micro_batches = ((layouts.global + mesh.data - 1) / mesh.data + kMicro - 1) / kMicro,
+                           .sequence = kSequence,
+                           .ranks = static_cast<int>(mesh.data),
+                           .rank = place.data};
+    const auto order = pipeline_order(place.pipeline, mesh.pipeline, mesh.chunks, shape.micro_batches);
+    Session session({.spec = spec,
+                     .dtype = layouts.dtype,
+                     .shape = {.rows = kMicro * kSequence,
+                               .head_rows = 4,
+                               .accumulates = !exchanges_every_micro_batch(options.shard, mesh.data),
+                               .recompute = layouts.recompute,
+                               .chunk_slots = slots_of_chunks(order, mesh.chunks),
+                               .shares_rows = layouts.shares_rows},
+                     .mesh = mesh,
+                     .optimizer = options},
+                    table, state, *computer.ops, rank);
+    const std::vector<uint16_t> tokens = some_tokens();
+    const WindowSource windows(tokens, 3);
+    SampleBatches batches(windows, shape);
+    TrainStep step(session, batches, 7);
+    std::vector<double> losses, norms;
+    for (int64_t i = 0; i < layouts.steps; ++i) {
+      const StepResult result = step.run({.step = i,
+                                          .consumed = static_cast<uint64_t>(i * layouts.global),
+                                          .update = i + 1,
+                                          .learning_rate = 1e-2,
+                                          .most_loss = std::numeric_limits<double>::infinity()});
+      losses.push_back(result.loss);
+      norms.push_back(result.norm);
+    }
+    const double evaluation = evaluate(session, windows, shape, 1).value();
+    check_parameters(session.mesh(), session.scalars(), "host", state, table, layouts.steps, false);
+    TrainingState seen(table, layouts.dtype, false);
+    for (size_t group = 0; group < table.ready_ranges().size(); ++group) {
+      const auto [begin, end] = table.weights_of(group);
+      const Reading weights(session.weights(), {begin, end});
+      computer.ops->device().stream().copy(state.weights().rows_slice(begin, end - begin),
+                                           seen.weights().rows_slice(begin, end - begin));
+    }
+    const std::lock_guard lock(mutex);
+    if (outcome.losses.empty()) outcome = {losses, norms, evaluation, {}};
+    EXPECT_EQ(outcome.losses, losses) << "rank " << rank.rank();
+    EXPECT_EQ(outcome.norms, norms) << "rank " << rank.rank();
+    EXPECT_EQ(outcome.evaluation, evaluation);
+    for (const Parameter& parameter : table.all()) {
+      const Parameter& to = whole.find(parameter.name);
+      layouts.dtype == DType::bf16 ? copy_box<bf16_t>(parameter, seen.weights(), to, all.weights())
+                                   : copy_box<float>(parameter, seen.weights(), to, all.weights());
+    }
+  });
+  for (int64_t i = 0; i < all.weights().count(); ++i)
+    outcome.weights.push_back(layouts.dtype == DType::bf16 ? to_float(all.weights().as<bf16_t>()[i])
+                                                           : all.weights().as<float>()[i]);
+  return outcome;
+}
+
+inline std::string name_of(const MeshShape& mesh) {
+  return "data " + std::to_string(mesh.data) + ", tensor " + std::to_string(mesh.tensor) + ", pipeline " +
+         std::to_string(mesh.pipeline) + ", chunks " + std::to_string(mesh.chunks);
+}
+
+inline void expect_near(const Outcome& got, const Outcome& want, const Spec& spec) {
+  for (size_t i = 0; i < want.losses.size(); ++i) {
+    EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << "step " << i + 1;
+    EXPECT_NEAR(got.norms[i], want.norms[i], 1e-4 * want.norms[i]) << "step " << i + 1;
+  }
+  EXPECT_NEAR(got.evaluation, want.evaluation, 1e-5 * want.evaluation);
+  const ParameterTable table(spec);
+  for (const Parameter& p : table.all()) {
+    double norm = 0, difference = 0;
+    for (int64_t i = p.offset; i < p.offset + p.stored().elements(); ++i) {
+      const double w = static_cast<double>(want.weights[static_cast<size_t>(i)]);
+      norm += w * w;
+      difference = std::max(difference, std::abs(w - static_cast<double>(got.weights[static_cast<size_t>(i)])));
+    }
+    EXPECT_LE(difference, 1e-5 * std::sqrt(norm) + 1e-7) << p.name;
+  }
+}
+
+inline void expect_same_bits(const Outcome& got, const Outcome& want) {
+  EXPECT_EQ(got.losses, want.losses);
+  EXPECT_EQ(got.norms, want.norms);
+  EXPECT_EQ(got.evaluation, want.evaluation);
+  EXPECT_EQ(got.weights, want.weights);
+}
+
+}  // namespace trireme::mesh_training
