@@ -4,6 +4,7 @@
 #include "comm/mpi/mpi_communicator.h"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "base/error.h"
@@ -81,6 +82,11 @@ class StridedType {
   MPI_Datatype type_ = MPI_DATATYPE_NULL;
 };
 
+// MPI's non-blocking gather sends a message to each rank. Few bytes are gathered by a reduction instead, in as many
+// messages as the number of ranks has digits.
+constexpr int kManyRanks = 4;
+constexpr size_t kFewBytes = 8 << 10;
+
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(MPI_Comm comm, int max_count) : comm_(comm), max_count_(max_count) {
@@ -127,11 +133,22 @@ class MpiCommunicator final : public Communicator {
 
   Handle all_gather(ConstView x, View y) override {
     comm_check::parts("all_gather", x, y, size_);
+    if (size_ >= kManyRanks && y.bytes() <= kFewBytes) return gather_by_reduction(x, y);
     const MPI_Datatype type = type_of(x.dtype());
     return in_parts("all_gather", x.count(), [&](int64_t first, int n, MPI_Request* request) {
       if (n == x.count()) return MPI_Iallgather(x.data(), n, type, y.data(), n, type, comm_, request);
       const StridedType strided(type, n, x.count(), size_of(x.dtype()));
       return MPI_Iallgather(at(x, first), n, type, at(y, first), 1, strided.get(), comm_, request);
+    });
+  }
+
+  /// A sum of arrays that are zero but in their rank's place.
+  Handle gather_by_reduction(ConstView x, View y) {
+    auto* const bytes = static_cast<std::byte*>(y.data());
+    std::memset(bytes, 0, y.bytes());
+    if (x.bytes() > 0) std::memcpy(bytes + static_cast<size_t>(rank_) * x.bytes(), x.data(), x.bytes());
+    return in_parts("all_gather", static_cast<int64_t>(y.bytes()), [&](int64_t first, int n, MPI_Request* request) {
+      return MPI_Iallreduce(MPI_IN_PLACE, bytes + first, n, MPI_BYTE, MPI_BOR, comm_, request);
     });
   }
 
