@@ -7,7 +7,12 @@ else()
 endif()
 
 set(TRIREME_PRECOMPILED <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <mutex>
-    <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <variant> <vector> <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
+    <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <variant> <vector> <fmt/format.h> <fmt/ranges.h>
+    ${PROJECT_SOURCE_DIR}/cmake/precompiled_json.h)
+
+# GCC collects garbage only from this many KiB on, which it reaches right after loading precompiled headers otherwise: 5 % of the time of a group. The
+# largest group takes about 700 MB of memory.
+set(TRIREME_COMPILER_MEMORY --param=ggc-min-heapsize=400000)
 
 # `own`: the names that a file defines in its unnamed namespaces and the macros that it defines; `called`: what it calls by an unqualified name.
 function(trireme_names_in file own called)
@@ -62,26 +67,18 @@ macro(trireme_disjoint result first second)
   endif()
 endmacro()
 
-# Precompiled headers (those of the target `headers`) for a target, and groups of its source files, except those that ALONE matches (a regular
-# expression). What a file defines in its unnamed namespaces is neither defined nor called by another file of its group: names stay the file's own. A group is a file of our own and not
-# CMake's UNITY_BUILD, because that writes absolute paths, which the compiler cache would take for other sources in each checkout.
-function(trireme_group target headers)
-  if(NOT TRIREME_GROUPS)
-    return()
+# Puts files of a target into groups of no more than a weight. What a file defines in its unnamed namespaces is neither defined nor called by another
+# file of its group: names stay the file's own. A group is a file of our own and not CMake's UNITY_BUILD, because that writes absolute paths, which the
+# compiler cache would take for other sources in each checkout. `options`: how these files are compiled.
+function(trireme_make_groups target name options)
+  set(sources ${ARGN})
+  # About as much as compiles in 5 to 10 s: what a change to one file costs. Tests have more code per byte.
+  set(weight_limit 16)
+  if(target MATCHES "^test_")
+    set(weight_limit 12)
   endif()
-  if(NOT target STREQUAL headers)
-    target_precompile_headers(${target} REUSE_FROM ${headers})
-  endif()
-  cmake_parse_arguments(arg "" "ALONE" "" ${ARGN})
-  get_target_property(sources ${target} SOURCES)
-  list(SORT sources)
-  # About as much as compiles in 5 to 10 s: what a change to one file costs.
-  set(weight_limit 12)
   set(groups 0)
   foreach(source IN LISTS sources)
-    if(arg_ALONE AND source MATCHES "${arg_ALONE}")
-      continue()
-    endif()
     trireme_names_in(${source} own called)
     file(SIZE ${source} weight)
     math(EXPR weight "1 + ${weight} / 8192")
@@ -111,6 +108,9 @@ function(trireme_group target headers)
     list(REMOVE_DUPLICATES called_${chosen})
     list(APPEND files_${chosen} ${source})
   endforeach()
+  if(groups EQUAL 0)
+    return()
+  endif()
   foreach(group RANGE 1 ${groups})
     list(LENGTH files_${group} length)
     if(length LESS 2)
@@ -122,11 +122,51 @@ function(trireme_group target headers)
       string(REGEX REPLACE "^src/" "" path ${path})
       string(APPEND text "#include \"${path}\"\n")
     endforeach()
-    set(group_file ${CMAKE_CURRENT_BINARY_DIR}/groups/${target}_${group}.cc)
+    set(group_file ${CMAKE_CURRENT_BINARY_DIR}/groups/${name}_${group}.cc)
     file(CONFIGURE OUTPUT ${group_file} CONTENT "${text}" @ONLY)
+    set_source_files_properties(${group_file} PROPERTIES COMPILE_OPTIONS "${options}")
     target_sources(${target} PRIVATE ${group_file})
     set_source_files_properties(${files_${group}} PROPERTIES HEADER_FILE_ONLY ON)
   endforeach()
+endfunction()
+
+# Options (-O1) of files through which no value of a step and no row of a text goes: those of a target that COLD matches (a regular expression), but
+# for those that HOT matches. Precompiled headers (those of the target `headers`) and groups for all of the target's files, except those that ALONE
+# matches and kernels, which are compiled several times each, once for every instruction set (hwy/foreach_target.h).
+function(trireme_group target headers)
+  cmake_parse_arguments(arg "" "ALONE;COLD;HOT" "" ${ARGN})
+  get_target_property(sources ${target} SOURCES)
+  list(SORT sources)
+  set(cold_options $<$<CONFIG:Release>:-O1>)
+  set(cold)
+  if(arg_COLD)
+    set(cold ${sources})
+    list(FILTER cold INCLUDE REGEX "${arg_COLD}")
+    if(arg_HOT)
+      list(FILTER cold EXCLUDE REGEX "${arg_HOT}")
+    endif()
+    set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS ${cold_options})
+  endif()
+  if(NOT TRIREME_GROUPS)
+    return()
+  endif()
+  if(NOT target STREQUAL headers)
+    target_precompile_headers(${target} REUSE_FROM ${headers})
+  endif()
+  if(arg_ALONE)
+    list(FILTER sources EXCLUDE REGEX "${arg_ALONE}")
+    list(FILTER cold EXCLUDE REGEX "${arg_ALONE}")
+  endif()
+  set(hot)
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} kernel REGEX "^#include .hwy/foreach_target.h" LIMIT_COUNT 1)
+    if(NOT source IN_LIST cold AND NOT kernel)
+      list(APPEND hot ${source})
+    endif()
+  endforeach()
+  trireme_make_groups(${target} ${target} "" ${hot})
+  trireme_make_groups(${target} ${target}_cold "${cold_options}" ${cold})
   # GCC 12 warns falsely about its own std::string where much is inlined into one function; and a group is no header.
-  target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-subobject-linkage)
+  target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-subobject-linkage
+    ${TRIREME_COMPILER_MEMORY})
 endfunction()

@@ -114,4 +114,6 @@ std::string dump_json(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string dump_valid_json(const Json& json, int indent) { return json.dump(indent); }
+
 }  // namespace trireme

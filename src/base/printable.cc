@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
 
 namespace trireme {
 namespace {
@@ -69,10 +68,9 @@ void append_printable(std::string_view text, std::string& out) {
     const Character next = character_at(text, at);
     const size_t length = std::max<size_t>(next.length, 1);
     if (next.length == 0 || is_control(next.code)) {
-      for (size_t i = 0; i < length; ++i)
-        fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint8_t>(text[at + i]));
+      for (size_t i = 0; i < length; ++i) out += fmt::format("\\x{:02x}", static_cast<uint8_t>(text[at + i]));
     } else if (turns_direction(next.code)) {
-      fmt::format_to(std::back_inserter(out), "\\u{{{:04x}}}", next.code);
+      out += fmt::format("\\u{{{:04x}}}", next.code);
     } else {
       out.append(text, at, length);
     }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace trireme {
 
@@ -39,7 +40,7 @@ template <class T>
 T json_field(const Json& object, const char* name, std::string_view where) {
   const Json& value = json_member(object, name, where);
   require(json_holds<T>(value), ErrorKind::data, "{}: \"{}\" has a wrong type or range: {}", where, name,
-          value.dump().substr(0, 80));
+          dump_valid_json(value).substr(0, 80));
   return value.get<T>();
 }
 

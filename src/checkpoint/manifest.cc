@@ -28,7 +28,7 @@ uint64_t own_hash(std::string text, size_t digits) {
 }
 
 uint64_t parse_hash(const Json& json, const char* name, std::string_view where) {
-  const std::string text = json.is_string() ? json.get<std::string>() : json.dump();
+  const std::string text = json.is_string() ? json.get<std::string>() : dump_valid_json(json);
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   require(text.size() == kHashDigits && error == std::errc{} && end == text.data() + text.size(), ErrorKind::data,
@@ -111,7 +111,8 @@ Shape read_sizes(const Json& array, int64_t least, std::string_view what, std::s
                                     : Shape{0, 0, 0, 0};
   for (size_t d = 0; d < array.size(); ++d) {
     require(json_holds<int64_t>(array[d]) && array[d].get<int64_t>() >= least, ErrorKind::data,
-            "{}: {} holds {}, expected a number of at least {}", where, what, array[d].dump().substr(0, 40), least);
+            "{}: {} holds {}, expected a number of at least {}", where, what, dump_valid_json(array[d]).substr(0, 40),
+            least);
     sizes = sizes.with(static_cast<int>(d), array[d].get<int64_t>());
   }
   return sizes;
@@ -121,7 +122,7 @@ Part read_state(const Json& name, const std::string& parameter, std::string_view
   const Part state = part_called(name.is_string() ? name.get<std::string>() : "").value_or(Part::weight);
   require(state != Part::weight, ErrorKind::data,
           "{}: optimizer state {} of {} is not known to this program; a newer version may have written it", where,
-          name.dump().substr(0, 40), parameter);
+          dump_valid_json(name).substr(0, 40), parameter);
   return state;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -50,7 +51,7 @@ std::string plan_safetensors(std::vector<SafetensorsEntry>& entries, const Safet
     header.get_ref<Json::object_t&>().push_back(
         {entry.name, Json{{"dtype", entry.dtype}, {"shape", entry.shape}, {"data_offsets", {entry.begin, entry.end}}}});
   }
-  std::string text = header.dump();
+  std::string text = dump_valid_json(header);
   text.append((8 - text.size() % 8) % 8, ' ');
   std::string length(8, '\0');
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i) & 255);

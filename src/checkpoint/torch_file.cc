@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "checkpoint/torch_container.h"
 
 namespace trireme {
@@ -97,7 +98,7 @@ class TorchReader {
           bad("{}: {} is neither a number nor a text", kSettings, pickle.text(key));
       }
     }
-    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return dump_json(json);
   }
 
   const TorchContainer& file_;

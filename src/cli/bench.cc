@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "bench/generate.h"
 #include "bench/ops.h"
 #include "cli/bench_comm.h"
@@ -80,19 +81,18 @@ int bench_generate_command(std::vector<std::string> arguments) {
              r.weight_bytes / 1e9, 1e3 * r.seconds_per_read, r.weight_bytes / r.seconds_per_read / 1e9);
   fmt::print("share              {:.3f} (time of that read / time of a token)\n", r.share());
   if (!json.empty()) {
-    write_text(json, Json{{"preset", options.preset},
-                          {"dtype", dtype},
-                          {"threads", options.threads},
-                          {"tokens_per_s", 1 / r.seconds_per_token},
-                          {"ms_per_token", 1e3 * r.seconds_per_token},
-                          {"weight_bytes", r.weight_bytes},
-                          {"read_bytes_per_s", r.weight_bytes / r.seconds_per_read},
-                          {"share", r.share()},
-                          {"cpu", backend.hardware},
-                          {"kernels", backend.kernels},
-                          {"commit", commit_text()}}
-                             .dump(1) +
-                         "\n");
+    const Json figures{{"preset", options.preset},
+                       {"dtype", dtype},
+                       {"threads", options.threads},
+                       {"tokens_per_s", 1 / r.seconds_per_token},
+                       {"ms_per_token", 1e3 * r.seconds_per_token},
+                       {"weight_bytes", r.weight_bytes},
+                       {"read_bytes_per_s", r.weight_bytes / r.seconds_per_read},
+                       {"share", r.share()},
+                       {"cpu", backend.hardware},
+                       {"kernels", backend.kernels},
+                       {"commit", commit_text()}};
+    write_text(json, dump_valid_json(figures, 1) + "\n");
   }
   return 0;
 }

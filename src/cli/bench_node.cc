@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/host.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "bench/node.h"
 #include "cli/flags.h"
 #include "cli/threads.h"
@@ -65,7 +66,7 @@ int bench_node_command(std::vector<std::string> arguments) {
   const Backend backend = make_backend();
   const NodeBenchResult result = bench_node(options);
   fmt::print("{} (commit {}), kernels {}\n{}", backend.hardware, commit_text(), backend.kernels, to_text(result));
-  if (!json.empty()) write_text(json, to_json(backend, result).dump(1) + "\n");
+  if (!json.empty()) write_text(json, dump_valid_json(to_json(backend, result), 1) + "\n");
   return 0;
 }
 

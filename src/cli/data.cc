@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -131,8 +132,7 @@ int inspect_file(const InspectFlags& flags) {
   if (found.lengths.documents() > 0) print_lengths(found.lengths);
   const auto show = [&](const char* name, const std::vector<TokenId>& ids) {
     fmt::print("{:<11} [{}]\n", name, fmt::join(ids, ", "));
-    if (tokenizer)
-      fmt::print("            {}\n", Json(tokenizer->decode(ids)).dump(-1, ' ', false, Json::error_handler_t::replace));
+    if (tokenizer) fmt::print("            {}\n", dump_json(Json(tokenizer->decode(ids))));
   };
   show("head", found.head);
   show("tail", found.tail);

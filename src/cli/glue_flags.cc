@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/flags.h"
 #include "cli/tokenizer_flags.h"
 #include "config/foreign_options.h"
@@ -226,7 +227,8 @@ std::vector<std::string> from_file(const std::string& path) {
     if (value.is_null()) continue;
     require(!value.is_structured(), ErrorKind::config, "{}: \"{}\" is {}, expected text, a number or true or false",
             path, name, value.type_name());
-    words.push_back(fmt::format("--{}={}", name, value.is_string() ? value.get<std::string>() : value.dump()));
+    words.push_back(
+        fmt::format("--{}={}", name, value.is_string() ? value.get<std::string>() : dump_valid_json(value)));
   }
   return words;
 }

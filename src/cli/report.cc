@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "report/html.h"
@@ -15,7 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string plain_text(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string plain_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : dump_valid_json(value);
+}
 
 /// What status.json says of how the run ended, as one fact.
 RunFacts status_facts(const fs::path& file) {

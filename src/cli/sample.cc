@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "checkpoint/finite_weights.h"
@@ -208,7 +209,7 @@ void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOpti
     if (options.jsonl) {
       const Json record = {{"context", prompt},    {"text", text},       {"length", count},
                            {"finished", finished}, {"message", nullptr}, {"duration_seconds", seconds}};
-      const std::string line = record.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+      const std::string line = dump_json(record) + "\n";
       file == nullptr ? printer.put(line) : file->write(line);
     } else {
       printer.put("\n");

@@ -30,7 +30,7 @@ Setting with_lists_joined(Setting setting) {
   for (const Json& item : parse_json(setting.text, place(setting))) {
     require(!item.is_structured(), ErrorKind::config, "{} is a list of lists, expected a list of words",
             place(setting));
-    joined += (joined.empty() ? "" : ",") + (item.is_string() ? item.get<std::string>() : item.dump());
+    joined += (joined.empty() ? "" : ",") + (item.is_string() ? item.get<std::string>() : dump_valid_json(item));
   }
   setting.value = joined;
   setting.text = joined;

@@ -107,7 +107,7 @@ void write_sidecar(const std::string& bin_path, const TokenSidecar& sidecar) {
   Json hashes = Json::array();
   for (const uint64_t hash : sidecar.block_hashes) hashes.push_back(hex64(hash));
   object["block_hashes"] = std::move(hashes);
-  write_text(sidecar_path(bin_path), object.dump(1) + "\n");
+  write_text(sidecar_path(bin_path), dump_valid_json(object, 1) + "\n");
 }
 
 BlockHasher::BlockHasher(uint64_t block_bytes) : block_(block_bytes) {}

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "hub/name.h"
 
 namespace trireme::hub {
@@ -44,7 +45,7 @@ Files parts_of(const std::string& folder, const std::string& index) {
   std::set<std::string> names;
   for (const auto& [tensor, file] : map->items()) {
     require(file.is_string() && is_safe_path(file.get<std::string>()), ErrorKind::data,
-            "{}: the tensor {} lies in {}, no file beside it", path, tensor, file.dump());
+            "{}: the tensor {} lies in {}, no file beside it", path, tensor, dump_valid_json(file));
     names.insert(file.get<std::string>());
   }
   return {names.begin(), names.end()};

@@ -51,7 +51,7 @@ std::string with_prefix(double value) {
 }  // namespace
 
 std::string step_line(const Metrics& m, int64_t steps) {
-  const size_t width = fmt::formatted_size("{}", steps);
+  const size_t width = std::to_string(steps).size();
   std::string line = fmt::format("step {:>{}}/{} | loss {:>7.4f}", m.step, width, steps, m.loss);
   if (m.perplexity) line += fmt::format(" | ppl {:>9.4g}", *m.perplexity);
   line += fmt::format(

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "report/append_file.h"
 #include "report/sink.h"
 
@@ -99,7 +100,7 @@ class JsonlSink : public Sink {
   }
   void end(const Json& record, std::string_view before = "") {
     std::string line(before);
-    line += record.dump(-1, ' ', false, Json::error_handler_t::replace);  // non-finite numbers become null
+    line += dump_json(record);  // non-finite numbers become null
     if (file_.size() >= bytes_) file_.rotate();
     file_.append(line += '\n');
   }

@@ -57,17 +57,20 @@ Encoding encode_json_line(const Tokenizer& tokenizer, const EncodeOptions& optio
 
 void encode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
                   const std::string& where) {
-  fmt::memory_buffer text;
+  std::string text;
   for_each_line(in, where, [&](std::string_view line, size_t number) {
     const Encoding encoding = options.json_lines ? encode_json_line(tokenizer, options.encode, line,
                                                                     fmt::format("{}, line {}", where, number))
                                                  : tokenizer.encode(line, options.encode);
     text.clear();
-    text.push_back('[');
-    for (size_t i = 0; i < encoding.ids.size(); ++i)
-      fmt::format_to(std::back_inserter(text), "{}{}", i == 0 ? "" : ", ", encoding.ids[i]);
-    text.append(std::string_view("]\n"));
-    write_all(out, {text.data(), text.size()});
+    text += '[';
+    for (size_t i = 0; i < encoding.ids.size(); ++i) {
+      if (i > 0) text += ", ";
+      const fmt::format_int id(encoding.ids[i]);
+      text.append(id.data(), id.size());
+    }
+    text += "]\n";
+    write_all(out, text);
   });
   flush(out);
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "text/byte_alphabet.h"
 #include "text/unicode.h"
 
@@ -14,7 +15,7 @@ namespace {
 /// A JSON string. Vocabularies are written by hand: they are larger than an ordered JSON object can be built quickly.
 std::string quoted(const std::string& text) {
   try {
-    return nlohmann::json(text).dump();
+    return dump_valid_json(Json(text));
   } catch (const nlohmann::json::type_error&) {
     fail(ErrorKind::data, "a token is no valid UTF-8, so tokenizer.json cannot hold it");
   }
@@ -77,7 +78,7 @@ std::string write_tokenizer_json(const BpeDescription& tokenizer) {
   const Json post = tokenizer.begin ? begin_template(*tokenizer.begin) : byte_level;
   std::string out = "{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n";
   const auto member = [&out](const char* key, const Json& value) {
-    out += fmt::format("  \"{}\": {},\n", key, value.dump());
+    out += fmt::format("  \"{}\": {},\n", key, dump_valid_json(value));
   };
   member("added_tokens", added);
   member("normalizer", nullptr);
@@ -129,7 +130,7 @@ std::string bert_tokenizer_json(const std::vector<std::string>& tokens, bool low
       "  \"decoder\": {{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}},\n  \"model\": {{\n"
       "    \"type\": \"WordPiece\",\n    \"unk_token\": \"[UNK]\",\n    \"continuing_subword_prefix\": \"##\",\n"
       "    \"max_input_chars_per_word\": 100,\n    \"vocab\": {{",
-      added.dump(), normalizer.dump(), post.dump());
+      dump_valid_json(added), dump_valid_json(normalizer), dump_valid_json(post));
   size_t id = 0;
   write_list(out, tokens, [&](const std::string& token) { out += fmt::format("{}: {}", quoted(token), id++); });
   return out + "}\n  }\n}\n";

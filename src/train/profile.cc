@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace trireme {
 namespace {
@@ -86,7 +87,7 @@ void StepProfile::write_trace(const std::string& path, int rank) const {
   Json events = Json::array();
   for (const Step& step : steps_) events.push_back(event("step", step.start, step.seconds, rank, 0));
   for (const OpCall& call : calls_) events.push_back(event(call.op, call.start, call.seconds, rank, 1));
-  write_text(path, Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}.dump() + "\n");
+  write_text(path, dump_valid_json(Json{{"traceEvents", events}, {"displayTimeUnit", "ms"}}) + "\n");
 }
 
 double measure_copy_rate(Ops& ops, int threads) {

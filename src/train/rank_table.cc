@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <optional>
 
 #include "base/error.h"
@@ -110,10 +109,10 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
     const auto range = [&](int64_t first, int64_t count) {
       return group == 1 || count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
     };
-    fmt::format_to(std::back_inserter(text), "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
-                   range(rank, group), range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline,
-                   held_by(plan.held), holds, gigabytes(memory.total()), gigabytes(memory.state),
-                   gigabytes(memory.activations));
+    text +=
+        fmt::format("# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n", range(rank, group),
+                    range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline, held_by(plan.held),
+                    holds, gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations));
   }
   return text;
 }

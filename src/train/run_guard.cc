@@ -22,7 +22,7 @@ constexpr char kEnded = 'e';
 
 /// What the guard needs, laid out before it is made: beside it threads may have held any lock of the C library, so that
 /// it makes system calls only.
-struct Job {
+struct WatchedJob {
   int pipe;
   const char *reserve, *status;
   std::string running, killed, stopping;
@@ -44,7 +44,7 @@ bool holds(const char* path, const std::string& text, char* buffer) {
   return n == static_cast<long>(text.size()) && std::memcmp(buffer, text.data(), text.size()) == 0;
 }
 
-bool write_reserve(const Job& job, const std::string& text) {
+bool write_reserve(const WatchedJob& job, const std::string& text) {
   const long fd = call(SYS_openat, AT_FDCWD, address(job.reserve), O_WRONLY | O_CREAT | O_NONBLOCK, 0644);
   if (fd < 0) return false;
   const bool written =
@@ -56,7 +56,7 @@ bool write_reserve(const Job& job, const std::string& text) {
 
 /// Another rank may write at the same time, and its word counts: both files change places at once, and back again where
 /// the one that was replaced is not the expected one.
-void tell_end(const Job& job, const std::string& text, char* buffer) {
+void tell_end(const WatchedJob& job, const std::string& text, char* buffer) {
   if (!holds(job.status, job.running, buffer) || !write_reserve(job, text)) return;
   const auto exchange = [&](long flags) {
     return call(SYS_renameat2, AT_FDCWD, address(job.reserve), AT_FDCWD, address(job.status), flags) == 0;
@@ -77,7 +77,7 @@ void close_all_but(int kept) {
   }
 }
 
-[[noreturn]] void watch(const Job& job) {
+[[noreturn]] void watch(const WatchedJob& job) {
   static char buffer[kMostStatusBytes];
   call(SYS_setsid);
   close_all_but(job.pipe);
@@ -107,12 +107,12 @@ RunGuard::RunGuard(const std::string& run_dir, Texts texts) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return;
   const std::string reserve = run_dir + "/status.reserve", status = status_path(run_dir);
-  const Job job{ends[0],
-                reserve.c_str(),
-                status.c_str(),
-                std::move(texts.running),
-                padded(std::move(texts.killed)),
-                padded(std::move(texts.stopping))};
+  const WatchedJob job{ends[0],
+                       reserve.c_str(),
+                       status.c_str(),
+                       std::move(texts.running),
+                       padded(std::move(texts.killed)),
+                       padded(std::move(texts.stopping))};
   // fork() without its handlers: MPI warns in its own, and nothing here needs any. Signals are for the rank alone.
   sigset_t all, before;
   sigfillset(&all);

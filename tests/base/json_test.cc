@@ -63,6 +63,13 @@ TEST(Json, IsWrittenWhateverBytesItHas) {
   EXPECT_EQ(dump_json(Json{{"path", "/data/\xFF"}}), "{\"path\":\"/data/\uFFFD\"}");
 }
 
+TEST(Json, IsWrittenStrictlyWhereWrongBytesMayNotBeReplaced) {
+  const Json json{{"a", {1, "x"}}};
+  EXPECT_EQ(dump_valid_json(json), "{\"a\":[1,\"x\"]}");
+  EXPECT_EQ(dump_valid_json(json, 1), json.dump(1));
+  EXPECT_THROW(dump_valid_json(Json{{"path", "/data/\xFF"}}), Json::type_error);
+}
+
 TEST(Json, ReadsFilesUpToALimit) {
   TemporaryFolder folder;
   write_text(folder / "f.json", R"({"a":1})");

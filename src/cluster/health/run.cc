@@ -14,6 +14,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "base/time.h"
 #include "cluster/process_tree.h"
 
@@ -45,7 +46,7 @@ Outcome run_step(const Step& step, const Plan& plan, const Machine& machine, boo
 
 /// A line {"step": i, "left": pids that earlier checks left running} before each check and {"kind", "text"} after it.
 void send(int fd, const Json& message) {
-  const std::string line = message.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const std::string line = dump_json(message) + "\n";
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t put = write(fd, line.data() + sent, line.size() - sent);
     if (put < 0 && errno != EINTR) _exit(1);
@@ -138,7 +139,7 @@ class Watch {
     if (got <= 0) return got < 0 && errno == EINTR;
     text_.append(buffer.data(), static_cast<size_t>(got));
     for (size_t end; (end = text_.find('\n')) != std::string::npos; text_.erase(0, end + 1)) {
-      take(Json::parse(text_.substr(0, end)));
+      take(parse_json(text_.substr(0, end), "a message of the checks"));
     }
     return true;
   }

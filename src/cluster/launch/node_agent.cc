@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/folder_token.h"
+#include "base/json_text.h"
 #include "base/time.h"
 #include "cluster/health/generate.h"
 #include "cluster/health/run.h"
@@ -244,7 +245,7 @@ void serve_node(std::istream& in, std::ostream& out) {
     } catch (const std::exception& e) {
       reply = Json{{"error", e.what()}};
     }
-    out << reply.dump(-1, ' ', false, Json::error_handler_t::replace) << std::endl;
+    out << dump_json(reply) << std::endl;
   }
 }
 

@@ -302,7 +302,10 @@ std::vector<Json> NodeSessions::ask(const std::vector<Json>& requests, double se
   std::vector<Json> answers(hosts_.size());
   for (size_t i = 0; i < hosts_.size(); ++i) {
     if (!lines[i]) continue;
-    answers[i] = Json::parse(*lines[i], nullptr, false);
+    try {
+      answers[i] = parse_json(*lines[i], hosts_[i]);
+    } catch (const Error&) {
+    }
     if (answers[i].is_object() && !answers[i].contains("error")) continue;
     problems_.push_back(
         {hosts_[i], answers[i].is_object() ? answers[i]["error"].get<std::string>() : "a garbled answer", ""});

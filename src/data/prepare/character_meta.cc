@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/json_text.h"
 
 namespace trireme {
 
@@ -14,7 +15,7 @@ std::string character_meta_json(const Tokenizer& tokenizer) {
     to_id[text] = id;
   }
   const Json meta = {{"vocab_size", tokenizer.vocabulary_size()}, {"itos", to_text}, {"stoi", to_id}};
-  return meta.dump(1) + "\n";
+  return dump_valid_json(meta, 1) + "\n";
 }
 
 }  // namespace trireme

@@ -1,8 +1,9 @@
 #include "data/prepare/parquet_source.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 
 #include "base/error.h"
 #include "data/parquet/column.h"
@@ -20,7 +21,7 @@ void append_json_string(std::string_view text, std::string& out) {
       out += '\\';
       out += c;
     } else if (static_cast<uint8_t>(c) < 0x20) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+      out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
     } else {
       out += c;
     }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/host.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "data/prepare/dividing_sink.h"
 
@@ -84,7 +85,7 @@ bool SpooledDocuments::restore_from(const Json& saved) {
 void SpooledDocuments::restore() {
   if (const std::optional<Json> saved = work_.has_saved() ? work_.saved() : std::nullopt) {
     const Json on_disk = saved->value("on_disk", Json());
-    on_disk_ = on_disk.dump();
+    on_disk_ = dump_valid_json(on_disk);
     const bool same_boot = !boot_id().empty() && saved->value("boot_id", "") == boot_id();
     if (restore_from(same_boot ? saved->value("written", Json()) : on_disk)) return;
   }
@@ -103,7 +104,7 @@ void SpooledDocuments::save(const EncodingState& state) {
     written["spools"].push_back(spool->state());
   }
   if (sync) {
-    on_disk_ = written.dump();
+    on_disk_ = dump_valid_json(written);
     synced_ = Clock::now();
   }
   work_.save(

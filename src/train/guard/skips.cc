@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "comm/agreement.h"
 
@@ -29,7 +30,7 @@ std::string write_list(const std::string& path, const std::vector<SkipWatch::Ski
   Json list = Json::array();
   for (const SkipWatch::Skip& skip : skips) list.push_back(to_json(skip));
   try {
-    write_text(path, list.dump(1) + "\n");
+    write_text(path, dump_valid_json(list, 1) + "\n");
   } catch (const Error& e) {
     log::warning("{}", e.what());
     return {};
