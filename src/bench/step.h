@@ -61,7 +61,8 @@ struct MeasuredLayout {
 struct StepBenchResult {
   double peak_flops = 0;  ///< of one rank: what the MFU is a share of
   bool peak_is_measured = true;
-  std::vector<RanksTime> ranks;         ///< of 1, 2, 4, ... and all ranks of the job, or of layouts; empty for one rank
+  double taken = 0;              ///< share of the ranks' processors that other programs had while it was measured
+  std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job, or of layouts; empty for one rank
   std::vector<MeasuredLayout> layouts;  ///< those of `ranks`; empty where none were asked for. What follows is of one:
   StepTimes times;
   double tokens_per_second = 0;

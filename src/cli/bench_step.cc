@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "bench/step.h"
 #include "cli/flags.h"
 #include "cli/version.h"
@@ -58,6 +59,8 @@ double tokens_per_second(const StepBenchOptions& o, const RanksTime& time) {
   return static_cast<double>(o.batch * o.sequence * time.ranks) / time.seconds;
 }
 
+constexpr double kBusy = 0.1;  ///< share of the processors from which on others' use is told
+
 /// What the MFU is, in words: model FLOPs per second and rank over the peak.
 void print_peak(const StepBenchOptions& o, const StepBenchResult& r) {
   fmt::print(
@@ -66,6 +69,12 @@ void print_peak(const StepBenchOptions& o, const StepBenchResult& r) {
       r.model_flops / static_cast<double>(o.batch * o.sequence) / 1e6);
   fmt::print("MFU                model FLOPs / s of a rank over {:.4f} TFLOP/s ({})\n", r.peak_flops / 1e12,
              r.peak_is_measured ? "a large matrix product, just measured; --peak-tflops sets it" : "--peak-tflops");
+  if (r.taken >= kBusy)
+    fmt::print(
+        "warning            other programs had {:.0f} % of the processors: steps take as much longer, and MFU is less; "
+        "the "
+        "peak is what the processors give alone\n",
+        1e2 * r.taken);
 }
 
 /// Layouts of the same ranks and global batch, the first one's rate as the measure.
@@ -140,6 +149,7 @@ Json to_json(const StepBenchOptions& o, const Backend& backend, int threads, con
             {"threads", threads},     {"cpu", backend.hardware},   {"kernels", backend.kernels},
             {"commit", commit_text()}};
   json["peak_flops_per_s"] = r.peak_flops;
+  if (r.peak_is_measured) json["processors_taken"] = r.taken;
   for (size_t i = 0; i < r.ranks.size(); ++i) {
     const RanksTime& n = r.ranks[i];
     Json figures{{"tokens_per_s", tokens_per_second(o, n)},
@@ -188,7 +198,7 @@ int measure_step(Process& process, const StepBenchOptions& options, int64_t thre
   const StepBenchResult result = bench_step(options, backend, rank, cores.exchange_cores);
   if (rank.rank() != 0) return 0;
   print_step(options, backend, cores.threads, result);
-  if (!json.empty()) write_text(json, to_json(options, backend, cores.threads, result).dump(1) + "\n");
+  if (!json.empty()) write_text(json, dump_valid_json(to_json(options, backend, cores.threads, result), 1) + "\n");
   return 0;
 }
 

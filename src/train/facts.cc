@@ -31,6 +31,14 @@ const char* describe_shared(ShardChoice shard) {
 
 const char* name_of_state(const RunPlan& plan) { return plan.trains ? "weights, gradients and moments" : "weights"; }
 
+std::string measured_how(const PeakRate& peak) {
+  if (!peak.is_measured()) return "log.peak-tflops";
+  std::string text = "a large matrix product, just measured";
+  if (peak.taken() >= 0.1)
+    text += fmt::format("; other programs had {:.0f} % of the processors meanwhile", 1e2 * peak.taken());
+  return text;
+}
+
 }  // namespace
 
 KeptState kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank) {
@@ -133,8 +141,7 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
   add("mfu",
       fmt::format("the share of {:.1f} GFLOP/s ({}, all ranks together) that the model's arithmetic reaches: {:.1f} "
                   "MFLOP per token (6 x matmul parameters + 6 x layers x width x sequence)",
-                  peak.total() / 1e9, peak.is_measured() ? "a large matrix product, just measured" : "log.peak-tflops",
-                  train_flops_per_token(s, b.sequence) / 1e6));
+                  peak.total() / 1e9, measured_how(peak), train_flops_per_token(s, b.sequence) / 1e6));
   return facts;
 }
 

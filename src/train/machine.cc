@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <ctime>
 #include <sstream>
 
+#include "base/affinity.h"
 #include "base/cgroup.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -19,6 +21,13 @@ uint64_t host_available() {
   const size_t at = text.find("MemAvailable:");
   require(at != std::string::npos, ErrorKind::io, "/proc/meminfo has no MemAvailable line");
   return std::stoull(text.substr(at + 13)) * 1024;
+}
+
+/// Processor time of all threads of this process.
+double process_seconds() {
+  timespec time;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 }  // namespace
@@ -36,22 +45,37 @@ uint64_t resident_memory() {
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-double measure_gemm_rate(Ops& ops, int threads, DType dtype) {
-  constexpr int64_t kRows = 1024, kIn = 768, kOut = 3072;  // large enough for full speed, small enough for any machine
+GemmRate measure_gemm_rate(Ops& ops, int threads, DType dtype) {
+  // Large enough for full speed; a call takes 10 to 50 ms of one core, so that some are left alone on a busy machine.
+  constexpr int64_t kRows = 512, kIn = 768, kOut = 3072;
   Arena arena(static_cast<size_t>(kRows * (kIn + kOut) + kOut * kIn) * size_of(dtype) + 1024);
   Arena scratch(ops.scratch_bytes(
       {.dtype = dtype, .rows = kRows, .width = kOut, .weight_count = kOut * kIn, .threads = threads}));
   Context context{threads, &scratch};
   const View x = arena.take(dtype, {kRows, kIn}), w = arena.take(dtype, {kOut, kIn}),
              y = arena.take(dtype, {kRows, kOut});
-  double best = 0;
+  ops.linear(context, x, w, {}, y);  // the first call prepares
+  GemmRate rate;
+  double wall = 0, busy = 0;
   const auto begin = Clock::now();
-  for (int i = 0; i < 3 || seconds_since(begin) < 0.2; ++i) {
+  for (int i = 0; i < 8 || seconds_since(begin) < 0.3; ++i) {
     const auto start = Clock::now();
+    const double cpu = process_seconds();
     ops.linear(context, x, w, {}, y);
-    best = std::max(best, 2.0 * kRows * kIn * kOut / seconds_since(start));
+    const double call = seconds_since(start), of_thread = std::min(call, (process_seconds() - cpu) / threads);
+    wall += call;
+    busy += of_thread;
+    if (of_thread > 0) rate.best = std::max(rate.best, 2.0 * kRows * kIn * kOut / of_thread);
   }
-  return best;
+  rate.processors = busy / wall;
+  return rate;
+}
+
+double share_of_processors(int threads, int local_ranks) {
+  double processors = static_cast<double>(offered_cpus().size());
+  const double quota = read_cgroup_limits().cpus;
+  if (quota > 0) processors = std::min(processors, quota);
+  return std::clamp(processors / (threads * std::max(local_ranks, 1)), 0.01, 1.0);
 }
 
 }  // namespace trireme

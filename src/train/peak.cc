@@ -7,14 +7,22 @@
 
 namespace trireme {
 
-PeakRate::PeakRate(double configured, Ops& ops, int threads, DType dtype, Scalars& scalars)
-    : ops_(ops), threads_(threads), dtype_(dtype), scalars_(scalars), measured_(configured == 0) {
+PeakRate::PeakRate(double configured, Ops& ops, int threads, int local_ranks, DType dtype, Scalars& scalars)
+    : ops_(ops),
+      threads_(threads),
+      local_ranks_(local_ranks),
+      dtype_(dtype),
+      scalars_(scalars),
+      measured_(configured == 0) {
   total_ = measured_ ? measure() : scalars.sum(configured);
 }
 
 double PeakRate::measure() {
   scalars_.barrier();
-  return scalars_.sum(measure_gemm_rate(ops_, threads_, dtype_));
+  const GemmRate rate = measure_gemm_rate(ops_, threads_, dtype_);
+  const double own = share_of_processors(threads_, local_ranks_);
+  taken_ = scalars_.sum(std::max(0.0, 1 - rate.processors / own)) / scalars_.size();
+  return scalars_.sum(rate.best * own);
 }
 
 double PeakRate::share(double rate) {

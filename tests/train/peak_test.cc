@@ -1,8 +1,16 @@
 #include "train/peak.h"
 
 #include <gmock/gmock.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <csignal>
+#include <vector>
+
+#include "base/affinity.h"
 #include "base/log.h"
+#include "train/machine.h"
 
 namespace trireme {
 namespace {
@@ -15,7 +23,7 @@ class Peak : public testing::Test {
 };
 
 TEST_F(Peak, AMeasuredOneThatIsBeatenIsMeasuredAgain) {
-  PeakRate peak(0, *ops_, 1, DType::f32, scalars_);
+  PeakRate peak(0, *ops_, 1, 1, DType::f32, scalars_);
   EXPECT_TRUE(peak.is_measured());
   const double before = peak.total();
   EXPECT_NEAR(peak.share(before / 2), 0.5, 1e-12);
@@ -27,9 +35,50 @@ TEST_F(Peak, AMeasuredOneThatIsBeatenIsMeasuredAgain) {
   EXPECT_NEAR(peak.share(before * 50), 0.5, 1e-12);
 }
 
+/// Processes that do nothing but use processors, several for each.
+class OtherPrograms {
+ public:
+  OtherPrograms() {
+    for (size_t i = 0; i < 6 * inherited_cpus().size(); ++i) {
+      const pid_t child = fork();
+      if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (volatile uint64_t n = 0;;) n = n + 1;
+      }
+      children_.push_back(child);
+    }
+  }
+  ~OtherPrograms() {
+    for (const pid_t child : children_) kill(child, SIGKILL);
+    for (const pid_t child : children_) waitpid(child, nullptr, 0);
+  }
+  OtherPrograms(const OtherPrograms&) = delete;
+  OtherPrograms& operator=(const OtherPrograms&) = delete;
+
+ private:
+  std::vector<pid_t> children_;
+};
+
+TEST_F(Peak, WhatOtherProgramsTakeIsToldAndDoesNotLowerIt) {
+  const double before = measure_gemm_rate(*ops_, 1, DType::f32).best;
+  const OtherPrograms others;
+  const PeakRate peak(0, *ops_, 1, 1, DType::f32, scalars_);
+  EXPECT_GT(peak.taken(), 0.4);
+  // By the wall it would be a quarter or less. Caches and the cores' clocks are still shared.
+  EXPECT_GT(peak.total(), 0.5 * before);
+}
+
+TEST_F(Peak, RanksThatShareProcessorsShareTheirPeak) {
+  const int processors = static_cast<int>(offered_cpus().size());
+  EXPECT_EQ(share_of_processors(1, 1), 1);
+  EXPECT_LE(share_of_processors(1, 4 * processors), 0.25);
+  EXPECT_LE(share_of_processors(2 * processors, 2), 0.25);
+}
+
 TEST_F(Peak, AConfiguredOneStaysAndIsWarnedOfOnce) {
-  PeakRate peak(2e12, *ops_, 1, DType::f32, scalars_);
+  PeakRate peak(2e12, *ops_, 1, 1, DType::f32, scalars_);
   EXPECT_FALSE(peak.is_measured());
+  EXPECT_EQ(peak.taken(), 0);
   EXPECT_EQ(peak.total(), 2e12);
   testing::internal::CaptureStderr();
   EXPECT_EQ(peak.share(5e12), 2.5);

@@ -7,6 +7,7 @@
 
 #include "base/median.h"
 #include "base/time.h"
+#include "bench/comm/hardware.h"
 #include "bench/comm/pattern.h"
 #include "bench/comm/traffic.h"
 #include "ops/backend.h"
@@ -146,6 +147,27 @@ std::string to_text(const std::vector<GradientComparison>& comparisons, const Gr
         c.two_way_rate() / 1e9, 100 * c.wire_rate() / c.two_way_rate(), 100 * c.wire_rate() / c.ping_pong_rate,
         c.copy_rate / 1e9, 100 * c.of_copy);
   }
+  return text;
+}
+
+std::string copy_verdict(const std::vector<GradientComparison>& comparisons) {
+  const auto largest = std::ranges::max_element(comparisons, {}, &GradientComparison::bytes);
+  if (largest == comparisons.end()) return "nothing to judge";
+  const double moved = 1e-9 * largest->moved_bytes / largest->gradient_seconds;
+  if (largest->bytes < kLeastToJudge) {
+    return fmt::format("{:.3g} GB/s read and written at {} bytes, too few to judge memory by (from {} on)", moved,
+                       largest->bytes, kLeastToJudge);
+  }
+  const char* word = largest->of_copy >= kAsExpected ? "as expected"
+                     : largest->of_copy >= kBelow    ? "below what memory gives"
+                                                     : "poor";
+  std::string text =
+      fmt::format("{:.3g} GB/s read and written at {} bytes, {:.0f} % of a copy by all ranks at once: {}", moved,
+                  largest->bytes, 100 * largest->of_copy, word);
+  if (largest->of_copy < kAsExpected)
+    text +=
+        "; a reduction waits for every rank's processor, a copy for its own only: are there more ranks than cores, or "
+        "other programs (`uptime`)?";
   return text;
 }
 

@@ -20,8 +20,6 @@
 namespace trireme::comm_bench {
 namespace {
 
-constexpr double kGood = 0.8, kFair = 0.5;
-constexpr int64_t kMeaningful = 1 << 20;  // below it a call's latency is measured
 constexpr int64_t kProbeBytes = 1 << 20, kTrafficBytes = 16 << 20;
 constexpr int kProbeRounds = 11;
 
@@ -166,16 +164,16 @@ std::string verdict(const Link& link, const std::vector<Row>& rows, const Verdic
   }
   best *= facts.wire_share;
   const std::string wire = facts.wire_share == 1 ? "" : " on the wire";
-  if (largest->bytes < kMeaningful) {
+  if (largest->bytes < kLeastToJudge) {
     return fmt::format("{:.3g} GB/s{} at {} bytes, too few to judge the link by (from {} on)", best, wire,
-                       largest->bytes, kMeaningful);
+                       largest->bytes, kLeastToJudge);
   }
   const double share = best * 1e9 / link.expected();
-  const char* word = share >= kGood ? "as expected" : share >= kFair ? "below what the link gives" : "poor";
+  const char* word = share >= kAsExpected ? "as expected" : share >= kBelow ? "below what the link gives" : "poor";
   std::string text = fmt::format("{:.3g} of {:.3g} GB/s{} at {} bytes, {:.0f} %: {}", best, link.expected() / 1e9, wire,
                                  largest->bytes, 100 * share, word);
-  if (share >= kGood || link.measured_rate <= 0) return text;
-  if (best * 1e9 >= kGood * link.measured_rate) {
+  if (share >= kAsExpected || link.measured_rate <= 0) return text;
+  if (best * 1e9 >= kAsExpected * link.measured_rate) {
     return text + fmt::format(
                       "; it is the link: plain messages reach {:.3g} GB/s, too; `bench comm pairs` finds the slow host",
                       link.measured_rate / 1e9);

@@ -49,6 +49,10 @@ Link find_link(Job& job, const std::string& host);
 /// ranks of one host.
 std::string transport(const Link& link, int per_host);
 
+/// Verdicts: shares of what the hardware gives, and the bytes from which on they say anything.
+inline constexpr double kAsExpected = 0.8, kBelow = 0.5;
+inline constexpr int64_t kLeastToJudge = 1 << 20;
+
 struct VerdictFacts {
   std::string collective;
   double wire_share = 1;  ///< bytes that travel for each byte of the table: 0.5 for f32 gradients sent as bf16

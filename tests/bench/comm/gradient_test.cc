@@ -28,5 +28,30 @@ TEST(GradientTable, HoldsAReductionAgainstACopy) {
   EXPECT_NE(text.find("50.0 %       12.34     87.6 %\n"), std::string::npos) << text;
 }
 
+GradientComparison compared(int64_t bytes, double of_copy) {
+  GradientComparison c;
+  c.bytes = bytes;
+  c.moved_bytes = 3e6;
+  c.gradient_seconds = 1e-3;
+  c.of_copy = of_copy;
+  return c;
+}
+
+TEST(CopyVerdict, JudgesTheLargestSizeByTheShareOfACopy) {
+  EXPECT_EQ(copy_verdict({}), "nothing to judge");
+  EXPECT_EQ(copy_verdict({compared(4096, 0.9)}),
+            "3 GB/s read and written at 4096 bytes, too few to judge memory by (from 1048576 on)");
+  EXPECT_EQ(copy_verdict({compared(1 << 20, 0.1), compared(2 << 20, 0.8)}),
+            "3 GB/s read and written at 2097152 bytes, 80 % of a copy by all ranks at once: as expected");
+  const std::string remedy =
+      "; a reduction waits for every rank's processor, a copy for its own only: are there more ranks than cores, or "
+      "other programs (`uptime`)?";
+  EXPECT_EQ(copy_verdict({compared(2 << 20, 0.79)}),
+            "3 GB/s read and written at 2097152 bytes, 79 % of a copy by all ranks at once: below what memory gives" +
+                remedy);
+  EXPECT_EQ(copy_verdict({compared(2 << 20, 0.49)}),
+            "3 GB/s read and written at 2097152 bytes, 49 % of a copy by all ranks at once: poor" + remedy);
+}
+
 }  // namespace
 }  // namespace trireme::comm_bench
