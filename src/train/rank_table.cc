@@ -94,6 +94,7 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
       hosts > 0 ? fmt::format("{} ranks per host", ranks / hosts) : "one host per rank", "rank", "data", "tensor",
       "pipeline", "holds", holds, "memory", "state", "activations");
   const int group = ranks > kMostLines ? static_cast<int>(mesh.data * mesh.tensor) : 1;
+  std::string exchange;  // of the first rank
   for (int rank = 0; rank < ranks; rank += group) {
     const MeshPlace place = place_of(mesh, rank);
     const int64_t sequence = config.batch.sequence == 0 ? spec->context : config.batch.sequence;
@@ -105,7 +106,9 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
                .rank = place.data},
               rank);
     const ParameterTable table(plan.spec, plan.init_scheme, plan.held);
-    const MemoryPlan memory = plan_memory(plan, table, *backend.ops, {.rank = rank, .threads = 1, .hosts = host_map});
+    const PlannedRank planned{.rank = rank, .threads = 1, .hosts = host_map};
+    const MemoryPlan memory = plan_memory(plan, table, *backend.ops, planned);
+    if (rank == 0) exchange = describe_exchange(plan, table, planned);
     const auto range = [&](int64_t first, int64_t count) {
       return group == 1 || count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
     };
@@ -114,7 +117,7 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
                     range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline, held_by(plan.held),
                     holds, gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations));
   }
-  return text;
+  return exchange.empty() ? text : text + "# " + exchange + "\n";
 }
 
 }  // namespace trireme

@@ -10,6 +10,7 @@
 namespace trireme {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
@@ -346,7 +347,8 @@ TEST_F(GptNeox, RefusesWhatCannotBeTrainedBeforeAnythingIsMade) {
   EXPECT_THAT(shown.output, HasSubstr("  global: 24  # "));
   EXPECT_THAT(shown.output, HasSubstr("hostfile has no effect here: ranks come from MPI"));
   EXPECT_THAT(done(here(1, "config show tiny -d conf --model.vocabulary 256 --ranks 4 --hosts 2")).output,
-              HasSubstr("Memory is planned with one thread per rank and 2 ranks per host."));
+              AllOf(HasSubstr("Memory is planned with one thread per rank and 2 ranks per host."),
+                    HasSubstr("leave each host per step for the data ranks that hold the same, but ")));
   EXPECT_THAT(here(1, "config show tiny -d conf --ranks 4 --hosts 3").output,
               HasSubstr("--ranks 4 cannot be spread evenly over --hosts 3"));
   EXPECT_THAT(here(1, "config show tiny -d conf --hosts 3").output,
