@@ -324,7 +324,7 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   const double tokens = static_cast<double>(options.batch * options.sequence);
   StepBenchResult result;
   result.model_flops = train_flops_per_token(spec, options.sequence) * tokens;
-  const PeakRate peak(options.peak_flops, *backend.ops, rank.threads, rank.local_size, options.dtype, scalars);
+  const PeakRate peak(options.peak_flops, *backend.ops, rank.threads, rank.local_size(), options.dtype, scalars);
   result.peak_flops = peak.total() / rank.size();
   result.taken = peak.taken();
   result.peak_is_measured = peak.is_measured();

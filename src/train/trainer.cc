@@ -37,8 +37,8 @@ Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason
       step_(work.session, task.batches(), static_cast<uint64_t>(work.run.config().run.seed),
             work.run.config().optim.loss_mean),
       profile_(config().log.profile),
-      peak_(config().log.peak_tflops * 1e12, work.session.ops(), rank().threads, rank().local_size, work.run.plan.dtype,
-            scalars()),
+      peak_(config().log.peak_tflops * 1e12, work.session.ops(), rank().threads, rank().local_size(),
+            work.run.plan.dtype, scalars()),
       data_guard_(task.mapped_files()),
       data_windows_(task.mapped_files(), static_cast<uint64_t>(config().run.seed), rank().size()) {
   if (config().log.profile > 0) work_.session.ops().report_to(&profile_);
