@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -96,7 +97,8 @@ void Trainer::check_ranks() {
 }
 
 void Trainer::report(const StepResult& result, double rate) {
-  StepMeter& meter = work_.run.meter;
+  // The next interval begins here: what the lines below take, such as a wait for a rank whose link is away, is its time.
+  const StepMeter meter = std::exchange(work_.run.meter, {});
   Metrics metrics;
   metrics.step = progress().step;
   metrics.loss = result.loss;
@@ -113,7 +115,6 @@ void Trainer::report(const StepResult& result, double rate) {
   work_.run.reporter->step(metrics);
   straggler_.tell(scalars(), rank().host, meter.busy_per_step(), meter.steps());
   together(scalars(), [&] { data_guard_.check(); });
-  meter.restart();
 }
 
 void Trainer::show_profile() {
