@@ -97,7 +97,8 @@ void Trainer::check_ranks() {
 }
 
 void Trainer::report(const StepResult& result, double rate) {
-  // The next interval begins here: what the lines below take, such as a wait for a rank whose link is away, is its time.
+  // The next interval begins here: what the lines below take, such as a wait for a rank whose link is away, is its
+  // time.
   const StepMeter meter = std::exchange(work_.run.meter, {});
   Metrics metrics;
   metrics.step = progress().step;
