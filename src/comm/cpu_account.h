@@ -14,7 +14,7 @@ namespace trireme {
 
 enum class ThreadKind : uint8_t {
   exchange,  ///< sums gradients (optim/reducer.h)
-  control    ///< listens to other ranks, to a launch, to a terminal
+  control    ///< listens to other ranks, to a launch, to a terminal; watches memory
 };
 
 /// Processor seconds; of one rank, or added up over several.

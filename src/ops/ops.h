@@ -151,8 +151,10 @@ class Ops {
   /// dtable[i] =/+= sum over rows with ids[row] == i of dy[row].  ids: [rows] i32; dy: [rows, width] A; dtable: [n,
   /// width] S. Each id's sum is made in row order before it is written or added, so the bits depend neither on the
   /// thread count nor on what dtable held. Write::overwrite zeroes the rows that no id names; Write::add leaves them.
-  /// Where dtable is `part` of the whole table, ids of other rows are passed over.
+  /// Where dtable is `part` of the whole table, ids of other rows are passed over. On the host, where fewer ids than
+  /// one row in kSparseTable overwrite a tensor of Arena::set_sparse(), rows that none names take no memory.
   void embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write, TableRows part = {});
+  static constexpr int64_t kSparseTable = 4;  ///< below that fresh zero pages cost less than writing zeros
   /// y += table[id].  ids: [rows] i32; table: [n, width] A; y: [rows, width] A.
   void embedding_add(Context&, ConstView ids, ConstView table, View y);
   /// x = 0, then x[rows[i]] = y[i]: the backward of embedding() where a table of activations is gathered.  y: [n,

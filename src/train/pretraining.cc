@@ -7,6 +7,7 @@
 #include "train/facts.h"
 #include "train/fetch_named.h"
 #include "train/job.h"
+#include "train/memory_watch.h"
 #include "train/setup.h"
 #include "train/trainer.h"
 
@@ -116,8 +117,12 @@ RunEnd pretrain(LoadedConfig loaded, const Job& job) {
               job.rank, job.scalars, job.stop_reason);
   const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars);
   const ParameterTable table(setup.spec, setup.init_scheme, setup.held);
+  MemoryPlan memory;
+  std::optional<MemoryWatch> watch;
   together(job.scalars, [&] {  // before anything large is allocated
-    require_memory(plan_memory(setup, table, *backend.ops, planned(job.rank)), setup, job.rank);
+    memory = plan_memory(setup, table, *backend.ops, planned(job.rank));
+    require_memory(memory, setup, job.rank);
+    watch.emplace(&job.rank.heartbeat->cpu());
   });
   Run run(setup, job.claim, kept_states(setup, table, planned(job.rank)), backend.ops->device());
   Session session(session_options(setup, job), run.table, run.state, *backend.ops, job.rank);
@@ -130,6 +135,7 @@ RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   Pretraining task(setup, backend);
   Trainer trainer({run, session, saver ? &*saver : nullptr}, task, job.stop_reason);
   const bool done = setup.trains ? trainer.train() : trainer.evaluate_only();
+  tell_memory(job.scalars, memory.total(), watch->peak());
   return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
 }
 

@@ -38,6 +38,7 @@ TEST_F(Glue, LearnsATaskAndWritesWhatTheRecipeWrites) {
   for (const char* name : {"model.safetensors", "vocab.txt", "tokenizer.json", "tokenizer_config.json", "README.md"})
     EXPECT_TRUE(fs::exists(path("out/") + name)) << name;
   EXPECT_THAT(outcome.output, HasSubstr("***** eval metrics *****"));
+  EXPECT_THAT(outcome.output, ::testing::ContainsRegex("memory: planned [0-9.]+ GB, peak [0-9.]+ GB\n$"));
 
   // What was written is a model: it evaluates to the same numbers.
   auto words = glue("again", {"--do_eval"});
@@ -45,6 +46,7 @@ TEST_F(Glue, LearnsATaskAndWritesWhatTheRecipeWrites) {
   const Outcome again = run(trireme_command(words));
   ASSERT_EQ(again.code, 0) << again.output;
   EXPECT_EQ(json("again/eval_results.json")["eval_loss"], all["eval_loss"]);
+  EXPECT_THAT(again.output, ::testing::ContainsRegex("memory: planned [0-9.]+ GB, peak [0-9.]+ GB\n$"));
 }
 
 TEST_F(Glue, GivesTheSameLossesPackedAndPadded) {

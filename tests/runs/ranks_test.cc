@@ -53,6 +53,23 @@ TEST_F(Ranks, EndWithWhatTheirBeingSeveralCostInProcessorTime) {
   EXPECT_THAT(run_ranks(1, "one").output, ::testing::Not(HasSubstr("processor time of")));
 }
 
+TEST_F(Ranks, EndWithTheMemoryOfTheLargestBesideItsPlan) {
+  // Large enough that libraries' own memory is little beside the plan, which stands in the log before the first step.
+  const std::vector<std::string> flags = {"--model.width", "512", "--model.vocabulary", "20000", "--run.steps", "2"};
+  for (const int ranks : {1, 2}) {
+    const Outcome outcome = run_ranks(ranks, std::to_string(ranks), flags);
+    std::smatch plan, end;
+    ASSERT_TRUE(std::regex_search(outcome.output, plan, std::regex("memory +([0-9.]+) GB per rank planned")))
+        << outcome.output;
+    const std::string numbers = "planned ([0-9.]+) GB, peak ([0-9.]+) GB";
+    const std::regex line(ranks == 1 ? "memory: " + numbers + "\n"
+                                     : "memory per rank: " + numbers + " \\(rank [01], the largest of 2\\)\n");
+    ASSERT_TRUE(std::regex_search(outcome.output, end, line)) << outcome.output;
+    EXPECT_EQ(end[1], plan[1]);
+    EXPECT_NEAR(std::stod(end[2]), std::stod(end[1]), 0.25 * std::stod(end[1])) << end[0];
+  }
+}
+
 TEST_F(Ranks, NameTheirWeightsByTheHashOfOneRankAtEachSnapshotAndInTheCheckpoint) {
   std::map<int, std::string> hashes;
   for (const int ranks : {1, 3}) {

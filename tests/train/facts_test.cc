@@ -39,6 +39,27 @@ TEST(PlanMemory, OfARankIsWhatItsTableHolds) {
   });
 }
 
+TEST(PlanMemory, CountsOfATiedMatrixSecondSumTheRowsThatAStepOfOneMicroBatchCanTouch) {
+  const Backend backend = make_backend();
+  RunPlan plan;
+  plan.spec = tiny_spec();
+  plan.spec.vocabulary = plan.spec.vocabulary_rows = 50'000;
+  plan.shape = {.rows = 16, .accumulates = false};
+  const ParameterTable table(plan.spec);
+  const size_t row_bytes = static_cast<size_t>(plan.spec.width) * sizeof(float), sum = 50'000 * row_bytes;
+  const auto state = [&](int64_t data, int64_t rows, bool accumulates) {
+    plan.mesh = {.data = data};
+    plan.shape = {.rows = rows, .accumulates = accumulates};
+    return plan_memory(plan, table, *backend.ops, {.hosts = HostMap::one_host(static_cast<int>(data))}).state;
+  };
+  const size_t all = TrainingState(table, DType::f32, true).bytes();
+  EXPECT_EQ(state(1, 16, false), all - sum + 16 * (row_bytes + 4096));
+  EXPECT_EQ(state(4, 16, false), all - sum + 4 * 16 * (row_bytes + 4096));
+  EXPECT_EQ(state(1, 16, true), all) << "later micro-batches have other tokens";
+  EXPECT_EQ(state(1, 12'500, false), all) << "so many rows are written as zeros";
+  EXPECT_EQ(state(1, 12'499, false), all) << "their pages are all there are";
+}
+
 TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {
   RunPlan plan;
   plan.spec = tiny_spec();

@@ -116,8 +116,6 @@ HWY_EXPORT(embedding_add_rows);
 
 namespace {
 
-constexpr int64_t kFewRows = 4;  // below one row in so many, fresh zero pages cost less than writing zeros
-
 constexpr int kDigitBits = 11;  // 2048 counters of 4 bytes fill a quarter of a first-level cache; ids take two passes
 constexpr int64_t kDigits = int64_t{1} << kDigitBits;
 
@@ -202,7 +200,7 @@ void CpuOps::do_embedding_backward(Context& context, ConstView ids, ConstView dy
   const int64_t table_rows = dtable.shape()[0];
   const ArenaScope scope(*context.scratch);
   const SortedRows rows = sort_rows_by_id(*context.scratch, ids, part.first, table_rows);
-  const bool mostly_zero = write == Write::overwrite && ids.rows() < table_rows / kFewRows;
+  const bool mostly_zero = write == Write::overwrite && ids.rows() < table_rows / kSparseTable;
   if (mostly_zero) give_back(dtable);
   for_each_part(context.threads, [&](int share) {
     HWY_DYNAMIC_DISPATCH(embedding_sums)

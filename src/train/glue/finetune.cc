@@ -19,6 +19,7 @@
 #include "train/glue/row_proof.h"
 #include "train/job.h"
 #include "train/local_resume.h"
+#include "train/memory_watch.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -224,16 +225,18 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
               job.rank, job.scalars, job.stop_reason);
   const ResumePlace from = place_to_start(options, start, job.scalars);
   GlueJob plan;
+  MemoryPlan memory;
+  std::optional<MemoryWatch> watch;
   together(job.scalars, [&] {
     if (options.train && options.overwrite && options.resume.empty() && job.rank.rank() == 0)
       clear_checkpoints(options.output_dir);
     plan = make_job(options, from.path, job.mesh, job.rank.rank());
     if (plan.resume) plan.resume->nearby = from.nearby;
-    require_memory(
-        plan_memory(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), *backend.ops, planned(job.rank)),
-        plan, job.rank);
+    memory = plan_memory(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), *backend.ops, planned(job.rank));
+    require_memory(memory, plan, job.rank);
   });
   prove_same_rows(plan, job.scalars, job.rank.host);
+  together(job.scalars, [&] { watch.emplace(&job.rank.heartbeat->cpu()); });
   Run run(plan, job.claim, kept_states(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), planned(job.rank)),
           backend.ops->device());
   run.schedule.warms_from_zero = true;
@@ -255,7 +258,7 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
   const Work work{run, session, saver ? &*saver : nullptr};
   const bool done = (!plan.trains || train_rows(task, work, job)) && classify(task, work, plan.options);
   if (done && plan.trains && job.rank.rank() == 0) write_card(options.output_dir, plan.options, task.evaluation());
-  job.scalars.barrier();
+  tell_memory(job.scalars, memory.total(), watch->peak());  // once rank 0 has written everything
   return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
 }
 
