@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include "tests/ops/op_test.h"
 
 namespace trireme::test {
@@ -59,6 +62,20 @@ TEST_P(LayerNorm, AFarMeanDoesNotSpoilTheVariance) {
   got.forward(*cpu);
   want.forward(*reference);
   expect_close(got.rstd, want.rstd, {1e-4, 0}, "rstd");
+}
+
+TEST_P(LayerNorm, ANanMakesItsRowNanAndNoOther) {
+  for (const int64_t place : {0, 1, 17, 97}) {
+    Norm n(dtype(), 3, 99);
+    n.x.set(static_cast<size_t>(99 + place), std::numeric_limits<double>::quiet_NaN());
+    n.forward(*cpu);
+    n.backward(*cpu, Write::overwrite);
+    for (size_t i = 0; i < n.y.size(); ++i) {
+      const bool of_row = i / 99 == 1;
+      EXPECT_EQ(std::isnan(n.y.at(i)), of_row) << "y " << i << ", NaN at " << place;
+      EXPECT_EQ(std::isnan(n.dx.at(i)), of_row) << "dx " << i << ", NaN at " << place;
+    }
+  }
 }
 
 TEST_P(LayerNorm, BackwardEqualsTheReference) {

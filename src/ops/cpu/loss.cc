@@ -10,6 +10,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/loss.cc"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -47,7 +48,7 @@ struct MaxAndSum {
 /// maximum rises, the sum so far is scaled down. Memory is read once.
 template <class T>
 MaxAndSum stats_of(const T* z, int64_t n) {
-  constexpr int64_t kChunk = 4096;
+  constexpr int64_t kChunk = (8 << 10) / static_cast<int64_t>(sizeof(T));  // beside the next one, which is brought in
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
   MaxAndSum s{kLowest, 0};
   for (int64_t first = 0; first < n; first += kChunk) {
@@ -60,6 +61,7 @@ MaxAndSum stats_of(const T* z, int64_t n) {
     // Nothing but -infinity so far: -infinity - max would be NaN, and their exponentials are 0.
     const VecF32 max = hn::Set(TagF32(), s.max == kLowest ? 0 : s.max);
     s.sum += sum_over(count, [&](int64_t i, auto lanes) HWY_ATTR {
+      if constexpr (!is_bf16<T>) hwy::Prefetch(z + first + i + kChunk);
       return exponential<T>(hn::Sub(load(z + first + i, lanes, kLowest), max));
     });
   }
