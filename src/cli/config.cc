@@ -11,6 +11,7 @@
 #include "model/model_options.h"
 #include "train/rank_table.h"
 #include "train/resolve_ranks.h"
+#include "train/runnable.h"
 
 namespace trireme {
 namespace {
@@ -51,7 +52,10 @@ void show(std::vector<std::string> words) {
   const ConfigWords split = split_words(words);
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
   resolve_model_options(loaded);
-  if (ranks > 0) resolve_for_ranks(loaded, ranks);
+  if (ranks > 0) {
+    require_layout(loaded);
+    resolve_for_ranks(loaded, ranks);
+  }
   if (split.verbose) std::ranges::move(loaded.details, std::back_inserter(loaded.notes));
   const std::string table = ranks > 0 ? rank_table(loaded, ranks, hosts) : "";
   fmt::print("{}{}", to_yaml(loaded), table);

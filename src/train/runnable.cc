@@ -9,10 +9,13 @@
 #include "optim/optimizer.h"
 
 namespace trireme {
+namespace {
 
-void require_runnable(const LoadedConfig& loaded) {
+using Reasons = std::vector<std::string>;
+
+Reasons of_layout(const LoadedConfig& loaded) {
   const Config& config = loaded.config;
-  std::vector<std::string> reasons;
+  Reasons reasons;
   constexpr int kSeveral = 2;
   if (config.mesh.pipeline > 1 && exchanges_every_micro_batch(config.optim.shard, kSeveral))
     reasons.push_back(
@@ -30,6 +33,22 @@ void require_runnable(const LoadedConfig& loaded) {
         fmt::format("{} is host, and optim.shard is none: nothing is shared; set --optim.shard optimizer, "
                     "gradients or parameters",
                     loaded.where("optim.shard-group")));
+  return reasons;
+}
+
+void refuse(const Reasons& reasons) {
+  if (reasons.empty()) return;
+  if (reasons.size() == 1) fail(ErrorKind::config, "{}", reasons[0]);
+  fail(ErrorKind::config, "{} settings cannot be trained with:\n  {}", reasons.size(), fmt::join(reasons, "\n  "));
+}
+
+}  // namespace
+
+void require_layout(const LoadedConfig& loaded) { refuse(of_layout(loaded)); }
+
+void require_runnable(const LoadedConfig& loaded) {
+  const Config& config = loaded.config;
+  Reasons reasons = of_layout(loaded);
   if (config.optim.shard != ShardChoice::none && config.run.on_difference == OnDifference::heal &&
       loaded.given("run.on-difference"))
     reasons.push_back(fmt::format(
@@ -43,9 +62,7 @@ void require_runnable(const LoadedConfig& loaded) {
         fmt::format("{} is {}: expected the whole path of a folder that every host has on a disk of its own, like "
                     "/scratch",
                     loaded.where("checkpoint.local"), local));
-  if (reasons.empty()) return;
-  if (reasons.size() == 1) fail(ErrorKind::config, "{}", reasons[0]);
-  fail(ErrorKind::config, "{} settings cannot be trained with:\n  {}", reasons.size(), fmt::join(reasons, "\n  "));
+  refuse(reasons);
 }
 
 }  // namespace trireme

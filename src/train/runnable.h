@@ -5,7 +5,9 @@
 
 namespace trireme {
 
-/// Throws Error::config with every one of: a mesh that splits the model, sharded state, fp16; each with what to set.
+/// Throws Error::config with every pair of options that no layout can have, and what to set.
+void require_layout(const LoadedConfig& loaded);
+/// The same, and what cannot be trained for other reasons, such as fp16.
 void require_runnable(const LoadedConfig& loaded);
 
 }  // namespace trireme

@@ -210,5 +210,13 @@ TEST(Runnable, TellsEverythingThatCannotBeTrainedAtOnce) {
   }
 }
 
+TEST(Runnable, LayoutsAreRefusedForThemselves) {
+  EXPECT_NO_THROW(require_layout(load({"mesh.pipeline=2", "optim.shard=optimizer", "precision.dtype=f16"})));
+  EXPECT_ERROR(require_layout(load({"mesh.pipeline=2", "optim.shard=parameters", "precision.dtype=f16"})),
+               ErrorKind::config,
+               "(flag --optim.shard) sums gradients among the data ranks after every micro-batch, and a pipeline of 2 "
+               "stages has many of them between forward and backward; set --optim.shard optimizer");
+}
+
 }  // namespace
 }  // namespace trireme
