@@ -14,7 +14,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "ops/cpu/vector-inl.h"
+#include "ops/cpu/pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
@@ -25,20 +25,28 @@ HWY_INLINE float max_of(const T* z, int64_t n) {
   VecF32 m0 = hn::Set(TagF32(), kLowest), m1 = m0;
   int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    m0 = hn::Max(m0, load(z + i, AllLanes{}));
-    m1 = hn::Max(m1, load(z + i + kLanes, AllLanes{}));
+    const Pair both = load(z + i, PairLanes{});
+    m0 = hn::Max(m0, both.even);
+    m1 = hn::Max(m1, both.odd);
   }
   for (; i + kLanes <= n; i += kLanes) m0 = hn::Max(m0, load(z + i, AllLanes{}));
   if (i < n) m1 = hn::Max(m1, load(z + i, n - i, kLowest));
   return max_lanes(hn::Max(m0, m1));
 }
 
-/// e^x for x <= 0, of logits of type T.
+/// e^(z - max) of logits z <= max of type T.
 template <class T>
-HWY_INLINE VecF32 exponential(VecF32 x) {
-  constexpr float kLog2E = 1.44269504f;
-  return is_bf16<T> ? exp2_for_bf16(hn::Mul(x, hn::Set(TagF32(), kLog2E))) : exp_to_88(x);
-}
+struct Exponential {
+  VecF32 max;
+
+  HWY_INLINE explicit Exponential(float m) : max(hn::Set(TagF32(), m)) {}
+  HWY_INLINE VecF32 operator()(VecF32 z) const {
+    constexpr float kLog2E = 1.44269504f;
+    const VecF32 x = hn::Sub(z, max);  // first, so that nothing is lost of large logits
+    return is_bf16<T> ? exp2_for_bf16(hn::Mul(x, hn::Set(TagF32(), kLog2E))) : exp_to_88(x);
+  }
+  HWY_INLINE Pair operator()(Pair z) const { return {(*this)(z.even), (*this)(z.odd)}; }
+};
 
 struct MaxAndSum {
   float max, sum;
@@ -59,10 +67,10 @@ MaxAndSum stats_of(const T* z, int64_t n) {
       s.max = chunk_max;
     }
     // Nothing but -infinity so far: -infinity - max would be NaN, and their exponentials are 0.
-    const VecF32 max = hn::Set(TagF32(), s.max == kLowest ? 0 : s.max);
-    s.sum += sum_over(count, [&](int64_t i, auto lanes) HWY_ATTR {
+    const Exponential<T> exponential(s.max == kLowest ? 0 : s.max);
+    s.sum += sum_over_pairs<T>(count, [&](int64_t i, auto lanes) HWY_ATTR {
       if constexpr (!is_bf16<T>) hwy::Prefetch(z + first + i + kChunk);
-      return exponential<T>(hn::Sub(load(z + first + i, lanes, kLowest), max));
+      return exponential(load(z + first + i, lanes, kLowest));
     });
   }
   return s;
@@ -94,15 +102,14 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
       std::fill_n(z, columns, T{});
       continue;
     }
-    const VecF32 row_max = hn::Set(d, max.as<float>()[row]);
+    const Exponential<T> exponential(max.as<float>()[row]);
     const float row_factor = scale / sum.as<float>()[row];
     const VecF32 factor = hn::Set(d, row_factor);
     const int64_t t = target_class - first_class;
     const bool here = t >= 0 && t < classes;
     const float z_target = here ? as_float(z[t]) : 0.0f;
-    for_each_vector(classes, [&](int64_t i, auto lanes) HWY_ATTR {
-      store(hn::Mul(exponential<T>(hn::Sub(load(z + i, lanes), row_max)), factor), z + i, lanes);
-    });
+    for_each_pair<T>(classes, [&](int64_t i, auto lanes)
+                                  HWY_ATTR { store(multiply(exponential(load(z + i, lanes)), factor), z + i, lanes); });
     if (here) z[t] = from_float<T>(std::exp(z_target - max.as<float>()[row]) * row_factor - scale);
     std::fill_n(z + classes, columns - classes, T{});
   }
