@@ -2,50 +2,60 @@
 fails on the way, two stacks side by side, nodes that come and go, delete. Runs in .venv-clouds (`scripts/bootstrap --clouds`).
 
 aws_test.py TRIREME WORK-FOLDER"""
-import json
 import os
 import pathlib
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
+import boto3
+
 HERE = pathlib.Path(__file__).resolve().parent
 BIN = pathlib.Path(sys.executable).parent
-TRIREME, WORK, SERVER, ENVIRONMENT = None, None, None, None
+TRIREME, WORK, SERVER, AWS, ENVIRONMENT = None, None, None, None, None
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJustAKeyForTheTestsOfTriremeXXXXXXXXXXXX you@here\n"
 
 
 def setUpModule():
-    global SERVER, ENVIRONMENT
+    global SERVER, AWS, ENVIRONMENT
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     SERVER = subprocess.Popen([BIN / "moto_server", "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    ENVIRONMENT = dict(os.environ, PATH=f"{HERE / 'standin'}:{os.environ['PATH']}", AWS_PROGRAM=str(BIN / "aws"), AWS_PYTHON=str(sys.executable), AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
+    ENVIRONMENT = dict(os.environ, PATH=f"{HERE / 'standin'}:{os.environ['PATH']}", AWS_ENDPOINT_URL=f"http://127.0.0.1:{port}",
                        AWS_ACCESS_KEY_ID="testing", AWS_SECRET_ACCESS_KEY="hunter2-hunter2", AWS_EC2_METADATA_DISABLED="true", AWS_FAIL_ON="", AWS_FAIL_MODE="",
                        AWS_CONFIG_FILE="/dev/null", AWS_SHARED_CREDENTIALS_FILE="/dev/null", AWS_LOG=str(WORK / "aws.log"),
                        SSH_LOG=str(WORK / "ssh.log"), SSH_DEAD="", NO_PROXY="127.0.0.1", no_proxy="127.0.0.1")
     for _ in range(300):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+                break
         time.sleep(0.1)
-    raise RuntimeError("moto_server does not answer")
+    else:
+        raise RuntimeError("moto_server does not answer")
+    os.environ.update(ENVIRONMENT)  # for boto3
+    path = pathlib.Path(tempfile.mkdtemp()) / "aws"  # the name of a socket has to be short
+    AWS = subprocess.Popen([sys.executable, HERE / "standin/aws_itself.py", path], env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    if AWS.stdout.readline() != "ready\n":
+        raise RuntimeError("aws_itself.py does not start")
+    ENVIRONMENT["AWS_SOCKET"] = str(path)
 
 
 def tearDownModule():
+    AWS.communicate()
+    shutil.rmtree(pathlib.Path(ENVIRONMENT["AWS_SOCKET"]).parent, ignore_errors=True)
     SERVER.terminate()
     SERVER.wait()
 
 
-def aws(*words):
-    done = subprocess.run([BIN / "aws", *words, "--region", "us-east-1", "--output", "json"], env=ENVIRONMENT, check=True, capture_output=True, text=True)
-    return json.loads(done.stdout or "null")
+def client(service):
+    return boto3.client(service, region_name="us-east-1")
 
 
 class Aws(unittest.TestCase):
@@ -73,13 +83,13 @@ class Aws(unittest.TestCase):
 
     def there(self, name="sea"):
         """What bears the cluster's tag: machines, and how many of everything else."""
-        only = ["--filters", f"Name=tag:trireme-cluster,Values={name}"]
-        machines = [tag["Value"] for reservation in aws("ec2", "describe-instances", *only, "Name=instance-state-name,Values=running")["Reservations"]
+        only, ec2 = [{"Name": "tag:trireme-cluster", "Values": [name]}], client("ec2")
+        machines = [tag["Value"] for reservation in ec2.describe_instances(Filters=[*only, {"Name": "instance-state-name", "Values": ["running"]}])["Reservations"]
                     for instance in reservation["Instances"] for tag in instance["Tags"] if tag["Key"] == "Name"]
-        counts = [len(aws("ec2", call, *only)[member]) for call, member in (
-            ("describe-vpcs", "Vpcs"), ("describe-subnets", "Subnets"), ("describe-security-groups", "SecurityGroups"), ("describe-internet-gateways", "InternetGateways"),
-            ("describe-route-tables", "RouteTables"))]
-        storage = [one for one in aws("efs", "describe-file-systems")["FileSystems"] if {"Key": "trireme-cluster", "Value": name} in one["Tags"]]
+        counts = [len(call(Filters=only)[member]) for call, member in (
+            (ec2.describe_vpcs, "Vpcs"), (ec2.describe_subnets, "Subnets"), (ec2.describe_security_groups, "SecurityGroups"), (ec2.describe_internet_gateways, "InternetGateways"),
+            (ec2.describe_route_tables, "RouteTables"))]
+        storage = [one for one in client("efs").describe_file_systems()["FileSystems"] if {"Key": "trireme-cluster", "Value": name} in one["Tags"]]
         return sorted(machines), counts + [len(storage)]
 
     NOTHING = ([], [0] * 6)
@@ -88,7 +98,7 @@ class Aws(unittest.TestCase):
         made = self.done("create", "--yes")
         self.assertIn("2 of 2 node(s) are up", made.stdout)
         self.assertEqual(self.there(), (["sea-1", "sea-2"], [1] * 6))
-        group = aws("ec2", "describe-security-groups", "--filters", "Name=tag:trireme-cluster,Values=sea")["SecurityGroups"][0]
+        group = client("ec2").describe_security_groups(Filters=[{"Name": "tag:trireme-cluster", "Values": ["sea"]}])["SecurityGroups"][0]
         ssh = [rule["IpRanges"][0]["CidrIp"] for rule in group["IpPermissions"] if rule.get("FromPort") == 22]
         self.assertEqual(ssh, ["198.51.100.7/32"])
         # moto makes no egress rules and no placement groups of a stack; cfn-lint looks at those.
@@ -108,15 +118,15 @@ class Aws(unittest.TestCase):
         self.assertNotIn("hunter2", made.both)
 
     def test_a_create_that_failed_is_gone_on_with(self):
-        for call, mode in (("create-stack", "before"), ("create-stack", "after")):
-            first = self.run_cluster("create", "--yes", AWS_FAIL_ON=call, AWS_FAIL_MODE=mode)
-            self.assertNotEqual(first.returncode, 0, f"{call} {mode}: {first.both}")
-            self.done("create", "--yes")
-            self.assertEqual(self.there(), (["sea-1", "sea-2"], [1] * 6))
-            failed = self.run_cluster("delete", "--yes", AWS_FAIL_ON="delete-stack", AWS_FAIL_MODE=mode)
-            self.assertNotEqual(failed.returncode, 0, failed.both)
-            self.done("delete", "--yes")
-            self.assertEqual(self.there(), self.NOTHING)
+        """Once with aws itself; aws_failures_test.py lets every call fail."""
+        first = self.run_cluster("create", "--yes", AWS_FAIL_ON="create-stack", AWS_FAIL_MODE="after")
+        self.assertNotEqual(first.returncode, 0, first.both)
+        self.done("create", "--yes")
+        self.assertEqual(self.there(), (["sea-1", "sea-2"], [1] * 6))
+        failed = self.run_cluster("delete", "--yes", AWS_FAIL_ON="delete-stack", AWS_FAIL_MODE="after")
+        self.assertNotEqual(failed.returncode, 0, failed.both)
+        self.done("delete", "--yes")
+        self.assertEqual(self.there(), self.NOTHING)
 
     def test_a_stack_of_somebody_else_is_not_touched(self):
         self.done("create", "--yes")
