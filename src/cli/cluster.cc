@@ -59,8 +59,8 @@ cloud::ClusterOptions first_options(const InitRequest& request) {
 
 int init(const InitRequest& request) {
   const cloud::ClusterOptions options = first_options(request);
-  cloud::validate(options, "init");
   const std::string text = cloud::options_file(options);
+  cloud::parse_options(text, request.output.empty() ? "init" : request.output);  // what it says has to be possible
   if (request.output.empty()) {
     fmt::print("{}", text);
     return 0;
@@ -74,6 +74,8 @@ int init(const InitRequest& request) {
 
 int plan(const std::string& file, const std::string& folder) {
   const cloud::ClusterOptions options = cloud::read_options(file);
+  cloud::require_software(options);
+  require(!folder.empty(), ErrorKind::usage, "--output is empty; name a new folder");
   cloud::Cluster cluster = cloud::lay_out(options);
   const bool by_address = options.cluster.provider != cloud::ProviderChoice::hosts &&
                           options.cluster.scheduler != cloud::SchedulerChoice::cyclecloud;
@@ -82,7 +84,9 @@ int plan(const std::string& file, const std::string& folder) {
           "--output {} is there and not empty; name a new folder, so that no file of an older plan is taken for one of "
           "this",
           folder);
-  const std::vector<cloud::PlanFile> files = cloud::provider_of(options.cluster.provider)->plan(cluster);
+  const auto provider = cloud::provider_of(options.cluster.provider);
+  provider->check_plan(cluster);
+  const std::vector<cloud::PlanFile> files = provider->plan(cluster);
   cloud::write_files(files, folder);
   fmt::print("{}\n", cloud::describe_cost(options, options.cluster.nodes));
   for (const cloud::PlanFile& written : files)

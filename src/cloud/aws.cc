@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -54,13 +55,15 @@ void require_ours(const Cluster& cluster, const Json& stack) {
           aws_stack_name(cluster));
 }
 
-/// What CloudFormation said first when something failed.
+/// What CloudFormation said first when something failed in what was asked of it last.
 std::string first_failure(const Cluster& cluster) {
   const CommandEnd end =
       run_command(aws(cluster, {"cloudformation", "describe-stack-events", "--stack-name", aws_stack_name(cluster)}));
   if (!end.ok) return end.err;
   std::string reason;
-  for (const Json& event : parse_json(end.out, "answer of aws cloudformation describe-stack-events")["StackEvents"]) {
+  const Json answer = parse_json(end.out, "answer of aws cloudformation describe-stack-events");
+  for (const Json& event : answer.at("StackEvents")) {
+    if (text_in(event, "ResourceStatusReason") == "User Initiated") break;
     if (!text_in(event, "ResourceStatus").ends_with("_FAILED")) continue;
     reason = text_in(event, "LogicalResourceId") + ": " + text_in(event, "ResourceStatusReason");
   }
@@ -83,9 +86,9 @@ void delete_stack(const Cluster& cluster) {
   run_or_fail("the end of the stack",
               aws(cluster, {"cloudformation", "delete-stack", "--stack-name", aws_stack_name(cluster)}));
   const std::string status = settled(cluster);
-  require(status.empty(), ErrorKind::io,
-          "the stack {} could not be deleted ({}): {}; the same command goes on from here", aws_stack_name(cluster),
-          status, first_failure(cluster));
+  if (status.empty()) return;
+  fail(ErrorKind::io, "the stack {} could not be deleted ({}): {}; the same command goes on from here",
+       aws_stack_name(cluster), status, first_failure(cluster));
 }
 
 /// Makes the stack, or what it lacks.
@@ -94,8 +97,10 @@ void apply_stack(const Cluster& cluster, const std::string& folder) {
   if (!stack.is_null()) {
     require_ours(cluster, stack);
     const std::string status = settled(cluster);
-    // A stack that was never whole cannot be changed.
-    if (status == "CREATE_FAILED" || status.starts_with("ROLLBACK_")) {
+    // A stack that was never whole, or is half gone, cannot be changed.
+    if (status.empty()) {
+      stack = nullptr;
+    } else if (status == "CREATE_FAILED" || status == "DELETE_FAILED" || status.starts_with("ROLLBACK_")) {
       delete_stack(cluster);
       stack = nullptr;
     }
@@ -107,9 +112,9 @@ void apply_stack(const Cluster& cluster, const std::string& folder) {
   require(asked.ok, ErrorKind::io, "the stack {}: {}; `create` again goes on from here, `delete` ends what there is",
           aws_stack_name(cluster), asked.err);
   const std::string status = settled(cluster);
-  require(status == "CREATE_COMPLETE" || status == "UPDATE_COMPLETE", ErrorKind::io,
-          "the stack {} ended as {}: {}; `create` again goes on from here, `delete` ends what there is",
-          aws_stack_name(cluster), status, first_failure(cluster));
+  if (status == "CREATE_COMPLETE" || status == "UPDATE_COMPLETE") return;
+  fail(ErrorKind::io, "the stack {} ended as {}: {}; `create` again goes on from here, `delete` ends what there is",
+       aws_stack_name(cluster), status, first_failure(cluster));
 }
 
 Json instances_of(const Cluster& cluster) {
@@ -150,6 +155,9 @@ void check_quota(const Cluster& cluster, std::vector<std::string>& problems) {
       run_command(aws(cluster, {"service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", code}));
   if (!end.ok) return log::warning("the quota of {} is not known: {}", cluster.options.network.region, end.err);
   const Json answer = parse_json(end.out, "answer of aws service-quotas get-service-quota");
+  const bool known = answer.is_object() && answer.contains("Quota") && answer["Quota"].is_object() &&
+                     answer["Quota"].contains("Value") && answer["Quota"]["Value"].is_number();
+  if (!known) return log::warning("the quota of {} is not known: aws told none", cluster.options.network.region);
   const double limit = answer["Quota"]["Value"].get<double>();
   if (static_cast<double>(needed) <= limit) return;
   problems.push_back(
@@ -158,12 +166,33 @@ void check_quota(const Cluster& cluster, std::vector<std::string>& problems) {
                   cluster.options.network.region, needed, limit, code));
 }
 
+/// CloudFormation takes a template of this size; a larger one would need a bucket to lie in.
+constexpr size_t kLargestTemplate = 51200;
+
+void check_size_of_stack(const Cluster& cluster, const SharedFolder& shared, const End& end) {
+  const std::string text = aws_stack(cluster, shared, end);
+  if (text.size() <= kLargestTemplate) return;
+  Cluster fewer = cluster;
+  do {
+    fewer.nodes.pop_back();
+  } while (!fewer.nodes.empty() && aws_stack(fewer, shared, end).size() > kLargestTemplate);
+  fail(
+      ErrorKind::config,
+      "{} machines make a stack of {} bytes, and CloudFormation takes {}; {} of them fit: lower cluster.nodes, or make "
+      "two clusters",
+      cluster.nodes.size(), text.size(), kLargestTemplate, fewer.nodes.size());
+}
+
 class Aws final : public Provider {
  public:
   std::vector<PlanFile> plan(const Cluster& cluster) const override {
     return {{"commands.sh", aws_script(cluster), true},
             {"stack.yaml", aws_stack(cluster, shared_folder(cluster), end(cluster)), false},
             {"cloud-init/node.yaml", cloud_init(cluster, nullptr, shared_folder(cluster), end(cluster)), false}};
+  }
+
+  void check_plan(const Cluster& cluster) const override {
+    check_size_of_stack(cluster, shared_folder(cluster), end(cluster));
   }
 
   SharedFolder shared_folder(const Cluster& cluster) const override {
@@ -175,10 +204,17 @@ class Aws final : public Provider {
   End end(const Cluster&) const override { return {"shutdown"}; }
 
   void check(const Cluster& cluster) const override {
+    check_plan(cluster);
     require_program("aws", "`apt-get install awscli` or `pip install awscli` brings it");
     const CommandEnd who = run_command(aws(cluster, {"sts", "get-caller-identity"}));
     require(who.ok, ErrorKind::config, "aws is not logged in: {}; `aws configure` or `aws sso login` does it", who.err);
-    if (const Json stack = stack_of(cluster); !stack.is_null()) return require_ours(cluster, stack);
+    if (const Json stack = stack_of(cluster); !stack.is_null()) {
+      require_ours(cluster, stack);
+      const std::vector<Machine> there = machines(cluster);
+      const bool whole = std::ranges::all_of(
+          cluster.nodes, [&](const Node& node) { return std::ranges::count(there, node.name, &Machine::node) > 0; });
+      if (whole) return;
+    }
     std::vector<std::string> problems;
     check_types(cluster, problems);
     check_quota(cluster, problems);
@@ -188,14 +224,24 @@ class Aws final : public Provider {
   std::vector<std::pair<std::string, std::string>> make(const Cluster& cluster,
                                                         const std::string& folder) const override {
     apply_stack(cluster, folder);
-    return {};
+    // CloudFormation does not look whether what it has made is still there.
+    const std::vector<Machine> there = machines(cluster);
+    std::vector<std::pair<std::string, std::string>> missing;
+    for (const Node& node : cluster.nodes) {
+      if (std::ranges::count(there, node.name, &Machine::node) > 0) continue;
+      missing.emplace_back(
+          node.name,
+          fmt::format("its machine has ended{}; `trireme cluster remove` and `add` replace it",
+                      cluster.options.node.spot && !node.is_head() ? ", as spot machines do that AWS takes back" : ""));
+    }
+    return missing;
   }
 
   std::vector<Machine> machines(const Cluster& cluster) const override {
     std::vector<Machine> found;
     for (const Json& instance : instances_of(cluster)) {
-      found.push_back(
-          {stack_tag(instance, "Name"), text_in(instance, "PublicIpAddress"), text_in(instance["State"], "Name")});
+      found.push_back({stack_tag(instance, "Name"), text_in(instance, "PublicIpAddress"),
+                       text_in(instance["State"], "Name"), text_in(instance, "InstanceId")});
     }
     return found;
   }

@@ -13,6 +13,7 @@
 #include "cloud/azure_checks.h"
 #include "cloud/azure_steps.h"
 #include "cloud/command_line.h"
+#include "cloud/node_types.h"
 #include "cloud/provider.h"
 
 namespace trireme::cloud {
@@ -66,6 +67,44 @@ Words filled(const Words& words, const std::vector<std::pair<std::string, std::s
   return result;
 }
 
+/// Azure's words for having no machine of a size free.
+bool is_no_capacity(const std::string& reason) {
+  return std::ranges::any_of(std::array{"AllocationFailed", "SkuNotAvailable", "OverconstrainedAllocationRequest",
+                                        "OverconstrainedZonalAllocation"},
+                             [&](const char* code) { return reason.find(code) != std::string::npos; });
+}
+
+std::string describe_no_capacity(const Cluster& cluster, const Node& node, const std::string& reason) {
+  const ClusterOptions& options = cluster.options;
+  const bool spot = options.node.spot && !node.is_head();
+  return fmt::format(
+      "Azure has no {}{} free in {} at the moment; the same command later, another region or size{} ({})",
+      spot ? "spot " : "", node.is_head() ? type_of_head(options) : type_of_nodes(options), options.network.region,
+      spot ? ", or node.spot off" : "", reason);
+}
+
+/// Why the machine of a node is not there, as its own view says; what `az vm wait` said where that says nothing.
+std::string why_missing(const Cluster& cluster, const Node& node, const std::string& waited) {
+  const CommandEnd asked = run_command({"az", "vm", "get-instance-view", "--resource-group", azure_group(cluster),
+                                        "--name", node.name, "--output", "json"});
+  if (!asked.ok) {
+    const bool gone = asked.err.find("NotFound") != std::string::npos;
+    if (gone && cluster.options.node.spot && !node.is_head())
+      return "Azure has taken its spot machine back; the same command makes it anew";
+    return waited;
+  }
+  const Json view = parse_json(asked.out, "answer of az vm get-instance-view");
+  if (!view.is_object() || !view.contains("instanceView") || !view["instanceView"].is_object()) return waited;
+  const Json statuses = view["instanceView"].value("statuses", Json::array());
+  for (const Json& status : statuses.is_array() ? statuses : Json::array()) {
+    const std::string code = text_in(status, "code");
+    if (!code.starts_with("ProvisioningState/failed")) continue;
+    const std::string reason = code.substr(code.rfind('/') + 1) + ": " + text_in(status, "message");
+    return is_no_capacity(reason) ? describe_no_capacity(cluster, node, reason) : reason;
+  }
+  return waited;
+}
+
 class Azure final : public Provider {
  public:
   std::vector<PlanFile> plan(const Cluster& cluster) const override {
@@ -99,18 +138,26 @@ class Azure final : public Provider {
     if (!failed.empty()) there = ours(cluster);
 
     std::vector<std::pair<std::string, std::string>> captured, missing;
+    const auto node_called = [&](const std::string& name) {
+      return *std::ranges::find(cluster.nodes, name, &Node::name);
+    };
     for (const AzureStep& step : azure_steps(cluster, folder)) {
+      const bool given_up = std::ranges::any_of(missing, [&](const auto& one) { return one.first == step.waits_for; });
       const bool exists = !step.type.empty() && std::ranges::any_of(there, [&](const Json& resource) {
         return text_in(resource, "type") == step.type && text_in(resource, "name") == step.name;
       });
-      if (exists) continue;
+      if (exists || given_up) continue;
       log::info("{}", step.what);
       const CommandEnd done = run_command(filled(step.words, captured));
+      if (!done.ok && !step.machine_of.empty() && is_no_capacity(done.err)) {
+        missing.emplace_back(step.machine_of, describe_no_capacity(cluster, node_called(step.machine_of), done.err));
+        continue;
+      }
       if (!done.ok && step.waits_for.empty()) {
         fail(ErrorKind::io, "{}: `az {} {}` failed: {}; `create` again goes on from here, `delete` ends what there is",
              step.what, step.words[1], step.words[2], done.err);
       }
-      if (!done.ok) missing.emplace_back(step.waits_for, done.err);
+      if (!done.ok) missing.emplace_back(step.waits_for, why_missing(cluster, node_called(step.waits_for), done.err));
       std::string out = done.out;
       while (!out.empty() && (out.back() == '\n' || out.back() == '\r')) out.pop_back();
       if (!step.captures.empty()) captured.emplace_back(step.captures, out);
@@ -120,13 +167,13 @@ class Azure final : public Provider {
 
   std::vector<Machine> machines(const Cluster& cluster) const override {
     std::vector<Machine> found;
-    for (const Json& machine : json_of("the machines", {"az", "vm", "list", "--resource-group", azure_group(cluster),
+    for (const Json& machine : list_of("the machines", {"az", "vm", "list", "--resource-group", azure_group(cluster),
                                                         "--show-details", "--output", "json"})) {
       if (!is_ours(cluster, machine)) continue;
       std::string state = text_in(machine, "powerState");
       if (state == "VM stopped") state += ", still paid for";
       if (state == "VM deallocated") state += ", disks still cost";
-      found.push_back({text_in(machine, "name"), text_in(machine, "publicIps"), state});
+      found.push_back({text_in(machine, "name"), text_in(machine, "publicIps"), state, text_in(machine, "vmId")});
     }
     return found;
   }

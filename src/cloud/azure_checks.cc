@@ -33,12 +33,12 @@ int64_t cpus_of(const Json& size) {
   return 0;
 }
 
-/// What the region says of a size; adds the processors that its machines need to those of its family.
-void check_size(const Cluster& cluster, const std::string& type, int64_t machines,
+/// What the region says of a size; adds the processors that its machines need to those of their kind.
+void check_size(const Cluster& cluster, const std::string& type, bool spot, int64_t machines,
                 std::map<std::string, int64_t>& needed, std::vector<std::string>& problems) {
   const std::string& region = cluster.options.network.region;
   const Json sizes =
-      json_of("sizes of the region", {"az", "vm", "list-skus", "--location", region, "--size", type, "--resource-type",
+      list_of("sizes of the region", {"az", "vm", "list-skus", "--location", region, "--size", type, "--resource-type",
                                       "virtualMachines", "--all", "--output", "json"});
   const Json* found = nullptr;
   for (const Json& size : sizes) {
@@ -56,15 +56,19 @@ void check_size(const Cluster& cluster, const std::string& type, int64_t machine
                       region, text_in(restriction, "reasonCode")));
     }
   }
-  needed[text_in(*found, "family")] += cpus_of(*found) * machines;
-  needed["cores"] += cpus_of(*found) * machines;
+  const int64_t cpus = cpus_of(*found) * machines;
+  if (spot) {
+    needed["lowPriorityCores"] += cpus;
+    return;
+  }
+  needed[text_in(*found, "family")] += cpus;
+  needed["cores"] += cpus;
 }
 
 void check_quota(const Cluster& cluster, const std::map<std::string, int64_t>& needed,
                  std::vector<std::string>& problems) {
-  if (cluster.options.node.spot) return;  // counted apart, and by what is free at the moment
   const std::string& region = cluster.options.network.region;
-  for (const Json& usage : json_of("the quota", {"az", "vm", "list-usage", "--location", region, "--output", "json"})) {
+  for (const Json& usage : list_of("the quota", {"az", "vm", "list-usage", "--location", region, "--output", "json"})) {
     const Json name = usage.contains("name") ? usage["name"] : Json();
     const auto wanted = needed.find(text_in(name, "value"));
     if (wanted == needed.end()) continue;
@@ -86,9 +90,8 @@ bool azure_group_exists(const Cluster& cluster) {
 
 Json azure_resources(const Cluster& cluster) {
   if (!azure_group_exists(cluster)) return Json::array();
-  Json all = json_of("what there is",
-                     {"az", "resource", "list", "--resource-group", azure_group(cluster), "--output", "json"});
-  return all.is_array() ? all : Json::array();
+  return list_of("what there is",
+                 {"az", "resource", "list", "--resource-group", azure_group(cluster), "--output", "json"});
 }
 
 void check_azure(const Cluster& cluster) {
@@ -122,11 +125,13 @@ void check_azure(const Cluster& cluster) {
       problems.push_back(fmt::format("{} is there and not of this cluster: another cluster.name", name));
     }
   }
-  std::map<std::string, int64_t> machines;
+  std::map<std::pair<std::string, bool>, int64_t> machines;  // by size, and whether spot
   for (const Node& node : cluster.nodes) {
-    if (!there.contains(node.name)) ++machines[node.is_head() ? type_of_head(options) : type_of_nodes(options)];
+    if (there.contains(node.name)) continue;
+    const std::string type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
+    ++machines[{type, options.node.spot && !node.is_head()}];
   }
-  for (const auto& [type, count] : machines) check_size(cluster, type, count, needed, problems);
+  for (const auto& [kind, count] : machines) check_size(cluster, kind.first, kind.second, count, needed, problems);
   if (!needed.empty()) check_quota(cluster, needed, problems);
   require(problems.empty(), ErrorKind::config, "nothing was created: {}", fmt::join(problems, "; "));
 }

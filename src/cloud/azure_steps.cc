@@ -143,8 +143,8 @@ std::vector<AzureStep> azure_node_steps(const Cluster& cluster, const Node& node
   } else {
     words.emplace_back("--no-wait");
   }
-  steps.push_back(
-      {"machine " + node.name, with_tags(cluster, words), "Microsoft.Compute/virtualMachines", node.name, ""});
+  steps.push_back({"machine " + node.name, with_tags(cluster, words), "Microsoft.Compute/virtualMachines", node.name,
+                   "", "", node.is_head() ? "" : node.name});
   return steps;
 }
 

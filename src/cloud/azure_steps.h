@@ -14,6 +14,7 @@ struct AzureStep {
   std::string type, name;          ///< of the resource that it makes; empty: none that is listed
   std::string captures = {};       ///< its output is called so
   std::string waits_for = {};      ///< node whose machine it waits for: that one is missing where it fails
+  std::string machine_of = {};     ///< node whose machine it makes, which the others can do without
 };
 
 /// trireme-NAME, or the one that is shared.

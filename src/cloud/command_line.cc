@@ -1,21 +1,34 @@
 #include "cloud/command_line.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/json_text.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::cloud {
 namespace {
 
-std::string last_line_of(const std::string& text) {
+/// The line that says why: az puts the parts of its message once more behind it, aws says nothing after it.
+std::string reason_in(const std::string& text) {
   std::istringstream lines(text);
   std::string last;
   for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("ERROR: ")) return line;
     if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
   }
   return last;
+}
+
+/// The beginning of a text on one line, for a message.
+std::string beginning_of(const std::string& text) {
+  constexpr size_t kMost = 80;
+  std::string shown = text.substr(0, kMost);
+  std::ranges::replace_if(
+      shown, [](unsigned char c) { return c < ' ' || c > '~'; }, ' ');
+  return shown + (text.size() > kMost ? "..." : "");
 }
 
 /// "az vm create": what of a call can be told; its values need not be.
@@ -39,7 +52,7 @@ CommandEnd run_command(const std::vector<std::string>& words) {
   request.arguments = words;
   request.timeout = std::chrono::hours(1);
   const ProcessResult result = run_process(request);
-  CommandEnd end{result.exit_code == 0 && !result.timed_out, result.out, last_line_of(result.err)};
+  CommandEnd end{result.exit_code == 0 && !result.timed_out, result.out, reason_in(result.err)};
   if (!end.ok && end.err.empty()) end.err = describe_end(result);
   return end;
 }
@@ -53,7 +66,19 @@ std::string run_or_fail(const std::string& what, const std::vector<std::string>&
 Json json_of(const std::string& what, const std::vector<std::string>& words) {
   const std::string out = run_or_fail(what, words);
   if (out.find_first_not_of(" \t\r\n") == std::string::npos) return nullptr;
-  return parse_json(out, "answer of " + action_of(words));
+  try {
+    return parse_json(out, "answer");
+  } catch (const Error& e) {
+    fail(ErrorKind::io, "{}: `{} ... --output json` answered something else than JSON: \"{}\" ({})", what,
+         action_of(words), beginning_of(out), e.what());
+  }
+}
+
+Json list_of(const std::string& what, const std::vector<std::string>& words) {
+  Json answer = json_of(what, words);
+  require(answer.is_array(), ErrorKind::io, "{}: `{}` answered {}, expected a list", what, action_of(words),
+          answer.is_null() ? "nothing" : "\"" + beginning_of(dump_json(answer)) + "\"");
+  return answer;
 }
 
 std::string text_in(const Json& json, const char* member) {

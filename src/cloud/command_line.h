@@ -13,14 +13,17 @@ void require_program(const std::string& program, const std::string& how);
 
 struct CommandEnd {
   bool ok = false;
-  std::string out, err;  ///< err: the last line that says something
+  std::string out, err;  ///< err: the line that says why
 };
 
 CommandEnd run_command(const std::vector<std::string>& words);
-/// Its output. Throws Error::io naming `what` and the program's own last line.
+/// Its output. Throws Error::io naming `what` and the program's own reason.
 std::string run_or_fail(const std::string& what, const std::vector<std::string>& words);
 /// The same, read as JSON; nothing printed is null.
 Json json_of(const std::string& what, const std::vector<std::string>& words);
+
+/// The same, where the answer has to be a list.
+Json list_of(const std::string& what, const std::vector<std::string>& words);
 
 /// A member of an answer that must be text; "" where it is not there.
 std::string text_in(const Json& json, const char* member);

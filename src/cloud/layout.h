@@ -12,10 +12,11 @@
 namespace trireme::cloud {
 
 struct Node {
-  int index = 0;        ///< 1 is the head
-  std::string name;     ///< as the other nodes call it
-  std::string address;  ///< as the other nodes reach it
-  std::string login;    ///< as this machine reaches it; empty: not known yet
+  int index = 0;             ///< 1 is the head
+  std::string name;          ///< as the other nodes call it
+  std::string address;       ///< as the other nodes reach it
+  std::string login;         ///< as this machine reaches it; empty: not known yet
+  std::string machine = {};  ///< Machine::identity, known together with login
   bool is_head() const { return index == 1; }
 };
 

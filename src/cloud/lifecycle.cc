@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <mutex>
 #include <numeric>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -14,6 +15,7 @@
 #include "cloud/provider.h"
 #include "cloud/setup.h"
 #include "cloud/state.h"
+#include "cloud/validate.h"
 
 namespace trireme::cloud {
 namespace {
@@ -63,26 +65,44 @@ void write_plan(const Opened& opened, Cluster& cluster) {
 void find_logins(const Opened& opened, Cluster& cluster) {
   for (const Machine& machine : opened.provider->machines(cluster)) {
     for (Node& node : cluster.nodes) {
-      if (node.name == machine.node) node.login = machine.login;
+      if (node.name != machine.node) continue;
+      node.login = machine.login;
+      node.machine = machine.identity;
     }
   }
 }
 
-/// Pins the host keys of a node, once: later ones must be the same.
-void pin_host_keys(const Opened& opened, const Cluster& cluster, const Remote& remote, const Node& node,
-                   std::mutex& guard) {
+/// The lines of known_hosts without those of the node, and whether one of these was pinned for the machine that it has
+/// now: the end of a line says for which it was. Another machine, as the provider says, has other keys by right.
+std::pair<std::string, bool> other_pins(const std::string& known_hosts, const Node& node) {
+  std::istringstream lines(known_hosts);
+  std::string others;
+  bool pinned = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(node.login + " ")) {
+      others += line + "\n";
+    } else if (node.machine.empty() || line.ends_with(" " + node.machine)) {
+      pinned = true;
+    }
+  }
+  return {others, pinned};
+}
+
+/// Pins the host keys of a node's machine, once: later ones must be the same.
+void pin_host_keys(const Opened& opened, const Cluster& cluster, const Node& node, std::mutex& guard) {
   if (opened.provider->keeps_machines()) return;
   require(!node.login.empty(), ErrorKind::io, "it has no address yet");
+  const std::string path = opened.folder.known_hosts();
+  const auto pins = [&] { return other_pins(std::filesystem::exists(path) ? read_text(path) : "", node); };
   {
     const std::lock_guard lock(guard);
-    if (!remote.host_keys(node).empty()) return;
+    if (pins().second) return;
   }
   const auto keys = opened.provider->host_keys(cluster, node);
   require(keys && !keys->empty(), ErrorKind::io, "the provider does not tell its host keys yet");
   const std::lock_guard lock(guard);
-  const std::string path = opened.folder.known_hosts();
-  std::string text = std::filesystem::exists(path) ? read_text(path) : "";
-  for (const std::string& key : *keys) text += node.login + " " + key + "\n";
+  std::string text = pins().first;
+  for (const std::string& key : *keys) text += fmt::format("{} {} {}\n", node.login, key, node.machine);
   write_text(path, text);
 }
 
@@ -117,8 +137,9 @@ int converge(Opened& opened, const std::string& file) {
           const std::lock_guard lock(asking);
           find_logins(opened, own);
           node.login = own.nodes.front().login;
+          node.machine = own.nodes.front().machine;
         }
-        pin_host_keys(opened, asked, remote, node, guard);
+        pin_host_keys(opened, asked, node, guard);
       });
   missing.insert(unreached.begin(), unreached.end());
   if (const auto head = unreached.find(head_name); head != unreached.end()) {
@@ -148,6 +169,7 @@ void take_off(const Remote& remote, const Node& node) {
 
 int create(const std::string& file, const Confirm& confirm) {
   Opened opened(file, true);
+  require_software(opened.options);
   const Cluster cluster = opened.cluster();
   opened.provider->check(cluster);
   require_yes(confirm,
@@ -164,6 +186,7 @@ int create(const std::string& file, const Confirm& confirm) {
 int add_nodes(const std::string& file, int count, const Confirm& confirm) {
   Opened opened(file, true);
   opened.require_created(file);
+  require_software(opened.options);
   State wanted = opened.state;
   for (int number = 1; count > 0; ++number) {
     if (std::ranges::find(opened.state.numbers, number) != opened.state.numbers.end()) continue;
@@ -234,7 +257,9 @@ int status(const std::string& file) {
   std::map<std::string, std::string> health;
   const Failures failures = for_each_node(cluster.nodes, [&](const Node& node) {
     const auto there = std::ranges::find(machines, node.name, &Machine::node);
-    require(there != machines.end(), ErrorKind::io, "there is no such machine");
+    require(there != machines.end(), ErrorKind::io, "there is no such machine{}",
+            opened.options.node.spot && !node.is_head() ? "; the provider takes spot machines back when it needs them"
+                                                        : "");
     require(!node.login.empty(), ErrorKind::io, "it has no address");
     const std::string said = remote.require_as_user(node, "tail -n 1 /etc/trireme/health");
     const std::lock_guard lock(guard);

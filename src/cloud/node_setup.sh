@@ -226,10 +226,29 @@ trust() {
   }
 }
 
+# build FILE: a .tar.gz of the sources becomes a package in the shared folder, once; its path on standard output.
+build_program() {
+  built=$TRIREME_STORAGE_PATH/.trireme/built-$(sha256sum "$1" | cut -c1-16) work=/var/lib/trireme-build log=/var/log/trireme-build.log
+  if [ ! -d "$built" ]; then
+    rm -rf "$work" "$built.new" && mkdir -p "$work"
+    tar -xzf "$1" -C "$work" >"$log" 2>&1 || fail "$1 is no .tar.gz"
+    script=$(find "$work" -maxdepth 3 -path '*/scripts/package' | head -n 1)
+    [ -n "$script" ] || fail "$1 holds no sources of Trireme: there is no scripts/package in it"
+    packages dpkg-dev
+    (cd "$(dirname "$script")/.." && scripts/bootstrap && scripts/package --output "$built.new") >"$log" 2>&1 ||
+      fail "Trireme could not be built here, $log has it all: $(tail -n 2 "$log" | tr '\n' ' ')"
+    rm -rf "$work" && mv "$built.new" "$built"
+  fi
+  for file in "$built"/*.deb "$built"/*.tar.gz; do
+    [ ! -e "$file" ] || { echo "$file"; return 0; }
+  done
+  fail "$built has no package"
+}
+
 # install FILE: a package or a tarball; "-": it is there already.
 install_program() {
   case $1 in
-    -) command -v trireme >/dev/null || fail "trireme is not installed; name a package in software.package" ;;
+    -) command -v trireme >/dev/null || fail "trireme is not installed; name a package in software.package, or sources in software.source" ;;
     *.deb) apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends --allow-downgrades --reinstall "$1" >/dev/null || fail "apt-get could not install $1" ;;
     *.tar.gz)
       rm -rf /opt/trireme.new && mkdir -p /opt/trireme.new
@@ -292,16 +311,18 @@ leave() {
   done
   [ ! -e /etc/exports ] || ! command -v exportfs >/dev/null || exportfs -ra || true
   rm -f "$(home)/.ssh/trireme-$TRIREME_CLUSTER" "$(home)/.ssh/trireme-$TRIREME_CLUSTER.pub"
+  rm -rf /var/lib/trireme-build /var/log/trireme-build.log
   rm -f /etc/systemd/system/trireme-health.service /run/trireme-*.pid
   [ "$(readlink /usr/local/bin/trireme)" != /opt/trireme/bin/trireme ] || rm -rf /usr/local/bin/trireme /opt/trireme
   rm -rf "$etc" /usr/local/sbin/trireme-node
 }
 
-action=${1:?boot, head-key, trust, install, health, slurm-hardware, munge-key, slurm, leave or end}
+action=${1:?boot, head-key, trust, build, install, health, slurm-hardware, munge-key, slurm, leave or end}
 case $action in
   boot) boot ;;
   head-key) head_key ;;
   trust) trust ;;
+  build) build_program "$2" ;;
   install) install_program "$2" ;;
   health) check_health ;;
   set-health) set_health ;;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "cloud/secrets.h"
 #include "cloud/validate.h"
 #include "config/collector.h"
@@ -39,7 +40,12 @@ Setting with_lists_joined(Setting setting) {
 
 [[noreturn]] void fail_unknown(const Setting& setting, const std::vector<Option>& options) {
   std::vector<std::string> names;
-  for (const Option& option : options) names.push_back(option.name);
+  for (const Option& option : options) {
+    names.push_back(option.name);
+    require(!option.name.starts_with(canonical(setting.key) + "."), ErrorKind::config,
+            "{}: {} is a group of options, such as {}; found {}", setting.origin.text(), setting.key, option.name,
+            setting.problem.empty() ? describe(setting) : setting.problem);
+  }
   const std::string near = nearest_name(setting.key, names);
   fail(ErrorKind::config, "{}: no option \"{}\"{}", setting.origin.text(), setting.key,
        near.empty() ? "; `trireme cluster init` writes a file with all of them" : "; did you mean " + near + "?");
@@ -95,7 +101,8 @@ ClusterOptions parse_options(const std::string& text, const std::string& path) {
   refuse_secrets(text, path);
   ClusterOptions options;
   Collector declared = declarations(options);
-  for (const Setting& found : parse_yaml(text, path, 0)) {
+  const std::vector<Setting> settings = parse_yaml(text, path, 0);
+  for (const Setting& found : settings) {
     const std::string name = canonical(found.key);
     const auto option = std::ranges::find(declared.options, name, &Option::name);
     if (option == declared.options.end()) fail_unknown(found, declared.options);
@@ -104,6 +111,12 @@ ClusterOptions parse_options(const std::string& text, const std::string& path) {
     std::visit([&](const auto& field) { write(field, value); }, declared.fields[option->index]);
   }
   validate(options, path);
+  for (const Setting& found : settings) {
+    const std::string name = canonical(found.key), group = name.substr(0, name.find('.'));
+    const ProviderChoice provider = options.cluster.provider;
+    if (is_for(group, provider) && (provider != ProviderChoice::hosts || !is_of_made_machines(name))) continue;
+    log::warning("{}: {} has no effect: provider is {}", found.origin.text(), name, provider_name(provider));
+  }
   return options;
 }
 

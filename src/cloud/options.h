@@ -99,11 +99,14 @@ struct StorageGroup {
 };
 
 struct SoftwareGroup {
-  std::string package;
+  std::string package, source;
   template <class V>
   void visit(V& v) {
     v.text("package", package,
-           "file of Trireme that is put on the nodes: .deb or .tar.gz of scripts/package (empty: the nodes have it)");
+           "file of Trireme that is put on the nodes: .deb or .tar.gz of scripts/package (empty: software.source)");
+    v.text("source", source,
+           "checkout of Trireme (its last commit), or a .tar.gz of one, which the head builds once for all nodes; both "
+           "empty: the nodes have Trireme already");
   }
 };
 

@@ -19,9 +19,10 @@ struct PlanFile {
 
 /// A machine of the cluster that is there.
 struct Machine {
-  std::string node;   ///< Node::name
-  std::string login;  ///< address from which it can be reached from here; empty: none yet
-  std::string state;  ///< the provider's word, as `status` shows it
+  std::string node;           ///< Node::name
+  std::string login;          ///< address from which it can be reached from here; empty: none yet
+  std::string state;          ///< the provider's word, as `status` shows it
+  std::string identity = {};  ///< the provider's, which no other machine ever bears; empty: it has none
 };
 
 class Provider {
@@ -31,6 +32,8 @@ class Provider {
   /// Everything that make() will use, made from the options alone. Precondition: cluster.sources is not empty where
   /// the provider lets in by address.
   virtual std::vector<PlanFile> plan(const Cluster& cluster) const = 0;
+  /// Throws Error::config where the provider would not take the plan, whatever the account allows.
+  virtual void check_plan(const Cluster&) const {}
   /// Where the nodes mount their shared folder from, and how they end by themselves; empty where that does not apply.
   virtual SharedFolder shared_folder(const Cluster& cluster) const = 0;
   virtual End end(const Cluster& cluster) const = 0;

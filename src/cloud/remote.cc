@@ -73,7 +73,13 @@ ProcessResult Remote::run(const Node& node, const std::string& command, const st
   ProcessResult result = run_process(request);
   if (result.exit_code == kSshFailed) {
     const launch::SshFailure failure = launch::explain_ssh_failure(node.login, result.err);
-    result.err = failure.reason + "; " + failure.fix;
+    const bool pinned = !known_hosts_.empty() && is_about_keys(failure.reason);
+    result.err =
+        failure.reason + "; " +
+        (pinned ? fmt::format("it was pinned in {} when the machine was made: find out why, and remove its line "
+                              "only where you know",
+                              known_hosts_)
+                : failure.fix);
   }
   return result;
 }
@@ -83,8 +89,9 @@ ProcessResult Remote::run_as_root(const Node& node, const std::string& command, 
   return run(node, user_ == "root" ? command : "sudo -n sh -c " + shell_quote(command), input, timeout);
 }
 
-std::string Remote::require_as_root(const Node& node, const std::string& command, const std::string& input) const {
-  return require_done(node, command, run_as_root(node, command, input));
+std::string Remote::require_as_root(const Node& node, const std::string& command, const std::string& input,
+                                    std::chrono::duration<double> timeout) const {
+  return require_done(node, command, run_as_root(node, command, input, timeout));
 }
 
 std::string Remote::require_as_user(const Node& node, const std::string& command, const std::string& input) const {

@@ -25,7 +25,8 @@ class Remote {
   ProcessResult run_as_root(const Node& node, const std::string& command, const std::string& input = "",
                             std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
   /// Output of run_as_root(). Throws Error::io naming the node, the command's first word and its last lines.
-  std::string require_as_root(const Node& node, const std::string& command, const std::string& input = "") const;
+  std::string require_as_root(const Node& node, const std::string& command, const std::string& input = "",
+                              std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
   std::string require_as_user(const Node& node, const std::string& command, const std::string& input = "") const;
 
   /// The node's host keys as known_hosts has them, "ssh-ed25519 AAAA..." a line.

@@ -15,6 +15,7 @@ namespace trireme::cloud {
 namespace {
 
 constexpr const char* kNode = "/usr/local/sbin/trireme-node";
+constexpr std::chrono::hours kBuildTime{3};  // on two slow cores, packages of the compiler included
 
 /// A file as a part of a shell script: written whole, or not at all.
 std::string writes(const std::string& path, const std::string& text, const char* mode) {
@@ -53,16 +54,43 @@ class Stages {
   Failures failures_;
 };
 
-/// The program's package in the shared folder; "-" where the nodes have the program.
-std::string bring_package(const Cluster& cluster, const Remote& remote) {
-  const std::string file = at_home(cluster.options.software.package);
-  if (file.empty()) return "-";
-  const std::string folder = cluster.options.storage.path + "/.trireme";
-  const std::string target = folder + "/" + std::filesystem::path(file).filename().string();
+/// Writes a file into the shared folder; its path there.
+std::string bring_file(const Cluster& cluster, const Remote& remote, const std::string& name, const std::string& text) {
+  const std::string folder = cluster.options.storage.path + "/.trireme", target = folder + "/" + name;
   remote.require_as_root(cluster.nodes.front(),
                          fmt::format("mkdir -p {0} && cat >{1}.new && mv {1}.new {1}", folder, shell_quote(target)),
-                         read_text(file));
+                         text);
   return target;
+}
+
+/// The sources as .tar.gz; of a checkout: those of its last commit.
+std::string packed_source(const std::string& source) {
+  if (source.ends_with(".tar.gz")) return read_text(source);
+  ProcessRequest request;
+  request.arguments = {"git", "-C", source, "archive", "--format=tar.gz", "--prefix=trireme/", "HEAD"};
+  request.timeout = std::chrono::minutes(5);
+  request.max_output = size_t{1} << 30;
+  const ProcessResult packed = run_process(request);
+  require(packed.exit_code == 0 && !packed.timed_out, ErrorKind::config, "software.source: `git archive` of {} {}: {}",
+          source, describe_end(packed), packed.err);
+  return packed.out;
+}
+
+/// The program's package in the shared folder, built there where only the sources are given; "-" where the nodes have
+/// the program.
+std::string bring_package(const Cluster& cluster, const Remote& remote, Stages& stages) {
+  const std::string file = at_home(cluster.options.software.package), source = at_home(cluster.options.software.source);
+  if (!file.empty()) {
+    return bring_file(cluster, remote, std::filesystem::path(file).filename().string(), read_text(file));
+  }
+  if (source.empty()) return "-";
+  std::string package;
+  stages.on_head("Trireme from its sources, where these are not built yet", [&](const Node& head) {
+    const std::string archive = bring_file(cluster, remote, "source.tar.gz", packed_source(source));
+    package = remote.require_as_root(head, fmt::format("{} build {}", kNode, shell_quote(archive)), "", kBuildTime);
+  });
+  while (package.ends_with('\n')) package.pop_back();
+  return package;
 }
 
 std::string known_hosts_lines(const Cluster& cluster, const Remote& remote) {
@@ -121,7 +149,7 @@ Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shar
   trusted += known_hosts_lines(cluster, remote);
   stages.on_all("keys of the nodes",
                 [&](const Node& node) { remote.require_as_root(node, fmt::format("{} trust", kNode), trusted); });
-  const std::string package = bring_package(cluster, remote);
+  const std::string package = bring_package(cluster, remote, stages);
   stages.on_all("Trireme and the node checks", [&](const Node& node) {
     remote.require_as_root(node, fmt::format("{0} install {1} && {0} set-health", kNode, shell_quote(package)));
   });

@@ -3,10 +3,15 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <regex>
+#include <set>
 
 #include "base/error.h"
+#include "cloud/layout.h"
 #include "cloud/node_types.h"
 #include "cluster/hostlist.h"
 
@@ -40,11 +45,18 @@ void check_words(const ClusterOptions& options, const std::string& path) {
   }
   require(matches(options.node.image, "[A-Za-z0-9:/._-]*"), ErrorKind::config,
           "{}: node.image is \"{}\", which names no image", path, options.node.image);
+  std::set<std::string> keys;
   for (const std::string& tag : split_list(options.cluster.tags)) {
     require(matches(tag, "[A-Za-z0-9_.-]+=[A-Za-z0-9_.@:/-]*"), ErrorKind::config,
             "{}: cluster.tags has \"{}\", expected key=value of letters, digits and '_.-@:/'", path, tag);
     require(!tag.starts_with("trireme-"), ErrorKind::config,
             "{}: cluster.tags has \"{}\"; tags that begin with trireme- tell what belongs to a cluster", path, tag);
+    std::string key = tag.substr(0, tag.find('='));
+    std::ranges::transform(key, key.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    require(key != "name" || options.cluster.provider != ProviderChoice::aws, ErrorKind::config,
+            "{}: cluster.tags has \"{}\"; aws keeps the machines' names in that tag, take another", path, tag);
+    require(keys.insert(key).second, ErrorKind::config,
+            "{}: cluster.tags has {} twice (large and small letters are the same)", path, tag.substr(0, key.size()));
   }
 }
 
@@ -124,6 +136,25 @@ bool parse_range(const std::string& text, AddressRange& range) {
   if (error != std::errc() || rest != end || bits < 0 || bits > 32) return false;
   range = {ntohl(address.s_addr), bits};
   return (uint64_t{range.first} & (range.size() - 1)) == 0;
+}
+
+void require_software(const ClusterOptions& options) {
+  const std::string &package = options.software.package, &source = options.software.source;
+  require(package.empty() || source.empty(), ErrorKind::config,
+          "software.package and software.source are both given; the nodes get one Trireme: leave one of them empty");
+  if (!source.empty()) {
+    std::error_code unknown;
+    const std::string at = at_home(source);
+    const bool archive = source.ends_with(".tar.gz") && std::filesystem::is_regular_file(at, unknown);
+    require(archive || std::filesystem::exists(at + "/scripts/package", unknown), ErrorKind::config,
+            "software.source: {} is neither a checkout of Trireme nor a .tar.gz of one", source);
+  }
+  if (package.empty()) return;
+  require(package.ends_with(".deb") || package.ends_with(".tar.gz"), ErrorKind::config,
+          "software.package is {}, expected a .deb or .tar.gz of scripts/package", package);
+  std::error_code ignored;
+  require(std::filesystem::is_regular_file(at_home(package), ignored), ErrorKind::config,
+          "software.package: there is no file {}; scripts/package makes one", package);
 }
 
 void validate(const ClusterOptions& options, const std::string& path) {

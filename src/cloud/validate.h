@@ -11,6 +11,10 @@ namespace trireme::cloud {
 /// Throws Error::config naming `path`, the option, what was found and what to do.
 void validate(const ClusterOptions& options, const std::string& path);
 
+/// Throws Error::config where software.package or software.source is nothing that could be brought to a node. A cluster
+/// that is there already does not need them, so validate() does not ask.
+void require_software(const ClusterOptions& options);
+
 /// A network in CIDR form, "10.60.0.0/24".
 struct AddressRange {
   uint32_t first = 0;

@@ -50,7 +50,7 @@ class Account:
         self.write(*lines, nodes=nodes)
         self.state_file = self.folder / "azure.json"
         self.environment = dict(os.environ, PATH=f"{HERE / 'standin'}:{os.environ['PATH']}", AZ_STATE=str(self.state_file),
-                                SSH_LOG=str(self.folder / "ssh.log"), SSH_DEAD="", AZ_MODELS=MODELS.path if MODELS else "")
+                                SSH_LOG=str(self.folder / "ssh.log"), SSH_DEAD="", SSH_CHANGED="", AZ_MODELS=MODELS.path if MODELS else "")
         for group in groups:
             self.az("group", "create", "--name", group, "--location", "eastus", "--tags", "owner=them")
 
@@ -176,14 +176,44 @@ class Azure(unittest.TestCase):
         for variables, message in (({"AZ_LOGGED_OUT": "1"}, "az is not logged in: ERROR: Please run 'az login' to setup account.; `az login` does it"),
                                    ({"AZ_NO_SIZE": "1"}, "eastus has no size Standard_D32s_v5: another network.region or node.type"),
                                    ({"AZ_RESTRICTED": "1"}, "Standard_D32s_v5 of eastus is not for this subscription (NotAvailableForSubscription)"),
-                                   ({"AZ_QUOTA": "64"}, "quota of Standard DSv5 Family vCPUs in eastus: 64 processors are needed, 54 of 64 are free")):
+                                   ({"AZ_QUOTA": "64"}, "quota of Standard DSv5 Family vCPUs in eastus: 64 processors are needed, 54 of 64 are free"),
+                                   ({"AZ_SPOT_QUOTA": "16"}, "quota of Total Regional Low-priority vCPUs in eastus: 32 processors are needed, 16 of 16 are free")):
             account = Account("checks")
+            if "AZ_SPOT_QUOTA" in variables:
+                account.file.write_text(account.file.read_text().replace("node: {", "node: {spot: true, "))
             done = account.run("create", "--yes", **variables)
             self.assertEqual(done.returncode, 2, done.both)
             self.assertIn(message, done.stderr)
             self.assertEqual((account.resources(), account.state()["groups"]), ([], {}))
         account = Account("checks", "azure: {resource-group: nobodys}")
         self.assertIn("there is no resource group nobodys: azure.resource-group", account.run("create", "--yes").stderr)
+
+    def test_what_a_file_says_is_looked_at_before_anything_is_asked(self):
+        for lines, message in ((["software: {package: /nowhere/trireme.deb}"], "software.package: there is no file /nowhere/trireme.deb; scripts/package makes one"),
+                               (["software: {package: /etc/passwd}"], "software.package is /etc/passwd, expected a .deb or .tar.gz of scripts/package"),
+                               (["software: {source: /nowhere}"], "software.source: /nowhere is neither a checkout of Trireme nor a .tar.gz of one"),
+                               ([f"software: {{source: {HERE.parent.parent}, package: a.deb}}"], "software.package and software.source are both given")):
+            account = Account("before", *lines)
+            for words in (["plan", "--output", account.folder / "plan"], ["create", "--yes"]):
+                done = account.run(*words)
+                self.assertEqual(done.returncode, 2, done.both)
+                self.assertIn(message, done.stderr)
+            self.assertEqual(account.calls(), 0)
+        account = Account("before", "hosts: {list: h1}")
+        full = account.folder / "full"
+        full.mkdir()
+        (full / "mine").write_text("")
+        for folder, message in ((full, "full is there and not empty; name a new folder"), (account.file, "cluster.yaml is there and not empty"), ("", "--output is empty; name a new folder")):
+            done = account.run("plan", "--output", folder)
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertIn(message, done.stderr)
+            self.assertIn("cluster.yaml:5: hosts.list has no effect: provider is azure", done.stderr)
+        self.assertEqual([file.name for file in full.iterdir()], ["mine"])
+        for words, message in ((["--provider", "gcp"], "gcp not in {azure,aws,hosts}"), (["--nodes", "500"], "cluster.nodes is 500, expected a whole number from 1 to 200")):
+            done = subprocess.run([TRIREME, "cluster", "init", *words, "--output", account.folder / "new.yaml"], capture_output=True, text=True)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(message, done.stderr)
+            self.assertFalse((account.folder / "new.yaml").exists())
 
     def test_a_name_that_is_taken(self):
         account = Account("taken", groups=["trireme-sea"])
@@ -217,18 +247,95 @@ class Azure(unittest.TestCase):
         account = Account("failed")
         done = account.run("create", "--yes", AZ_MACHINES_FAIL="sea-2")
         self.assertEqual(done.returncode, 1, done.both)
-        self.assertIn("sea-2 is not part of the cluster: ERROR: Wait operation timed-out", done.stderr)
+        self.assertIn("sea-2 is not part of the cluster: InternalExecutionError: An internal execution error occurred.", done.stderr)
         self.assertIn("1 of 2 node(s) are up", done.stdout)
         again = account.run("create", "--yes")
         self.assertEqual(again.returncode, 0, again.both)
         self.assertEqual(account.resources(), list(WHOLE))
 
+    def test_a_machine_that_azure_has_no_room_for_is_named_and_the_others_are_made(self):
+        for variables, reason in (({"AZ_NO_CAPACITY": "sea-2"}, r"ERROR: \(SkuNotAvailable\) The requested VM size Standard_D32s_v5 is currently not available"),
+                                  ({"AZ_MACHINES_FAIL": "sea-2", "AZ_REASON": "OverconstrainedAllocationRequest Allocation failed."}, "OverconstrainedAllocationRequest: Allocation failed")):
+            for spot, words in (("false", "Azure has no Standard_D32s_v5 free in eastus at the moment; the same command later, another region or size "),
+                                ("true", "Azure has no spot Standard_D32s_v5 free in eastus at the moment; the same command later, another region or size, or node.spot off ")):
+                account = Account("room", nodes=3)
+                account.file.write_text(account.file.read_text().replace("node: {", f"node: {{spot: {spot}, "))
+                done = account.run("create", "--yes", **variables)
+                self.assertEqual(done.returncode, 1, done.both)
+                self.assertRegex(done.stderr, f"sea-2 is not part of the cluster: {words}\\({reason}")
+                self.assertIn("2 of 3 node(s) are up", done.stdout)
+                again = account.run("create", "--yes")
+                self.assertEqual(again.returncode, 0, again.both)
+                self.assertEqual(account.run("delete", "--yes").returncode, 0)
+                self.assertEqual(account.resources(), [])
+
+    def test_a_head_that_azure_has_no_room_for_ends_the_create(self):
+        account = Account("headless")
+        done = account.run("create", "--yes", AZ_NO_CAPACITY="sea-1")
+        self.assertEqual(done.returncode, 1, done.both)
+        self.assertIn("machine sea-1: `az vm create` failed: ERROR: (SkuNotAvailable) The requested VM size", done.stderr)
+        self.assertIn("`create` again goes on from here, `delete` ends what there is", done.stderr)
+
+    def test_a_spot_machine_that_was_taken_back_is_made_anew(self):
+        account = Account("evicted")
+        account.file.write_text(account.file.read_text().replace("node: {", "node: {spot: true, "))
+        self.assertEqual(account.run("create", "--yes").returncode, 0)
+        machine = next(one["id"] for one in account.state()["resources"] if one["name"] == "sea-2")
+        account.az("resource", "delete", "--ids", machine)
+        shown = account.run("status")
+        self.assertEqual(shown.returncode, 1, shown.both)
+        self.assertRegex(shown.stdout, r"sea-2 +- +missing +ERROR: there is no such machine; the provider takes spot machines back when it needs them")
+        known = account.folder / "cluster.state/known_hosts"
+        before = dict(line.split(" ", 1) for line in known.read_text().splitlines())
+        again = account.run("create", "--yes")
+        self.assertEqual(again.returncode, 0, again.both)
+        self.assertEqual(account.resources(), list(WHOLE))
+        # Another machine at the same address: its own keys, as Azure tells them, take the place of the old ones.
+        after = dict(line.split(" ", 1) for line in known.read_text().splitlines())
+        self.assertEqual(after["203.0.113.11"], before["203.0.113.11"])
+        self.assertNotEqual(after["203.0.113.12"].split()[1], before["203.0.113.12"].split()[1])
+
+    def test_the_nodes_get_the_host_keys_that_the_provider_tells(self):
+        account = Account("trust")
+        self.assertEqual(account.run("create", "--yes").returncode, 0)
+        known = dict(line.split(" ", 1) for line in (account.folder / "cluster.state/known_hosts").read_text().splitlines())
+        keys = [" ".join(known[f"203.0.113.{10 + node}"].split()[:2]) for node in (1, 2)]
+        self.assertNotEqual(*keys)
+        for node in (1, 2):
+            given = (account.folder / f"ssh.log.203.0.113.{10 + node}").read_text().splitlines()
+            self.assertEqual(given, ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeadsOwnKey trireme", f"sea-1,10.60.0.4 {keys[0]}", f"sea-2,10.60.0.5 {keys[1]}"])
+
+    def test_answers_that_are_not_what_az_answers_are_told(self):
+        for told, message in (("vm list-usage=Name  CurrentValue  Limit", "the quota: `az vm list-usage ... --output json` answered something else than JSON: \"Name  CurrentValue  Limit "),
+                              ("vm list-usage=", "the quota: `az vm list-usage` answered nothing, expected a list"),
+                              ("vm list-usage={\"value\": 3}", "the quota: `az vm list-usage` answered \"{\"value\":3}\", expected a list"),
+                              ("vm list-skus=<html>", "sizes of the region: `az vm list-skus ... --output json` answered something else than JSON: \"<html>"),
+                              ("resource list=oops", "what there is: `az resource list ... --output json` answered something else than JSON")):
+            account = Account("text", "azure: {resource-group: theirs}", groups=["theirs"])
+            done = account.run("create", "--yes", AZ_ANSWERS=told)
+            self.assertEqual(done.returncode, 1, done.both)
+            self.assertIn(message, done.stderr)
+            self.assertEqual(account.resources(), [])
+
     def test_a_host_key_that_changed_is_refused(self):
         account = Account("keys")
         self.assertEqual(account.run("create", "--yes").returncode, 0)
         known = account.folder / "cluster.state/known_hosts"
-        self.assertEqual(len(known.read_text().splitlines()), 2)
-        known.write_text(known.read_text().replace("203.0.113.11 ", "203.0.113.99 ").replace("203.0.113.12 ", "203.0.113.98 "))
+        pinned = known.read_text()
+        self.assertEqual(len(pinned.splitlines()), 2)
+        # Somebody else answers at the worker's address: what is pinned stays, whatever is asked.
+        for words, code in ((["status"], 1), (["create", "--yes"], 1), (["add", "--yes"], 1)):
+            done = account.run(*words, SSH_CHANGED="203.0.113.12")
+            self.assertEqual(done.returncode, code, done.both)
+            self.assertRegex(done.both, "sea-2.*: its host key is not the one in known_hosts; it was pinned in .*cluster.state/known_hosts when the machine was made: find out why")
+            self.assertEqual(known.read_text().splitlines()[:2], pinned.splitlines())
+        self.assertIn("2 of 3 node(s) are up", done.stdout)
+        # The head's: nothing goes on.
+        done = account.run("create", "--yes", SSH_CHANGED="203.0.113.11")
+        self.assertEqual(done.returncode, 1, done.both)
+        self.assertIn("the head cannot be reached: sea-1: its host key is not the one in known_hosts", done.stderr)
+        # One that is not pinned any more is not learned from the machine either.
+        known.write_text(pinned.replace("203.0.113.11 ", "203.0.113.99 ").replace("203.0.113.12 ", "203.0.113.98 "))
         shown = account.run("status")
         self.assertEqual(shown.returncode, 1, shown.both)
         self.assertIn("its host key is unknown", shown.stdout)

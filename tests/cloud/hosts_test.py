@@ -1,5 +1,6 @@
 """`trireme cluster` with machines that exist: h1 asks, h2 to h4 become a cluster, over ssh and under a Slurm of their own, and
 are as they were when it is deleted. What a node would write outside of its own folders goes to an overlay."""
+import io
 import pathlib
 import sys
 import tarfile
@@ -114,6 +115,41 @@ class Hosts(unittest.TestCase):
         self.assertEqual((BED.work / "shared/hosts").read_text(), "part-1\npart-2\n")
         self.assertIn("3 of 3 node(s) are up", self.done("create", "--yes").stdout)
         self.done("delete", "--yes")
+
+    def write_source(self, package, name="trireme/scripts/package"):
+        """Sources whose scripts note that they ran; what they build is this program."""
+        path = BED.work / "source.tar.gz"
+        with tarfile.open(path, "w:gz") as tar:
+            for file, text in ((name, package), ("trireme/scripts/bootstrap", "#!/bin/sh\nexit 0\n")):
+                info = tarfile.TarInfo(file)
+                info.size, info.mode = len(text), 0o755
+                tar.addfile(info, io.BytesIO(text.encode()))
+        text = (BED.work / "lab.yaml").read_text()
+        (BED.work / "lab.yaml").write_text(text.replace(f"software: {{package: {BED.work}/trireme-0-linux.tar.gz}}", f"software: {{source: {path}}}"))
+
+    def test_the_head_builds_once_for_all(self):
+        before = self.touched()
+        ran = BED.work / "built.log"
+        ran.unlink(missing_ok=True)
+        self.write(name="make", nodes=2)
+        self.write_source(f"#!/bin/sh\nhostname >>{ran}\nmkdir -p $2 && cp {BED.work}/trireme-0-linux.tar.gz $2/\n")
+        for _ in range(2):  # the second time it is there
+            made = self.done("create", "--yes")
+            self.assertIn("make-1: Trireme from its sources", made.both)
+            self.assertEqual(ran.read_text(), "h2\n")
+            for node in (2, 3):
+                self.assertIn("trireme", BED.run(node, "/opt/trireme/bin/trireme", "--version").stdout)
+        self.write(name="make", nodes=2)
+        self.write_source("#!/bin/sh\necho it does not compile\nexit 3\n")
+        for message in ("trireme-node: Trireme could not be built here, /var/log/trireme-build.log has it all: it does not compile",
+                        "source.tar.gz holds no sources of Trireme: there is no scripts/package in it"):
+            failed = self.cluster("create", "--yes")
+            self.assertEqual(failed.returncode, 1, failed.both)
+            self.assertIn(message, failed.both)
+            self.write(name="make", nodes=2)
+            self.write_source("", name="another/file")
+        self.done("delete", "--yes")
+        self.assertEqual(self.touched(), before)
 
     def test_a_host_key_that_is_another_is_refused(self):
         self.write(name="keys", hosts="10.77.0.2,10.77.0.3", nodes=2)

@@ -71,6 +71,14 @@ TEST(ClusterOptions, WhatCannotBeIsNamedWithItsPlace) {
       {"cluster: {provider: azure, lifetime-hours: 3}\nnetwork: {region: e}\nazure: {resource-group: ours}\n",
        "deletes the resource group, and ours is shared with others"},
       {"cluster: {provider: azure, tags: \"trireme-run=x\"}\nnetwork: {region: e}\n", "tell what belongs to a cluster"},
+      {"cluster: azure\n", "c.yaml:1: cluster is a group of options, such as cluster.name; found \"azure\""},
+      {"cluster: {name: [a\n", "c.yaml:2: not valid YAML"},
+      {"- a\n", "c.yaml:1: expected `key: value` lines, found a list"},
+      {"cluster: {provider: azure, provider: aws}\n", "\"cluster.provider\" stands twice in this file"},
+      {"cluster: {lifetime-hours: 2026-01-01}\n", "expected a number from 0 to 8760"},
+      {"cluster: {provider: azure, tags: \"Owner=a,owner=b\"}\nnetwork: {region: e}\n", "cluster.tags has owner twice"},
+      {"cluster: {provider: aws, tags: \"Name=a\"}\nnetwork: {region: e}\n",
+       "aws keeps the machines' names in that tag"},
       {"cluster: {lifetime-hours: 3, nodes: 1}\nhosts: {list: h1}\n", "provider hosts switches nothing off"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(message_of(text), HasSubstr(message)) << text;
@@ -84,6 +92,12 @@ TEST(ClusterOptions, SecretsAreRefusedAndNotRepeated) {
       {"key: |\n  -----BEGIN OPENSSH PRIVATE KEY-----\n", "a private key"},
       {"storage: {path: \"https://x.blob/y?sv=1&sig=abcdefghijklmnopqrstuvwxyz\"}\n", "a shared access signature"},
       {"x: DefaultEndpointsProtocol=https;AccountKey=hunter2\n", "a key of an Azure storage account"},
+      {"cluster: {tags: 'password=hunter2'}\n", "a secret"},
+      {"cluster: {name: sea, api_token: hunter2}\n", "a secret"},
+      {"# hf_hunter2hunter2hunter2hunter2\n", "an access token"},
+      {"cluster: {tags: 'note=ghp_hunter2hunter2hunter2hunter2'}\n", "an access token"},
+      {"x: wJalrXUtnFEMI/K7MDENG/bPxRfiCYhunter2KEY\n", "a secret access key of AWS"},
+      {"x: https://me:hunter2@example.com/y\n", "a password in an address"},
       {"x: eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln\n", "a bearer token"},
   };
   for (const auto& [text, what] : cases) {
@@ -92,6 +106,8 @@ TEST(ClusterOptions, SecretsAreRefusedAndNotRepeated) {
     EXPECT_THAT(message, testing::Not(testing::ContainsRegex("hunter2|IOSFODNN|abcdefghij|eyJhbG"))) << text;
   }
   EXPECT_EQ(message_of(kHosts + "# no secret: the password stays with az\n"), "no error");
+  EXPECT_EQ(message_of(kHosts + "storage: {path: /da39a3ee5e6b4b0d3255bfef95601890afd80709}  # token: none\n"),
+            "no error");
 }
 
 TEST(NodeTypes, CostIsThatOfAllMachinesOrNotKnown) {

@@ -21,6 +21,7 @@ ANSWERS = {
     "group show": (resources.ResourceGroup, set()),
     "resource list": (resources.GenericResourceExpanded, {"resourceGroup"}),
     "vm create": (None, {"id", "location", "powerState", "publicIpAddress", "resourceGroup"}),  # azure-cli's own, of no model
+    "vm get-instance-view": (compute.VirtualMachine, {"resourceGroup"}),
     "vm list": (compute.VirtualMachine, {"resourceGroup", "powerState", "publicIps", "privateIps", "fqdns", "macAddresses"}),
     "vm list-skus": (compute.ResourceSku, set()),
     "vm list-usage": (compute.Usage, {"localName"}),

@@ -1,0 +1,216 @@
+"""`trireme cluster` on a stand-in for CloudFormation: whatever call or resource fails, the next create goes on, nothing is there twice,
+and delete leaves nothing of the cluster and everything of others.
+
+aws_failures_test.py TRIREME WORK-FOLDER"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+TRIREME, WORK = None, None
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJustAKeyForTheTestsOfTriremeXXXXXXXXXXXX you@here\n"
+FULL = "We currently do not have sufficient c7i.16xlarge capacity in the Availability Zone you requested"
+
+
+class Account:
+    """An account with somebody else's stack in it, and a cluster's file."""
+
+    def __init__(self, name, nodes=2, theirs=True):
+        self.folder = WORK / name
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.state_file = self.folder / "aws.json"
+        self.environment = dict(os.environ, PATH=f"{HERE / 'standin'}:{os.environ['PATH']}", AWS_STATE=str(self.state_file), SSH_LOG=str(self.folder / "ssh.log"), SSH_DEAD="")
+        self.write(nodes=nodes)
+        if theirs:
+            (self.folder / "theirs").write_text("\nResources:\n  Node1:\n    Type: AWS::EC2::Instance\n    Tags:\n      - {Key: Name, Value: \"sea-1\"}\n")
+            subprocess.run([HERE / "standin/aws", "cloudformation", "create-stack", "--stack-name", "theirs", "--on-failure", "DO_NOTHING", "--template-body",
+                            f"file://{self.folder}/theirs", "--tags", "Key=trireme-run,Value=another"], env=self.environment, check=True)
+
+    def write(self, nodes=2, more="", key=KEY, cluster=""):
+        (self.folder / "key.pub").write_text(key)
+        (self.folder / "cluster.yaml").write_text(
+            f"cluster: {{name: sea, provider: aws, nodes: {nodes}{cluster}}}\nnetwork: {{region: us-east-1}}\n"
+            f"access: {{from: 198.51.100.7/32, key: {self.folder}/key.pub}}\nstorage: {{kind: provider}}\n{more or 'node: {wait-minutes: 0.01}'}\n")
+
+    def run(self, *words, **variables):
+        done = subprocess.run([TRIREME, "cluster", words[0], "cluster.yaml", *words[1:]], cwd=self.folder, env=self.environment | variables, capture_output=True, text=True,
+                              timeout=120, stdin=subprocess.DEVNULL)
+        done.both = done.stdout + done.stderr
+        return done
+
+    def state(self):
+        return json.loads(self.state_file.read_text())
+
+    def calls(self):
+        return self.state()["calls"]
+
+    def last_call(self, at):
+        return (self.folder / "aws.json.log").read_text().splitlines()[at - 1]
+
+    def resources(self):
+        """Logical names of the cluster's, with their kinds left out; None: there is no stack."""
+        stack = self.state()["stacks"].get("trireme-sea")
+        return stack and sorted(stack["resources"])
+
+
+def whole(*nodes):
+    return sorted(["Network", "Gateway", "GatewayOfNetwork", "Routes", "RouteOut", "Subnet", "RoutesOfSubnet", "Firewall", "FromEachOther", "ToEachOther", "Placement", "Storage",
+                   "StorageTarget"] + [f"Node{node}{part}" for node in nodes for part in ("", "Launch")])
+
+
+class Failures(unittest.TestCase):
+    def done(self, account, *words, **variables):
+        done = account.run(*words, **variables)
+        self.assertEqual(done.returncode, 0, done.both)
+        return done
+
+    def assert_gone(self, account, why=""):
+        self.done(account, "delete", "--yes")
+        self.assertEqual(list(account.state()["stacks"]), ["theirs"], why)
+
+    def test_whatever_call_fails_the_next_create_goes_on(self):
+        for mode in ("after", "before"):  # its effect
+            at = 1
+            while True:
+                at += 1
+                account = Account("failing")
+                first = account.run("create", "--yes", AWS_FAIL_AT=str(at), AWS_FAIL_MODE=mode)
+                if account.calls() < at:
+                    break  # the whole of create has fewer calls
+                if first.returncode == 0:
+                    # What failed was asked again, or is told as not known.
+                    self.assertRegex(account.last_call(at), "describe-instances|get-console-output|get-service-quota")
+                second = self.done(account, "create", "--yes")
+                self.assertIn("2 of 2 node(s) are up", second.stdout, f"call {at} {mode}: {first.both}")
+                self.assertEqual(account.resources(), whole(1, 2))
+                self.assert_gone(account, f"call {at} {mode}")
+            self.assertGreater(at, 10)
+
+    def test_whatever_resource_fails_the_next_create_goes_on(self):
+        for name in whole(1, 2):
+            account = Account("resource")
+            first = account.run("create", "--yes", AWS_RESOURCE_FAILS=name, AWS_REASON=FULL)
+            self.assertEqual(first.returncode, 1, first.both)
+            self.assertIn(f"the stack trireme-sea ended as CREATE_FAILED: {name}: {FULL}; `create` again goes on from here, `delete` ends what there is", first.stderr)
+            self.assertNotEqual(account.resources(), whole(1, 2))
+            if name.endswith("2"):  # delete after half a create
+                self.assert_gone(account)
+            self.done(account, "create", "--yes")
+            self.assertEqual(account.resources(), whole(1, 2))
+            self.assert_gone(account, name)
+
+    def test_whatever_call_of_delete_fails_the_next_delete_goes_on(self):
+        for mode in ("after", "before"):
+            whole_account = Account("whole")
+            self.done(whole_account, "create", "--yes")
+            at = 0
+            while True:
+                at += 1
+                account = Account("end")
+                shutil.copytree(whole_account.folder, account.folder, dirs_exist_ok=True)
+                failing = account.calls() + at
+                first = account.run("delete", "--yes", AWS_FAIL_AT=str(failing), AWS_FAIL_MODE=mode)
+                if account.calls() < failing:
+                    break
+                self.assertEqual(first.returncode, 1, f"call {at} {mode}: {first.both}")
+                self.assert_gone(account, f"call {at} {mode}")
+            self.assertGreater(at, 3)
+
+    def test_what_cannot_be_deleted_is_named(self):
+        account = Account("stuck")
+        self.done(account, "create", "--yes")
+        stuck = account.run("delete", "--yes", AWS_RESOURCE_FAILS="Network", AWS_REASON="The vpc has dependencies and cannot be deleted.")
+        self.assertEqual(stuck.returncode, 1, stuck.both)
+        self.assertIn("the stack trireme-sea could not be deleted (DELETE_FAILED): Network: The vpc has dependencies and cannot be deleted.; the same command goes on from here", stuck.stderr)
+        self.done(account, "create", "--yes")  # begins anew
+        self.assertEqual(account.resources(), whole(1, 2))
+        self.assert_gone(account)
+
+    def test_whatever_call_fails_nodes_come_and_go(self):
+        for words, after in ((["add", "--nodes", "1", "--yes"], (1, 2, 3)), (["remove", "sea-2", "--yes"], (1,))):
+            whole_account = Account("whole")
+            self.done(whole_account, "create", "--yes")
+            at = 0
+            while True:
+                at += 1
+                account = Account("changes")
+                shutil.copytree(whole_account.folder, account.folder, dirs_exist_ok=True)
+                before = account.state()["stacks"]["trireme-sea"]["resources"]
+                failing = account.calls() + at
+                first = account.run(*words, AWS_FAIL_AT=str(failing), AWS_FAIL_MODE="after" if at % 2 else "before")
+                if account.calls() < failing:
+                    break
+                # Where the file of what there shall be was not changed yet, the change is asked for again.
+                self.done(account, "create", "--yes")
+                if account.resources() != whole(*after):
+                    self.assertEqual(account.resources(), whole(1, 2), first.both)
+                    self.done(account, *words)
+                there = account.state()["stacks"]["trireme-sea"]["resources"]
+                self.assertEqual(sorted(there), whole(*after))
+                self.assertEqual(there["Node1"], before["Node1"], "a node that stays was made anew")
+            self.assertGreater(at, 5)
+            self.assert_gone(account)
+
+    def test_a_machine_that_aws_has_taken_back_is_named_and_replaced(self):
+        account = Account("spot")
+        account.write(more="node: {spot: true, wait-minutes: 0.01}")
+        self.done(account, "create", "--yes")
+        state = account.state()
+        del state["stacks"]["trireme-sea"]["resources"]["Node2"]["tags"]["Name"]  # it is found by no question then
+        state["stacks"]["trireme-sea"]["resources"]["Node2"]["type"] = "ended"
+        account.state_file.write_text(json.dumps(state))
+        self.assertIn("there is no such machine; the provider takes spot machines back when it needs them", account.run("status").stdout)
+        again = account.run("create", "--yes")
+        self.assertEqual(again.returncode, 1, again.both)
+        self.assertIn("sea-2 is not part of the cluster: its machine has ended, as spot machines do that AWS takes back; `trireme cluster remove` and `add` replace it", again.stderr)
+        self.assertIn("1 of 2 node(s) are up", again.stdout)
+        self.done(account, "remove", "sea-2", "--yes")
+        self.assertIn("2 of 2 node(s) are up", self.done(account, "add", "--yes").stdout)
+        self.assert_gone(account)
+
+    def test_a_node_that_cannot_be_added_is_named_and_the_others_stay(self):
+        account = Account("full")
+        self.done(account, "create", "--yes")
+        full = account.run("add", "--nodes", "1", "--yes", AWS_RESOURCE_FAILS="Node3", AWS_REASON=FULL)
+        self.assertEqual(full.returncode, 1, full.both)
+        self.assertIn(f"the stack trireme-sea ended as UPDATE_ROLLBACK_COMPLETE: Node3: {FULL}", full.stderr)
+        self.assertEqual(account.resources(), whole(1, 2))
+        other = account.run("create", "--yes", AWS_RESOURCE_FAILS="Node3Launch", AWS_REASON="another reason")
+        self.assertIn("the stack trireme-sea ended as UPDATE_ROLLBACK_COMPLETE: Node3Launch: another reason;", other.stderr)
+        self.assertIn("3 of 3 node(s) are up", self.done(account, "create", "--yes").stdout)
+        self.assert_gone(account)
+
+    def test_a_stack_in_progress_is_waited_for(self):
+        account = Account("slow")
+        self.done(account, "create", "--yes", AWS_SLOW="1")
+        self.assertEqual(account.resources(), whole(1, 2))
+        log = (account.folder / "aws.json.log").read_text().splitlines()
+        made = next(at for at, line in enumerate(log) if "create-stack" in line and "trireme-sea" in line)
+        self.assertEqual([line.split()[1] for line in log[made + 1:made + 4]], ["describe-stacks", "describe-stacks", "describe-instances"])
+
+    def test_the_quota_is_asked_for_nodes_that_are_added(self):
+        account = Account("quota")
+        self.done(account, "create", "--yes")
+        done = account.run("add", "--nodes", "2", "--yes", AWS_QUOTA="200")
+        self.assertEqual(done.returncode, 2, done.both)
+        self.assertIn("nothing was created: quota of us-east-1: 256 hardware threads are needed, 200 are allowed", done.stderr)
+        self.assertEqual(account.run("hosts").stdout, "sea-1\nsea-2\n")
+        self.assertIn("2 of 2 node(s) are up", self.done(account, "create", "--yes").stdout)
+
+    def test_a_stack_that_cloudformation_would_not_take_is_refused_before(self):
+        account = Account("large", nodes=40)
+        for words in (["plan", "--output", "plan"], ["create", "--yes"]):
+            done = account.run(*words)
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertRegex(done.stderr, r"40 machines make a stack of \d+ bytes, and CloudFormation takes 51200; (2\d|3\d) of them fit: lower cluster.nodes")
+        self.assertEqual(list(account.state()["stacks"]), ["theirs"])
+
+
+if __name__ == "__main__":
+    TRIREME, WORK = pathlib.Path(sys.argv.pop(1)).resolve(), pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(verbosity=2)
