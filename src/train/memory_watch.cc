@@ -16,7 +16,7 @@
 namespace trireme {
 namespace {
 
-constexpr double kInterval = 0.01;                  // seconds: a look takes a few microseconds
+constexpr double kInterval = 0.1;                   // seconds: what a model takes stays for longer
 constexpr const char* kPages = "/proc/self/statm";  // cheaper than status, where the kernel writes 60 lines
 
 double gigabytes(uint64_t bytes) { return static_cast<double>(bytes) / 1e9; }

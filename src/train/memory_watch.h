@@ -13,7 +13,7 @@
 namespace trireme {
 
 /// Watches the private memory of this process (RssAnon of /proc/self/status; neither mapped files nor what ranks of a
-/// host share) every 10 ms from a thread of its own.
+/// host share) ten times a second from a thread of its own.
 class MemoryWatch {
  public:
   /// To be made before the first arena: what the process has by then, such as rows of text, is in no plan and does not
