@@ -229,10 +229,13 @@ class Aws final : public Provider {
     std::vector<std::pair<std::string, std::string>> missing;
     for (const Node& node : cluster.nodes) {
       if (std::ranges::count(there, node.name, &Machine::node) > 0) continue;
-      missing.emplace_back(
-          node.name,
-          fmt::format("its machine has ended{}; `trireme cluster remove` and `add` replace it",
-                      cluster.options.node.spot && !node.is_head() ? ", as spot machines do that AWS takes back" : ""));
+      require(
+          !node.is_head(), ErrorKind::io,
+          "the head's machine has ended, after cluster.lifetime-hours or by hand: `trireme cluster delete` ends what "
+          "remains, then `create` makes the cluster anew");
+      missing.emplace_back(node.name,
+                           fmt::format("its machine has ended{}; `trireme cluster remove` and `add` replace it",
+                                       cluster.options.node.spot ? ", as spot machines do that AWS takes back" : ""));
     }
     return missing;
   }

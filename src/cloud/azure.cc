@@ -167,8 +167,16 @@ class Azure final : public Provider {
 
   std::vector<Machine> machines(const Cluster& cluster) const override {
     std::vector<Machine> found;
-    for (const Json& machine : list_of("the machines", {"az", "vm", "list", "--resource-group", azure_group(cluster),
-                                                        "--show-details", "--output", "json"})) {
+    Json listed;
+    try {
+      listed = list_of("the machines", {"az", "vm", "list", "--resource-group", azure_group(cluster), "--show-details",
+                                        "--output", "json"});
+    } catch (const Error& e) {
+      // A cluster that has ended by itself has taken its group along.
+      if (std::string(e.what()).find("ResourceGroupNotFound") != std::string::npos) return found;
+      throw;
+    }
+    for (const Json& machine : listed) {
       if (!is_ours(cluster, machine)) continue;
       std::string state = text_in(machine, "powerState");
       if (state == "VM stopped") state += ", still paid for";

@@ -165,6 +165,12 @@ void take_off(const Remote& remote, const Node& node) {
   remote.require_as_root(node, "[ ! -e /usr/local/sbin/trireme-node ] || /usr/local/sbin/trireme-node leave");
 }
 
+/// What may have ended a machine that was there.
+const char* why_gone(const ClusterOptions& options, const Node& node) {
+  if (options.node.spot && !node.is_head()) return "; the provider takes spot machines back when it needs them";
+  return options.cluster.lifetime_hours > 0 ? "; cluster.lifetime-hours may have ended it" : "";
+}
+
 }  // namespace
 
 int create(const std::string& file, const Confirm& confirm) {
@@ -257,9 +263,7 @@ int status(const std::string& file) {
   std::map<std::string, std::string> health;
   const Failures failures = for_each_node(cluster.nodes, [&](const Node& node) {
     const auto there = std::ranges::find(machines, node.name, &Machine::node);
-    require(there != machines.end(), ErrorKind::io, "there is no such machine{}",
-            opened.options.node.spot && !node.is_head() ? "; the provider takes spot machines back when it needs them"
-                                                        : "");
+    require(there != machines.end(), ErrorKind::io, "there is no such machine{}", why_gone(opened.options, node));
     require(!node.login.empty(), ErrorKind::io, "it has no address");
     const std::string said = remote.require_as_user(node, "tail -n 1 /etc/trireme/health");
     const std::lock_guard lock(guard);

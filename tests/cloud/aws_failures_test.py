@@ -173,6 +173,23 @@ class Failures(unittest.TestCase):
         self.assertIn("2 of 2 node(s) are up", self.done(account, "add", "--yes").stdout)
         self.assert_gone(account)
 
+    def test_a_cluster_that_has_ended_by_itself(self):
+        account = Account("over")
+        account.write(cluster=", lifetime-hours: 8")
+        self.done(account, "create", "--yes")
+        state = account.state()
+        for one in state["stacks"]["trireme-sea"]["resources"].values():
+            one["type"] = one["type"].replace("AWS::EC2::Instance", "ended")
+        account.state_file.write_text(json.dumps(state))
+        self.assertRegex(account.run("status").stdout, "sea-1 +- +missing +ERROR: there is no such machine; cluster.lifetime-hours may have ended it")
+        again = account.run("create", "--yes")
+        self.assertEqual(again.returncode, 1, again.both)
+        self.assertIn("the head's machine has ended, after cluster.lifetime-hours or by hand: `trireme cluster delete` ends what remains", again.stderr)
+        self.done(account, "delete", "--yes")
+        self.done(account, "create", "--yes")
+        self.assertEqual(account.resources(), whole(1, 2))
+        self.assert_gone(account)
+
     def test_a_node_that_cannot_be_added_is_named_and_the_others_stay(self):
         account = Account("full")
         self.done(account, "create", "--yes")

@@ -391,6 +391,24 @@ class Azure(unittest.TestCase):
         self.assertEqual(account.run("delete", "--yes").returncode, 0)
         self.assertEqual(account.resources(), [])
 
+    def test_a_cluster_that_has_ended_by_itself(self):
+        account = Account("over")
+        account.file.write_text(account.file.read_text().replace("nodes: 2}", "nodes: 2, lifetime-hours: 8}"))
+        self.assertEqual(account.run("create", "--yes").returncode, 0)
+        account.az("group", "delete", "--name", "trireme-sea")
+        shown = account.run("status")
+        self.assertEqual(shown.returncode, 1, shown.both)
+        for node in (1, 2):
+            self.assertRegex(shown.stdout, f"sea-{node} +- +missing +ERROR: there is no such machine; cluster.lifetime-hours may have ended it")
+        self.assertIn("sea-1 has no address; `trireme cluster status", account.run("ssh").stderr)
+        again = account.run("create", "--yes")
+        self.assertEqual(again.returncode, 0, again.both)
+        self.assertEqual(account.resources(), list(WHOLE))
+        account.az("group", "delete", "--name", "trireme-sea")
+        gone = account.run("delete", "--yes")
+        self.assertEqual(gone.returncode, 0, gone.both)
+        self.assertEqual(account.resources(), [])
+
     def test_a_field_that_the_sdk_does_not_have_fails(self):
         if not MODELS:
             self.skipTest("no azure-mgmt packages; scripts/bootstrap --clouds brings them")
