@@ -27,7 +27,7 @@ void PieceCache::make_room(size_t words) {
   if (pool_.size() + words <= kPoolWords) return;
   pool_.clear();
   ++pools_;
-  std::fill(long_.begin(), long_.end(), LongEntry());
+  std::fill(long_.begin(), long_.end(), LongLine());
 }
 
 void PieceCache::grow() {
@@ -83,11 +83,12 @@ std::span<const TokenId> PieceCache::find_more(std::string_view piece, const Pla
 std::span<const TokenId> PieceCache::find_long(std::string_view piece) const {
   if (piece.size() > kLongestPiece) return {};
   const uint64_t hash = hash_of_long(piece);
-  const LongEntry& entry = long_[hash >> (64 - kLongBits)];
-  if (entry.hash != hash || entry.bytes != piece.size()) return {};
-  const uint32_t* words = pool_.data() + entry.offset;
-  if (std::memcmp(words, piece.data(), piece.size()) != 0) return {};
-  return {words + words_of(piece.size()), entry.count};
+  for (const LongEntry& entry : long_[hash >> (64 - kLongBits)].entries) {
+    if (entry.hash != hash || entry.bytes != piece.size()) continue;
+    const uint32_t* words = pool_.data() + entry.offset;
+    if (std::memcmp(words, piece.data(), piece.size()) == 0) return {words + words_of(piece.size()), entry.count};
+  }
+  return {};
 }
 
 void PieceCache::insert_long(std::string_view piece, std::span<const TokenId> ids) {
@@ -98,8 +99,10 @@ void PieceCache::insert_long(std::string_view piece, std::span<const TokenId> id
   pool_.resize(offset + words_of(piece.size()));
   std::memcpy(pool_.data() + offset, piece.data(), piece.size());
   pool_.insert(pool_.end(), ids.begin(), ids.end());
-  long_[hash >> (64 - kLongBits)] = {hash, static_cast<uint32_t>(offset), static_cast<uint16_t>(piece.size()),
-                                     static_cast<uint16_t>(ids.size())};
+  auto& entries = long_[hash >> (64 - kLongBits)].entries;
+  std::shift_right(std::begin(entries), std::end(entries), 1);
+  entries[0] = {hash, static_cast<uint32_t>(offset), static_cast<uint16_t>(piece.size()),
+                static_cast<uint16_t>(ids.size())};
 }
 
 }  // namespace trireme

@@ -46,7 +46,7 @@ class PieceCache {
  private:
   // Pieces of up to 16 bytes lie in the table itself, two to a cache line, with up to 3 ids.
   static constexpr size_t kInlineBytes = 16;
-  static constexpr int kFewBits = 11, kManyBits = 17, kLongBits = 16;
+  static constexpr int kFewBits = 11, kManyBits = 17, kLongBits = 14;
   static constexpr size_t kPoolWords = size_t{1} << 20;  // 4 MiB of long pieces and their ids
 
   struct ShortEntry {
@@ -66,6 +66,9 @@ class PieceCache {
     uint16_t bytes;   // 0: free
     uint16_t count;
   };
+  struct alignas(64) LongLine {
+    LongEntry entries[4];  // the newest first
+  };
 
   void insert_short(std::string_view piece, std::span<const TokenId> ids);
   void insert_long(std::string_view piece, std::span<const TokenId> ids);
@@ -83,7 +86,7 @@ class PieceCache {
   ZeroTable<Line> lines_{size_t{1} << kFewBits, TablePages::small};
   int line_shift_ = 64 - kFewBits;
   size_t inserted_ = 0;
-  ZeroTable<LongEntry> long_{size_t{1} << kLongBits, TablePages::small};
+  ZeroTable<LongLine> long_{size_t{1} << kLongBits, TablePages::small};
   std::vector<uint32_t> pool_;
   uint32_t pools_ = 0;  // how often pool_ was begun anew
 };
