@@ -11,7 +11,8 @@ namespace trireme {
 
 namespace {
 
-constexpr size_t kBatch = 64;  // pieces whose cache lines are on their way at the same time
+constexpr size_t kBatch = 64;                     // pieces whose cache lines are on their way at the same time
+constexpr size_t kMergedFirst = size_t{1} << 18;  // bytes: as many as are merged while paths are made ready
 
 }  // namespace
 
@@ -26,6 +27,8 @@ struct BpeModel::Scratch final : ModelScratch {
   std::string spelling;
   std::vector<TokenId> symbols;
   MergeScratch merge;
+  size_t merged = 0;  // bytes of long pieces
+  std::optional<TokenPaths::Memory> paths;
 };
 
 BpeModel::BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options)
@@ -123,6 +126,7 @@ void BpeModel::append_uncached(std::string_view piece, Scratch& scratch, std::ve
 void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
   const std::optional<TokenId> whole = whole_piece(piece, scratch.spelling);
   if (whole) return out.push_back(*whole);
+  if (append_by_paths(piece, scratch, out)) return;
   if (options_.bytes && all_bytes_) {
     const auto read = [&](size_t from, size_t count, std::vector<TokenId>& symbols) {
       for (const char byte : piece.substr(from, count)) symbols.push_back(byte_ids_[static_cast<uint8_t>(byte)]);
@@ -136,6 +140,20 @@ void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector
     window.insert(window.end(), begin, begin + static_cast<ptrdiff_t>(count));
   };
   merge_in_windows(merges_, symbols.size(), read, scratch.merge, out);
+}
+
+bool BpeModel::append_by_paths(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
+  if (!options_.bytes || !all_bytes_) return false;
+  if (scratch.merged < kMergedFirst) {
+    scratch.merged += piece.size();
+    return false;
+  }
+  std::call_once(paths_once_, [this] {
+    if (vocabulary_.bytes() <= TokenPrefixes::kMostBytes) paths_.emplace(vocabulary_, merges_, byte_ids_);
+  });
+  if (!paths_) return false;
+  if (!scratch.paths) scratch.paths.emplace(*paths_);
+  return paths_->append(piece, *scratch.paths, out);
 }
 
 std::optional<TokenId> BpeModel::whole_piece(std::string_view piece, std::string& spelling) const {

@@ -3,6 +3,7 @@
 // Source: Sennrich et al. 2016, section 3.2; the options are those of Hugging Face's tokenizer.json.
 
 #include <array>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "text/cut_plan.h"
 #include "text/model.h"
 #include "text/piece_cache.h"
+#include "text/token_paths.h"
 
 namespace trireme {
 
@@ -42,6 +44,8 @@ class BpeModel final : public Model {
   /// Finds the ids of a piece and remembers them.
   void append_uncached(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_long(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
+  /// As merging does. False, and nothing: by merging alone.
+  bool append_by_paths(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const;
   void encode_pending(size_t pieces, Scratch& scratch, std::vector<TokenId>& out) const;
   void append_other(std::string_view piece, const PieceCache::Place& place, Scratch& scratch,
                     std::vector<TokenId>& out) const;
@@ -56,6 +60,8 @@ class BpeModel final : public Model {
   std::array<TokenId, 256> byte_ids_;      // byte mode: id of each byte
   std::array<TokenId, 256> fallback_ids_;  // ids of <0x00> ... <0xFF>
   bool all_bytes_ = true;                  // byte mode: no byte is missing
+  mutable std::once_flag paths_once_;
+  mutable std::optional<TokenPaths> paths_;  // once so many bytes were merged; none: too many tokens
 };
 
 }  // namespace trireme

@@ -17,7 +17,7 @@ uint32_t rank_of(uint64_t value) { return static_cast<uint32_t>(value >> 32); }
 
 /// keys[i] is (rank of the merge of symbols i and i + 1, i), so that the least key is the first pair of the lowest
 /// rank; pairs without a merge have the highest ranks.
-void merge_short(const MergeTable& merges, std::vector<TokenId>& symbols) {
+void merge_short(const MergeTable& merges, std::vector<TokenId>& symbols, size_t least) {
   uint64_t keys[kShort];
   TokenId merged[kShort];
   TokenId* const s = symbols.data();
@@ -28,11 +28,11 @@ void merge_short(const MergeTable& merges, std::vector<TokenId>& symbols) {
   };
   size_t pairs = symbols.size() - 1;
   for (size_t i = 0; i < pairs; ++i) look_up(i);
-  while (pairs > 0) {
-    uint64_t least = keys[0];
-    for (size_t i = 1; i < pairs; ++i) least = std::min(least, keys[i]);
-    if (rank_of(least) == rank_of(kNone)) break;
-    const auto best = static_cast<uint32_t>(least);
+  while (pairs >= least) {
+    uint64_t lowest = keys[0];
+    for (size_t i = 1; i < pairs; ++i) lowest = std::min(lowest, keys[i]);
+    if (rank_of(lowest) == rank_of(kNone)) break;
+    const auto best = static_cast<uint32_t>(lowest);
     s[best] = merged[best];
     --pairs;
     for (size_t i = best + 1; i <= pairs; ++i) s[i] = s[i + 1];
@@ -48,7 +48,7 @@ void merge_short(const MergeTable& merges, std::vector<TokenId>& symbols) {
 
 /// A linked list of symbols and a heap of (rank, position); an entry whose rank is no longer its pair's is stale.
 /// s.lengths: how many symbols became each one.
-void merge_long(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& s) {
+void merge_long(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& s, size_t least = 1) {
   const size_t n = symbols.size();
   assert(n < kEnd);
   s.values.assign(n, kNone);
@@ -71,12 +71,13 @@ void merge_long(const MergeTable& merges, std::vector<TokenId>& symbols, MergeSc
     push(at);
     if (s.heap.size() > before) std::push_heap(s.heap.begin(), s.heap.end(), later);
   };
-  while (!s.heap.empty()) {
+  for (size_t left = n; left > least && !s.heap.empty();) {
     std::pop_heap(s.heap.begin(), s.heap.end(), later);
     const uint64_t top = s.heap.back();
     s.heap.pop_back();
     const auto at = static_cast<uint32_t>(top);
     if (s.values[at] == kNone || rank_of(s.values[at]) != rank_of(top)) continue;
+    --left;
     const uint32_t gone = s.next[at];
     symbols[at] = static_cast<TokenId>(s.values[at]);
     s.next[at] = s.next[gone];
@@ -107,12 +108,12 @@ std::vector<std::pair<TokenId, TokenId>> MergeTable::in_order() const {
   return pairs;
 }
 
-void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& scratch) {
+void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& scratch, size_t least) {
   if (symbols.size() < 2 || merges.size() == 0) return;
   if (symbols.size() <= kShort)
-    merge_short(merges, symbols);
+    merge_short(merges, symbols, least);
   else
-    merge_long(merges, symbols, scratch);
+    merge_long(merges, symbols, scratch, least);
 }
 
 namespace {

@@ -50,8 +50,8 @@ struct MergeScratch {
   std::vector<uint32_t> lengths;
 };
 
-/// Applies all merges to `symbols` in place. Fewer than 2^32 symbols.
-void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& scratch);
+/// Applies merges to `symbols` in place until there are none, or `least` symbols are left. Fewer than 2^32 symbols.
+void merge_symbols(const MergeTable& merges, std::vector<TokenId>& symbols, MergeScratch& scratch, size_t least = 1);
 
 /// More symbols than this are better merged in windows, whose heap stays in a core's own cache.
 constexpr size_t kMergeWindow = size_t{1} << 8;

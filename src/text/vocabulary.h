@@ -30,6 +30,7 @@ class Vocabulary {
 
   size_t count() const { return count_; }              ///< tokens
   size_t id_limit() const { return entries_.size(); }  ///< largest id + 1
+  size_t bytes() const { return text_.size(); }        ///< of all tokens, as they are spelled
   size_t longest() const { return longest_; }          ///< bytes of the longest token
 
   /// Ids index arrays, so a file that claims a huge one must not make us allocate for it.
