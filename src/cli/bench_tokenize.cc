@@ -19,6 +19,7 @@
 #include "bench/tokenize.h"
 #include "cli/flags.h"
 #include "cli/stop_signals.h"
+#include "cli/tokenizer_flags.h"
 #include "cli/version.h"
 #include "data/prepare/byte_source.h"
 #include "data/prepare/training_text.h"
@@ -34,6 +35,7 @@ constexpr double kOpenWebTextTokens = 9.04e9;
 
 struct TokenizeBench {
   std::string tokenizer, input, json, python = ".venv/bin/python", peer_scripts = "bench/peers";
+  TokenizerFlags load;
   std::vector<std::string> peers;
   int threads = 0, repeats = 5;
   bool train = false, decode = false;
@@ -140,7 +142,7 @@ Json report(const std::vector<Series>& all, size_t bytes) {
 
 Json bench_encode(const TokenizeBench& flags) {
   const auto start = Clock::now();
-  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const auto tokenizer = load_tokenizer(flags.tokenizer, load_options(flags.load));
   const double load_seconds = seconds_since(start);
   const std::string text = read_input(flags.input);
   fmt::print("{} ({}), tokenizer {} loaded in {:.2f} s\n", flags.input, human_bytes(text.size()), flags.tokenizer,
@@ -160,7 +162,7 @@ Json bench_encode(const TokenizeBench& flags) {
 
 /// The text's ids back to text, on one thread.
 Json bench_decode(const TokenizeBench& flags) {
-  const auto tokenizer = load_tokenizer(flags.tokenizer);
+  const auto tokenizer = load_tokenizer(flags.tokenizer, load_options(flags.load));
   const std::string text = read_input(flags.input);
   std::vector<std::vector<TokenId>> ids;
   Series series{"trireme", 1, {}, 0};
@@ -254,6 +256,7 @@ int bench_tokenize_command(std::vector<std::string> arguments) {
       "trireme bench tokenize",
       "Measures encoding of a text, or training of a vocabulary, beside other libraries in the same run; or decoding.");
   app.add("--tokenizer", flags.tokenizer, "what `trireme tokenizer encode` takes");
+  add_tokenizer_flags(app, flags.load);
   app.add("--input", flags.input, "text, also .gz and .zst; for --train also .jsonl").required();
   app.add("--threads", flags.threads, "threads (0: one and all, in turn)").in_range(0, 1024).show_default();
   app.add("--peers", flags.peers, "tiktoken, hf (Hugging Face tokenizers), quicktok, or several with commas")

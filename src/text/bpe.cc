@@ -144,10 +144,7 @@ void BpeModel::encode_long(std::string_view piece, Scratch& scratch, std::vector
 
 bool BpeModel::append_by_paths(std::string_view piece, Scratch& scratch, std::vector<TokenId>& out) const {
   if (!options_.bytes || !all_bytes_) return false;
-  if (scratch.merged < kMergedFirst) {
-    scratch.merged += piece.size();
-    return false;
-  }
+  if ((scratch.merged += piece.size()) < kMergedFirst) return false;
   std::call_once(paths_once_, [this] {
     if (vocabulary_.bytes() <= TokenPrefixes::kMostBytes) paths_.emplace(vocabulary_, merges_, byte_ids_);
   });

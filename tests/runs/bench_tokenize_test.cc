@@ -78,6 +78,23 @@ TEST_F(BenchTokenize, DecodesTheTextsIds) {
   EXPECT_THAT(bench(with_train).output, HasSubstr("--decode and --train were both given; use one"));
 }
 
+TEST_F(BenchTokenize, TakesAPatternForAFileOfRanks) {
+  const std::string_view base64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string ranks;
+  for (size_t byte = 0; byte < 256; ++byte)
+    ranks += fmt::format("{}{}== {}\n", base64[byte >> 2], base64[(byte & 3) << 4], byte);
+  write_text(folder_ / "letters.tiktoken", ranks);
+  std::vector<std::string> words = {"bench",   "tokenize",           "--tokenizer", folder_ / "letters.tiktoken",
+                                    "--input", folder_ / "text.txt", "--repeats",   "1"};
+  const Outcome refused = bench(words);
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("does not say how text is cut; name it with --pattern"));
+  words.insert(words.end(), {"--pattern", "gpt2"});
+  const Outcome outcome = bench(words);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("OpenWebText"));
+}
+
 TEST_F(BenchTokenize, ComparesTheVocabularyThatThePeerTrains) {
   // train_bpe.py VOCABULARY_SIZE TEXT THREADS OUTPUT
   write_peer("train_bpe.py", "echo ready; while read go; do cp " + folder_ / "theirs.json" + " $4; echo 100 $1; done");
