@@ -24,7 +24,7 @@ namespace trireme {
 namespace {
 
 struct InitRequest {
-  std::string provider = "hosts", output, name, type, region, hosts, from;
+  std::string provider = "hosts", output, name, type, region, hosts, from, package;
   int nodes = 3;
   bool overwrite = false;
 };
@@ -43,6 +43,7 @@ cloud::ClusterOptions first_options(const InitRequest& request) {
   if (!request.from.empty()) options.access.from = request.from;
   options.hosts.list = request.hosts;
   options.node.type = request.type;
+  options.software.package = request.package;
   options.network.region = request.region;
   if (options.cluster.provider == cloud::ProviderChoice::hosts) {
     const char* user = environment_variable("USER");
@@ -139,6 +140,7 @@ int run_cluster(std::vector<std::string> arguments) {
   init_flags.add("--region", first.region, "where they stand");
   init_flags.add("--hosts", first.hosts, "of provider hosts: h1,h2 or h[1-3]");
   init_flags.add("--from", first.from, "addresses from which ssh is let in");
+  init_flags.add("--package", first.package, "Trireme for the nodes: .deb or .tar.gz of scripts/package");
   init_flags.add_switch("--overwrite", first.overwrite, "write over a file that exists");
   const auto of_file = [&](const char* name, const char* purpose) -> Flags& {
     Flags& flags = app.add_action(name, purpose);
@@ -169,6 +171,7 @@ int run_cluster(std::vector<std::string> arguments) {
 
   const cloud::Confirm confirm = [yes](const std::string& question) {
     if (yes) fmt::print("{} yes\n", question);
+    std::fflush(stdout);  // before what is told on standard error
     return yes || ask(question);
   };
   if (options_flags.chosen()) {

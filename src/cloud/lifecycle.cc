@@ -175,7 +175,7 @@ const char* why_gone(const ClusterOptions& options, const Node& node) {
 
 int create(const std::string& file, const Confirm& confirm) {
   Opened opened(file, true);
-  require_software(opened.options);
+  require_software_for_new(opened.options);
   const Cluster cluster = opened.cluster();
   opened.provider->check(cluster);
   require_yes(confirm,
@@ -238,9 +238,11 @@ int remove_nodes(const std::string& file, const std::vector<std::string>& names,
 int destroy(const std::string& file, const Confirm& confirm) {
   Opened opened(file, true);
   const Cluster cluster = opened.cluster();
-  require_yes(confirm, fmt::format("delete the cluster {} and its disks?", cluster.name()));
-  if (opened.provider->keeps_machines()) {
-    opened.require_created(file);
+  const bool keeps = opened.provider->keeps_machines();
+  if (keeps) opened.require_created(file);
+  require_yes(confirm, keeps ? fmt::format("take the cluster {} off its machines, which stay?", cluster.name())
+                             : fmt::format("delete the cluster {} and its disks?", cluster.name()));
+  if (keeps) {
     const Remote remote = opened.remote(cluster);
     const Failures failures = for_each_node(cluster.nodes, [&](const Node& node) { take_off(remote, node); });
     for (const auto& [name, problem] : failures) log::error("{}: what was put on it is still there: {}", name, problem);

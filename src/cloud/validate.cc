@@ -157,6 +157,16 @@ void require_software(const ClusterOptions& options) {
           "software.package: there is no file {}; scripts/package makes one", package);
 }
 
+void require_software_for_new(const ClusterOptions& options) {
+  require_software(options);
+  require(options.cluster.provider == ProviderChoice::hosts || !options.node.image.empty() ||
+              !options.software.package.empty() || !options.software.source.empty(),
+          ErrorKind::config,
+          "software.package and software.source are both empty, and new machines of {} have no Trireme: name the .deb "
+          "or .tar.gz of scripts/package, a checkout, or in node.image an image that has it",
+          provider_name(options.cluster.provider));
+}
+
 void validate(const ClusterOptions& options, const std::string& path) {
   check_words(options, path);
   const bool cyclecloud = options.cluster.scheduler == SchedulerChoice::cyclecloud;

@@ -15,6 +15,10 @@ void validate(const ClusterOptions& options, const std::string& path);
 /// that is there already does not need them, so validate() does not ask.
 void require_software(const ClusterOptions& options);
 
+/// Throws Error::config where machines would be made that cannot have Trireme: of the provider's own image, and nothing
+/// to put on them.
+void require_software_for_new(const ClusterOptions& options);
+
 /// A network in CIDR form, "10.60.0.0/24".
 struct AddressRange {
   uint32_t first = 0;

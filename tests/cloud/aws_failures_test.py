@@ -35,7 +35,7 @@ class Account:
         (self.folder / "key.pub").write_text(key)
         (self.folder / "cluster.yaml").write_text(
             f"cluster: {{name: sea, provider: aws, nodes: {nodes}{cluster}}}\nnetwork: {{region: us-east-1}}\n"
-            f"access: {{from: 198.51.100.7/32, key: {self.folder}/key.pub}}\nstorage: {{kind: provider}}\n{more or 'node: {wait-minutes: 0.01}'}\n")
+            f"access: {{from: 198.51.100.7/32, key: {self.folder}/key.pub}}\nstorage: {{kind: provider}}\n{more or 'node: {wait-minutes: 0.01, image: /aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id}'}\n")
 
     def run(self, *words, **variables):
         done = subprocess.run([TRIREME, "cluster", words[0], "cluster.yaml", *words[1:]], cwd=self.folder, env=self.environment | variables, capture_output=True, text=True,
@@ -158,7 +158,7 @@ class Failures(unittest.TestCase):
 
     def test_a_machine_that_aws_has_taken_back_is_named_and_replaced(self):
         account = Account("spot")
-        account.write(more="node: {spot: true, wait-minutes: 0.01}")
+        account.write(more="node: {spot: true, wait-minutes: 0.01, image: /aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id}")
         self.done(account, "create", "--yes")
         state = account.state()
         del state["stacks"]["trireme-sea"]["resources"]["Node2"]["tags"]["Name"]  # it is found by no question then

@@ -55,7 +55,7 @@ class Account:
             self.az("group", "create", "--name", group, "--location", "eastus", "--tags", "owner=them")
 
     def write(self, *lines, nodes=2):
-        self.file.write_text(f"cluster: {{name: sea, provider: azure, nodes: {nodes}}}\nnetwork: {{region: eastus}}\nnode: {{wait-minutes: 0.01}}\n"
+        self.file.write_text(f"cluster: {{name: sea, provider: azure, nodes: {nodes}}}\nnetwork: {{region: eastus}}\nnode: {{wait-minutes: 0.01, image: 'Canonical:ubuntu-24_04-lts:server:latest'}}\n"
                              f"access: {{from: 198.51.100.7/32, key: {self.folder}/key.pub}}\n" + "".join(f"{line}\n" for line in lines))
 
     def az(self, *words):
@@ -221,6 +221,19 @@ class Azure(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.both)
         self.assertIn("the resource group trireme-sea is there and not of this cluster: another cluster.name", done.stderr)
 
+    def test_machines_that_would_have_no_trireme_are_not_made(self):
+        account = Account("without")
+        account.file.write_text(account.file.read_text().replace(", image: 'Canonical:ubuntu-24_04-lts:server:latest'", ""))
+        done = account.run("create", "--yes")
+        self.assertEqual(done.returncode, 2, done.both)
+        self.assertIn("software.package and software.source are both empty, and new machines of azure have no Trireme: name the .deb or .tar.gz of scripts/package, "
+                      "a checkout, or in node.image an image that has it", done.stderr)
+        self.assertFalse(account.state_file.exists() and account.resources())
+        begun = subprocess.run([TRIREME, "cluster", "init", "--provider", "azure", "--package", "t.tar.gz"], capture_output=True, text=True, timeout=60)
+        self.assertIn('package: "t.tar.gz"', begun.stdout)
+        plan = account.run("plan", "--output", account.folder / "plan")  # shows what would be made in any case
+        self.assertEqual(plan.returncode, 0, plan.both)
+
     def test_without_a_yes_nothing_is_made(self):
         account = Account("asks")
         for answer in ("", "n\n", "maybe\n"):
@@ -229,7 +242,9 @@ class Azure(unittest.TestCase):
             self.assertIn("nothing was done; --yes agrees beforehand", done.stderr)
             self.assertEqual(account.resources(), [])
         self.assertEqual(account.run("create", answer="y\n").returncode, 0)
-        self.assertEqual(account.run("delete", answer="no\n").returncode, 2)
+        kept = account.run("delete", answer="no\n")
+        self.assertEqual(kept.returncode, 2)
+        self.assertIn("delete the cluster sea and its disks? [y/N]", kept.stdout)
         self.assert_whole(account)
 
     def test_a_machine_that_never_comes_up_is_named(self):

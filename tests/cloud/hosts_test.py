@@ -82,7 +82,7 @@ class Hosts(unittest.TestCase):
         again = self.done("create", "--yes")
         self.assertIn("3 of 3 node(s) are up", again.stdout)
         self.assertEqual(BED.run(3, "grep", "-c", "lab-3", "/etc/hosts").stdout, "1\n")
-        self.done("delete", "--yes")
+        self.assertIn("take the cluster lab off its machines, which stay? yes", self.done("delete", "--yes").stdout)
         self.assertEqual(self.touched(), before)
 
     def test_a_slurm_of_its_own(self):
