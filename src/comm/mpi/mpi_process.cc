@@ -1,6 +1,8 @@
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "base/error.h"
 #include "comm/mpi/mpi.h"
@@ -9,6 +11,8 @@
 
 namespace trireme::mpi {
 namespace {
+
+constexpr std::chrono::milliseconds kTimeToPassOn{300};
 
 std::string_view level_name(int level) {
   return level == MPI_THREAD_SINGLE       ? "single"
@@ -54,6 +58,9 @@ void start() {
 void finish() { check(MPI_Finalize(), "MPI_Finalize"); }
 
 void abort(int code) {
+  // MPICH's launcher then ends all processes and itself at once; what it has read from them but not passed on is lost,
+  // and with it the message that says why the job ends.
+  std::this_thread::sleep_for(kTimeToPassOn);
   MPI_Abort(MPI_COMM_WORLD, code);
   std::_Exit(code);
 }
