@@ -15,6 +15,7 @@
 #include "ops/cpu/attention.h"
 #include "ops/cpu/philox-inl.h"
 #include "ops/cpu/tile_gemm-inl.h"
+#include "ops/cpu/transpose-inl.h"
 #include "ops/cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -151,26 +152,27 @@ HWY_INLINE float widened(bf16_t x) { return to_float(x); }
 /// behind.
 template <class T>
 HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, float* to) {
-  for (int64_t c = 0; c < dim; ++c) {
+  const auto load_at = [&](int64_t row, int64_t c)
+                           HWY_ATTR { return hn::BitCast(TagU32(), load(from[row] + c, AllLanes{})); };
+  for (int64_t c = transpose_whole_vectors(count, kKeys, dim, reinterpret_cast<uint32_t*>(to), kKeys, load_at); c < dim;
+       ++c) {
     for (int64_t row = 0; row < count; ++row) to[c * kKeys + row] = widened(from[row][c]);
     for (int64_t row = count; row < kKeys; ++row) to[c * kKeys + row] = 0;
   }
 }
 /// Pairs along the tensor's rows: to [dim / 2 rounded up, kKeys, 2].
 HWY_INLINE void transpose_rows(Rows<const native_bf16_t> from, int64_t count, int64_t dim, native_bf16_t* to) {
-  const int64_t whole = dim / 2 * 2;
-  for (int64_t c = 0; c < whole; c += 2) {
-    native_bf16_t* line = to + c * kKeys;
-    for (int64_t row = 0; row < count; ++row) std::memcpy(line + 2 * row, from[row] + c, 2 * sizeof *line);
-  }
-  if (whole < dim)
-    for (int64_t row = 0; row < count; ++row) {
-      native_bf16_t* pair = to + whole * kKeys + 2 * row;
-      pair[0] = from[row][whole];
-      pair[1] = {};
+  const auto load_at = [&](int64_t row, int64_t pair) HWY_ATTR {
+    return hn::LoadU(TagU32(), reinterpret_cast<const uint32_t*>(from[row]) + pair);
+  };
+  const int64_t done =
+      2 * transpose_whole_vectors(count, kKeys, dim / 2, reinterpret_cast<uint32_t*>(to), kKeys, load_at);
+  for (int64_t c = done; c < dim; c += 2)
+    for (int64_t row = 0; row < kKeys; ++row) {
+      native_bf16_t* pair = to + c * kKeys + 2 * row;
+      pair[0] = row < count ? from[row][c] : native_bf16_t{};
+      pair[1] = row < count && c + 1 < dim ? from[row][c + 1] : native_bf16_t{};
     }
-  for (int64_t c = 0; c < dim; c += 2)
-    std::memset(to + c * kKeys + 2 * count, 0, static_cast<size_t>(kKeys - count) * 2 * sizeof *to);
 }
 
 /// to [count, dim] = scale * from [count, ld].
