@@ -110,9 +110,9 @@ uint64_t pytorch_bytes(const StepBenchOptions& options, const Spec& spec) {
 constexpr int64_t kPeerWarmup = 2;
 
 /// Why PyTorch cannot be measured here; empty where it can.
-std::string pytorch_obstacle(const StepBenchOptions& options, const Spec& spec, bool multiplies_bf16) {
+std::string pytorch_obstacle(const StepBenchOptions& options, const Spec& spec, bool has_bf16) {
   const uint64_t needed = pytorch_bytes(options, spec), available = available_memory(1);
-  if (options.dtype == DType::bf16 && !multiplies_bf16)
+  if (options.dtype == DType::bf16 && !has_bf16)
     return "this CPU has no bf16 instructions: its step takes many minutes";
   if (needed > available)
     return fmt::format("it needs about {:.1f} GB beside ours, {:.1f} GB are free", static_cast<double>(needed) / 1e9,
@@ -258,7 +258,7 @@ void measure_peers(const StepBenchOptions& options, const Spec& spec, const Wind
                    std::vector<double>& seconds) {
   std::unique_ptr<PeerStart> start;
   for (const char* mode : {"eager", "compiled"}) {
-    if (std::string obstacle = pytorch_obstacle(options, spec, backend.multiplies_bf16); !obstacle.empty()) {
+    if (std::string obstacle = pytorch_obstacle(options, spec, backend.has_bf16); !obstacle.empty()) {
       PeerStep& peer = result.peers.emplace_back();
       peer.mode = mode;
       peer.skipped = std::move(obstacle);

@@ -11,7 +11,8 @@ namespace trireme {
 Backend make_backend() {
   return {.ops = make_cpu_ops(),
           .hardware = cpu_brand_text(),
-          .kernels = std::string(name_of(cpu_isa())),
+          .kernels = std::string(kernels_in_use()),
+          .has_bf16 = cpu_facts().avx512bf16,
           .multiplies_bf16 = gemm_has_bf16()};
 }
 

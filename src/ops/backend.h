@@ -12,7 +12,8 @@ struct Backend {
   std::unique_ptr<Ops> ops;
   std::string hardware;          ///< "AMD EPYC 9654"
   std::string kernels;           ///< the instruction set in use: "avx512bf16"
-  bool multiplies_bf16 = false;  ///< bf16 products have instructions; else their operands are widened to f32
+  bool has_bf16 = false;         ///< it has instructions for bf16
+  bool multiplies_bf16 = false;  ///< bf16 products are made by them; else their operands are widened to f32
 };
 
 /// The fast operators of this machine. Throws Error::usage when TRIREME_ISA names an instruction set that it lacks.

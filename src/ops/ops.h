@@ -305,8 +305,7 @@ class Ops {
 
 /// f64 loops.
 std::unique_ptr<Ops> make_reference_ops();
-/// Vectorised; the instruction set is chosen at run time (cpu/isa.h), TRIREME_ISA=portable|avx2|avx512|avx512bf16
-/// forces a lower one.
+/// Vectorised; the instruction set is chosen at run time, TRIREME_ISA names another (cpu/isa.h).
 std::unique_ptr<Ops> make_cpu_ops();
 
 }  // namespace trireme

@@ -14,7 +14,7 @@
 
 #include "ops/cpu/attention.h"
 #include "ops/cpu/philox-inl.h"
-#include "ops/cpu/tile_gemm-inl.h"
+#include "ops/cpu/tile_registers-inl.h"
 #include "ops/cpu/transpose-inl.h"
 #include "ops/cpu/vector-inl.h"
 
@@ -27,9 +27,26 @@ constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 HWY_INLINE int64_t whole_vectors(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-/// Element where the transposed tile of the keys from first_key (a multiple of kKeys) begins: a tile has an even number
-/// of lines of kKeys.
-HWY_INLINE int64_t key_tile(int64_t first_key, int64_t head_dim) { return first_key * (head_dim + head_dim % 2); }
+template <class E>
+HWY_INLINE int64_t whole_columns(int64_t n) {
+  return (n + Products<E>::kColumns - 1) / Products<E>::kColumns * Products<E>::kColumns;
+}
+/// n elements of k with the zeros that operands E have behind them.
+template <class E>
+HWY_INLINE int64_t whole_steps(int64_t n) {
+  return (n + Products<E>::kSteps - 1) / Products<E>::kSteps * Products<E>::kSteps;
+}
+
+/// Element where the transposed tile of the keys from first_key (a multiple of kKeys) begins.
+template <class E>
+HWY_INLINE int64_t key_tile(int64_t first_key, int64_t head_dim) {
+  return first_key * whole_steps<E>(head_dim);
+}
+/// Elements between the rows of a left operand whose k is head_dim: whole vectors for copy_rows().
+template <class E>
+HWY_INLINE int64_t row_steps(int64_t head_dim) {
+  return std::max(padded_head_dim(head_dim), whole_steps<E>(head_dim));
+}
 
 /// Cuts a thread's scratch into arrays; each begins at a float.
 class Cutter {
@@ -69,9 +86,19 @@ HWY_INLINE VecF32 exp2_of(VecF32 x) {
   return is_bf16<T> ? exp2_for_bf16(x) : exp2_f32(x);
 }
 
-/// Element type of tile operands for activations of type T.
-template <class T>
-using OperandOf = std::conditional_t<std::is_same_v<T, native_bf16_t>, native_bf16_t, float>;
+/// f(T(), E()): element types of activations of this type and of the operands of their products.
+template <class F>
+HWY_INLINE void with_operands(DType dtype, F&& f) {
+  with_element(dtype, [&](auto element) HWY_ATTR {
+    using T = decltype(element);
+    constexpr bool kNative = std::is_same_v<T, native_bf16_t>;
+    if constexpr (is_bf16<T> && (kNative || !kCanHaveDots))
+      if (multiplies_tiles()) return f(element, tile_of<T>());
+    if constexpr (kNative)
+      if (multiplies_pairs()) return f(element, native_bf16_t());
+    f(element, float());
+  });
+}
 
 /// Rows of q, k, v or of an output: `stride` elements apart.
 template <class T>
@@ -97,7 +124,7 @@ HWY_INLINE auto head_rows(AnyView v, const AttentionShape& s, const AttentionTas
   return Rows<std::remove_pointer_t<decltype(data)>>{data, stride};
 }
 
-// ---- operands of tile products: E is float, or native_bf16_t with pairs as steps (tile_gemm-inl.h)
+// ---- operands of products: E is float, or bf16 elements with pairs as steps (tile_gemm-inl.h, tile_registers-inl.h)
 
 /// Asks for a later row: heads lie far apart in memory, so that the hardware does not foresee the next one.
 template <class T>
@@ -126,10 +153,11 @@ template <class T>
 HWY_INLINE void copy_steps(Rows<const T> from, int64_t count, int64_t head_dim, float* to, int64_t dim) {
   copy_rows(from, count, head_dim, to, dim);
 }
-/// Pairs of rows: to [count / 2 rounded up, dim, 2]. Elements of bf16 are kept exactly.
-HWY_INLINE void copy_steps(Rows<const native_bf16_t> from, int64_t count, int64_t head_dim, native_bf16_t* to,
-                           int64_t dim) {
-  for (int64_t row = 0; row < count; row += 2) {
+/// Pairs of rows: to [whole_steps(count) / 2, dim, 2]. Elements of bf16 are kept exactly.
+template <class T, class E>
+requires is_bf16<E> HWY_INLINE void copy_steps(Rows<const T> from, int64_t count, int64_t head_dim, E* to,
+                                               int64_t dim) {
+  for (int64_t row = 0; row < whole_steps<E>(count); row += 2) {
     foresee(from, row, head_dim);
     foresee(from, row + 1, head_dim);
     for (int64_t c = 0; c < dim; c += kLanes) {
@@ -154,25 +182,29 @@ template <class T>
 HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, float* to) {
   const auto load_at = [&](int64_t row, int64_t c)
                            HWY_ATTR { return hn::BitCast(TagU32(), load(from[row] + c, AllLanes{})); };
-  for (int64_t c = transpose_whole_vectors(count, kKeys, dim, reinterpret_cast<uint32_t*>(to), kKeys, load_at); c < dim;
-       ++c) {
+  const auto store_at = [&](int64_t c, int64_t row, VecU32 v)
+                            HWY_ATTR { hn::StoreU(v, TagU32(), reinterpret_cast<uint32_t*>(to) + c * kKeys + row); };
+  for (int64_t c = transpose_whole_vectors(count, kKeys, dim, load_at, store_at); c < dim; ++c) {
     for (int64_t row = 0; row < count; ++row) to[c * kKeys + row] = widened(from[row][c]);
     for (int64_t row = count; row < kKeys; ++row) to[c * kKeys + row] = 0;
   }
 }
-/// Pairs along the tensor's rows: to [dim / 2 rounded up, kKeys, 2].
-HWY_INLINE void transpose_rows(Rows<const native_bf16_t> from, int64_t count, int64_t dim, native_bf16_t* to) {
+/// Pairs along the tensor's rows: to [whole_steps(dim) / 2, kKeys, 2].
+template <class T, class E>
+requires is_bf16<E> HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, E* to) {
   const auto load_at = [&](int64_t row, int64_t pair) HWY_ATTR {
     return hn::LoadU(TagU32(), reinterpret_cast<const uint32_t*>(from[row]) + pair);
   };
-  const int64_t done =
-      2 * transpose_whole_vectors(count, kKeys, dim / 2, reinterpret_cast<uint32_t*>(to), kKeys, load_at);
-  for (int64_t c = done; c < dim; c += 2)
+  const auto store_at = [&](int64_t pair, int64_t row, VecU32 v)
+                            HWY_ATTR { hn::StoreU(v, TagU32(), reinterpret_cast<uint32_t*>(to) + pair * kKeys + row); };
+  int64_t c = 2 * transpose_whole_vectors(count, kKeys, dim / 2, load_at, store_at);
+  for (; c < dim; c += 2)
     for (int64_t row = 0; row < kKeys; ++row) {
-      native_bf16_t* pair = to + c * kKeys + 2 * row;
-      pair[0] = row < count ? from[row][c] : native_bf16_t{};
-      pair[1] = row < count && c + 1 < dim ? from[row][c + 1] : native_bf16_t{};
+      E* pair = to + c * kKeys + 2 * row;
+      pair[0] = row < count ? E{from[row][c]} : E{};
+      pair[1] = row < count && c + 1 < dim ? E{from[row][c + 1]} : E{};
     }
+  std::fill_n(to + c * kKeys, (whole_steps<E>(dim) - c) * kKeys, E{});
 }
 
 /// to [count, dim] = scale * from [count, ld].

@@ -19,17 +19,23 @@ namespace trireme::HWY_NAMESPACE {
 
 constexpr int64_t kBlock = 96;  // queries at once: sums of dK and dV stay in registers over all of them
 
-/// The working memory of one task, cut from its thread's scratch. dim: head_dim padded; E: element type of tile
-/// operands. Where E is f32 the left and right operands made of the same rows are one array.
+/// The working memory of one task, cut from its thread's scratch. dim: head_dim padded, steps: row_steps(head_dim);
+/// E: element type of operands. Where E is f32 the left and right operands made of the same rows are one array.
+///
+/// dV and dK are products whose left operand is transposed. Tile registers cannot transpose it: they make dV^T and
+/// dK^T, from rows that are transposed once and P and dS as they lie.
 template <class E>
 struct BackwardTile {
-  E *query, *dout;                   ///< [length, dim]
-  E *query_steps, *dout_steps;       ///< [length, dim] as steps of k
-  E *keys_t, *values_t, *key_steps;  ///< [dim, kKeys], [dim, kKeys], [kKeys, dim]
+  static constexpr int64_t kRows = Products<E>::kRows;
+  E *query, *dout;                   ///< [length, steps]
+  E *query_steps, *dout_steps;       ///< [length, dim] as steps of k; in tiles [dim, length_steps]
+  E *keys_t, *values_t, *key_steps;  ///< [steps, kKeys], [steps, kKeys], [kKeys, dim]
   E *p_t, *ds_t, *ds;                ///< [kBlock, kKeys] M P and dS as steps; dS [kBlock, kKeys]
-  float *dquery, *dkeys, *dvalues;   ///< [length, dim], [kKeys, dim], [kKeys, dim]
+  float *dquery, *dkeys, *dvalues;   ///< [length, dim], [kKeys, dim], [kKeys, dim]; in tiles both [dim, kKeys]
   float *shift, *lse;                ///< [length]: D; lse * log2(e)
-  float *scores, *dp, *factors;      ///< [kTileRows, kKeys], [kTileRows, kKeys], [kKeys + 16]
+  float *scores, *dp, *factors;      ///< [kRows, kKeys], [kRows, kKeys], [kKeys + 16]
+  float* rows;                       ///< in tiles [kKeys, dim]: dV^T and dK^T turned back
+  int64_t length_steps;              ///< whole_steps(length)
 };
 
 /// Row `row` of a matrix that is read as the transposed left operand: rows are steps of k.
@@ -37,10 +43,11 @@ HWY_INLINE void store_step(VecF32 v, float* to, int64_t row, int64_t column) {
   hn::StoreU(v, TagF32(), to + row * kKeys + column);
 }
 /// Rows come in order: an even row writes its pairs with 0 for the odd one.
-HWY_INLINE void store_step(VecF32 v, native_bf16_t* to, int64_t row, int64_t column) {
+template <class E>
+requires is_bf16<E> HWY_INLINE void store_step(VecF32 v, E* to, int64_t row, int64_t column) {
   const TagU32 d;
   auto* pairs = reinterpret_cast<uint32_t*>(to + (row & ~int64_t{1}) * kKeys + 2 * column);
-  const VecU32 bits = hn::PromoteTo(d, narrow_fast(v));
+  const VecU32 bits = hn::PromoteTo(d, narrow_as(*to, v));
   hn::StoreU(row % 2 == 0 ? bits : hn::Or(hn::LoadU(d, pairs), hn::ShiftLeft<16>(bits)), d, pairs);
 }
 
@@ -50,7 +57,7 @@ HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropou
                              int64_t valid, int64_t query, int64_t first_key) {
   const TagF32 d;
   const VecF32 lse = hn::Set(d, t.lse[query]), shift = hn::Set(d, t.shift[query]), factor = hn::Set(d, scale);
-  const float *scores = t.scores + row % kTileRows * kKeys, *dps = t.dp + row % kTileRows * kKeys;
+  const float *scores = t.scores + row % t.kRows * kKeys, *dps = t.dp + row % t.kRows * kKeys;
   const int64_t columns = valid > 0 ? whole_vectors(valid) : 0;
   if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
   for (int64_t j = 0; j < columns; j += kLanes) {
@@ -74,33 +81,92 @@ HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropou
   }
 }
 
+/// dV += (M P)^T dO and dK += dS^T q over a block of queries.
+template <class E>
+HWY_INLINE void add_to_keys(const AttentionBackward& call, Products<E>& products, const BackwardTile<E>& t,
+                            int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
+  const int64_t dim = padded_head_dim(call.shape.head_dim);
+  // The first queries of the block do not see the keys from j on.
+  const auto unseen = [&](int64_t j) {
+    return call.shape.causal ? std::clamp<int64_t>(first_key + j - first_query, 0, queries) & -Products<E>::kSteps : 0;
+  };
+  if constexpr (Products<E>::kInTiles) {
+    const int64_t all = whole_steps<E>(queries), pairs = (queries + 1) / 2;
+    std::fill(t.p_t + 2 * pairs * kKeys, t.p_t + all * kKeys, E{});
+    std::fill(t.ds_t + 2 * pairs * kKeys, t.ds_t + all * kKeys, E{});
+    constexpr int64_t kAtOnce = 2 * Products<E>::kColumns;
+    for (int64_t j = 0; j < keys; j += kAtOnce) {
+      const int64_t columns = std::min(kAtOnce, whole_columns<E>(keys - j)), skip = unseen(j);
+      const E *p = t.p_t + skip * kKeys + 2 * j, *ds = t.ds_t + skip * kKeys + 2 * j;
+      for (int64_t c = 0; c < dim; c += t.kRows) {
+        const int64_t rows = std::min(t.kRows, dim - c), at = c * t.length_steps + first_query + skip;
+        products.multiply(rows, columns, all - skip, t.dout_steps + at, t.length_steps, p, kKeys,
+                          t.dvalues + c * kKeys + j, kKeys, true);
+        products.multiply(rows, columns, all - skip, t.query_steps + at, t.length_steps, ds, kKeys,
+                          t.dkeys + c * kKeys + j, kKeys, true);
+      }
+    }
+  } else {
+    for (int64_t j = 0; j < keys; j += t.kRows) {
+      const int64_t rows = std::min(t.kRows, keys - j), skip = unseen(j), from = first_query + skip,
+                    count = queries - skip;
+      multiply<Side::transposed>(rows, dim, count, t.p_t + skip * kKeys + j * kStep<E>, kKeys,
+                                 t.dout_steps + from * dim, dim, t.dvalues + j * dim, dim, true);
+      multiply<Side::transposed>(rows, dim, count, t.ds_t + skip * kKeys + j * kStep<E>, kKeys,
+                                 t.query_steps + from * dim, dim, t.dkeys + j * dim, dim, true);
+    }
+  }
+}
+
 /// One block of queries against one tile of keys.
 template <class T, class E>
-HWY_INLINE void gradient_tile(const AttentionBackward& call, const BackwardTile<E>& t, const DropoutRows& dropout,
-                              int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
-  const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim);
+HWY_INLINE void gradient_tile(const AttentionBackward& call, Products<E>& products, const BackwardTile<E>& t,
+                              const DropoutRows& dropout, int64_t first_query, int64_t queries, int64_t first_key,
+                              int64_t keys) {
+  const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim),
+                k = whole_steps<E>(head_dim);
   const bool causal = call.shape.causal;
   const float scale = call.shape.scale * kLog2E;
-  for (int64_t r = 0; r < queries; r += kTileRows) {
-    const int64_t rows = std::min<int64_t>(kTileRows, queries - r), query = first_query + r;
-    const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys, columns = whole_vectors(seen);
-    multiply<Side::rows>(rows, columns, head_dim, t.query + query * dim, dim, t.keys_t, kKeys, t.scores, kKeys, false);
-    multiply<Side::rows>(rows, columns, head_dim, t.dout + query * dim, dim, t.values_t, kKeys, t.dp, kKeys, false);
+  for (int64_t r = 0; r < queries; r += t.kRows) {
+    const int64_t rows = std::min(t.kRows, queries - r), query = first_query + r;
+    const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys, columns = whole_columns<E>(seen);
+    products.multiply(rows, columns, k, t.query + query * steps, steps, t.keys_t, kKeys, t.scores, kKeys, false);
+    products.multiply(rows, columns, k, t.dout + query * steps, steps, t.values_t, kKeys, t.dp, kKeys, false);
     for (int64_t i = 0; i < rows; ++i)
       gradient_row<T>(t, dropout, scale, r + i, causal ? std::min(seen, query + i + 1 - first_key) : seen, query + i,
                       first_key);
-    multiply<Side::rows>(rows, dim, seen, t.ds + r * kKeys, kKeys, t.key_steps, dim, t.dquery + query * dim, dim, true);
+    products.multiply(rows, dim, whole_steps<E>(seen), t.ds + r * kKeys, kKeys, t.key_steps, dim,
+                      t.dquery + query * dim, dim, true);
   }
-  for (int64_t j = 0; j < keys; j += kTileRows) {
-    const int64_t rows = std::min<int64_t>(kTileRows, keys - j);
-    // The first queries of the block do not see these keys. Even, as steps may be pairs.
-    const int64_t skip = causal ? std::clamp<int64_t>(first_key + j - first_query, 0, queries) & ~int64_t{1} : 0;
-    const int64_t from = first_query + skip, count = queries - skip;
-    multiply<Side::transposed>(rows, dim, count, t.p_t + skip * kKeys + j * kStep<E>, kKeys, t.dout_steps + from * dim,
-                               dim, t.dvalues + j * dim, dim, true);
-    multiply<Side::transposed>(rows, dim, count, t.ds_t + skip * kKeys + j * kStep<E>, kKeys,
-                               t.query_steps + from * dim, dim, t.dkeys + j * dim, dim, true);
+  add_to_keys(call, products, t, first_query, queries, first_key, keys);
+}
+
+/// dK or dV of a tile of keys, times scale, to its rows.
+template <class T, class E>
+HWY_INLINE void store_gradient(const BackwardTile<E>& t, const float* from, int64_t dim, int64_t keys, int64_t head_dim,
+                               float scale, Rows<T> to) {
+  if constexpr (Products<E>::kInTiles) {
+    const auto load_at = [&](int64_t c, int64_t key)
+                             HWY_ATTR { return hn::BitCast(TagU32(), hn::LoadU(TagF32(), from + c * kKeys + key)); };
+    const auto store_at = [&](int64_t key, int64_t c, VecU32 v)
+                              HWY_ATTR { hn::StoreU(hn::BitCast(TagF32(), v), TagF32(), t.rows + key * dim + c); };
+    transpose_whole_vectors(dim, dim, kKeys, load_at, store_at);
+    from = t.rows;
   }
+  store_rows(from, dim, keys, head_dim, scale, to);
+}
+
+/// Left operand of dV^T or dK^T: to [dim, ld] = from [count, head_dim] transposed, with zeros behind.
+template <class T, class E>
+void transpose_length(Rows<const T> from, int64_t count, int64_t head_dim, int64_t dim, E* to, int64_t ld) {
+  const auto load_at = [&](int64_t row, int64_t c)
+                           HWY_ATTR { return hn::BitCast(TagU32(), load(from[row] + c, AllLanes{})); };
+  const auto store_at = [&](int64_t c, int64_t row, VecU32 v)
+                            HWY_ATTR { store(hn::BitCast(TagF32(), v), to + c * ld + row, AllLanes{}); };
+  int64_t c = transpose_whole_vectors(count, ld, head_dim, load_at, store_at);
+  for (; c < head_dim; ++c)
+    for (int64_t row = 0; row < ld; ++row) to[c * ld + row] = row < count ? E{from[row][c]} : E{};
+  std::fill(to + c * ld, to + dim * ld, E{});
 }
 
 template <class T, class E>
@@ -108,9 +174,12 @@ void load_queries(const AttentionBackward& call, const AttentionTask& task, cons
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
   const auto query = qkv_rows<T>(call.qkv, call.shape, task, 0);
   const auto out = head_rows<T>(call.out, call.shape, task), dout = head_rows<T>(call.dout, call.shape, task);
-  copy_rows(query, length, head_dim, t.query, dim);
-  copy_rows(dout, length, head_dim, t.dout, dim);
-  if (!std::is_same_v<E, float>) {
+  copy_rows(query, length, head_dim, t.query, row_steps<E>(head_dim));
+  copy_rows(dout, length, head_dim, t.dout, row_steps<E>(head_dim));
+  if constexpr (Products<E>::kInTiles) {
+    transpose_length(query, length, head_dim, dim, t.query_steps, t.length_steps);
+    transpose_length(dout, length, head_dim, dim, t.dout_steps, t.length_steps);
+  } else if constexpr (!std::is_same_v<E, float>) {
     copy_steps(query, length, head_dim, t.query_steps, dim);
     copy_steps(dout, length, head_dim, t.dout_steps, dim);
   }
@@ -129,16 +198,18 @@ void load_queries(const AttentionBackward& call, const AttentionTask& task, cons
 
 /// dquery: where this task's dQ goes if not to scratch.
 template <class E>
-BackwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t dim, float* dquery) {
+BackwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t head_dim, float* dquery) {
   constexpr bool kApart = !std::is_same_v<E, float>;
+  const int64_t dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim);
   Cutter cut(scratch);
   BackwardTile<E> t;
-  t.query = cut.take<E>(length * dim);
-  t.dout = cut.take<E>(length * dim);
-  t.query_steps = kApart ? cut.take<E>((length + 1) * dim) : t.query;
-  t.dout_steps = kApart ? cut.take<E>((length + 1) * dim) : t.dout;
-  t.keys_t = cut.take<E>(kKeys * dim);
-  t.values_t = cut.take<E>(kKeys * dim);
+  t.length_steps = whole_steps<E>(length);
+  t.query = cut.take<E>(length * steps);
+  t.dout = cut.take<E>(length * steps);
+  t.query_steps = kApart ? cut.take<E>(t.length_steps * dim) : t.query;
+  t.dout_steps = kApart ? cut.take<E>(t.length_steps * dim) : t.dout;
+  t.keys_t = cut.take<E>(kKeys * steps);
+  t.values_t = cut.take<E>(kKeys * steps);
   t.key_steps = cut.take<E>(kKeys * dim);
   t.p_t = cut.take<E>(kBlock * kKeys);
   t.ds_t = cut.take<E>(kBlock * kKeys);
@@ -148,9 +219,10 @@ BackwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t dim, float* 
   t.dvalues = cut.take<float>(kKeys * dim);
   t.shift = cut.take<float>(length);
   t.lse = cut.take<float>(length);
-  t.scores = cut.take<float>(kTileRows * kKeys);
-  t.dp = cut.take<float>(kTileRows * kKeys);
+  t.scores = cut.take<float>(t.kRows * kKeys);
+  t.dp = cut.take<float>(t.kRows * kKeys);
   t.factors = cut.take<float>(kKeys + 16);
+  t.rows = Products<E>::kInTiles ? cut.take<float>(kKeys * dim) : nullptr;
   return t;
 }
 
@@ -164,8 +236,9 @@ void backward_task(const AttentionBackward& call, const AttentionTask& task, flo
   const AttentionShape& shape = call.shape;
   const int64_t head_dim = shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
   const BackwardTile<E> t =
-      cut_scratch<E>(scratch, length, dim, call.splits > 1 ? share_of_dquery(call, task, task.split) : nullptr);
+      cut_scratch<E>(scratch, length, head_dim, call.splits > 1 ? share_of_dquery(call, task, task.split) : nullptr);
   load_queries<T>(call, task, t);
+  Products<E> products;
   const auto k = qkv_rows<T>(call.qkv, shape, task, 1), v = qkv_rows<T>(call.qkv, shape, task, 2);
   const auto dk = qkv_rows<T>(call.dqkv, shape, task, 1), dv = qkv_rows<T>(call.dqkv, shape, task, 2);
   const DropoutRows dropout(call.dropout, call.shape, task);
@@ -174,12 +247,12 @@ void backward_task(const AttentionBackward& call, const AttentionTask& task, flo
     transpose_rows(k.from(j), keys, head_dim, t.keys_t);
     transpose_rows(v.from(j), keys, head_dim, t.values_t);
     copy_steps(k.from(j), keys, head_dim, t.key_steps, dim);
-    std::fill_n(t.dkeys, keys * dim, 0.0f);
-    std::fill_n(t.dvalues, keys * dim, 0.0f);
+    std::fill_n(t.dkeys, kKeys * dim, 0.0f);
+    std::fill_n(t.dvalues, kKeys * dim, 0.0f);
     for (int64_t i = shape.causal ? j : 0; i < length; i += kBlock)
-      gradient_tile<T>(call, t, dropout, i, std::min(kBlock, length - i), j, keys);
-    store_rows(t.dkeys, dim, keys, head_dim, shape.scale, dk.from(j));
-    store_rows(t.dvalues, dim, keys, head_dim, 1.0f, dv.from(j));
+      gradient_tile<T>(call, products, t, dropout, i, std::min(kBlock, length - i), j, keys);
+    store_gradient(t, t.dkeys, dim, keys, head_dim, shape.scale, dk.from(j));
+    store_gradient(t, t.dvalues, dim, keys, head_dim, 1.0f, dv.from(j));
   }
   if (call.splits == 1)
     store_rows(t.dquery, dim, length, head_dim, shape.scale, qkv_rows<T>(call.dqkv, shape, task, 0));
@@ -200,9 +273,8 @@ void sum_shares(const AttentionBackward& call, const AttentionTask& task) {
 }
 
 void backward_task_any(const AttentionBackward& call, const AttentionTask& task, float* scratch) {
-  with_element(call.qkv.dtype(), [&](auto element) HWY_ATTR {
-    using T = decltype(element);
-    backward_task<T, OperandOf<T>>(call, task, scratch);
+  with_operands(call.qkv.dtype(), [&](auto element, auto operand) HWY_ATTR {
+    backward_task<decltype(element), decltype(operand)>(call, task, scratch);
   });
 }
 void sum_shares_any(const AttentionBackward& call, const AttentionTask& task) {
@@ -220,9 +292,10 @@ HWY_EXPORT(backward_task_any);
 HWY_EXPORT(sum_shares_any);
 
 int64_t attention_backward_floats(int64_t length, int64_t head_dim) {
-  constexpr int64_t kKeyRows = 64, kQueryRows = 96, kStripRows = 6;
-  const int64_t dim = padded_head_dim(head_dim);
-  return (length + 1) * (3 * dim + 2) + 5 * kKeyRows * dim + (2 * kQueryRows + 2 * kStripRows + 1) * kKeyRows + 32;
+  constexpr int64_t kKeyRows = 64, kQueryRows = 96, kStripRows = 32;
+  const int64_t dim = padded_head_dim(head_dim), steps = (head_dim + 31) / 32 * 32;
+  return (length + 1) * (2 * dim + steps + 2) + 32 * dim + 6 * kKeyRows * steps +
+         (2 * kQueryRows + 2 * kStripRows + 1) * kKeyRows + 32;
 }
 
 void CpuOps::do_attention_backward(Context& context, ConstView dout, ConstView qkv, ConstView out, ConstView lse,

@@ -16,16 +16,17 @@
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 
-constexpr int64_t kQueries = 96;  // sixteen register tiles: a tile of keys is loaded once for all of them
+constexpr int64_t kQueries = 96;  // sixteen register tiles or three: a tile of keys is loaded once for all of them
 
-/// The working memory of one task, cut from its thread's scratch. E: element type of tile operands.
+/// The working memory of one task, cut from its thread's scratch. E: element type of operands.
 template <class E>
 struct ForwardTile {
-  E *keys, *values;         ///< [blocks, head_dim, kKeys] transposed; [length, dim] as steps
-  E *query, *weights;       ///< [kQueries, dim]; [kTileRows, kKeys]
+  static constexpr int64_t kRows = Products<E>::kRows;
+  E *keys, *values;         ///< [blocks, whole_steps(head_dim), kKeys] transposed; [whole_steps(length), dim] as steps
+  E *query, *weights;       ///< [kQueries, row_steps(head_dim)]; [kRows, kKeys]
   float* out;               ///< [kQueries, dim], not yet divided by the sum
   float *maximum, *sum;     ///< [kQueries]; [kQueries, 16] a partial sum per lane
-  float *scores, *factors;  ///< [kTileRows, kKeys]; [kKeys + 16]
+  float *scores, *factors;  ///< [kRows, kKeys]; [kKeys + 16]
 };
 
 /// weights = 2^(scale * scores - running maximum), dropped where asked; the query's sum and output follow. The maximum
@@ -66,23 +67,27 @@ HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout,
 
 /// Adds one tile of keys to a block of queries.
 template <class T, class E>
-HWY_INLINE void attend_tile(const AttentionForward& call, const ForwardTile<E>& t, const DropoutRows& dropout,
-                            int64_t first_query, int64_t queries, int64_t first_key, int64_t keys) {
-  const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim);
+HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products, const ForwardTile<E>& t,
+                            const DropoutRows& dropout, int64_t first_query, int64_t queries, int64_t first_key,
+                            int64_t keys) {
+  const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim);
   const bool causal = call.shape.causal;
   const float scale = call.shape.scale * kLog2E;
-  for (int64_t r = 0; r < queries; r += kTileRows) {
-    const int64_t rows = std::min<int64_t>(kTileRows, queries - r), query = first_query + r;
+  for (int64_t r = 0; r < queries; r += t.kRows) {
+    const int64_t rows = std::min(t.kRows, queries - r), query = first_query + r;
     const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys;
     if (seen <= 0) continue;
-    const int64_t columns = whole_vectors(seen);
-    multiply<Side::rows>(rows, columns, head_dim, t.query + r * dim, dim, t.keys + key_tile(first_key, head_dim), kKeys,
-                         t.scores, kKeys, false);
+    const int64_t columns = whole_columns<E>(seen), weights = whole_steps<E>(seen);
+    products.multiply(rows, columns, whole_steps<E>(head_dim), t.query + r * steps, steps,
+                      t.keys + key_tile<E>(first_key, head_dim), kKeys, t.scores, kKeys, false);
     for (int64_t i = 0; i < rows; ++i)
       softmax_row<T>(t, dropout, r + i, scale, t.scores + i * kKeys, t.weights + i * kKeys,
                      causal ? std::min(seen, query + i + 1 - first_key) : seen, columns, query + i, first_key, dim);
-    multiply<Side::rows>(rows, dim, seen, t.weights, kKeys, t.values + first_key * dim, dim, t.out + r * dim, dim,
-                         true);
+    if (columns < weights)
+      for (int64_t i = 0; i < rows; ++i)
+        std::fill(t.weights + i * kKeys + columns, t.weights + i * kKeys + weights, E{});
+    products.multiply(rows, dim, weights, t.weights, kKeys, t.values + first_key * dim, dim, t.out + r * dim, dim,
+                      true);
   }
 }
 
@@ -100,18 +105,18 @@ void finish_queries(const AttentionForward& call, const AttentionTask& task, con
 }
 
 template <class E>
-ForwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t dim) {
-  const int64_t padded_length = (length + kKeys - 1) / kKeys * kKeys;
+ForwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t head_dim) {
+  const int64_t dim = padded_head_dim(head_dim), padded_length = (length + kKeys - 1) / kKeys * kKeys;
   Cutter cut(scratch);
   ForwardTile<E> t;
-  t.keys = cut.take<E>(padded_length * (dim + 1));
+  t.keys = cut.take<E>(key_tile<E>(padded_length, head_dim));
   t.values = cut.take<E>(padded_length * dim);
-  t.query = cut.take<E>(kQueries * dim);
-  t.weights = cut.take<E>(kTileRows * kKeys);
+  t.query = cut.take<E>(kQueries * row_steps<E>(head_dim));
+  t.weights = cut.take<E>(t.kRows * kKeys);
   t.out = cut.take<float>(kQueries * dim);
   t.maximum = cut.take<float>(kQueries);
   t.sum = cut.take<float>(kQueries * 16);
-  t.scores = cut.take<float>(kTileRows * kKeys);
+  t.scores = cut.take<float>(t.kRows * kKeys);
   t.factors = cut.take<float>(kKeys + 16);
   return t;
 }
@@ -119,30 +124,30 @@ ForwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t dim) {
 template <class T, class E>
 void forward_task(const AttentionForward& call, const AttentionTask& task, float* scratch) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
-  const ForwardTile<E> t = cut_scratch<E>(scratch, length, dim);
+  const ForwardTile<E> t = cut_scratch<E>(scratch, length, head_dim);
+  Products<E> products;
   const auto q = qkv_rows<T>(call.qkv, call.shape, task, 0), k = qkv_rows<T>(call.qkv, call.shape, task, 1);
   copy_steps(qkv_rows<T>(call.qkv, call.shape, task, 2), length, head_dim, t.values, dim);
   for (int64_t j = 0; j < length; j += kKeys)
-    transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + key_tile(j, head_dim));
+    transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + key_tile<E>(j, head_dim));
 
   const DropoutRows dropout(call.dropout, call.shape, task);
   for (int64_t i = task.split * kQueries; i < length; i += call.splits * kQueries) {
     const int64_t queries = std::min(kQueries, length - i);
-    copy_rows(q.from(i), queries, head_dim, t.query, dim);
+    copy_rows(q.from(i), queries, head_dim, t.query, row_steps<E>(head_dim));
     std::fill_n(t.out, queries * dim, 0.0f);
     std::fill_n(t.sum, queries * 16, 0.0f);
     std::fill_n(t.maximum, queries, -HUGE_VALF);
     const int64_t end = call.shape.causal ? i + queries : length;
     for (int64_t j = 0; j < end; j += kKeys)
-      attend_tile<T>(call, t, dropout, i, queries, j, std::min(kKeys, length - j));
+      attend_tile<T>(call, products, t, dropout, i, queries, j, std::min(kKeys, length - j));
     finish_queries<T>(call, task, t, i, queries);
   }
 }
 
 void forward_task_any(const AttentionForward& call, const AttentionTask& task, float* scratch) {
-  with_element(call.qkv.dtype(), [&](auto element) HWY_ATTR {
-    using T = decltype(element);
-    forward_task<T, OperandOf<T>>(call, task, scratch);
+  with_operands(call.qkv.dtype(), [&](auto element, auto operand) HWY_ATTR {
+    forward_task<decltype(element), decltype(operand)>(call, task, scratch);
   });
 }
 
@@ -156,7 +161,7 @@ namespace trireme {
 HWY_EXPORT(forward_task_any);
 
 int64_t attention_forward_floats(int64_t length, int64_t head_dim) {
-  constexpr int64_t kQueryRows = 96, kKeyRows = 64, kScores = 2 * 6 * 64, kFactors = 64 + 16;
+  constexpr int64_t kQueryRows = 96, kKeyRows = 64, kScores = 2 * 32 * 64, kFactors = 64 + 16;
   const int64_t dim = padded_head_dim(head_dim);
   return (length + kKeyRows) * (2 * dim + 1) + kQueryRows * (2 * dim + 1 + 16) + kScores + kFactors;
 }

@@ -52,10 +52,14 @@ void limit_onednn() {
       dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
       break;
     case Isa::avx512:
+    case Isa::avx512bf16_fma:
       dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core);
       break;
     case Isa::avx512bf16:
-      break;  // no limit: oneDNN may know more of this CPU than we do (AMX)
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+      break;
+    case Isa::amx:
+      break;  // no limit: oneDNN may know more of this CPU than we do
   }
 }
 
@@ -80,7 +84,7 @@ constexpr size_t kMaxPlans = 1024;  // of changing shapes (prompts of any length
 
 }  // namespace
 
-bool gemm_has_bf16() { return cpu_isa() == Isa::avx512bf16; }
+bool gemm_has_bf16() { return cpu_isa() >= Isa::avx512bf16; }
 
 // Zen 5, 2 cores, oneDNN 2.6.3, 4096 rows, GFLOP/s including the copy, plain -> packed; the last f32 column was taken
 // on another day, so compare within a cell:

@@ -122,6 +122,21 @@ HWY_INLINE void multiply(int64_t m, int64_t n, int64_t k, const E* a, int64_t ld
   }
 }
 
+/// multiply() and what its operands E must look like; another kind of products has its own (tile_registers-inl.h).
+template <class E>
+class Products {
+ public:
+  static constexpr bool kInTiles = false;      ///< in tile registers
+  static constexpr int64_t kRows = kTileRows;  ///< m at most
+  static constexpr int64_t kSteps = kStep<E>;  ///< operands have zeros up to a multiple of so many elements of k
+  static constexpr int64_t kColumns = kLanes;  ///< n is a multiple
+
+  void multiply(int64_t m, int64_t n, int64_t k, const E* a, int64_t lda, const E* b, int64_t ldb, float* c,
+                int64_t ldc, bool accumulate) {
+    HWY_NAMESPACE::multiply<Side::rows>(m, n, k, a, lda, b, ldb, c, ldc, accumulate);
+  }
+};
+
 }  // namespace trireme::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

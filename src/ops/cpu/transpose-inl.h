@@ -65,12 +65,12 @@ HWY_INLINE void transpose(VecU32 (&rows)[kLanes]) {
 }
 #endif
 
-/// to[c * ld + row] = load_at(row, c)'s lane 0 for row < count and c < the whole vectors of `units`; 0 for the rows
-/// from count to `rows`, a multiple of kLanes. load_at(row, c) gives units c to c + kLanes - 1 of a row. Returns the
-/// units that are done.
-template <class LoadAt>
-HWY_INLINE int64_t transpose_whole_vectors(int64_t count, int64_t rows, int64_t units, uint32_t* to, int64_t ld,
-                                           LoadAt&& load_at) {
+/// load_at(row, c) gives units c to c + kLanes - 1 of a row below `count`; those from there to `rows`, a multiple of
+/// kLanes, are 0. store_at(c, row, v) gets unit c of the rows row to row + kLanes - 1, for c < the whole vectors of
+/// `units`. Returns the units that are done.
+template <class LoadAt, class StoreAt>
+HWY_INLINE int64_t transpose_whole_vectors(int64_t count, int64_t rows, int64_t units, LoadAt&& load_at,
+                                           StoreAt&& store_at) {
   const TagU32 d;
   const int64_t whole = units / kLanes * kLanes;
   for (int64_t row = 0; row < rows; row += kLanes)
@@ -80,7 +80,7 @@ HWY_INLINE int64_t transpose_whole_vectors(int64_t count, int64_t rows, int64_t 
       for (int64_t r = 0; r < kLanes; ++r) block[r] = row + r < count ? load_at(row + r, c) : hn::Zero(d);
       transpose(block);
 #pragma GCC unroll 16
-      for (int64_t r = 0; r < kLanes; ++r) hn::StoreU(block[r], d, to + (c + r) * ld + row);
+      for (int64_t r = 0; r < kLanes; ++r) store_at(c + r, row, block[r]);
     }
   return whole;
 }

@@ -73,12 +73,16 @@ constexpr bool kCanHaveDots = false;
 HWY_INLINE hn::Vec<TagU16> narrow_fast(VecF32 v) { return narrow(v); }
 #endif
 
+/// As elements of the first argument's type.
+HWY_INLINE hn::Vec<TagU16> narrow_as(bf16_t, VecF32 v) { return narrow(v); }
+HWY_INLINE hn::Vec<TagU16> narrow_as(native_bf16_t, VecF32 v) { return narrow_fast(v); }
+
 /// f(T()), T being the element type of kernels on tensors of this type: float, bf16_t or native_bf16_t.
 template <class F>
 HWY_INLINE void with_element(DType dtype, F&& f) {
   if (dtype != DType::bf16) return f(float());
   if constexpr (kCanHaveDots)
-    if (cpu_isa() == Isa::avx512bf16) return f(native_bf16_t());
+    if (cpu_isa() >= Isa::avx512bf16_fma) return f(native_bf16_t());
   f(bf16_t());
 }
 
