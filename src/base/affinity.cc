@@ -161,7 +161,7 @@ Cpus offered_cpus(const std::filesystem::path& root) {
     if (is_mpi_starter(status.name) && !status.cpus.empty()) return parse_cpu_list(status.cpus);
     pid = status.parent;
   }
-  return inherited_cpus();
+  return cpus_before_binding().empty() ? inherited_cpus() : cpus_before_binding();
 }
 
 void pin_this_thread(std::span<const int> cpus) {

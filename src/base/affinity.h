@@ -26,8 +26,8 @@ size_t sockets_of(const std::vector<Cpus>& sockets, const Cpus& cpus);
 /// Where the calling thread may run now.
 Cpus inherited_cpus();
 /// What the job was given on this host: the processors of the mpirun or MPI daemon that started this process, which it
-/// narrowed for each rank; where there is none among the ancestors (srun, a shell), inherited_cpus(). `root`: where
-/// /proc is; another one in tests.
+/// narrowed for each rank; where there is none among the ancestors (srun, a shell), inherited_cpus() before apply().
+/// `root`: where /proc is; another one in tests.
 Cpus offered_cpus(const std::filesystem::path& root = "/");
 
 struct CoreRequest {

@@ -106,7 +106,7 @@ struct SoftwareGroup {
            "file of Trireme that is put on the nodes: .deb or .tar.gz of scripts/package (empty: software.source)");
     v.text("source", source,
            "checkout of Trireme (its last commit), or a .tar.gz of one, which the head builds once for all nodes; both "
-           "empty: the nodes have Trireme already");
+           "empty: the nodes have Trireme already: your own machines, or an image that you made");
   }
 };
 

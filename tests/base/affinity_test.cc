@@ -105,6 +105,7 @@ TEST(Apply, BindsEveryComputeThread) {
     plan.thread_cpus = {{before.front()}, {before.back()}};
     apply(plan);
     EXPECT_EQ(inherited_cpus(), Cpus{before.front()});
+    EXPECT_EQ(offered_cpus("/no/such/root"), before) << "what the job was given stays what it was";
     Cpus second;
 #pragma omp parallel num_threads(2)
     if (omp_get_thread_num() == 1) second = inherited_cpus();

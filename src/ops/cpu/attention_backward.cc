@@ -35,7 +35,7 @@ struct BackwardTile {
   float *shift, *lse;                ///< [length]: D; lse * log2(e)
   float *scores, *dp, *factors;      ///< [kRows, kKeys], [kRows, kKeys], [kKeys + 16]
   float* rows;                       ///< in tiles [kKeys, dim]: dV^T and dK^T turned back
-  int64_t length_steps;              ///< whole_steps(length)
+  int64_t length_steps;              ///< whole_steps(length); in tiles one step more
 };
 
 /// Row `row` of a matrix that is read as the transposed left operand: rows are steps of k.
@@ -204,6 +204,8 @@ BackwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t head_dim, fl
   Cutter cut(scratch);
   BackwardTile<E> t;
   t.length_steps = whole_steps<E>(length);
+  // Rows a power of two apart would meet in few places of the cache.
+  if (Products<E>::kInTiles) t.length_steps += Products<E>::kSteps;
   t.query = cut.take<E>(length * steps);
   t.dout = cut.take<E>(length * steps);
   t.query_steps = kApart ? cut.take<E>(t.length_steps * dim) : t.query;
