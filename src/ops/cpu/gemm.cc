@@ -97,10 +97,9 @@ bool gemm_has_bf16() { return cpu_isa() >= Isa::avx512bf16; }
 //            weight  764 -> 800       729 -> 840               726 -> 794
 // With 256 rows the copy costs more than it gains (f32 forward 442 -> 384), from 512 on it is even or better.
 GemmLayout best_layout(const GemmShape& shape) {
-  constexpr int64_t kWorthACopy = 512;
   if (shape.kind == GemmKind::weight)
-    return shape.dtype == DType::bf16 && shape.out >= kWorthACopy ? GemmLayout::packed : GemmLayout::plain;
-  return shape.rows >= kWorthACopy ? GemmLayout::packed : GemmLayout::plain;
+    return shape.dtype == DType::bf16 && shape.out >= kRowsWorthACopy ? GemmLayout::packed : GemmLayout::plain;
+  return shape.rows >= kRowsWorthACopy ? GemmLayout::packed : GemmLayout::plain;
 }
 
 /// A built product: its primitives and the memory objects whose addresses each call sets.

@@ -92,26 +92,30 @@ int64_t rows_at_once(int64_t floats) { return std::max(kLeastRows, kWidenedFloat
 size_t linear_scratch_bytes(const CallSizes& sizes) {
   const auto floats = [](int64_t n) { return static_cast<size_t>(n) * sizeof(float); };
   // A weight has at most `width` outputs, so padding either of its sides to a block adds less than this.
-  const int64_t padded_weight = sizes.weight_count + 2 * 64 * sizes.width + 64 * 64;
+  const auto padded = [&](int64_t weight) { return weight + 2 * 64 * sizes.width + 64 * 64; };
   const bool widens = sizes.dtype == DType::bf16 && !gemm_has_bf16();
   const auto packs = [&](GemmKind kind) {  // a call of fewer rows does not where one of as many does not
     const DType dtype = widens ? DType::f32 : sizes.dtype;
     const GemmShape shape{.kind = kind, .rows = sizes.rows, .in = sizes.width, .out = sizes.width, .dtype = dtype};
     return best_layout(shape) == GemmLayout::packed;
   };
-  const size_t forward = packs(GemmKind::forward)
-                             ? static_cast<size_t>(padded_weight) * (widens ? sizeof(float) : size_of(sizes.dtype))
-                             : 0;
   const int64_t inputs = sizes.inputs > 0 ? sizes.inputs : sizes.width;
   const size_t backward =
       floats(sizes.added_count) + (packs(GemmKind::weight) ? Gemm::packed_bytes(sizes.rows, inputs, DType::bf16) : 0);
-  size_t most = std::max({forward, backward, ColumnSums::scratch_bytes(sizes.threads, sizes.width)});
+  size_t most = std::max(backward, ColumnSums::scratch_bytes(sizes.threads, sizes.width));
   if (widens) {
-    const int64_t wide_rows =
-        std::min(sizes.rows * 2 * sizes.width, std::max(kWidenedFloats, kLeastRows * 2 * sizes.width));
-    // The widened weight and its packed copy beside the rows.
-    most = std::max(
-        most, floats(std::max(sizes.weight_count, sizes.added_count)) + forward + floats(wide_rows + sizes.width));
+    // The widened weight, or a gradient, beside widened rows of inputs and outputs; and the packed copy of a weight
+    // that leaves enough rows at a time.
+    const int64_t across = inputs + sizes.width, packed_across = kWidenedFloats / kRowsWorthACopy;
+    const size_t rows =
+        floats(sizes.width + std::min(sizes.rows * across, std::max(kWidenedFloats, kLeastRows * across)));
+    const int64_t in = std::min(inputs, packed_across / 2),
+                  packed = std::min(sizes.weight_count, in * (packed_across - in));
+    most = std::max(most, floats(std::max(sizes.weight_count, sizes.added_count)) + rows);
+    if (packs(GemmKind::forward))
+      most = std::max(most, floats(std::max(packed, sizes.added_count)) + floats(padded(packed)) + rows);
+  } else if (packs(GemmKind::forward)) {
+    most = std::max(most, static_cast<size_t>(padded(sizes.weight_count)) * size_of(sizes.dtype));
   }
   return most + 8 * 64;  // each tensor starts on a cache line
 }
