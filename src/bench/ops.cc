@@ -83,13 +83,21 @@ class Bench {
     shape_.head_dim = static_cast<int>(o_.width / o_.heads);
     shape_.scale = 1 / std::sqrt(static_cast<float>(shape_.head_dim));
     shape_.offsets = ConstView(offsets_.data(), DType::i32, {o_.sequences + 1});
-    const int64_t widest = std::max(4 * o_.width, o_.columns);
-    scratch_ = Arena(ops_.scratch_bytes({.dtype = o_.dtype,
-                                         .rows = rows_,
-                                         .width = widest,
-                                         .weight_count = 4 * o_.width * o_.width,
-                                         .attention = shape_,
-                                         .threads = o_.threads}));
+    const int64_t widest = 4 * o_.width;
+    const size_t layers = ops_.scratch_bytes({.dtype = o_.dtype,
+                                              .rows = rows_,
+                                              .width = widest,
+                                              .weight_count = 4 * o_.width * o_.width,
+                                              .attention = shape_,
+                                              .threads = o_.threads});
+    const size_t head = ops_.scratch_bytes({.dtype = o_.dtype,
+                                            .rows = o_.loss_rows,
+                                            .width = o_.columns,
+                                            .inputs = o_.width,
+                                            .weight_count = o_.columns * o_.width,
+                                            .attention = shape_,
+                                            .threads = o_.threads});
+    scratch_ = Arena(std::max(layers, head));
     context_ = {o_.threads, &scratch_};
   }
 
@@ -101,6 +109,7 @@ class Bench {
     embedding();
     attention();
     loss();
+    head();
     parameters();
     for (OpsBenchRow& row : table_.rows) {
       row.share = row.rate / (row.counts_bytes ? table_.copy_bytes_per_s : table_.gemm_flops_per_s);
@@ -300,6 +309,24 @@ class Bench {
     measure("cross_entropy_backward", logits[0], t.sets(), 2 * bytes, true, [&](size_t i) {
       ops_.cross_entropy_backward(context_, logits[i], targets, 0, o_.vocabulary, max, sum, 1e-3f);
     });
+  }
+
+  void head() {
+    Tensors t(memory_, o_.rotation, static_cast<double>(o_.loss_rows * o_.columns) * size());
+    const auto logits = t.take(o_.dtype, {o_.loss_rows, o_.columns});
+    const View targets = t.shared(DType::i32, {o_.loss_rows}, o_.vocabulary);
+    const View max = t.shared(DType::f32, {o_.loss_rows}), sum = t.shared(DType::f32, {o_.loss_rows});
+    const View target = t.shared(DType::f32, {o_.loss_rows});
+    const View x = t.shared(o_.dtype, {o_.loss_rows, o_.width}), w = t.shared(o_.dtype, {o_.columns, o_.width});
+    const View dw = t.shared(DType::f32, {o_.columns, o_.width});
+    const double flops = 2 * static_cast<double>(o_.loss_rows * o_.columns * o_.width);
+    measure("head", logits[0], t.sets(), flops, false, [&](size_t i) {
+      ops_.linear_softmax_stats(context_, x, w, {}, targets, 0, o_.vocabulary, logits[i], max, sum, target);
+    });
+    measure("head_backward_input", logits[0], t.sets(), flops, false,
+            [&](size_t i) { ops_.linear_backward_input(context_, logits[i], w, x); });
+    measure("head_backward_weight", logits[0], t.sets(), flops, false,
+            [&](size_t i) { ops_.linear_backward_weight(context_, logits[i], x, dw, Write::accumulate); });
   }
 
   void parameters() {

@@ -16,7 +16,7 @@ namespace trireme {
 /// GPT-2 124M, 4 sequences of 1024 tokens.
 struct OpsBenchOptions {
   int64_t sequences = 4, length = 1024, width = 768, heads = 12, vocabulary = 50257, columns = 50304;
-  int64_t loss_rows = 512;           ///< rows of logits at a time
+  int64_t loss_rows = 640;           ///< rows of logits at a time
   int64_t parameters = 124'439'808;  ///< elements of the flat arrays of the optimizer
   DType dtype = DType::f32;          ///< of activations and weights
   int threads = 1;

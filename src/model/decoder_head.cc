@@ -48,8 +48,8 @@ void DecoderHead::backward_input(const Pass& pass, ConstView x, const Workspace&
 
 void DecoderHead::chunk_loss(const Pass& pass, ConstView input, ConstView targets, const HeadChunk& chunk) const {
   const auto& [logits, max, sum, target] = chunk;
-  pass.ops.linear(pass.context, input, weight_.value, bias_.value, logits);
-  pass.ops.softmax_stats(pass.context, logits, targets, first_class_, classes_, max, sum, target);
+  pass.ops.linear_softmax_stats(pass.context, input, weight_.value, bias_.value, targets, first_class_, classes_,
+                                logits, max, sum, target);
   if (cut_) pass.tensor->combine(pass.context, max, sum, target);
   pass.ops.cross_entropy(pass.context, max, sum, target, targets, pass.loss);
 }

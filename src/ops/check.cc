@@ -1,117 +1,70 @@
-#include "ops/ops.h"
-
-#include <fmt/format.h>
-
-#include <cmath>
-
-#include "base/error.h"
 #include "base/rng.h"
+#include "ops/checker.h"
 #include "ops/profile.h"
 
 namespace trireme {
-namespace {
-
-constexpr int kMostHeads = 1 << 16;  // what dropout's counter has room for
-
-std::string describe(ConstView v) {
-  return v.empty() ? std::string("empty") : fmt::format("{} {}", name_of(v.dtype()), v.shape().to_string());
-}
-
-/// The argument checks of one call: everything thrown names the operator.
-class Checker {
- public:
-  explicit Checker(std::string_view op) : op_(op) {}
-
-  void dims(std::string_view what, ConstView v, int n) const {
-    require(!v.empty() && v.shape().dims() == n, ErrorKind::shape, "{}: {} is {}, expected {} dims", op_, what,
-            describe(v), n);
-  }
-  void is(std::string_view what, ConstView v, DType dtype, const Shape& shape) const {
-    require(!v.empty() && v.dtype() == dtype && v.shape() == shape, ErrorKind::shape, "{}: {} is {}, expected {} {}",
-            op_, what, describe(v), name_of(dtype), shape.to_string());
-  }
-  void is_or_empty(std::string_view what, ConstView v, DType dtype, const Shape& shape) const {
-    if (!v.empty()) is(what, v, dtype, shape);
-  }
-  void activation(std::string_view what, ConstView v, bool taken, std::string_view backend) const {
-    require(!v.empty() && taken, ErrorKind::shape, "{}: {} is {}, which is no activation type of the {} backend", op_,
-            what, describe(v), backend);
-  }
-  void statistic(std::string_view what, ConstView v, DType expected) const {
-    require(!v.empty() && v.dtype() == expected, ErrorKind::shape, "{}: {} is {}, expected type {}", op_, what,
-            describe(v), name_of(expected));
-  }
-  void same_count(std::string_view what, ConstView v, std::string_view other_name, ConstView other) const {
-    require(!v.empty() && v.count() == other.count(), ErrorKind::shape,
-            "{}: {} is {}, expected as many elements as {} ({})", op_, what, describe(v), other_name, describe(other));
-  }
-  void part_of_table(ConstView table, TableRows part) const {
-    require(part.first >= 0 && part.first + table.shape()[0] <= part.of, ErrorKind::shape,
-            "{}: rows {} to {} are no part of a table of {} rows", op_, part.first, part.first + table.shape()[0],
-            part.of);
-  }
-  void that(bool condition, std::string_view text) const { require(condition, ErrorKind::shape, "{}: {}", op_, text); }
-
-  void dropout(const Dropout& d, int64_t rows) const {
-    require(d.rate >= 0 && d.rate < 1, ErrorKind::shape, "{}: dropout rate is {}, expected 0 <= rate < 1", op_, d.rate);
-    if (d.rate == 0) return;
-    is("dropout sample", d.sample, DType::i64, {rows});
-    is("dropout position", d.position, DType::i32, {rows});
-  }
-  void attention_shape(const AttentionShape& s, int64_t rows) const {
-    require(s.heads > 0 && s.head_dim > 0, ErrorKind::shape, "{}: {} heads of size {}, expected at least 1 of each",
-            op_, s.heads, s.head_dim);
-    require(s.first_head >= 0 && s.first_head <= kMostHeads - s.heads, ErrorKind::shape,
-            "{}: heads {} to {}, expected at most {}: dropout's counter holds no more", op_, s.first_head,
-            int64_t{s.first_head} + s.heads, kMostHeads);
-    require(std::isfinite(s.scale) && s.scale > 0, ErrorKind::shape,
-            "{}: scale is {}, expected a finite number above 0", op_, s.scale);
-    dims("offsets", s.offsets, 1);
-    statistic("offsets", s.offsets, DType::i32);
-    require(s.offsets.rows() >= 2 || rows == 0, ErrorKind::shape,
-            "{}: offsets is {}, expected one entry more than there are sequences", op_, describe(s.offsets));
-  }
-
- private:
-  std::string_view op_;
-};
-
-/// Type of statistics and weight gradients that goes with an activation type.
-DType statistic_of(DType activation) { return activation == DType::f64 ? DType::f64 : DType::f32; }
-
-}  // namespace
-
 uint64_t dropout_key(uint64_t seed, uint64_t step, uint32_t layer, uint32_t site) {
   return mix_key(seed, step, layer, site);
 }
 
 // ---- linear
 
-void Ops::linear(Context& context, ConstView x, ConstView w, ConstView bias, View y) {
-  const Checker check("linear");
+namespace {
+
+void check_stats(const Checker& check, DType statistic, ConstView logits, ConstView targets, int64_t first_class,
+                 int64_t classes, ConstView max, ConstView sum, ConstView target) {
+  const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
+  check.is("targets", targets, DType::i32, {rows});
+  check.that(
+      first_class >= 0 && classes >= 0 && classes <= columns,
+      fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
+  check.is("max", max, statistic, {rows});
+  check.is("sum", sum, statistic, {rows});
+  check.is("target", target, statistic, {rows});
+}
+
+/// y: of the argument that this name says.
+ProductSize check_linear(const Checker& check, bool takes_type, std::string_view backend, ConstView x, ConstView w,
+                         ConstView bias, std::string_view y_name, ConstView y) {
   check.dims("x", x, 2);
-  check.activation("x", x, takes(x.dtype()), name());
+  check.activation("x", x, takes_type, backend);
   check.dims("w", w, 2);
   const int64_t out = w.shape()[0];
   check.is("w", w, x.dtype(), {out, x.shape()[1]});
   check.is_or_empty("bias", bias, x.dtype(), {out});
-  check.is("y", y, x.dtype(), {x.rows(), out});
-  const OpTimer timer(recorder_, "linear", {x, w, bias, y}, ProductSize{x.rows(), x.shape()[1], out});
+  check.is(y_name, y, x.dtype(), {x.rows(), out});
+  return {x.rows(), x.shape()[1], out};
+}
+
+}  // namespace
+
+void Ops::linear(Context& context, ConstView x, ConstView w, ConstView bias, View y) {
+  const ProductSize size = check_linear(Checker("linear"), takes(x.dtype()), name(), x, w, bias, "y", y);
+  const OpTimer timer(recorder_, "linear", {x, w, bias, y}, size);
   do_linear(context, x, w, bias, y);
+}
+
+void Ops::linear_softmax_stats(Context& context, ConstView x, ConstView w, ConstView bias, ConstView targets,
+                               int64_t first_class, int64_t classes, View logits, View max, View sum, View target) {
+  const Checker check("linear_softmax_stats");
+  const ProductSize size = check_linear(check, takes(x.dtype()), name(), x, w, bias, "logits", logits);
+  check_stats(check, statistic_of(x.dtype()), logits, targets, first_class, classes, max, sum, target);
+  const OpTimer timer(recorder_, "linear_softmax_stats", {x, w, bias, logits}, size);
+  do_linear_softmax_stats(context, x, w, bias, targets, first_class, classes, logits, max, sum, target);
+}
+
+void Ops::do_linear_softmax_stats(Context& context, ConstView x, ConstView w, ConstView bias, ConstView targets,
+                                  int64_t first_class, int64_t classes, View logits, View max, View sum, View target) {
+  do_linear(context, x, w, bias, logits);
+  do_softmax_stats(context, logits, targets, first_class, classes, max, sum, target);
 }
 
 void Ops::linear_activation(Context& context, ConstView x, ConstView w, ConstView bias, Activation f, View pre,
                             View y) {
   const Checker check("linear_activation");
-  check.dims("x", x, 2);
-  check.activation("x", x, takes(x.dtype()), name());
-  check.dims("w", w, 2);
-  const int64_t out = w.shape()[0];
-  check.is("w", w, x.dtype(), {out, x.shape()[1]});
-  check.is_or_empty("bias", bias, x.dtype(), {out});
-  check.is("pre", pre, x.dtype(), {x.rows(), out});
-  check.is("y", y, x.dtype(), {x.rows(), out});
-  const OpTimer timer(recorder_, "linear_activation", {x, w, bias, pre, y}, ProductSize{x.rows(), x.shape()[1], out});
+  const ProductSize size = check_linear(check, takes(x.dtype()), name(), x, w, bias, "pre", pre);
+  check.is("y", y, x.dtype(), {x.rows(), w.shape()[0]});
+  const OpTimer timer(recorder_, "linear_activation", {x, w, bias, pre, y}, size);
   do_linear_activation(context, x, w, bias, f, pre, y);
 }
 
@@ -392,14 +345,7 @@ void Ops::softmax_stats(Context& context, ConstView logits, ConstView targets, i
   check.dims("logits", logits, 2);
   const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
   check.activation("logits", logits, takes(logits.dtype()) || logits.dtype() == statistic, name());
-  const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
-  check.is("targets", targets, DType::i32, {rows});
-  check.that(
-      first_class >= 0 && classes >= 0 && classes <= columns,
-      fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
-  check.is("max", max, statistic, {rows});
-  check.is("sum", sum, statistic, {rows});
-  check.is("target", target, statistic, {rows});
+  check_stats(check, statistic, logits, targets, first_class, classes, max, sum, target);
   const OpTimer timer(recorder_, "softmax_stats", {logits});
   do_softmax_stats(context, logits, targets, first_class, classes, max, sum, target);
 }

@@ -114,6 +114,10 @@ class Ops {
   /// pre = x w^T + bias; y = f(pre).  Fusion of linear and activation; pre is kept for activation_backward. pre, y:
   /// [rows, out] A.
   void linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation f, View pre, View y);
+  /// logits = x w^T + bias and softmax_stats() of them, without reading them again where a backend can.  Arguments as
+  /// there and in linear().
+  void linear_softmax_stats(Context&, ConstView x, ConstView w, ConstView bias, ConstView targets, int64_t first_class,
+                            int64_t classes, View logits, View max, View sum, View target);
   /// dx = dy w.  dy: [rows, out] A; w: [out, in] A; dx: [rows, in] A.
   void linear_backward_input(Context&, ConstView dy, ConstView w, View dx);
   /// dw =/+= dy^T x.  dy: [rows, out] A; x: [rows, in] A; dw: [out, in] S.
@@ -247,6 +251,12 @@ class Ops {
   /// Moves packed rows back to their places, of an array that pack_rows() left and whose other rows were zero before:
   /// they are zero again, and where nothing was moved no memory is written.
   void unpack_rows(Context&, View x, ConstView map);
+
+ protected:
+  // Of what a backend may do in one call: both, one after the other.
+  virtual void do_linear_softmax_stats(Context&, ConstView x, ConstView w, ConstView bias, ConstView targets,
+                                       int64_t first_class, int64_t classes, View logits, View max, View sum,
+                                       View target);
 
  private:
   /// Whether A may be this type: f32 and bf16 (cpu), f64 (reference).

@@ -36,9 +36,10 @@ struct Linear {
 struct Size {
   int64_t rows, in, out;
 };
-/// Odd sizes, sizes of one, no rows, and sizes at which operands are packed.
-constexpr Size kSizes[] = {{1, 1, 1},  {1, 48, 144}, {3, 7, 5},     {17, 33, 65},  {0, 8, 4},
-                           {2, 1, 50}, {129, 64, 1}, {513, 40, 70}, {37, 80, 601}, {600, 130, 531}};
+/// Odd sizes, sizes of one, no rows, sizes at which operands are packed, and those of several blocks of outputs.
+constexpr Size kSizes[] = {{1, 1, 1},     {1, 48, 144},    {3, 7, 5},      {17, 33, 65},
+                           {0, 8, 4},     {2, 1, 50},      {129, 64, 1},   {513, 40, 70},
+                           {37, 80, 601}, {600, 130, 531}, {40, 24, 8201}, {523, 9, 17000}};
 
 class LinearOp : public CpuOp {
  protected:
@@ -89,6 +90,27 @@ TEST_P(LinearOp, WithActivationEqualsBothSteps) {
   }
 }
 
+TEST_P(LinearOp, WithSoftmaxStatisticsEqualsBothSteps) {
+  for (const int64_t rows : {0, 3, 40, 523})
+    for (const auto& [out, classes] : {std::pair{50, 43}, {50, 0}, {8201, 8193}, {17000, 8000}, {16384, 16384}}) {
+      constexpr int64_t kFirst = 2;
+      Linear fused(dtype(), rows, 9, out), steps = fused;
+      Tensor targets(DType::i32, {rows});
+      for (int64_t row = 0; row < rows; ++row)
+        targets.set(static_cast<size_t>(row), row % 4 == 3 ? -1 : static_cast<double>(row * 7919 % (classes + 3)));
+      const Tensor nothing(DType::f32, {rows}, std::vector<double>(static_cast<size_t>(rows), 77));
+      Tensor stats[2][3] = {{nothing, nothing, nothing}, {nothing, nothing, nothing}};
+      cpu->ops->linear_softmax_stats(cpu->context, fused.x.view(), fused.w.view(), fused.bias.view(), targets.view(),
+                                     kFirst, classes, fused.y.view(), stats[0][0].view(), stats[0][1].view(),
+                                     stats[0][2].view());
+      cpu->ops->linear(cpu->context, steps.x.view(), steps.w.view(), steps.bias.view(), steps.y.view());
+      cpu->ops->softmax_stats(cpu->context, steps.y.view(), targets.view(), kFirst, classes, stats[1][0].view(),
+                              stats[1][1].view(), stats[1][2].view());
+      EXPECT_TRUE(fused.y == steps.y);
+      for (int i = 0; i < 3; ++i) EXPECT_TRUE(stats[0][i] == stats[1][i]) << rows << " rows, " << out << ", " << i;
+    }
+}
+
 TEST_P(LinearOp, AddIsTheOverwrittenValueAddedOnce) {
   Linear whole(dtype(), 600, 48, 530), added = whole;
   const Tensor before = whole.dw;
@@ -100,12 +122,14 @@ TEST_P(LinearOp, AddIsTheOverwrittenValueAddedOnce) {
 }
 
 TEST_P(LinearOp, GivesTheSameBitsTwice) {
-  Linear a(dtype(), 600, 130, 531), b = a;
-  for (Linear* l : {&a, &b}) {
-    l->forward(*cpu);
-    l->backward(*cpu, Write::overwrite);
+  for (const Size& s : {Size{600, 130, 531}, Size{40, 24, 8201}}) {
+    Linear a(dtype(), s.rows, s.in, s.out), b = a;
+    for (Linear* l : {&a, &b}) {
+      l->forward(*cpu);
+      l->backward(*cpu, Write::overwrite);
+    }
+    EXPECT_TRUE(a.y == b.y && a.dx == b.dx && a.dw == b.dw && a.db == b.db);
   }
-  EXPECT_TRUE(a.y == b.y && a.dx == b.dx && a.dw == b.dw && a.db == b.db);
 }
 
 TEST_P(LinearOp, StaysWithinThePlannedScratch) {

@@ -5,12 +5,12 @@
 
 #include <memory>
 
+#include "ops/cpu/team.h"
 #include "ops/ops.h"
 
 namespace trireme {
 
 class Gemm;
-enum class GemmKind : uint8_t;
 
 class CpuOps final : public Ops {
  public:
@@ -22,6 +22,9 @@ class CpuOps final : public Ops {
  private:
   bool takes(DType activation) const override { return activation == DType::f32 || activation == DType::bf16; }
   void do_linear(Context&, ConstView x, ConstView w, ConstView bias, View y) override;
+  void do_linear_softmax_stats(Context&, ConstView x, ConstView w, ConstView bias, ConstView targets,
+                               int64_t first_class, int64_t classes, View logits, View max, View sum,
+                               View target) override;
   void do_linear_activation(Context&, ConstView x, ConstView w, ConstView bias, Activation, View pre, View y) override;
   void do_linear_backward_input(Context&, ConstView dy, ConstView w, View dx) override;
   void do_linear_backward_weight(Context&, ConstView dy, ConstView x, View dw, Write) override;
@@ -68,7 +71,16 @@ class CpuOps final : public Ops {
   void do_unpack_rows(Context&, View x, ConstView map) override;
 
   View widen(Context&, ConstView bf16);
-  void multiply_widened(Context&, GemmKind, ConstView a, ConstView wide_b, ConstView wide_bias, View c);
+  /// Of a matrix whose rows lie `stride` elements apart.
+  View widen_rows(Context&, ConstView bf16, int64_t stride);
+  /// What is multiplied in place of v: v, or v widened.
+  ConstView operand(Context&, ConstView v);
+  void convert_rows(Context&, ConstView from, int64_t from_stride, View to, int64_t to_stride);
+  template <class Then>
+  void linear_blocks(Context&, ConstView x, ConstView w, ConstView bias, View y, Then&& then);
+  /// do_softmax_stats() column by column: the first ones begin, others add to what the statistics hold.
+  void add_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, Range columns, View max,
+                         View sum, View target);
 
   std::unique_ptr<Gemm> gemm_;  ///< primitives that were already built, by shape
 };

@@ -22,12 +22,13 @@ memory::data_type type_of(DType dtype) {
   return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-memory::desc row_major(int64_t rows, int64_t columns, DType dtype) {
-  return {{rows, columns}, type_of(dtype), memory::dims{columns, 1}};
+/// stride: 0: rows lie behind each other.
+memory::desc row_major(int64_t rows, int64_t columns, DType dtype, int64_t stride = 0) {
+  return {{rows, columns}, type_of(dtype), memory::dims{stride > 0 ? stride : columns, 1}};
 }
 /// A row-major [columns, rows] matrix read as its transpose.
-memory::desc transposed(int64_t rows, int64_t columns, DType dtype) {
-  return {{rows, columns}, type_of(dtype), memory::dims{1, rows}};
+memory::desc transposed(int64_t rows, int64_t columns, DType dtype, int64_t stride = 0) {
+  return {{rows, columns}, type_of(dtype), memory::dims{1, stride > 0 ? stride : rows}};
 }
 
 /// The one place where the versions of oneDNN differ: 3.0 dropped operation descriptors.
@@ -114,7 +115,7 @@ struct Gemm::Plan {
 struct Gemm::State {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  using Key = std::tuple<GemmShape, GemmLayout, bool, bool, int>;  // shape, layout, bias, accumulate, threads
+  using Key = std::tuple<Call, int>;  // threads
   std::map<Key, Plan> plans;
   std::vector<std::byte> scratchpad;  ///< oneDNN's own blocking buffers, about 1 MiB per thread; grows with new plans
 
@@ -132,35 +133,34 @@ size_t Gemm::packed_bytes(int64_t n, int64_t m, DType dtype) {
   return static_cast<size_t>((n + kBlock) * (m + kBlock)) * size_of(dtype);
 }
 
-Gemm::Plan& Gemm::plan(Context& context, const GemmShape& s, GemmLayout layout, bool bias, bool accumulate) {
+Gemm::Plan& Gemm::plan(Context& context, const Call& call) {
   State& state = *state_;
-  const State::Key key{s, layout, bias, accumulate, context.threads};
+  const State::Key key{call, context.threads};
   if (const auto found = state.plans.find(key); found != state.plans.end()) return found->second;
   if (state.plans.size() >= kMaxPlans) state.plans.clear();
 
+  const GemmShape& s = call.shape;
   const bool forward = s.kind == GemmKind::forward, weight = s.kind == GemmKind::weight;
-  const memory::desc a = forward  ? row_major(s.rows, s.in, s.dtype)
-                         : weight ? transposed(s.out, s.rows, s.dtype)
-                                  : row_major(s.rows, s.out, s.dtype);
+  const memory::desc a = forward  ? row_major(s.rows, s.in, s.dtype, call.strides.a)
+                         : weight ? transposed(s.out, s.rows, s.dtype, call.strides.a)
+                                  : row_major(s.rows, s.out, s.dtype, call.strides.a);
   const int64_t inner = forward ? s.in : weight ? s.rows : s.out, columns = forward ? s.out : s.in;
   const memory::desc b = forward ? transposed(inner, columns, s.dtype) : row_major(inner, columns, s.dtype);
-  const memory::desc c = forward  ? row_major(s.rows, s.out, s.dtype)
-                         : weight ? row_major(s.out, s.in, DType::f32)
-                                  : row_major(s.rows, s.in, s.dtype);
+  const memory::desc c = row_major(weight ? s.out : s.rows, columns, call.c, call.strides.c);
   const memory::desc bias_desc = row_major(1, s.out, s.dtype);
   const memory::desc any({inner, columns}, type_of(s.dtype), memory::format_tag::any);
 
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (accumulate) {
+  if (call.accumulate) {
     dnnl::post_ops sum;
     sum.append_sum(1.0f);
     attributes.set_post_ops(sum);
   }
   static std::mutex one_at_a_time;  // oneDNN 2.6 makes primitives in a cache that the thread sanitizer sees races in
   const std::lock_guard lock(one_at_a_time);
-  const auto pd = describe_matmul(state.engine, a, layout == GemmLayout::packed ? any : b, bias ? &bias_desc : nullptr,
-                                  c, attributes);
+  const auto pd = describe_matmul(state.engine, a, call.layout == GemmLayout::packed ? any : b,
+                                  call.bias ? &bias_desc : nullptr, c, attributes);
   Plan p;
   p.product = dnnl::matmul(pd);
   p.a = state.memory_of(a);
@@ -174,7 +174,7 @@ Gemm::Plan& Gemm::plan(Context& context, const GemmShape& s, GemmLayout layout, 
     p.pack_arguments = {{DNNL_ARG_FROM, p.b}, {DNNL_ARG_TO, p.packed}};
     p.arguments[DNNL_ARG_WEIGHTS] = p.packed;
   }
-  if (bias) {
+  if (call.bias) {
     p.bias = state.memory_of(bias_desc);
     p.arguments[DNNL_ARG_BIAS] = p.bias;
   }
@@ -195,11 +195,11 @@ void Gemm::bind(Context& context, Plan& p, ConstView a, ConstView b, ConstView b
   p.pack.execute(state_->stream, p.pack_arguments);
 }
 
-void Gemm::multiply(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, View c,
-                    bool accumulate) {
+void Gemm::multiply(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, View c, bool accumulate,
+                    GemmStrides strides) {
   const GemmShape shape = shape_of(kind, a, b);
   const ThreadCount threads(context.threads);
-  Plan& p = plan(context, shape, best_layout(shape), !bias.empty(), accumulate);
+  Plan& p = plan(context, {shape, best_layout(shape), strides, c.dtype(), !bias.empty(), accumulate});
   const ArenaScope scope(*context.scratch);
   bind(context, p, a, b, bias, c);
   p.product.execute(state_->stream, p.arguments);
@@ -208,7 +208,7 @@ void Gemm::multiply(Context& context, GemmKind kind, ConstView a, ConstView b, C
 
 double Gemm::measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c) {
   const ThreadCount threads(context.threads);
-  Plan& p = plan(context, shape, layout, false, false);
+  Plan& p = plan(context, {.shape = shape, .layout = layout, .strides = {}, .c = c.dtype()});
   const ArenaScope scope(*context.scratch);
   bind(context, p, a, b, {}, c);
   const auto start = Clock::now();

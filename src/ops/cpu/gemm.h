@@ -17,15 +17,22 @@ inline constexpr int64_t kRowsWorthACopy = 512;
 /// The faster layout of a shape; see gemm.cc for the measurements.
 GemmLayout best_layout(const GemmShape& shape);
 
+/// Elements between the rows of operands that are columns of wider matrices; 0: their own width.
+struct GemmStrides {
+  int64_t a = 0, c = 0;
+  auto operator<=>(const GemmStrides&) const = default;
+};
+
 /// Not for several threads at once: one team of threads works on one product after the other.
 class Gemm {
  public:
   Gemm();
   ~Gemm();
 
-  /// c = product, or c += product in f32. bias: GemmKind::forward only, or empty. No size is 0. Packing takes scratch.
+  /// c = product, or c += product in f32. bias: GemmKind::forward only, or empty. No size is 0. c of bf16 operands may
+  /// be f32. Packing takes scratch.
   void multiply(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, View c,
-                bool accumulate = false);
+                bool accumulate = false, GemmStrides strides = {});
 
   /// Seconds of one product with the given layout, for benchmarks. Time to pack is not counted.
   double measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c);
@@ -36,7 +43,15 @@ class Gemm {
  private:
   struct Plan;
   struct State;
-  Plan& plan(Context& context, const GemmShape& shape, GemmLayout layout, bool bias, bool accumulate);
+  struct Call {
+    GemmShape shape;
+    GemmLayout layout;
+    GemmStrides strides;
+    DType c = DType::f32;
+    bool bias = false, accumulate = false;
+    auto operator<=>(const Call&) const = default;
+  };
+  Plan& plan(Context& context, const Call& call);
   void bind(Context& context, Plan& plan, ConstView a, ConstView b, ConstView bias, View c);
   std::unique_ptr<State> state_;
 };

@@ -75,7 +75,7 @@ HWY_EXPORT(few_rows_any);
 
 namespace {
 
-// Floats of widened activations at a time: 64 MiB, so that the head of a large vocabulary does not double the plan.
+// Floats of widened activations at a time: 64 MiB.
 constexpr int64_t kWidenedFloats = int64_t{16} << 20;
 constexpr int64_t kLeastRows = 256;  // fewer rows would make the product slower
 
@@ -84,56 +84,103 @@ constexpr int64_t kFewRows = 4;
 
 bool needs_widening(ConstView v) { return v.dtype() == DType::bf16 && !gemm_has_bf16(); }
 
-/// Rows to widen at a time when a row has `floats` of them.
-int64_t rows_at_once(int64_t floats) { return std::max(kLeastRows, kWidenedFloats / std::max<int64_t>(floats, 1)); }
+/// Rows that are multiplied at a time by a layer with so many inputs and outputs: all, or those that are widened.
+int64_t rows_at_once(ConstView activations, int64_t in, int64_t out) {
+  if (!needs_widening(activations)) return std::max<int64_t>(activations.rows(), 1);
+  return std::max(kLeastRows, kWidenedFloats / (in + std::min(out, kWideBlock)));
+}
+
+/// f(part) for each part of [0, n) of at most `most`.
+template <class F>
+void for_each_share(int64_t n, int64_t most, F&& f) {
+  for (int64_t first = 0; first < n; first += most) f(Range{first, std::min(n, first + most)});
+}
+
+template <class AnyView>
+AnyView rows_of(AnyView v, Range rows) {
+  return v.empty() ? v : v.rows_slice(rows.begin, rows.end - rows.begin);
+}
+
+/// Some columns of a matrix. Their rows lie as far apart as the matrix' own.
+template <class AnyView>
+AnyView columns_of(AnyView matrix, Range columns) {
+  using Bytes = std::conditional_t<std::is_same_v<AnyView, View>, char*, const char*>;
+  auto* first = static_cast<Bytes>(matrix.data()) + static_cast<size_t>(columns.begin) * size_of(matrix.dtype());
+  return {first, matrix.dtype(), {matrix.rows(), columns.end - columns.begin}};
+}
 
 }  // namespace
 
 size_t linear_scratch_bytes(const CallSizes& sizes) {
   const auto floats = [](int64_t n) { return static_cast<size_t>(n) * sizeof(float); };
-  // A weight has at most `width` outputs, so padding either of its sides to a block adds less than this.
-  const auto padded = [&](int64_t weight) { return weight + 2 * 64 * sizes.width + 64 * 64; };
+  const int64_t inputs = sizes.inputs > 0 ? sizes.inputs : sizes.width, outputs = std::min(sizes.width, kWideBlock);
+  const int64_t weight = std::min(sizes.weight_count, inputs * outputs);  // what is packed or widened at a time
   const bool widens = sizes.dtype == DType::bf16 && !gemm_has_bf16();
+  const DType dtype = widens ? DType::f32 : sizes.dtype;
   const auto packs = [&](GemmKind kind) {  // a call of fewer rows does not where one of as many does not
-    const DType dtype = widens ? DType::f32 : sizes.dtype;
-    const GemmShape shape{.kind = kind, .rows = sizes.rows, .in = sizes.width, .out = sizes.width, .dtype = dtype};
-    return best_layout(shape) == GemmLayout::packed;
+    return best_layout({kind, sizes.rows, inputs, outputs, dtype}) == GemmLayout::packed;
   };
-  const int64_t inputs = sizes.inputs > 0 ? sizes.inputs : sizes.width;
-  const size_t backward =
-      floats(sizes.added_count) + (packs(GemmKind::weight) ? Gemm::packed_bytes(sizes.rows, inputs, DType::bf16) : 0);
-  size_t most = std::max(backward, ColumnSums::scratch_bytes(sizes.threads, sizes.width));
-  if (widens) {
-    // The widened weight, or a gradient, beside widened rows of inputs and outputs; and the packed copy of a weight
-    // that leaves enough rows at a time.
-    const int64_t across = inputs + sizes.width, packed_across = kWidenedFloats / kRowsWorthACopy;
-    const size_t rows =
-        floats(sizes.width + std::min(sizes.rows * across, std::max(kWidenedFloats, kLeastRows * across)));
-    const int64_t in = std::min(inputs, packed_across / 2),
-                  packed = std::min(sizes.weight_count, in * (packed_across - in));
-    most = std::max(most, floats(std::max(sizes.weight_count, sizes.added_count)) + rows);
-    if (packs(GemmKind::forward))
-      most = std::max(most, floats(std::max(packed, sizes.added_count)) + floats(padded(packed)) + rows);
-  } else if (packs(GemmKind::forward)) {
-    most = std::max(most, static_cast<size_t>(padded(sizes.weight_count)) * size_of(sizes.dtype));
+  size_t products = packs(GemmKind::forward) || packs(GemmKind::input)
+                        ? static_cast<size_t>(weight) * size_of(dtype) + Gemm::packed_bytes(outputs, inputs, dtype) -
+                              static_cast<size_t>(outputs * inputs) * size_of(dtype)
+                        : 0;
+  size_t gradient =
+      floats(sizes.added_count) + (packs(GemmKind::weight) ? Gemm::packed_bytes(sizes.rows, inputs, dtype) : 0);
+  if (widens) {  // inputs and outputs of some rows, the weight, the bias
+    const int64_t across = inputs + outputs;
+    const size_t rows = floats(std::min(sizes.rows * across, std::max(kWidenedFloats, kLeastRows * across)));
+    products += rows + floats(weight + outputs);
+    gradient += rows;
+  } else if (sizes.dtype == DType::bf16 && sizes.width > kWideBlock) {
+    products += floats(sizes.rows * inputs);  // sums of the blocks
   }
-  return most + 8 * 64;  // each tensor starts on a cache line
+  return std::max({products, gradient, ColumnSums::scratch_bytes(sizes.threads, sizes.width)}) +
+         8 * 64;  // each tensor starts on a cache line
+}
+
+/// then(rows, outputs) is called when those outputs of those rows are there.
+template <class Then>
+void CpuOps::linear_blocks(Context& context, ConstView x, ConstView w, ConstView bias, View y, Then&& then) {
+  const bool widens = needs_widening(x);
+  for_each_share(x.rows(), rows_at_once(x, w.shape()[1], w.rows()), [&](Range rows) {
+    const ArenaScope scope(*context.scratch);
+    const ConstView inputs = operand(context, rows_of(x, rows));
+    for_each_share(w.rows(), kWideBlock, [&](Range outputs) {
+      const ArenaScope block_scope(*context.scratch);
+      const ConstView weights = operand(context, rows_of(w, outputs)), shift = operand(context, rows_of(bias, outputs));
+      const View to = columns_of(rows_of(y, rows), outputs);
+      const View result = widens ? context.scratch->take(DType::f32, to.shape()) : to;
+      gemm_->multiply(context, GemmKind::forward, inputs, weights, shift, result, false,
+                      {.a = 0, .c = widens ? 0 : y.shape()[1]});
+      if (widens) convert_rows(context, result, result.shape()[1], to, y.shape()[1]);
+      then(rows, outputs);
+    });
+  });
 }
 
 void CpuOps::do_linear(Context& context, ConstView x, ConstView w, ConstView bias, View y) {
   if (y.count() == 0) return;
+  if (x.rows() > kFewRows) return linear_blocks(context, x, w, bias, y, [](Range, Range) {});
   const ArenaScope scope(*context.scratch);
-  if (x.rows() <= kFewRows) {
-    constexpr int64_t kUnit = 32;  // columns: shares begin at cache lines, whatever the type
-    const ConstView wide = x.dtype() == DType::bf16 ? widen(context, x) : x;
-    return for_each_part(context.threads, [&](int part) {
-      HWY_DYNAMIC_DISPATCH(few_rows_any)
-      (wide, w, bias, y, share_of(w.shape()[0], part, context.threads, kUnit));
-    });
-  }
-  if (!needs_widening(x)) return gemm_->multiply(context, GemmKind::forward, x, w, bias, y);
-  const View wide_bias = bias.empty() ? View() : widen(context, bias);
-  multiply_widened(context, GemmKind::forward, x, widen(context, w), wide_bias, y);
+  constexpr int64_t kUnit = 32;  // columns: shares begin at cache lines, whatever the type
+  const ConstView wide = x.dtype() == DType::bf16 ? widen(context, x) : x;
+  for_each_part(context.threads, [&](int part) {
+    HWY_DYNAMIC_DISPATCH(few_rows_any)
+    (wide, w, bias, y, share_of(w.shape()[0], part, context.threads, kUnit));
+  });
+}
+
+void CpuOps::do_linear_softmax_stats(Context& context, ConstView x, ConstView w, ConstView bias, ConstView targets,
+                                     int64_t first_class, int64_t classes, View logits, View max, View sum,
+                                     View target) {
+  if (x.rows() <= kFewRows || classes == 0)
+    return Ops::do_linear_softmax_stats(context, x, w, bias, targets, first_class, classes, logits, max, sum, target);
+  linear_blocks(context, x, w, bias, logits, [&](Range rows, Range outputs) {
+    const Range counted{outputs.begin, std::min(outputs.end, classes)};
+    if (counted.begin < counted.end)
+      add_softmax_stats(context, rows_of(logits, rows), rows_of(targets, rows), first_class, counted,
+                        rows_of(max, rows), rows_of(sum, rows), rows_of(target, rows));
+  });
 }
 
 void CpuOps::do_linear_activation(Context& context, ConstView x, ConstView w, ConstView bias, Activation f, View pre,
@@ -144,9 +191,19 @@ void CpuOps::do_linear_activation(Context& context, ConstView x, ConstView w, Co
 
 void CpuOps::do_linear_backward_input(Context& context, ConstView dy, ConstView w, View dx) {
   if (dx.count() == 0) return;
-  if (!needs_widening(dy)) return gemm_->multiply(context, GemmKind::input, dy, w, {}, dx);
-  const ArenaScope scope(*context.scratch);
-  multiply_widened(context, GemmKind::input, dy, widen(context, w), {}, dx);
+  const bool widens = needs_widening(dy), several = w.rows() > kWideBlock;
+  const bool apart = dx.dtype() == DType::bf16 && (widens || several);  // blocks are added in f32
+  for_each_share(dy.rows(), rows_at_once(dy, w.shape()[1], w.rows()), [&](Range rows) {
+    const ArenaScope scope(*context.scratch);
+    const View to = rows_of(dx, rows), sum = apart ? context.scratch->take(DType::f32, to.shape()) : to;
+    for_each_share(w.rows(), kWideBlock, [&](Range outputs) {
+      const ArenaScope block_scope(*context.scratch);
+      const ConstView some = columns_of(rows_of(dy, rows), outputs), weights = operand(context, rows_of(w, outputs));
+      gemm_->multiply(context, GemmKind::input, widens ? widen_rows(context, some, dy.shape()[1]) : some, weights, {},
+                      sum, outputs.begin > 0, {.a = widens ? 0 : dy.shape()[1], .c = 0});
+    });
+    if (apart) do_cast(context, sum, to);
+  });
 }
 
 void CpuOps::do_linear_backward_weight(Context& context, ConstView dy, ConstView x, View dw, Write write) {
@@ -159,14 +216,16 @@ void CpuOps::do_linear_backward_weight(Context& context, ConstView dy, ConstView
   const bool adds = write == Write::accumulate;
   if (dy.rows() == 0) return adds ? void() : do_zero(context, dw);
   if (!needs_widening(dy)) return gemm_->multiply(context, GemmKind::weight, dy, x, {}, dw, adds);
-  const int64_t step = rows_at_once(dy.shape()[1] + x.shape()[1]);
-  for (int64_t first = 0; first < dy.rows(); first += step) {
+  for_each_share(dy.rows(), rows_at_once(dy, x.shape()[1], dw.rows()), [&](Range rows) {
     const ArenaScope scope(*context.scratch);
-    const int64_t n = std::min(step, dy.rows() - first);
-    const View wide_dy = widen(context, dy.rows_slice(first, n));
-    gemm_->multiply(context, GemmKind::weight, wide_dy, widen(context, x.rows_slice(first, n)), {}, dw,
-                    adds || first > 0);
-  }
+    const ConstView inputs = operand(context, rows_of(x, rows));
+    for_each_share(dw.rows(), kWideBlock, [&](Range outputs) {
+      const ArenaScope block_scope(*context.scratch);
+      gemm_->multiply(context, GemmKind::weight,
+                      widen_rows(context, columns_of(rows_of(dy, rows), outputs), dy.shape()[1]), inputs, {},
+                      rows_of(dw, outputs), adds || rows.begin > 0);
+    });
+  });
 }
 
 void CpuOps::do_bias_backward(Context& context, ConstView dy, View db, Write write) {
@@ -188,16 +247,26 @@ View CpuOps::widen(Context& context, ConstView bf16) {
   return wide;
 }
 
-void CpuOps::multiply_widened(Context& context, GemmKind kind, ConstView a, ConstView wide_b, ConstView wide_bias,
-                              View c) {
-  const int64_t step = rows_at_once(a.shape()[1] + c.shape()[1]);
-  for (int64_t first = 0; first < a.rows(); first += step) {
-    const ArenaScope scope(*context.scratch);
-    const int64_t n = std::min(step, a.rows() - first);
-    const View wide_c = context.scratch->take(DType::f32, {n, c.shape()[1]});
-    gemm_->multiply(context, kind, widen(context, a.rows_slice(first, n)), wide_b, wide_bias, wide_c);
-    do_cast(context, wide_c, c.rows_slice(first, n));
-  }
+View CpuOps::widen_rows(Context& context, ConstView bf16, int64_t stride) {
+  const View wide = context.scratch->take(DType::f32, bf16.shape());
+  convert_rows(context, bf16, stride, wide, wide.shape()[1]);
+  return wide;
+}
+
+ConstView CpuOps::operand(Context& context, ConstView v) { return needs_widening(v) ? widen(context, v) : v; }
+
+void CpuOps::convert_rows(Context& context, ConstView from, int64_t from_stride, View to, int64_t to_stride) {
+  const auto row_of = [](auto matrix, int64_t row, int64_t stride) {
+    const int64_t width = matrix.shape()[1];
+    matrix = columns_of(matrix, {row * stride, row * stride + width});
+    return matrix.first_as({width});
+  };
+  for_each_part(context.threads, [&](int part) {
+    const Range rows = share_of(to.rows(), part, context.threads);
+    Context alone{1, nullptr};
+    for (int64_t row = rows.begin; row < rows.end; ++row)
+      do_cast(alone, row_of(from, row, from_stride), row_of(to, row, to_stride));
+  });
 }
 
 }  // namespace trireme

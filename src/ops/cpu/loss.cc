@@ -6,6 +6,7 @@
 
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/highway_targets.h"
+#include "ops/cpu/linear.h"
 #include "ops/cpu/team.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,9 +20,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
 template <class T>
 HWY_INLINE float max_of(const T* z, int64_t n) {
-  constexpr float kLowest = -std::numeric_limits<float>::infinity();
   VecF32 m0 = hn::Set(TagF32(), kLowest), m1 = m0;
   int64_t i = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
@@ -52,13 +54,12 @@ struct MaxAndSum {
   float max, sum;
 };
 
-/// In chunks that stay in the first-level cache between finding their maximum and adding their exponentials; when the
-/// maximum rises, the sum so far is scaled down. Memory is read once.
+/// What n more logits make of s. In chunks that stay in the first-level cache between finding their maximum and adding
+/// their exponentials; when the maximum rises, the sum so far is scaled down. Memory is read once.
 template <class T>
-MaxAndSum stats_of(const T* z, int64_t n) {
+MaxAndSum stats_with(MaxAndSum s, const T* z, int64_t n) {
   constexpr int64_t kChunk = (8 << 10) / static_cast<int64_t>(sizeof(T));  // beside the next one, which is brought in
-  constexpr float kLowest = -std::numeric_limits<float>::infinity();
-  MaxAndSum s{kLowest, 0};
+  static_assert(kWideBlock % kChunk == 0, "blocks of columns are to give the bits of whole rows");
   for (int64_t first = 0; first < n; first += kChunk) {
     const int64_t count = std::min(kChunk, n - first);
     const float chunk_max = max_of(z + first, count);
@@ -76,17 +77,22 @@ MaxAndSum stats_of(const T* z, int64_t n) {
   return s;
 }
 
+/// Takes the columns into account; the first ones begin the statistics.
 template <class T>
-void stats(ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max, View sum, View target,
+void stats(ConstView logits, ConstView targets, int64_t first_class, Range columns, View max, View sum, View target,
            Range rows) {
-  const int64_t columns = logits.shape()[1];
+  const int64_t stride = logits.shape()[1];
   for (int64_t row = rows.begin; row < rows.end; ++row) {
-    const T* z = logits.as<T>() + row * columns;
-    const MaxAndSum s = stats_of(z, classes);
+    float &row_max = max.as<float>()[row], &row_sum = sum.as<float>()[row], &row_target = target.as<float>()[row];
+    const T* z = logits.as<T>() + row * stride;
+    const bool first = columns.begin == 0;
+    const MaxAndSum s = stats_with(first ? MaxAndSum{kLowest, 0} : MaxAndSum{row_max, row_sum}, z + columns.begin,
+                                   columns.end - columns.begin);
     const int64_t t = targets.as<int32_t>()[row] - first_class;
-    max.as<float>()[row] = s.max;
-    sum.as<float>()[row] = s.sum;
-    target.as<float>()[row] = t >= 0 && t < classes ? as_float(z[t]) : 0.0f;
+    row_max = s.max;
+    row_sum = s.sum;
+    if (first) row_target = 0;
+    if (t >= columns.begin && t < columns.end) row_target = as_float(z[t]);
   }
 }
 
@@ -115,10 +121,10 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
   }
 }
 
-void softmax_stats_rows(ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max, View sum,
+void softmax_stats_rows(ConstView logits, ConstView targets, int64_t first_class, Range columns, View max, View sum,
                         View target, Range rows) {
   with_element(logits.dtype(), [&](auto element) HWY_ATTR {
-    stats<decltype(element)>(logits, targets, first_class, classes, max, sum, target, rows);
+    stats<decltype(element)>(logits, targets, first_class, columns, max, sum, target, rows);
   });
 }
 
@@ -148,9 +154,14 @@ double prediction(ConstView z, int64_t row) {
 
 void CpuOps::do_softmax_stats(Context& context, ConstView logits, ConstView targets, int64_t first_class,
                               int64_t classes, View max, View sum, View target) {
+  add_softmax_stats(context, logits, targets, first_class, {0, classes}, max, sum, target);
+}
+
+void CpuOps::add_softmax_stats(Context& context, ConstView logits, ConstView targets, int64_t first_class,
+                               Range columns, View max, View sum, View target) {
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(softmax_stats_rows)
-    (logits, targets, first_class, classes, max, sum, target, share_of(logits.rows(), part, context.threads));
+    (logits, targets, first_class, columns, max, sum, target, share_of(logits.rows(), part, context.threads));
   });
 }
 

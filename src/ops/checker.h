@@ -1,0 +1,84 @@
+#pragma once
+// The checks that public operators make of their arguments.
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "ops/ops.h"
+
+namespace trireme {
+
+inline constexpr int kMostHeads = 1 << 16;  // what dropout's counter has room for
+
+inline std::string describe(ConstView v) {
+  return v.empty() ? std::string("empty") : fmt::format("{} {}", name_of(v.dtype()), v.shape().to_string());
+}
+
+/// The argument checks of one call: everything thrown names the operator.
+class Checker {
+ public:
+  explicit Checker(std::string_view op) : op_(op) {}
+
+  void dims(std::string_view what, ConstView v, int n) const {
+    require(!v.empty() && v.shape().dims() == n, ErrorKind::shape, "{}: {} is {}, expected {} dims", op_, what,
+            describe(v), n);
+  }
+  void is(std::string_view what, ConstView v, DType dtype, const Shape& shape) const {
+    require(!v.empty() && v.dtype() == dtype && v.shape() == shape, ErrorKind::shape, "{}: {} is {}, expected {} {}",
+            op_, what, describe(v), name_of(dtype), shape.to_string());
+  }
+  void is_or_empty(std::string_view what, ConstView v, DType dtype, const Shape& shape) const {
+    if (!v.empty()) is(what, v, dtype, shape);
+  }
+  void activation(std::string_view what, ConstView v, bool taken, std::string_view backend) const {
+    require(!v.empty() && taken, ErrorKind::shape, "{}: {} is {}, which is no activation type of the {} backend", op_,
+            what, describe(v), backend);
+  }
+  void statistic(std::string_view what, ConstView v, DType expected) const {
+    require(!v.empty() && v.dtype() == expected, ErrorKind::shape, "{}: {} is {}, expected type {}", op_, what,
+            describe(v), name_of(expected));
+  }
+  void same_count(std::string_view what, ConstView v, std::string_view other_name, ConstView other) const {
+    require(!v.empty() && v.count() == other.count(), ErrorKind::shape,
+            "{}: {} is {}, expected as many elements as {} ({})", op_, what, describe(v), other_name, describe(other));
+  }
+  void part_of_table(ConstView table, TableRows part) const {
+    require(part.first >= 0 && part.first + table.shape()[0] <= part.of, ErrorKind::shape,
+            "{}: rows {} to {} are no part of a table of {} rows", op_, part.first, part.first + table.shape()[0],
+            part.of);
+  }
+  void that(bool condition, std::string_view text) const { require(condition, ErrorKind::shape, "{}: {}", op_, text); }
+
+  void dropout(const Dropout& d, int64_t rows) const {
+    require(d.rate >= 0 && d.rate < 1, ErrorKind::shape, "{}: dropout rate is {}, expected 0 <= rate < 1", op_, d.rate);
+    if (d.rate == 0) return;
+    is("dropout sample", d.sample, DType::i64, {rows});
+    is("dropout position", d.position, DType::i32, {rows});
+  }
+  void attention_shape(const AttentionShape& s, int64_t rows) const {
+    require(s.heads > 0 && s.head_dim > 0, ErrorKind::shape, "{}: {} heads of size {}, expected at least 1 of each",
+            op_, s.heads, s.head_dim);
+    require(s.first_head >= 0 && s.first_head <= kMostHeads - s.heads, ErrorKind::shape,
+            "{}: heads {} to {}, expected at most {}: dropout's counter holds no more", op_, s.first_head,
+            int64_t{s.first_head} + s.heads, kMostHeads);
+    require(std::isfinite(s.scale) && s.scale > 0, ErrorKind::shape,
+            "{}: scale is {}, expected a finite number above 0", op_, s.scale);
+    dims("offsets", s.offsets, 1);
+    statistic("offsets", s.offsets, DType::i32);
+    require(s.offsets.rows() >= 2 || rows == 0, ErrorKind::shape,
+            "{}: offsets is {}, expected one entry more than there are sequences", op_, describe(s.offsets));
+  }
+
+ private:
+  std::string_view op_;
+};
+
+/// Type of statistics and weight gradients that goes with an activation type.
+inline DType statistic_of(DType activation) { return activation == DType::f64 ? DType::f64 : DType::f32; }
+
+}  // namespace trireme
