@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <sstream>
 
@@ -296,6 +297,14 @@ void measure_layouts(const StepBenchOptions& options, const Spec& spec, const Wi
 std::string MeasuredLayout::name() const {
   return fmt::format("{}x{}x{}{}{}", mesh.data, mesh.tensor, mesh.pipeline,
                      mesh.chunks > 1 ? fmt::format("c{}", mesh.chunks) : "", shares_rows ? "s" : "");
+}
+
+std::string PeerStep::loss_text() const {
+  constexpr double kSame = 5e-3;  // of the loss: bf16 of two programs differs by less after a few steps
+  return fmt::format("loss {:.4f} after the last step, ours {:.4f}: {}", loss, our_loss,
+                     std::abs(loss - our_loss) <= kSame * std::abs(our_loss)
+                         ? "the same weights, tokens and rates"
+                         : "not the same, though both started from the same weights: one of the two computes wrongly");
 }
 
 double StepBenchResult::peer_ratio() const {

@@ -47,6 +47,8 @@ struct PeerStep {
   size_t peak_rss = 0;
   double loss = 0, our_loss = 0;  ///< of the last step: both started from the same weights and take the same tokens
   double ratio() const { return times.median / our_seconds; }  ///< above 1: we are faster
+  /// Whether the losses agree, and what it means if they do not.
+  std::string loss_text() const;
 };
 
 /// A layout whose step was measured.

@@ -27,8 +27,7 @@ void print_peer(const PeerStep& peer, const StepBenchResult& ours) {
   }
   fmt::print("{:<18} {:.3f} s (fastest {:.3f}, slowest {:.3f}), ours between {:.3f} s: ours is {:.2f}x as fast\n", name,
              peer.times.median, peer.times.fastest, peer.times.slowest, peer.our_seconds, peer.ratio());
-  fmt::print("{:<18} loss {:.4f} after the last step, ours {:.4f}: the same weights, tokens and rates\n", "", peer.loss,
-             peer.our_loss);
+  fmt::print("{:<18} {}\n", "", peer.loss_text());
   fmt::print("{:<18} {:.2f} GB peak memory, ours is {:.2f} of it\n", "", static_cast<double>(peer.peak_rss) / 1e9,
              static_cast<double>(ours.peak_rss) / static_cast<double>(peer.peak_rss));
 }
