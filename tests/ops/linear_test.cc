@@ -36,10 +36,11 @@ struct Linear {
 struct Size {
   int64_t rows, in, out;
 };
-/// Odd sizes, sizes of one, no rows, sizes at which operands are packed, and those of several blocks of outputs.
-constexpr Size kSizes[] = {{1, 1, 1},     {1, 48, 144},    {3, 7, 5},      {17, 33, 65},
-                           {0, 8, 4},     {2, 1, 50},      {129, 64, 1},   {513, 40, 70},
-                           {37, 80, 601}, {600, 130, 531}, {40, 24, 8201}, {523, 9, 17000}};
+/// Odd sizes, sizes of one, no rows, sizes at which operands are packed, those of several blocks of outputs, and rows
+/// of a weight that lie whole pages apart.
+constexpr Size kSizes[] = {{1, 1, 1},      {1, 48, 144},    {3, 7, 5},     {17, 33, 65},  {0, 8, 4},
+                           {2, 1, 50},     {129, 64, 1},    {513, 40, 70}, {37, 80, 601}, {600, 130, 531},
+                           {40, 24, 8201}, {523, 9, 17000}, {70, 3072, 7}};
 
 class LinearOp : public CpuOp {
  protected:
@@ -133,24 +134,26 @@ TEST_P(LinearOp, GivesTheSameBitsTwice) {
 }
 
 TEST_P(LinearOp, StaysWithinThePlannedScratch) {
-  for (const Size& s : kSizes) {
-    if (s.rows == 0) continue;
-    Linear l(dtype(), s.rows, s.in, s.out);
-    const AttentionShape attention{1, 1, true, 1, {}};
-    const size_t planned = cpu->ops->scratch_bytes({.dtype = GetParam().dtype,
-                                                    .rows = s.rows,
-                                                    .width = std::max(s.in, s.out),
-                                                    .weight_count = s.in * s.out,
-                                                    .added_count = s.in * s.out,
-                                                    .attention = attention,
-                                                    .threads = GetParam().threads});
-    cpu->scratch = Arena(planned);
-    cpu->context.scratch = &cpu->scratch;
-    l.forward(*cpu);
-    l.backward(*cpu, Write::add);
-    EXPECT_LE(cpu->scratch.peak(), planned) << name(s);
-    EXPECT_EQ(cpu->scratch.used(), 0u);
-  }
+  constexpr AttentionShape kAttention{1, 1, true, 1, {}};
+  for (const Size& s : kSizes)
+    for (const int64_t wider : {0, 8}) {  // of two layers, the plan knows the greater width
+      if (s.rows == 0) continue;
+      SCOPED_TRACE(name(s));
+      Linear l(dtype(), s.rows, s.in, s.out);
+      const size_t planned = cpu->ops->scratch_bytes({.dtype = GetParam().dtype,
+                                                      .rows = s.rows,
+                                                      .width = std::max(s.in, s.out) + wider,
+                                                      .weight_count = s.in * s.out,
+                                                      .added_count = s.in * s.out,
+                                                      .attention = kAttention,
+                                                      .threads = GetParam().threads});
+      cpu->scratch = Arena(planned);
+      cpu->context.scratch = &cpu->scratch;
+      l.forward(*cpu);
+      l.backward(*cpu, Write::add);
+      EXPECT_LE(cpu->scratch.peak(), planned);
+      EXPECT_EQ(cpu->scratch.used(), 0u);
+    }
 }
 
 TEST(ReferenceLinear, BackwardEqualsFiniteDifferences) {

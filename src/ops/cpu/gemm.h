@@ -16,6 +16,8 @@ bool gemm_has_bf16();
 inline constexpr int64_t kRowsWorthACopy = 512;
 /// The faster layout of a shape; see gemm.cc for the measurements.
 GemmLayout best_layout(const GemmShape& shape);
+/// Whether that is GemmLayout::packed for a forward or input product of so many rows, whatever its other sizes.
+bool may_be_packed(int64_t rows, DType dtype);
 
 /// Elements between the rows of operands that are columns of wider matrices; 0: their own width.
 struct GemmStrides {

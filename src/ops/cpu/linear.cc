@@ -117,15 +117,12 @@ size_t linear_scratch_bytes(const CallSizes& sizes) {
   const int64_t weight = std::min(sizes.weight_count, inputs * outputs);  // what is packed or widened at a time
   const bool widens = sizes.dtype == DType::bf16 && !gemm_has_bf16();
   const DType dtype = widens ? DType::f32 : sizes.dtype;
-  const auto packs = [&](GemmKind kind) {  // a call of fewer rows does not where one of as many does not
-    return best_layout({kind, sizes.rows, inputs, outputs, dtype}) == GemmLayout::packed;
-  };
-  size_t products = packs(GemmKind::forward) || packs(GemmKind::input)
+  size_t products = may_be_packed(sizes.rows, dtype)
                         ? static_cast<size_t>(weight) * size_of(dtype) + Gemm::packed_bytes(outputs, inputs, dtype) -
                               static_cast<size_t>(outputs * inputs) * size_of(dtype)
                         : 0;
-  size_t gradient =
-      floats(sizes.added_count) + (packs(GemmKind::weight) ? Gemm::packed_bytes(sizes.rows, inputs, dtype) : 0);
+  const bool packs_rows = best_layout({GemmKind::weight, sizes.rows, inputs, outputs, dtype}) == GemmLayout::packed;
+  size_t gradient = floats(sizes.added_count) + (packs_rows ? Gemm::packed_bytes(sizes.rows, inputs, dtype) : 0);
   if (widens) {  // inputs and outputs of some rows, the weight, the bias
     const int64_t across = inputs + outputs;
     const size_t rows = floats(std::min(sizes.rows * across, std::max(kWidenedFloats, kLeastRows * across)));
