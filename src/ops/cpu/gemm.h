@@ -22,7 +22,7 @@ bool may_be_packed(int64_t rows, DType dtype);
 /// Elements between the rows of operands that are columns of wider matrices; 0: their own width.
 struct GemmStrides {
   int64_t a = 0, c = 0;
-  auto operator<=>(const GemmStrides&) const = default;
+  auto operator<=>(const GemmStrides&) const = default;  // NOLINT(modernize-use-nullptr): as in GemmShape
 };
 
 /// Not for several threads at once: one team of threads works on one product after the other.
@@ -51,7 +51,7 @@ class Gemm {
     GemmStrides strides;
     DType c = DType::f32;
     bool bias = false, accumulate = false;
-    auto operator<=>(const Call&) const = default;
+    auto operator<=>(const Call&) const = default;  // NOLINT(modernize-use-nullptr)
   };
   Plan& plan(Context& context, const Call& call);
   void bind(Context& context, Plan& plan, ConstView a, ConstView b, ConstView bias, View c);
