@@ -297,36 +297,45 @@ class Bench {
             [&](size_t i) { ops_.attention_backward(context, out[i], qkv[i], out[i], lse, shape, Dropout(), dqkv); });
   }
 
+  double logits_bytes() const { return static_cast<double>(o_.loss_rows * o_.columns) * size(); }
+  struct Loss {
+    std::vector<View> logits;
+    View targets, max, sum, target;
+  };
+  Loss take_loss(Tensors& t) const {
+    const auto statistic = [&] { return t.shared(DType::f32, {o_.loss_rows}); };
+    return {.logits = t.take(o_.dtype, {o_.loss_rows, o_.columns}),
+            .targets = t.shared(DType::i32, {o_.loss_rows}, o_.vocabulary),
+            .max = statistic(),
+            .sum = statistic(),
+            .target = statistic()};
+  }
+
   void loss() {
-    const double bytes = static_cast<double>(o_.loss_rows * o_.columns) * size();
+    const double bytes = logits_bytes();
     Tensors t(memory_, o_.rotation, bytes);
-    const auto logits = t.take(o_.dtype, {o_.loss_rows, o_.columns});
-    const View targets = t.shared(DType::i32, {o_.loss_rows}, o_.vocabulary);
-    const View max = t.shared(DType::f32, {o_.loss_rows}), sum = t.shared(DType::f32, {o_.loss_rows});
-    const View target = t.shared(DType::f32, {o_.loss_rows});
-    measure("softmax_stats", logits[0], t.sets(), bytes, true,
-            [&](size_t i) { ops_.softmax_stats(context_, logits[i], targets, 0, o_.vocabulary, max, sum, target); });
-    measure("cross_entropy_backward", logits[0], t.sets(), 2 * bytes, true, [&](size_t i) {
-      ops_.cross_entropy_backward(context_, logits[i], targets, 0, o_.vocabulary, max, sum, 1e-3f);
+    const Loss l = take_loss(t);
+    measure("softmax_stats", l.logits[0], t.sets(), bytes, true, [&](size_t i) {
+      ops_.softmax_stats(context_, l.logits[i], l.targets, 0, o_.vocabulary, l.max, l.sum, l.target);
+    });
+    measure("cross_entropy_backward", l.logits[0], t.sets(), 2 * bytes, true, [&](size_t i) {
+      ops_.cross_entropy_backward(context_, l.logits[i], l.targets, 0, o_.vocabulary, l.max, l.sum, 1e-3f);
     });
   }
 
   void head() {
-    Tensors t(memory_, o_.rotation, static_cast<double>(o_.loss_rows * o_.columns) * size());
-    const auto logits = t.take(o_.dtype, {o_.loss_rows, o_.columns});
-    const View targets = t.shared(DType::i32, {o_.loss_rows}, o_.vocabulary);
-    const View max = t.shared(DType::f32, {o_.loss_rows}), sum = t.shared(DType::f32, {o_.loss_rows});
-    const View target = t.shared(DType::f32, {o_.loss_rows});
+    Tensors t(memory_, o_.rotation, logits_bytes());
+    const Loss l = take_loss(t);
     const View x = t.shared(o_.dtype, {o_.loss_rows, o_.width}), w = t.shared(o_.dtype, {o_.columns, o_.width});
     const View dw = t.shared(DType::f32, {o_.columns, o_.width});
     const double flops = 2 * static_cast<double>(o_.loss_rows * o_.columns * o_.width);
-    measure("head", logits[0], t.sets(), flops, false, [&](size_t i) {
-      ops_.linear_softmax_stats(context_, x, w, {}, targets, 0, o_.vocabulary, logits[i], max, sum, target);
+    measure("head", l.logits[0], t.sets(), flops, false, [&](size_t i) {
+      ops_.linear_softmax_stats(context_, x, w, {}, l.targets, 0, o_.vocabulary, l.logits[i], l.max, l.sum, l.target);
     });
-    measure("head_backward_input", logits[0], t.sets(), flops, false,
-            [&](size_t i) { ops_.linear_backward_input(context_, logits[i], w, x); });
-    measure("head_backward_weight", logits[0], t.sets(), flops, false,
-            [&](size_t i) { ops_.linear_backward_weight(context_, logits[i], x, dw, Write::accumulate); });
+    measure("head_backward_input", l.logits[0], t.sets(), flops, false,
+            [&](size_t i) { ops_.linear_backward_input(context_, l.logits[i], w, x); });
+    measure("head_backward_weight", l.logits[0], t.sets(), flops, false,
+            [&](size_t i) { ops_.linear_backward_weight(context_, l.logits[i], x, dw, Write::accumulate); });
   }
 
   void parameters() {

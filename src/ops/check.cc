@@ -11,8 +11,8 @@ uint64_t dropout_key(uint64_t seed, uint64_t step, uint32_t layer, uint32_t site
 
 namespace {
 
-void check_stats(const Checker& check, DType statistic, ConstView logits, ConstView targets, int64_t first_class,
-                 int64_t classes, ConstView max, ConstView sum, ConstView target) {
+void check_classes(const Checker& check, DType statistic, ConstView logits, ConstView targets, int64_t first_class,
+                   int64_t classes, ConstView max, ConstView sum) {
   const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
   check.is("targets", targets, DType::i32, {rows});
   check.that(
@@ -20,7 +20,6 @@ void check_stats(const Checker& check, DType statistic, ConstView logits, ConstV
       fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
   check.is("max", max, statistic, {rows});
   check.is("sum", sum, statistic, {rows});
-  check.is("target", target, statistic, {rows});
 }
 
 /// y: of the argument that this name says.
@@ -48,7 +47,9 @@ void Ops::linear_softmax_stats(Context& context, ConstView x, ConstView w, Const
                                int64_t first_class, int64_t classes, View logits, View max, View sum, View target) {
   const Checker check("linear_softmax_stats");
   const ProductSize size = check_linear(check, takes(x.dtype()), name(), x, w, bias, "logits", logits);
-  check_stats(check, statistic_of(x.dtype()), logits, targets, first_class, classes, max, sum, target);
+  const DType statistic = statistic_of(x.dtype());
+  check_classes(check, statistic, logits, targets, first_class, classes, max, sum);
+  check.is("target", target, statistic, {x.rows()});
   const OpTimer timer(recorder_, "linear_softmax_stats", {x, w, bias, logits}, size);
   do_linear_softmax_stats(context, x, w, bias, targets, first_class, classes, logits, max, sum, target);
 }
@@ -345,7 +346,8 @@ void Ops::softmax_stats(Context& context, ConstView logits, ConstView targets, i
   check.dims("logits", logits, 2);
   const DType statistic = takes(DType::f64) ? DType::f64 : DType::f32;
   check.activation("logits", logits, takes(logits.dtype()) || logits.dtype() == statistic, name());
-  check_stats(check, statistic, logits, targets, first_class, classes, max, sum, target);
+  check_classes(check, statistic, logits, targets, first_class, classes, max, sum);
+  check.is("target", target, statistic, {logits.rows()});
   const OpTimer timer(recorder_, "softmax_stats", {logits});
   do_softmax_stats(context, logits, targets, first_class, classes, max, sum, target);
 }
@@ -384,14 +386,7 @@ void Ops::cross_entropy_backward(Context& context, View logits, ConstView target
   const Checker check("cross_entropy_backward");
   check.dims("logits", logits, 2);
   check.activation("logits", logits, takes(logits.dtype()), name());
-  const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
-  const DType statistic = statistic_of(logits.dtype());
-  check.is("targets", targets, DType::i32, {rows});
-  check.that(
-      first_class >= 0 && classes >= 0 && classes <= columns,
-      fmt::format("classes {} to {} do not fit logits {}", first_class, first_class + classes, describe(logits)));
-  check.is("max", max, statistic, {rows});
-  check.is("sum", sum, statistic, {rows});
+  check_classes(check, statistic_of(logits.dtype()), logits, targets, first_class, classes, max, sum);
   const OpTimer timer(recorder_, "cross_entropy_backward", {logits, logits});
   do_cross_entropy_backward(context, logits, targets, first_class, classes, max, sum, scale);
 }

@@ -110,7 +110,8 @@ bool gemm_has_bf16() { return cpu_isa() >= Isa::avx512bf16; }
 //   4096     1.41   1.32   1.21   1.16
 namespace {
 
-constexpr int64_t kStridedRowsWorthACopy = 64;
+// From so many rows on, packing the other operand gains more than the copy costs.
+constexpr int64_t kRowsWorthACopy = 512, kStridedRowsWorthACopy = 64;
 
 bool is_slow_to_stride(const GemmShape& shape) {
   constexpr int64_t kPage = 4096 / sizeof(float);

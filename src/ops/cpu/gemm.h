@@ -12,8 +12,6 @@ namespace trireme {
 /// bf16 instructions at 1 to 20 GFLOP/s.
 bool gemm_has_bf16();
 
-/// From so many rows on, packing the other operand gains more than the copy costs.
-inline constexpr int64_t kRowsWorthACopy = 512;
 /// The faster layout of a shape; see gemm.cc for the measurements.
 GemmLayout best_layout(const GemmShape& shape);
 /// Whether that is GemmLayout::packed for a forward or input product of so many rows, whatever its other sizes.
