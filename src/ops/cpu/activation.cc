@@ -9,7 +9,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "ops/cpu/vector-inl.h"
+#include "ops/cpu/pairs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
@@ -122,8 +122,9 @@ template <class T, class F>
 void forward(ConstView x, View y, Range range) {
   const T* in = x.as<T>() + range.begin;
   T* out = y.as<T>() + range.begin;
-  for_each_vector(range.end - range.begin, [&](int64_t i, auto lanes) HWY_ATTR {
-    store(F::template value<T>(load(in + i, lanes)), out + i, lanes);
+  for_each_pair<T>(range.end - range.begin, [&](int64_t i, auto lanes) HWY_ATTR {
+    store(of_each(load_streaming(in + i, lanes), [](VecF32 v) HWY_ATTR { return F::template value<T>(v); }), out + i,
+          lanes);
   });
 }
 
@@ -132,8 +133,10 @@ void backward(ConstView dy, ConstView x, View dx, Range range) {
   const T* in = x.as<T>() + range.begin;
   const T* dout = dy.as<T>() + range.begin;
   T* din = dx.as<T>() + range.begin;
-  for_each_vector(range.end - range.begin, [&](int64_t i, auto lanes) HWY_ATTR {
-    store(hn::Mul(load(dout + i, lanes), F::template derivative<T>(load(in + i, lanes))), din + i, lanes);
+  for_each_pair<T>(range.end - range.begin, [&](int64_t i, auto lanes) HWY_ATTR {
+    const auto slope =
+        of_each(load_streaming(in + i, lanes), [](VecF32 v) HWY_ATTR { return F::template derivative<T>(v); });
+    store(multiply(load_streaming(dout + i, lanes), slope), din + i, lanes);
   });
 }
 

@@ -42,8 +42,8 @@ void drop_rows(const T* x, const T* residual, const Dropout& dropout, T* y, int6
       philox_blocks(dropout.key, static_cast<uint32_t>(first / 4), position, static_cast<uint32_t>(sample),
                     static_cast<uint32_t>(sample >> 32), (n + 3) / 4, words);
       for_each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
-        VecF32 v = keep(load(x + at + i, lanes), words + i, threshold, scale);
-        if (residual) v = hn::Add(v, load(residual + at + i, lanes));
+        VecF32 v = keep(load_streaming(x + at + i, lanes), words + i, threshold, scale);
+        if (residual) v = hn::Add(v, load_streaming(residual + at + i, lanes));
         store(v, y + at + i, lanes);
       });
     }
@@ -55,7 +55,7 @@ template <class T>
 void add_rows(const T* x, const T* residual, T* y, int64_t width, Range rows) {
   const int64_t at = rows.begin * width;
   for_each_vector((rows.end - rows.begin) * width, [&](int64_t i, auto lanes) HWY_ATTR {
-    store(hn::Add(load(x + at + i, lanes), load(residual + at + i, lanes)), y + at + i, lanes);
+    store(hn::Add(load_streaming(x + at + i, lanes), load_streaming(residual + at + i, lanes)), y + at + i, lanes);
   });
 }
 

@@ -30,8 +30,8 @@ void sum_columns(ConstView dy, float* sums, Range rows) {
   for (; row + kTogether <= rows.end; row += kTogether)
     for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
       const T* at = p + row * width + i;
-      VecF32 sum = load(at, lanes);
-      for (int64_t r = 1; r < kTogether; ++r) sum = hn::Add(sum, load(at + r * width, lanes));
+      VecF32 sum = load_streaming(at, lanes);
+      for (int64_t r = 1; r < kTogether; ++r) sum = hn::Add(sum, load_streaming(at + r * width, lanes));
       store(hn::Add(load(sums + i, lanes), sum), sums + i, lanes);
     });
   for (; row < rows.end; ++row)

@@ -11,7 +11,6 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cpu/loss.cc"
-#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -55,9 +54,10 @@ struct MaxAndSum {
 };
 
 /// What n more logits make of s. In chunks that stay in the first-level cache between finding their maximum and adding
-/// their exponentials; when the maximum rises, the sum so far is scaled down. Memory is read once.
+/// their exponentials; when the maximum rises, the sum so far is scaled down. Memory is read once. The logits read
+/// after these begin at `after`.
 template <class T>
-MaxAndSum stats_with(MaxAndSum s, const T* z, int64_t n) {
+MaxAndSum stats_with(MaxAndSum s, const T* z, int64_t n, const T* after) {
   constexpr int64_t kChunk = (8 << 10) / static_cast<int64_t>(sizeof(T));  // beside the next one, which is brought in
   static_assert(kWideBlock % kChunk == 0, "blocks of columns are to give the bits of whole rows");
   for (int64_t first = 0; first < n; first += kChunk) {
@@ -69,8 +69,9 @@ MaxAndSum stats_with(MaxAndSum s, const T* z, int64_t n) {
     }
     // Nothing but -infinity so far: -infinity - max would be NaN, and their exponentials are 0.
     const Exponential<T> exponential(s.max == kLowest ? 0 : s.max);
+    const T* next = first + count < n ? z + first + count : after;
     s.sum += sum_over_pairs<T>(count, [&](int64_t i, auto lanes) HWY_ATTR {
-      if constexpr (!is_bf16<T>) hwy::Prefetch(z + first + i + kChunk);
+      hwy::Prefetch(next + i);
       return exponential(load(z + first + i, lanes, kLowest));
     });
   }
@@ -86,8 +87,9 @@ void stats(ConstView logits, ConstView targets, int64_t first_class, Range colum
     float &row_max = max.as<float>()[row], &row_sum = sum.as<float>()[row], &row_target = target.as<float>()[row];
     const T* z = logits.as<T>() + row * stride;
     const bool first = columns.begin == 0;
-    const MaxAndSum s = stats_with(first ? MaxAndSum{kLowest, 0} : MaxAndSum{row_max, row_sum}, z + columns.begin,
-                                   columns.end - columns.begin);
+    const T* begin = z + columns.begin;
+    const MaxAndSum s = stats_with(first ? MaxAndSum{kLowest, 0} : MaxAndSum{row_max, row_sum}, begin,
+                                   columns.end - columns.begin, begin + stride);
     const int64_t t = targets.as<int32_t>()[row] - first_class;
     row_max = s.max;
     row_sum = s.sum;
@@ -114,8 +116,9 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
     const int64_t t = target_class - first_class;
     const bool here = t >= 0 && t < classes;
     const float z_target = here ? as_float(z[t]) : 0.0f;
-    for_each_pair<T>(classes, [&](int64_t i, auto lanes)
-                                  HWY_ATTR { store(multiply(exponential(load(z + i, lanes)), factor), z + i, lanes); });
+    for_each_pair<T>(classes, [&](int64_t i, auto lanes) HWY_ATTR {
+      store(multiply(exponential(load_streaming(z + i, lanes)), factor), z + i, lanes);
+    });
     if (here) z[t] = from_float<T>(std::exp(z_target - max.as<float>()[row]) * row_factor - scale);
     std::fill_n(z + classes, columns - classes, T{});
   }

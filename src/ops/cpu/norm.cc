@@ -28,7 +28,7 @@ void normalise_rows(ConstView x, ConstView w, ConstView b, float eps, View y, Vi
     const T* in = x.as<T>() + row * width;
     T* out = y.as<T>() + row * width;
     const float m =
-        sum_over_pairs<T>(width, [&](int64_t i, auto lanes) HWY_ATTR { return load(in + i, lanes); }) / count;
+        sum_over_pairs<T>(width, [&](int64_t i, auto lanes) HWY_ATTR { return load_streaming(in + i, lanes); }) / count;
     const VecF32 mean_v = hn::Set(d, m);
     const float variance = sum_over_pairs<T>(width,
                                              [&](int64_t i, auto lanes) HWY_ATTR {
@@ -63,9 +63,9 @@ struct RowOfBackward {
         mean(hn::Set(TagF32(), m)),
         rstd(hn::Set(TagF32(), s)) {}
 
-  template <class Lanes>
-  HWY_INLINE auto xhat(int64_t i, Lanes lanes) const {
-    return multiply(subtract(load(x + i, lanes), mean), rstd);
+  template <class Values>
+  HWY_INLINE auto xhat(Values of_x) const {
+    return multiply(subtract(of_x, mean), rstd);
   }
   /// dx += rstd (g - mean(g) - xhat mean(g xhat))
   HWY_INLINE void add_dx(const T* weight, int64_t width) const {
@@ -77,14 +77,14 @@ struct RowOfBackward {
       const VecF32 of_x = hn::Neg(hn::Mul(hn::Mul(rstd, rstd), gx_mean));
       const VecF32 constant = hn::Neg(hn::MulAdd(mean, of_x, hn::Mul(rstd, g_mean)));
       for_each_pair<T>(width, [&](int64_t i, auto lanes) HWY_ATTR {
-        const auto rest = multiply_add(load(x + i, lanes), of_x, add(load(dx + i, lanes), constant));
+        const auto rest = multiply_add(load(x + i, lanes), of_x, add(load_streaming(dx + i, lanes), constant));
         store(multiply_add(load(dy + i, lanes), multiply(load(weight + i, lanes), rstd), rest), dx + i, lanes);
       });
     } else {
       for_each_vector(width, [&](int64_t i, auto lanes) HWY_ATTR {
         const VecF32 g = hn::MulSub(load(dy + i, lanes), load(weight + i, lanes), g_mean);
-        const VecF32 inner = hn::NegMulAdd(xhat(i, lanes), gx_mean, g);
-        store(hn::MulAdd(rstd, inner, load(dx + i, lanes)), dx + i, lanes);
+        const VecF32 inner = hn::NegMulAdd(xhat(load(x + i, lanes)), gx_mean, g);
+        store(hn::MulAdd(rstd, inner, load_streaming(dx + i, lanes)), dx + i, lanes);
       });
     }
   }
@@ -104,7 +104,8 @@ HWY_INLINE void backward_of_rows(ConstView dy, ConstView x, const T* weight, Con
     auto dw_v = load(dw + i, lanes), db_v = load(db + i, lanes);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const auto xhat = of[r].xhat(i, lanes), dyv = load(of[r].dy + i, lanes), g = multiply(dyv, w);
+      const auto xhat = of[r].xhat(load_streaming(of[r].x + i, lanes)), dyv = load_streaming(of[r].dy + i, lanes);
+      const auto g = multiply(dyv, w);
       of[r].g_sum += g;
       of[r].gx_sum.add_product(g, xhat);
       dw_v = multiply_add(dyv, xhat, dw_v);

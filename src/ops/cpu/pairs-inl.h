@@ -103,6 +103,15 @@ HWY_INLINE Pair multiply_add(Pair a, Pair b, Pair c) {
   return {hn::MulAdd(a.even, b.even, c.even), hn::MulAdd(a.odd, b.odd, c.odd)};
 }
 
+template <class F>
+HWY_INLINE VecF32 of_each(VecF32 v, F&& f) {
+  return f(v);
+}
+template <class F>
+HWY_INLINE Pair of_each(Pair v, F&& f) {
+  return {f(v.even), f(v.odd)};
+}
+
 /// A running sum in two vectors.
 struct PairSum {
   Pair sum;

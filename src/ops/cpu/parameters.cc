@@ -22,7 +22,7 @@ void add_range(ConstView x, View y, Range range) {
   const float* in = x.as<float>() + range.begin;
   float* out = y.as<float>() + range.begin;
   for_each_vector(range.end - range.begin, [&](int64_t i, auto lanes) HWY_ATTR {
-    store(hn::Add(load(out + i, lanes), load(in + i, lanes)), out + i, lanes);
+    store(hn::Add(load_streaming(out + i, lanes), load_streaming(in + i, lanes)), out + i, lanes);
   });
 }
 
@@ -47,7 +47,7 @@ void convert(ConstView x, View y, Range range) {
   const From* in = x.as<From>() + range.begin;
   To* out = y.as<To>() + range.begin;
   for_each_vector(range.end - range.begin,
-                  [&](int64_t i, auto lanes) HWY_ATTR { store(load(in + i, lanes), out + i, lanes); });
+                  [&](int64_t i, auto lanes) HWY_ATTR { store(load_streaming(in + i, lanes), out + i, lanes); });
 }
 
 /// Between the two types that differ.
@@ -69,8 +69,10 @@ HWY_INLINE double chunk_squares(const float* x, int64_t n, std::index_sequence<k
   };
   hn::Vec<decltype(d)> sums[] = {(static_cast<void>(k), hn::Zero(d))...};
   int64_t i = 0;
-  for (; i + static_cast<int64_t>(kPartials) <= n; i += kPartials)
+  for (; i + static_cast<int64_t>(kPartials) <= n; i += kPartials) {
+    prefetch_ahead(x + i);
     ((sums[k] = hn::Add(sums[k], square(x + i + k * kLanes64))), ...);
+  }
   double partials[kPartials];
   (hn::StoreU(sums[k], d, partials + k * kLanes64), ...);
   for (size_t j = 0; i < n; ++i, ++j) partials[j] += static_cast<double>(x[i]) * static_cast<double>(x[i]);

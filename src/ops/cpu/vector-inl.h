@@ -8,6 +8,7 @@
 #define TRIREME_VECTOR_INL_H
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstdint>
@@ -118,6 +119,20 @@ HWY_INLINE VecF32 load(const bf16_t* p, int64_t count, float rest = 0) {
 template <class T>
 HWY_INLINE VecF32 load(const T* p, AllLanes all, float /*rest*/) {
   return load(p, all);
+}
+
+/// Asks for what lies 2 KiB after p, which may be past the end of the array.
+template <class T>
+HWY_INLINE void prefetch_ahead(const T* p) {
+  constexpr int64_t kAhead = 2048 / static_cast<int64_t>(sizeof(T));
+  hwy::Prefetch(p + kAhead);
+}
+/// load() in a loop that goes through memory in rising order. With arithmetic between its loads, a CPU runs ahead of
+/// too few of them to keep memory busy.
+template <class T, class Lanes>
+HWY_INLINE auto load_streaming(const T* p, Lanes lanes) {
+  prefetch_ahead(p);
+  return load(p, lanes);
 }
 
 HWY_INLINE void store(VecF32 v, float* p, AllLanes) { hn::StoreU(v, TagF32(), p); }
