@@ -134,6 +134,13 @@ HWY_INLINE void foresee(Rows<const T> rows, int64_t row, int64_t dim) {
   for (int64_t byte = 0; byte < dim * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(p + byte);
 }
 
+/// The same of a row that will be written.
+template <class T>
+HWY_INLINE void foresee_write(Rows<T> rows, int64_t row, int64_t dim) {
+  const auto* p = reinterpret_cast<const char*>(rows[row]);
+  for (int64_t byte = 0; byte < dim * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(p + byte, 1);
+}
+
 /// Left operand: to [count, ld] = from [count, dim], with zeros behind.
 template <class T, class E>
 HWY_INLINE void copy_rows(Rows<const T> from, int64_t count, int64_t dim, E* to, int64_t ld) {
@@ -180,8 +187,10 @@ HWY_INLINE float widened(bf16_t x) { return to_float(x); }
 /// behind.
 template <class T>
 HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, float* to) {
-  const auto load_at = [&](int64_t row, int64_t c)
-                           HWY_ATTR { return hn::BitCast(TagU32(), load(from[row] + c, AllLanes{})); };
+  const auto load_at = [&](int64_t row, int64_t c) HWY_ATTR {
+    __builtin_prefetch(from[row + kLanes] + c);
+    return hn::BitCast(TagU32(), load(from[row] + c, AllLanes{}));
+  };
   const auto store_at = [&](int64_t c, int64_t row, VecU32 v)
                             HWY_ATTR { hn::StoreU(v, TagU32(), reinterpret_cast<uint32_t*>(to) + c * kKeys + row); };
   for (int64_t c = transpose_whole_vectors(count, kKeys, dim, load_at, store_at); c < dim; ++c) {
@@ -193,6 +202,7 @@ HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, f
 template <class T, class E>
 requires is_bf16<E> HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, E* to) {
   const auto load_at = [&](int64_t row, int64_t pair) HWY_ATTR {
+    __builtin_prefetch(from[row + kLanes] + 2 * pair);
     return hn::LoadU(TagU32(), reinterpret_cast<const uint32_t*>(from[row]) + pair);
   };
   const auto store_at = [&](int64_t pair, int64_t row, VecU32 v)

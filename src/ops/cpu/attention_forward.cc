@@ -68,8 +68,8 @@ HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout,
 /// Adds one tile of keys to a block of queries.
 template <class T, class E>
 HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products, const ForwardTile<E>& t,
-                            const DropoutRows& dropout, int64_t first_query, int64_t queries, int64_t first_key,
-                            int64_t keys) {
+                            const DropoutRows& dropout, Rows<T> out, int64_t first_query, int64_t queries,
+                            int64_t first_key, int64_t keys) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim);
   const bool causal = call.shape.causal;
   const float scale = call.shape.scale * kLog2E;
@@ -77,6 +77,8 @@ HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products,
     const int64_t rows = std::min(t.kRows, queries - r), query = first_query + r;
     const int64_t seen = causal ? std::min(keys, query + rows - first_key) : keys;
     if (seen <= 0) continue;
+    if (first_key == 0)
+      for (int64_t i = 0; i < rows; ++i) foresee_write(out, query + i, head_dim);
     const int64_t columns = whole_columns<E>(seen), weights = whole_steps<E>(seen);
     products.multiply(rows, columns, whole_steps<E>(head_dim), t.query + r * steps, steps,
                       t.keys + key_tile<E>(first_key, head_dim), kKeys, t.scores, kKeys, false);
@@ -132,6 +134,7 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, float
     transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + key_tile<E>(j, head_dim));
 
   const DropoutRows dropout(call.dropout, call.shape, task);
+  const auto out = head_rows<T>(call.out, call.shape, task);
   for (int64_t i = task.split * kQueries; i < length; i += call.splits * kQueries) {
     const int64_t queries = std::min(kQueries, length - i);
     copy_rows(q.from(i), queries, head_dim, t.query, row_steps<E>(head_dim));
@@ -140,7 +143,7 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, float
     std::fill_n(t.maximum, queries, -HUGE_VALF);
     const int64_t end = call.shape.causal ? i + queries : length;
     for (int64_t j = 0; j < end; j += kKeys)
-      attend_tile<T>(call, products, t, dropout, i, queries, j, std::min(kKeys, length - j));
+      attend_tile<T>(call, products, t, dropout, out, i, queries, j, std::min(kKeys, length - j));
     finish_queries<T>(call, task, t, i, queries);
   }
 }
