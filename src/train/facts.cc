@@ -41,16 +41,16 @@ std::string measured_how(const PeakRate& peak) {
   return text;
 }
 
-/// Of the embedding's own sum of a tied matrix what steps of one micro-batch leave without memory: at most every token
-/// of the data ranks has a row, and each row's ends share pages with others.
+/// Of the embedding's own sum of a tied matrix what steps leave without memory: at most every token of the data ranks
+/// has a row, and each row's ends share pages with others.
 size_t untouched_bytes(const RunPlan& plan, const ParameterTable& table) {
   constexpr int64_t kPage = 4096;
   const int64_t width = plan.spec.token_width(), rows = (table.gradient_count() - table.flat_count()) / width;
-  const bool one_micro_batch =
-      !plan.shape.accumulates && !exchanges_every_micro_batch(plan.config().optim.shard, plan.mesh.data);
-  if (!plan.trains || !one_micro_batch || plan.shape.rows >= rows / Ops::kSparseTable) return 0;
+  if (!plan.trains || exchanges_every_micro_batch(plan.config().optim.shard, plan.mesh.data) ||
+      plan.shape.rows >= rows / Ops::kSparseTable)
+    return 0;
   const int64_t row_bytes = width * static_cast<int64_t>(size_of(stat_type(plan.dtype)));
-  const int64_t touched = plan.shape.rows * plan.mesh.data * (row_bytes + kPage);
+  const int64_t touched = plan.step_rows * plan.mesh.data * (row_bytes + kPage);
   return static_cast<size_t>(std::max<int64_t>(rows * row_bytes - touched, 0));
 }
 

@@ -24,6 +24,7 @@ struct RunPlan {
   bool trains = true;                      ///< else it only evaluates: no gradients, no moments, no snapshots
   ModelShape shape;                        ///< of the model's memory
   int64_t micro_sequences = 0;             ///< of the largest micro-batch
+  int64_t step_rows = 0;                   ///< of all micro-batches of a step on one rank, at most
   std::optional<CheckpointFolder> resume;  ///< the run goes on from here
   std::string tokenizer_json;              ///< empty: none known
   std::vector<DataFileFact> data_files;

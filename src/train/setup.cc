@@ -134,6 +134,7 @@ void plan_rank(RunPlan& plan, const BatchShape& batch, int rank) {
   plan.held = layout_of(plan.spec, plan.mesh, rank);
   plan.trains = !plan.config().evaluation.only;
   plan.micro_sequences = batch.largest_micro();
+  plan.step_rows = batch.micro_batches * plan.micro_sequences * batch.sequence;
   const int64_t stage = place_of(plan.mesh, rank).pipeline;
   const auto order = pipeline_order(stage, plan.mesh.pipeline, plan.mesh.chunks, batch.micro_batches);
   plan.shape = {

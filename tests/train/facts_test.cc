@@ -39,25 +39,27 @@ TEST(PlanMemory, OfARankIsWhatItsTableHolds) {
   });
 }
 
-TEST(PlanMemory, CountsOfATiedMatrixSecondSumTheRowsThatAStepOfOneMicroBatchCanTouch) {
+TEST(PlanMemory, CountsOfATiedMatrixSecondSumTheRowsThatAStepCanTouch) {
   const Backend backend = make_backend();
   RunPlan plan;
   plan.spec = tiny_spec();
   plan.spec.vocabulary = plan.spec.vocabulary_rows = 50'000;
-  plan.shape = {.rows = 16, .accumulates = false};
   const ParameterTable table(plan.spec);
   const size_t row_bytes = static_cast<size_t>(plan.spec.width) * sizeof(float), sum = 50'000 * row_bytes;
-  const auto state = [&](int64_t data, int64_t rows, bool accumulates) {
+  const auto state = [&](int64_t data, int64_t rows, int64_t micro_batches) {
     plan.mesh = {.data = data};
-    plan.shape = {.rows = rows, .accumulates = accumulates};
+    plan.shape = {.rows = rows, .accumulates = micro_batches > 1};
+    plan.step_rows = rows * micro_batches;
     return plan_memory(plan, table, *backend.ops, {.hosts = HostMap::one_host(static_cast<int>(data))}).state;
   };
   const size_t all = TrainingState(table, DType::f32, true).bytes();
-  EXPECT_EQ(state(1, 16, false), all - sum + 16 * (row_bytes + 4096));
-  EXPECT_EQ(state(4, 16, false), all - sum + 4 * 16 * (row_bytes + 4096));
-  EXPECT_EQ(state(1, 16, true), all) << "later micro-batches have other tokens";
-  EXPECT_EQ(state(1, 12'500, false), all) << "so many rows are written as zeros";
-  EXPECT_EQ(state(1, 12'499, false), all) << "their pages are all there are";
+  EXPECT_EQ(state(1, 16, 1), all - sum + 16 * (row_bytes + 4096));
+  EXPECT_EQ(state(4, 16, 1), all - sum + 4 * 16 * (row_bytes + 4096));
+  EXPECT_EQ(state(1, 16, 3), all - sum + 3 * 16 * (row_bytes + 4096)) << "later micro-batches have other tokens";
+  EXPECT_EQ(state(1, 12'500, 1), all) << "so many rows are written as zeros";
+  EXPECT_EQ(state(1, 12'499, 1), all) << "their pages are all there are";
+  plan.loaded.config.optim.shard = ShardChoice::gradients;
+  EXPECT_EQ(state(2, 16, 1), state(2, 16, 3)) << "its sum is another one, of two layers at a time";
 }
 
 TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {

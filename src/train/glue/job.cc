@@ -77,6 +77,7 @@ void plan_shape(GlueJob& job) {
   const int64_t micro_batches =
       options.train ? micro_batches_for(job.epochs.global, static_cast<int>(job.mesh.data), options.train_batch) : 1;
   job.micro_sequences = by_tokens ? 1 : most_rows;
+  job.step_rows = (job.epochs.global + job.mesh.data - 1) / job.mesh.data * length;
   job.shape = {
       .rows = by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : most_rows * length,
       .training = options.train,
