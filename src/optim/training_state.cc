@@ -39,11 +39,24 @@ struct Arrays {
   }
 };
 
-/// The most elements of groups that follow each other, `so_many` of them.
-int64_t most_in_turn(std::span<const ParameterRange> groups, size_t so_many) {
+/// Elements of the range that are not of `owned` (ascending).
+int64_t count_of_others(const ParameterRange& range, std::span<const ParameterRange> owned) {
+  int64_t count = range.end - range.begin;
+  for (const ParameterRange& own : owned)
+    count -= std::max<int64_t>(0, std::min(range.end, own.end) - std::max(range.begin, own.begin));
+  return count;
+}
+
+/// The most elements of groups that follow each other, `so_many` of them; those of `owned` do not count.
+int64_t most_in_turn(std::span<const ParameterRange> groups, size_t so_many,
+                     std::span<const ParameterRange> owned = {}) {
   int64_t most = 0;
-  for (size_t i = 0; i < groups.size(); ++i)
-    most = std::max(most, count_of(groups.subspan(i, std::min(so_many, groups.size() - i))));
+  for (size_t i = 0; i < groups.size(); ++i) {
+    int64_t count = 0;
+    for (const ParameterRange& range : groups.subspan(i, std::min(so_many, groups.size() - i)))
+      count += count_of_others(range, owned);
+    most = std::max(most, count);
+  }
   return most;
 }
 
@@ -55,8 +68,7 @@ size_t held_bytes(const ParameterTable& table, DType dtype, bool moments, const 
   if (kept.weights) {
     std::vector<ParameterRange> groups;
     for (size_t i = 0; i < table.ready_ranges().size(); ++i) groups.push_back(table.weights_of(i));
-    bytes += static_cast<size_t>(std::min(table.flat_count(), count_of(kept.owned) + most_in_turn(groups, kInTurn))) *
-             size_of(dtype);
+    bytes += static_cast<size_t>(count_of(kept.owned) + most_in_turn(groups, kInTurn, kept.owned)) * size_of(dtype);
   }
   if (kept.gradients && moments)
     bytes += static_cast<size_t>(most_in_turn(table.ready_ranges(), kInTurn)) * size_of(wide_type(dtype));
