@@ -141,6 +141,32 @@ HWY_INLINE void foresee_write(Rows<T> rows, int64_t row, int64_t dim) {
   for (int64_t byte = 0; byte < dim * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(p + byte, 1);
 }
 
+/// Asks for the rows of the task that a thread is likely to get next while the present one computes, where they fit the
+/// second-level cache beside it. q, k and v of a row lie side by side.
+template <class T>
+class NextTask {
+ public:
+  NextTask(ConstView qkv, const AttentionShape& s, const AttentionTask& task, const AttentionTask& next)
+      : rows_(qkv_rows<const T>(qkv, s, next, 0)), row_bytes_(3 * s.head_dim * static_cast<int64_t>(sizeof(T))) {
+    constexpr int64_t kMost = 512 << 10;
+    if (task.length == 0 || next.length * row_bytes_ > kMost) return;
+    count_ = next.length;
+    each_ = (count_ + task.length - 1) / task.length;
+  }
+
+  /// The share that falls to a row of the present task.
+  HWY_INLINE void foresee(int64_t row) const {
+    for (int64_t i = row * each_; i < std::min((row + 1) * each_, count_); ++i) {
+      const auto* p = reinterpret_cast<const char*>(rows_[i]);
+      for (int64_t byte = 0; byte < row_bytes_; byte += 64) __builtin_prefetch(p + byte, 0, 2);
+    }
+  }
+
+ private:
+  Rows<const T> rows_;
+  int64_t row_bytes_, count_ = 0, each_ = 0;
+};
+
 /// Left operand: to [count, ld] = from [count, dim], with zeros behind.
 template <class T, class E>
 HWY_INLINE void copy_rows(Rows<const T> from, int64_t count, int64_t dim, E* to, int64_t ld) {

@@ -68,8 +68,8 @@ HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout,
 /// Adds one tile of keys to a block of queries.
 template <class T, class E>
 HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products, const ForwardTile<E>& t,
-                            const DropoutRows& dropout, Rows<T> out, int64_t first_query, int64_t queries,
-                            int64_t first_key, int64_t keys) {
+                            const DropoutRows& dropout, const NextTask<T>& next, Rows<T> out, int64_t first_query,
+                            int64_t queries, int64_t first_key, int64_t keys) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), steps = row_steps<E>(head_dim);
   const bool causal = call.shape.causal;
   const float scale = call.shape.scale * kLog2E;
@@ -82,9 +82,11 @@ HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products,
     const int64_t columns = whole_columns<E>(seen), weights = whole_steps<E>(seen);
     products.multiply(rows, columns, whole_steps<E>(head_dim), t.query + r * steps, steps,
                       t.keys + key_tile<E>(first_key, head_dim), kKeys, t.scores, kKeys, false);
-    for (int64_t i = 0; i < rows; ++i)
+    for (int64_t i = 0; i < rows; ++i) {
+      if (first_key == 0) next.foresee(query + i);
       softmax_row<T>(t, dropout, r + i, scale, t.scores + i * kKeys, t.weights + i * kKeys,
                      causal ? std::min(seen, query + i + 1 - first_key) : seen, columns, query + i, first_key, dim);
+    }
     if (columns < weights)
       for (int64_t i = 0; i < rows; ++i)
         std::fill(t.weights + i * kKeys + columns, t.weights + i * kKeys + weights, E{});
@@ -124,7 +126,7 @@ ForwardTile<E> cut_scratch(float* scratch, int64_t length, int64_t head_dim) {
 }
 
 template <class T, class E>
-void forward_task(const AttentionForward& call, const AttentionTask& task, float* scratch) {
+void forward_task(const AttentionForward& call, const AttentionTask& task, const AttentionTask& later, float* scratch) {
   const int64_t head_dim = call.shape.head_dim, dim = padded_head_dim(head_dim), length = task.length;
   const ForwardTile<E> t = cut_scratch<E>(scratch, length, head_dim);
   Products<E> products;
@@ -134,6 +136,7 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, float
     transpose_rows(k.from(j), std::min(kKeys, length - j), head_dim, t.keys + key_tile<E>(j, head_dim));
 
   const DropoutRows dropout(call.dropout, call.shape, task);
+  const NextTask<T> next(call.qkv, call.shape, task, later);
   const auto out = head_rows<T>(call.out, call.shape, task);
   for (int64_t i = task.split * kQueries; i < length; i += call.splits * kQueries) {
     const int64_t queries = std::min(kQueries, length - i);
@@ -143,14 +146,15 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, float
     std::fill_n(t.maximum, queries, -HUGE_VALF);
     const int64_t end = call.shape.causal ? i + queries : length;
     for (int64_t j = 0; j < end; j += kKeys)
-      attend_tile<T>(call, products, t, dropout, out, i, queries, j, std::min(kKeys, length - j));
+      attend_tile<T>(call, products, t, dropout, next, out, i, queries, j, std::min(kKeys, length - j));
     finish_queries<T>(call, task, t, i, queries);
   }
 }
 
-void forward_task_any(const AttentionForward& call, const AttentionTask& task, float* scratch) {
+void forward_task_any(const AttentionForward& call, const AttentionTask& task, const AttentionTask& later,
+                      float* scratch) {
   with_operands(call.qkv.dtype(), [&](auto element, auto operand) HWY_ATTR {
-    forward_task<decltype(element), decltype(operand)>(call, task, scratch);
+    forward_task<decltype(element), decltype(operand)>(call, task, later, scratch);
   });
 }
 
@@ -177,8 +181,10 @@ void CpuOps::do_attention(Context& context, ConstView qkv, const AttentionShape&
   const int64_t floats = attention_forward_floats(tasks.longest(), shape.head_dim);
   float* scratch = context.scratch->take(DType::f32, {context.threads, floats}).as<float>();
 #pragma omp parallel for num_threads(context.threads) schedule(dynamic, 1)
-  for (int64_t i = 0; i < tasks.count(); ++i)
-    HWY_DYNAMIC_DISPATCH(forward_task_any)(call, tasks.at(i), scratch + omp_get_thread_num() * floats);
+  for (int64_t i = 0; i < tasks.count(); ++i) {
+    const AttentionTask later = tasks.at(std::min(i + context.threads, tasks.count() - 1));
+    HWY_DYNAMIC_DISPATCH(forward_task_any)(call, tasks.at(i), later, scratch + omp_get_thread_num() * floats);
+  }
 }
 
 }  // namespace trireme
