@@ -22,10 +22,32 @@ struct GemmShape {
   auto operator<=>(const GemmShape&) const = default;  // NOLINT(modernize-use-nullptr): clang-tidy 14 misreads it
 };
 
+/// Sizes of a product c [m, n] = a [m, k] b [k, n] of this kind.
+struct GemmSizes {
+  int64_t m, n, k;
+};
+inline GemmSizes sizes_of(const GemmShape& s) {
+  switch (s.kind) {
+    case GemmKind::forward:
+      return {s.rows, s.out, s.in};
+    case GemmKind::input:
+      return {s.rows, s.in, s.out};
+    default:
+      return {s.out, s.in, s.rows};
+  }
+}
+
+/// Elements between the rows of operands that are columns of wider matrices; 0: their own width.
+struct GemmStrides {
+  int64_t a = 0, c = 0;
+  auto operator<=>(const GemmStrides&) const = default;  // NOLINT(modernize-use-nullptr): as in GemmShape
+};
+
 /// How the second operand reaches the kernel.
 enum class GemmLayout : uint8_t {
-  plain,   ///< as it lies in memory
-  packed,  ///< copied first into the blocked layout that oneDNN likes best
+  plain,   ///< oneDNN, as it lies in memory
+  packed,  ///< oneDNN, copied first into the blocked layout that it likes best
+  panels,  ///< our kernel, which packs as it goes (cpu/panel_gemm.h)
 };
 
 }  // namespace trireme

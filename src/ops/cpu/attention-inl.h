@@ -13,29 +13,18 @@
 #include <cstdint>
 
 #include "ops/cpu/attention.h"
+#include "ops/cpu/operands-inl.h"
 #include "ops/cpu/philox-inl.h"
-#include "ops/cpu/tile_registers-inl.h"
-#include "ops/cpu/transpose-inl.h"
 #include "ops/cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 
 /// Keys of a tile: its transposed keys and its values, 16 KiB each at head size 64, stay in the first-level cache.
-constexpr int64_t kKeys = 64;
+constexpr int64_t kKeys = kPanel;
 constexpr float kLog2E = 1.44269504f, kLn2 = 0.693147181f;
 
 HWY_INLINE int64_t whole_vectors(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
-
-template <class E>
-HWY_INLINE int64_t whole_columns(int64_t n) {
-  return (n + Products<E>::kColumns - 1) / Products<E>::kColumns * Products<E>::kColumns;
-}
-/// n elements of k with the zeros that operands E have behind them.
-template <class E>
-HWY_INLINE int64_t whole_steps(int64_t n) {
-  return (n + Products<E>::kSteps - 1) / Products<E>::kSteps * Products<E>::kSteps;
-}
 
 /// Element where the transposed tile of the keys from first_key (a multiple of kKeys) begins.
 template <class E>
@@ -62,10 +51,6 @@ class Cutter {
  private:
   float* next_;
 };
-
-HWY_INLINE hn::Mask<TagF32> first_lanes(int64_t n) {
-  return hn::RebindMask(TagF32(), hn::Lt(hn::Iota(TagI32(), 0), hn::Set(TagI32(), static_cast<int32_t>(n))));
-}
 
 /// 2^x for x <= 1: relative error below 1.2e-7; 0 below -126; NaN stays NaN.
 HWY_INLINE VecF32 exp2_f32(VecF32 x) {
@@ -100,15 +85,6 @@ HWY_INLINE void with_operands(DType dtype, F&& f) {
   });
 }
 
-/// Rows of q, k, v or of an output: `stride` elements apart.
-template <class T>
-struct Rows {
-  T* data;
-  int64_t stride;
-  T* operator[](int64_t row) const { return data + row * stride; }
-  Rows from(int64_t row) const { return {data + row * stride, stride}; }
-};
-
 /// part: 0 q, 1 k, 2 v of a task's head.
 template <class T, class AnyView>
 HWY_INLINE auto qkv_rows(AnyView qkv, const AttentionShape& s, const AttentionTask& task, int part) {
@@ -122,16 +98,6 @@ HWY_INLINE auto head_rows(AnyView v, const AttentionShape& s, const AttentionTas
   const int64_t stride = int64_t{s.heads} * s.head_dim;
   auto* data = v.template as<T>() + task.begin * stride + task.head * s.head_dim;
   return Rows<std::remove_pointer_t<decltype(data)>>{data, stride};
-}
-
-// ---- operands of products: E is float, or bf16 elements with pairs as steps (tile_gemm-inl.h, tile_registers-inl.h)
-
-/// Asks for a later row: heads lie far apart in memory, so that the hardware does not foresee the next one.
-template <class T>
-HWY_INLINE void foresee(Rows<const T> rows, int64_t row, int64_t dim) {
-  constexpr int64_t kAhead = 12;  // rows of one or two lines each: about what a core has in flight
-  const auto* p = reinterpret_cast<const char*>(rows[row + kAhead]);
-  for (int64_t byte = 0; byte < dim * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(p + byte);
 }
 
 /// The same of a row that will be written.
@@ -166,82 +132,6 @@ class NextTask {
   Rows<const T> rows_;
   int64_t row_bytes_, count_ = 0, each_ = 0;
 };
-
-/// Left operand: to [count, ld] = from [count, dim], with zeros behind.
-template <class T, class E>
-HWY_INLINE void copy_rows(Rows<const T> from, int64_t count, int64_t dim, E* to, int64_t ld) {
-  for (int64_t row = 0; row < count; ++row) {
-    foresee(from, row, dim);
-    for (int64_t c = 0; c < ld; c += kLanes) {
-      const VecF32 v = c + kLanes <= dim ? load(from[row] + c, AllLanes{})
-                       : c < dim         ? load(from[row] + c, dim - c)
-                                         : hn::Zero(TagF32());
-      store(v, to + row * ld + c, AllLanes{});
-    }
-  }
-}
-
-/// Right operand whose rows are steps of k: to [count, dim].
-template <class T>
-HWY_INLINE void copy_steps(Rows<const T> from, int64_t count, int64_t head_dim, float* to, int64_t dim) {
-  copy_rows(from, count, head_dim, to, dim);
-}
-/// Pairs of rows: to [whole_steps(count) / 2, dim, 2]. Elements of bf16 are kept exactly.
-template <class T, class E>
-requires is_bf16<E> HWY_INLINE void copy_steps(Rows<const T> from, int64_t count, int64_t head_dim, E* to,
-                                               int64_t dim) {
-  for (int64_t row = 0; row < whole_steps<E>(count); row += 2) {
-    foresee(from, row, head_dim);
-    foresee(from, row + 1, head_dim);
-    for (int64_t c = 0; c < dim; c += kLanes) {
-      const auto bits = [&](int64_t r) HWY_ATTR {
-        const VecF32 v = r >= count || c >= head_dim ? hn::Zero(TagF32())
-                         : c + kLanes <= head_dim    ? load(from[r] + c, AllLanes{})
-                                                     : load(from[r] + c, head_dim - c);
-        return hn::BitCast(TagU32(), v);
-      };
-      hn::StoreU(hn::Or(hn::ShiftRight<16>(bits(row)), bits(row + 1)), TagU32(),
-                 reinterpret_cast<uint32_t*>(to + row * dim + 2 * c));
-    }
-  }
-}
-
-HWY_INLINE float widened(float x) { return x; }
-HWY_INLINE float widened(bf16_t x) { return to_float(x); }
-
-/// Right operand whose columns are rows of the tensor: to [dim, kKeys] = from [count, dim] transposed, with zeros
-/// behind.
-template <class T>
-HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, float* to) {
-  const auto load_at = [&](int64_t row, int64_t c) HWY_ATTR {
-    __builtin_prefetch(from[row + kLanes] + c);
-    return hn::BitCast(TagU32(), load(from[row] + c, AllLanes{}));
-  };
-  const auto store_at = [&](int64_t c, int64_t row, VecU32 v)
-                            HWY_ATTR { hn::StoreU(v, TagU32(), reinterpret_cast<uint32_t*>(to) + c * kKeys + row); };
-  for (int64_t c = transpose_whole_vectors(count, kKeys, dim, load_at, store_at); c < dim; ++c) {
-    for (int64_t row = 0; row < count; ++row) to[c * kKeys + row] = widened(from[row][c]);
-    for (int64_t row = count; row < kKeys; ++row) to[c * kKeys + row] = 0;
-  }
-}
-/// Pairs along the tensor's rows: to [whole_steps(dim) / 2, kKeys, 2].
-template <class T, class E>
-requires is_bf16<E> HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, E* to) {
-  const auto load_at = [&](int64_t row, int64_t pair) HWY_ATTR {
-    __builtin_prefetch(from[row + kLanes] + 2 * pair);
-    return hn::LoadU(TagU32(), reinterpret_cast<const uint32_t*>(from[row]) + pair);
-  };
-  const auto store_at = [&](int64_t pair, int64_t row, VecU32 v)
-                            HWY_ATTR { hn::StoreU(v, TagU32(), reinterpret_cast<uint32_t*>(to) + pair * kKeys + row); };
-  int64_t c = 2 * transpose_whole_vectors(count, kKeys, dim / 2, load_at, store_at);
-  for (; c < dim; c += 2)
-    for (int64_t row = 0; row < kKeys; ++row) {
-      E* pair = to + c * kKeys + 2 * row;
-      pair[0] = row < count ? E{from[row][c]} : E{};
-      pair[1] = row < count && c + 1 < dim ? E{from[row][c + 1]} : E{};
-    }
-  std::fill_n(to + c * kKeys, (whole_steps<E>(dim) - c) * kKeys, E{});
-}
 
 /// to [count, dim] = scale * from [count, ld].
 template <class T>

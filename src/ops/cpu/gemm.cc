@@ -13,6 +13,7 @@
 
 #include "base/time.h"
 #include "ops/cpu/isa.h"
+#include "ops/cpu/panel_gemm.h"
 
 namespace trireme {
 namespace {
@@ -112,6 +113,11 @@ namespace {
 
 // From so many rows on, packing the other operand gains more than the copy costs.
 constexpr int64_t kRowsWorthACopy = 512, kStridedRowsWorthACopy = 64;
+// From so many on, our kernel is faster than oneDNN's on CPUs that multiply pairs of bf16, in f32, too; below, and for
+// what it cannot do, operands are taken as they lie. On other CPUs the two were not compared.
+constexpr int64_t kRowsWorthPanels = 128;
+
+bool has_fast_panels() { return cpu_isa() == Isa::avx512bf16; }
 
 bool is_slow_to_stride(const GemmShape& shape) {
   constexpr int64_t kPage = 4096 / sizeof(float);
@@ -122,6 +128,8 @@ bool is_slow_to_stride(const GemmShape& shape) {
 }  // namespace
 
 GemmLayout best_layout(const GemmShape& shape) {
+  if (has_fast_panels())
+    return may_take_panels(shape.rows) && has_panels(shape) ? GemmLayout::panels : GemmLayout::plain;
   if (shape.kind == GemmKind::weight)
     return shape.dtype == DType::bf16 && shape.out >= kRowsWorthACopy ? GemmLayout::packed : GemmLayout::plain;
   const int64_t least = is_slow_to_stride(shape) ? kStridedRowsWorthACopy : kRowsWorthACopy;
@@ -129,8 +137,10 @@ GemmLayout best_layout(const GemmShape& shape) {
 }
 
 bool may_be_packed(int64_t rows, DType dtype) {
-  return rows >= (dtype == DType::f32 ? kStridedRowsWorthACopy : kRowsWorthACopy);
+  return !has_fast_panels() && rows >= (dtype == DType::f32 ? kStridedRowsWorthACopy : kRowsWorthACopy);
 }
+
+bool may_take_panels(int64_t rows) { return has_fast_panels() && rows >= kRowsWorthPanels; }
 
 /// A built product: its primitives and the memory objects whose addresses each call sets.
 struct Gemm::Plan {
@@ -227,6 +237,8 @@ void Gemm::bind(Context& context, Plan& p, ConstView a, ConstView b, ConstView b
 void Gemm::multiply(Context& context, GemmKind kind, ConstView a, ConstView b, ConstView bias, View c, bool accumulate,
                     GemmStrides strides) {
   const GemmShape shape = shape_of(kind, a, b);
+  if (best_layout(shape) == GemmLayout::panels)
+    return multiply_panels(context, {shape, a, b, bias, c, strides, accumulate});
   const ThreadCount threads(context.threads);
   Plan& p = plan(context, {shape, best_layout(shape), strides, c.dtype(), !bias.empty(), accumulate});
   const ArenaScope scope(*context.scratch);
@@ -236,6 +248,11 @@ void Gemm::multiply(Context& context, GemmKind kind, ConstView a, ConstView b, C
 }
 
 double Gemm::measure(Context& context, const GemmShape& shape, GemmLayout layout, ConstView a, ConstView b, View c) {
+  if (layout == GemmLayout::panels) {
+    const auto start = Clock::now();
+    multiply_panels(context, {shape, a, b, {}, c, {}, false});
+    return seconds_since(start);
+  }
   const ThreadCount threads(context.threads);
   Plan& p = plan(context, {.shape = shape, .layout = layout, .strides = {}, .c = c.dtype()});
   const ArenaScope scope(*context.scratch);

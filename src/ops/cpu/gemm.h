@@ -16,12 +16,8 @@ bool gemm_has_bf16();
 GemmLayout best_layout(const GemmShape& shape);
 /// Whether that is GemmLayout::packed for a forward or input product of so many rows, whatever its other sizes.
 bool may_be_packed(int64_t rows, DType dtype);
-
-/// Elements between the rows of operands that are columns of wider matrices; 0: their own width.
-struct GemmStrides {
-  int64_t a = 0, c = 0;
-  auto operator<=>(const GemmStrides&) const = default;  // NOLINT(modernize-use-nullptr): as in GemmShape
-};
+/// Whether it may be GemmLayout::panels for a product of so many rows.
+bool may_take_panels(int64_t rows);
 
 /// Not for several threads at once: one team of threads works on one product after the other.
 class Gemm {

@@ -1,6 +1,7 @@
 #include "ops/gemm_bench.h"
 
 #include "ops/cpu/gemm.h"
+#include "ops/cpu/panel_gemm.h"
 
 #include <algorithm>
 
@@ -72,10 +73,12 @@ std::vector<GemmTiming> measure_gemms(std::span<const GemmShape> shapes, int thr
       fill(sets.back().b);
     }
     const ConstView b = sets[0].b;
-    Arena scratch(Gemm::packed_bytes(b.shape()[0], b.shape()[1], shape.dtype));
+    Arena scratch(std::max(Gemm::packed_bytes(b.shape()[0], b.shape()[1], shape.dtype),
+                           panel_scratch_bytes(shape.rows, shape.in, shape.out, shape.dtype, threads)));
     Context context{threads, &scratch};
     GemmTiming best{shape, GemmLayout::plain, 0};
-    for (GemmLayout layout : {GemmLayout::plain, GemmLayout::packed}) {
+    for (GemmLayout layout : {GemmLayout::plain, GemmLayout::packed, GemmLayout::panels}) {
+      if (layout == GemmLayout::panels && !has_panels(shape)) continue;
       const double seconds = median_seconds(gemm, context, shape, layout, sets, repetitions);
       if (best.seconds == 0 || seconds < best.seconds) best = {shape, layout, seconds};
     }

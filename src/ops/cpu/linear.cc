@@ -7,6 +7,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm.h"
 #include "ops/cpu/highway_targets.h"
+#include "ops/cpu/panel_gemm.h"
 #include "ops/cpu/team.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -117,12 +118,15 @@ size_t linear_scratch_bytes(const CallSizes& sizes) {
   const int64_t weight = std::min(sizes.weight_count, inputs * outputs);  // what is packed or widened at a time
   const bool widens = sizes.dtype == DType::bf16 && !gemm_has_bf16();
   const DType dtype = widens ? DType::f32 : sizes.dtype;
-  size_t products = may_be_packed(sizes.rows, dtype)
-                        ? static_cast<size_t>(weight) * size_of(dtype) + Gemm::packed_bytes(outputs, inputs, dtype) -
-                              static_cast<size_t>(outputs * inputs) * size_of(dtype)
-                        : 0;
-  const bool packs_rows = best_layout({GemmKind::weight, sizes.rows, inputs, outputs, dtype}) == GemmLayout::packed;
-  size_t gradient = floats(sizes.added_count) + (packs_rows ? Gemm::packed_bytes(sizes.rows, inputs, dtype) : 0);
+  size_t products = 0, gradient = 0;
+  if (may_be_packed(sizes.rows, dtype))
+    products = static_cast<size_t>(weight) * size_of(dtype) + Gemm::packed_bytes(outputs, inputs, dtype) -
+               static_cast<size_t>(outputs * inputs) * size_of(dtype);
+  if (best_layout({GemmKind::weight, sizes.rows, inputs, outputs, dtype}) == GemmLayout::packed)
+    gradient = Gemm::packed_bytes(sizes.rows, inputs, dtype);
+  if (may_take_panels(sizes.rows))
+    products = gradient = panel_scratch_bytes(sizes.rows, inputs, sizes.width, dtype, sizes.threads);
+  gradient += floats(sizes.added_count);
   if (widens) {  // inputs and outputs of some rows, the weight, the bias
     const int64_t across = inputs + outputs;
     const size_t rows = floats(std::min(sizes.rows * across, std::max(kWidenedFloats, kLeastRows * across)));

@@ -57,6 +57,26 @@ constexpr int64_t kStep = sizeof(float) / sizeof(E);
 /// How a is read: step k of row m is at a[m * lda + k], or, transposed, at a[k * lda + m].
 enum class Side { rows, transposed };
 
+/// sums [kRows][kVectors] += k_count steps of k. a: its rows lie next_row, its steps next_step elements apart; b: ldb
+/// steps.
+template <int kRows, int kVectors, class E>
+HWY_INLINE void add_steps(VecF32 (&sums)[kRows][kVectors], int64_t k_count, const E* HWY_RESTRICT a, int64_t next_row,
+                          int64_t next_step, const E* HWY_RESTRICT b, int64_t ldb) {
+  const TagF32 d;
+  for (int64_t k = 0; k < k_count; ++k) {
+    VecF32 row[kVectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v)
+      row[v] = hn::LoadU(d, reinterpret_cast<const float*>(b + kStep<E> * (k * ldb + v * kLanes)));
+#pragma GCC unroll 8
+    for (int m = 0; m < kRows; ++m) {
+      const VecF32 left = hn::Set(d, step_at(a + m * next_row + k * next_step));
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[m][v] = multiply_add(a, left, row[v], sums[m][v]);
+    }
+  }
+}
+
 /// E: float or native_bf16_t. k_count, ldb and, for Side::transposed, lda count steps; lda of Side::rows counts
 /// elements.
 template <int kRows, int kVectors, Side kSide, class E>
@@ -70,18 +90,7 @@ HWY_NOINLINE void multiply_tile(int64_t k_count, const E* HWY_RESTRICT a, int64_
   for (int m = 0; m < kRows; ++m)
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) sums[m][v] = accumulate ? hn::LoadU(d, c + m * ldc + v * kLanes) : hn::Zero(d);
-  for (int64_t k = 0; k < k_count; ++k) {
-    VecF32 row[kVectors];
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v)
-      row[v] = hn::LoadU(d, reinterpret_cast<const float*>(b + kStep<E> * (k * ldb + v * kLanes)));
-#pragma GCC unroll 8
-    for (int m = 0; m < kRows; ++m) {
-      const VecF32 left = hn::Set(d, step_at(a + m * next_row + k * next_step));
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) sums[m][v] = multiply_add(a, left, row[v], sums[m][v]);
-    }
-  }
+  add_steps(sums, k_count, a, next_row, next_step, b, ldb);
 #pragma GCC unroll 8
   for (int m = 0; m < kRows; ++m)
 #pragma GCC unroll 8

@@ -1,0 +1,78 @@
+#pragma once
+// How a product by panels (panel_gemm.h) is cut between threads and into what the caches hold.
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "ops/cpu/team.h"
+#include "ops/gemm_shape.h"
+
+namespace trireme {
+
+constexpr int64_t kPanelColumns = 64;                ///< of b that are packed at a time
+constexpr int64_t kStripRows = 6;                    ///< of a that are multiplied at a time
+constexpr int64_t kPanelBytes = 512 << 10;           ///< of a panel at most: half of a second-level cache of 1 MiB
+constexpr int64_t kChunkBytes = 2048;                ///< of k at a time where both operands are packed, per row of them
+constexpr int64_t kBlockStrips = 256;                ///< of a that a thread packs for all panels there: 3 MiB
+constexpr int64_t kStripEnd = 64;                    ///< bytes behind each
+constexpr int64_t kSharedBytes = int64_t{16} << 20;  ///< of panels that are packed at a time there
+
+struct PanelCut {
+  /// c: type of the result.
+  PanelCut(const GemmShape& shape, DType c, int threads) {
+    const GemmSizes s = sizes_of(shape);
+    const auto size = static_cast<int64_t>(size_of(shape.dtype));
+    const bool weight = shape.kind == GemmKind::weight;
+    strips = (s.m + kStripRows - 1) / kStripRows;
+    panels = (s.n + kPanelColumns - 1) / kPanelColumns;
+    // Chunks of nearly equal length, in whole cache lines.
+    const int64_t most = (weight ? kChunkBytes : kPanelBytes / kPanelColumns) / size, chunks = (s.k + most - 1) / most;
+    constexpr int64_t kUnit = 32;
+    chunk = std::min((s.k + chunks - 1) / chunks + kUnit - 1, s.k + kUnit - 1) / kUnit * kUnit;
+    panels_at_once = weight ? std::clamp<int64_t>(kSharedBytes / (chunk * kPanelColumns * size), 1, panels) : panels;
+    split(threads);
+    if (weight) {
+      shared_bytes = panels_at_once * chunk * kPanelColumns * size;
+      own_bytes = std::min(kBlockStrips, strips_each) * (kStripRows * chunk * size + kStripEnd);
+    } else {
+      own_bytes = chunk * (kPanelColumns + kStripRows) * size;
+      if (c != DType::f32 && chunk < s.k) own_bytes += strips_each * kStripRows * kPanelColumns * 4;
+    }
+    own_bytes = (own_bytes + 127) / 128 * 128;  // no two threads write one line, or the pair that a core fetches
+  }
+
+  /// The rectangle of a thread: strips, and panels of those from first_panel on.
+  std::pair<Range, Range> of(int part, int64_t first_panel) const {
+    const int64_t row = part / across, column = part % across;
+    const auto piece = [](int64_t first, int64_t i, int64_t each, int64_t end) {
+      return Range{std::min(end, first + i * each), std::min(end, first + (i + 1) * each)};
+    };
+    return {piece(0, row, strips_each, strips),
+            piece(first_panel, column, panels_each, std::min(panels, first_panel + panels_at_once))};
+  }
+
+  int64_t strips = 0, panels = 0;                        ///< of c
+  int64_t across = 1, strips_each = 0, panels_each = 0;  ///< threads side by side; what each has at most
+  int64_t chunk = 0;                                     ///< elements of k at a time
+  int64_t own_bytes = 0, shared_bytes = 0;               ///< scratch of each thread and of all
+  int64_t panels_at_once = 0;                            ///< those whose b is packed together; else all
+
+ private:
+  /// The rectangles that take least, counted in rows of a panel.
+  void split(int threads) {
+    constexpr int64_t kToPack = 24;  // a panel is packed in the time that so many rows take
+    int64_t least = INT64_MAX;
+    for (int64_t columns = threads; columns >= 1; --columns) {
+      if (threads % columns != 0) continue;
+      const int64_t rows = threads / columns, s = (strips + rows - 1) / rows,
+                    p = (panels_at_once + columns - 1) / columns;
+      const int64_t cost = p * (s * kStripRows + kToPack);
+      if (cost >= least) continue;
+      least = cost;
+      across = columns, strips_each = s, panels_each = p;
+    }
+  }
+};
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+#pragma once
+// Matrix products of linear layers by a kernel of our own: the second operand is packed into panels of 64 columns that
+// stay in the second-level cache while the rows of the first pass by; rows of the first operand, of the result and what
+// the next panel is made of are asked for ahead.
+// Source for the blocking: Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication".
+
+#include "ops/gemm_shape.h"
+#include "ops/ops.h"
+
+namespace trireme {
+
+/// c = a b + bias, or c += a b. a and c may be columns of wider matrices, as `strides` says; b lies whole.
+struct PanelProduct {
+  GemmShape shape;
+  ConstView a, b, bias;  ///< bias: GemmKind::forward only, or empty
+  View c;                ///< f32, or bf16 of bf16 operands; f32 for `accumulate` and GemmKind::weight
+  GemmStrides strides;
+  bool accumulate = false;
+};
+
+/// Whether multiply_panels() computes products of this shape on this CPU: f32 everywhere; bf16 where pairs are
+/// multiplied (multiplies_pairs()), forward and input products with an even k.
+bool has_panels(const GemmShape& shape);
+
+/// Takes scratch. Each element of c is summed over k in f32, in rising order and in chunks that the shape alone
+/// decides: the same bits whatever the threads, the strides and the rows beside it. No size is 0.
+void multiply_panels(Context& context, const PanelProduct& product);
+
+/// Scratch of the three products of layers within these sizes, at most.
+size_t panel_scratch_bytes(int64_t rows, int64_t inputs, int64_t outputs, DType dtype, int threads);
+
+}  // namespace trireme
