@@ -23,11 +23,17 @@ uint64_t host_available() {
   return std::stoull(text.substr(at + 13)) * 1024;
 }
 
-/// Processor time of all threads of this process.
-double process_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+/// Processor time of the compute threads. Each asks for its own: what the system says of a thread that runs elsewhere
+/// is as old as that processor's last clock tick, which is longer than a fast processor takes for a call.
+double team_seconds(int threads) {
+  double sum = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+  {
+    timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    sum += static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  }
+  return sum;
 }
 
 }  // namespace
@@ -59,10 +65,10 @@ GemmRate measure_gemm_rate(Ops& ops, int threads, DType dtype) {
   double wall = 0, busy = 0;
   const auto begin = Clock::now();
   for (int i = 0; i < 8 || seconds_since(begin) < 0.3; ++i) {
+    const double cpu = team_seconds(threads);
     const auto start = Clock::now();
-    const double cpu = process_seconds();
     ops.linear(context, x, w, {}, y);
-    const double call = seconds_since(start), of_thread = std::min(call, (process_seconds() - cpu) / threads);
+    const double call = seconds_since(start), of_thread = std::min(call, (team_seconds(threads) - cpu) / threads);
     wall += call;
     busy += of_thread;
     if (of_thread > 0) rate.best = std::max(rate.best, 2.0 * kRows * kIn * kOut / of_thread);

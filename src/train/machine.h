@@ -21,7 +21,7 @@ struct GemmRate {
 
 /// FLOP/s of a large GEMM with these operators, threads and type: what the MFU column divides by unless log.peak-tflops
 /// is set. At least 0.3 s and 8 calls. Other programs make a call longer, which is not its processors' speed: its
-/// seconds are those of the wall or, where less, the processor time of this process divided by its threads.
+/// seconds are those of the wall or, where less, the processor time of its threads divided by their number.
 GemmRate measure_gemm_rate(Ops& ops, int threads, DType dtype);
 
 /// The share of a processor that each thread can have when the ranks of this host, `local_ranks` of `threads` threads,

@@ -68,6 +68,12 @@ TEST_F(Peak, WhatOtherProgramsTakeIsToldAndDoesNotLowerIt) {
   EXPECT_GT(peak.total(), 0.5 * before);
 }
 
+TEST_F(Peak, ThatOfTwoThreadsIsNotMoreThanTwiceThatOfOne) {
+  // A call of a fast processor ends between two ticks of its clock, from which the system knows what others have run.
+  const double one = measure_gemm_rate(*ops_, 1, DType::bf16).best;
+  EXPECT_LT(measure_gemm_rate(*ops_, 2, DType::bf16).best, 2.6 * one);
+}
+
 TEST_F(Peak, RanksThatShareProcessorsShareTheirPeak) {
   const int processors = static_cast<int>(offered_cpus().size());
   EXPECT_EQ(share_of_processors(1, 1), 1);

@@ -158,7 +158,8 @@ HWY_INLINE void copy_last_rows(Rows<const E> from, int64_t count, int64_t elemen
 /// Forward and input products: a rectangle of c.
 template <class E, class Out>
 HWY_INLINE void multiply_rows(const PanelProduct& p, const PanelCut& cut, Range strips, Range panels, void* scratch) {
-  const auto [m, n, k] = sizes_of(p.shape);
+  const GemmSizes size = sizes_of(p.shape);
+  const int64_t m = size.m, n = size.n, k = size.k;
   const bool forward = p.shape.kind == GemmKind::forward;
   const int64_t a_stride = p.strides.a > 0 ? p.strides.a : k, c_stride = p.strides.c > 0 ? p.strides.c : n;
   const int64_t count = strips.end - strips.begin;
