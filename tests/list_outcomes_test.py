@@ -1,4 +1,4 @@
-"""What list_skips.py says of a log of ctest."""
+"""What list_outcomes.py says of a log of ctest."""
 import contextlib
 import io
 import os
@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from unittest import mock
 
-import list_skips
+import list_outcomes
 
 
 def entry(number, name, output, result="Test Passed."):
@@ -21,14 +21,14 @@ MOUNT = ("[ RUN      ] Disk.Full\n/x/disk_test.cc:156: Skipped\nmounting needs r
          "[  SKIPPED ] Disk.Full (0 ms)\n[  SKIPPED ] 1 test, listed below:\n[  SKIPPED ] Disk.Full\n")
 
 
-class ListSkips(unittest.TestCase):
+class ListOutcomes(unittest.TestCase):
     def said(self, *entries, strict="1"):
         with tempfile.TemporaryDirectory() as build, contextlib.redirect_stdout(io.StringIO()) as out, \
                 mock.patch.dict(os.environ, TRIREME_FAIL_ON_SKIP=strict):
             folder = pathlib.Path(build) / "Testing/Temporary"
             folder.mkdir(parents=True)
             (folder / "LastTest.log.tmp").write_text("Start testing: now\n" + "".join(entries))
-            return list_skips.main(build), out.getvalue()
+            return list_outcomes.main(build), out.getvalue()
 
     def test_nothing_is_said_of_a_run_that_skips_nothing(self):
         self.assertEqual(self.said(entry(1, "base", "[       OK ] A.B (0 ms)")), (0, ""))
@@ -61,6 +61,31 @@ class ListSkips(unittest.TestCase):
         code, text = self.said(entry(1, "cluster_fault_hosts", output))
         self.assertEqual(code, 1)
         self.assertIn("  cluster_fault_hosts: test_b: no luck\n", text)
+
+    def test_failed_tests_are_named_with_the_first_lines_of_their_message(self):
+        output = ("[ RUN      ] Disk.Fits\n[       OK ] Disk.Fits (1 ms)\n[ RUN      ] Disk.Full\nnoise\n/x/disk_test.cc:12: Failure\n"
+                  + "".join(f"line {i}\n" for i in range(40))
+                  + "[  FAILED  ] Disk.Full (416 ms)\n[ RUN      ] Disk.Last\n[       OK ] Disk.Last (1 ms)\n"
+                  "[  FAILED  ] 1 test, listed below:\n[  FAILED  ] Disk.Full\n")
+        code, text = self.said(entry(1, "faults", output, "Test Failed."))
+        self.assertEqual(code, 0)  # ctest counts it
+        self.assertTrue(text.startswith("\nFailed:\n  faults: Disk.Full\n    /x/disk_test.cc:12: Failure\n    line 0\n"), text)
+        self.assertTrue(text.endswith("    line 10\n"), text)
+
+    def test_many_failures_are_counted(self):
+        output = "".join(f"[ RUN      ] A.T{i}\n[  FAILED  ] A.T{i} (1 ms)\n" for i in range(13))
+        self.assertTrue(self.said(entry(1, "a", output, "Test Failed."))[1].endswith("  a: A.T9\n  and 3 more\n"))
+
+    def test_a_failed_test_with_a_parameter_is_named_once(self):
+        output = "[ RUN      ] A.T/bf16\nx.cc:1: Failure\n[  FAILED  ] A.T/bf16, where GetParam() = 2 (5 ms)\n"
+        self.assertEqual(self.said(entry(1, "a", output, "Test Failed."))[1], "\nFailed:\n  a: A.T/bf16\n    x.cc:1: Failure\n")
+
+    def test_failures_of_unittest_are_named(self):
+        output = ("test_a (__main__.T.test_a) ... FAIL\n\n" + "=" * 70 + "\nFAIL: test_a (__main__.T.test_a)\n" + "-" * 70 +
+                  "\nTraceback (most recent call last):\n  File \"x\", line 1\nAssertionError: 1 != 2\n\n" + "-" * 70 + "\nRan 1 test\n")
+        text = self.said(entry(1, "cluster", output, "Test Failed."))[1]
+        self.assertIn("  cluster: test_a (__main__.T.test_a)\n", text)
+        self.assertTrue(text.endswith("    AssertionError: 1 != 2\n"), text)
 
     def test_a_skip_without_a_reason_is_not_expected(self):
         code, text = self.said(entry(1, "odd", "", "Test Skipped."))

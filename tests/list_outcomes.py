@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What ctest says last: every test that was skipped, with its reason. Arguments: the build folder.
+"""What ctest says last: every test that was skipped, with its reason, and every one that failed, with the first lines of
+what it said: ctest's own list names programs only. Arguments: the build folder.
 
 Reads ctest's log of the run that is ending (ctest keeps it as LastTest.log.tmp until then). Reasons that match a line of
 expected_skips.txt are expected; with TRIREME_FAIL_ON_SKIP=1 any other one is an error (code 1), which ctest passes on.
@@ -12,6 +13,8 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 NO_REASON = "no reason was told"
+MOST_LINES = 12  # of a test that failed
+MOST_FAILURES = 10
 
 
 def programs(log):
@@ -40,16 +43,26 @@ def single_tests(output):
             yield test, found[2]
 
 
+def failures(output):
+    """(test, the first lines of its message) of the tests that failed in a GoogleTest or unittest program."""
+    for found in re.finditer(r"^\[ RUN      \] (\S+)\n((?:(?!\[ RUN      \]).*\n)*?)\[  FAILED  \] \1\b.*ms\)$", output, re.MULTILINE):
+        lines = found[2].splitlines()
+        first = next((i for i, line in enumerate(lines) if line.endswith(": Failure")), 0)
+        yield found[1], lines[first : first + MOST_LINES]
+    for found in re.finditer(r"^(?:FAIL|ERROR): (.+)\n-+\n((?:.+\n)*)", output, re.MULTILINE):
+        yield found[1], found[2].splitlines()[-MOST_LINES:]
+
+
 def whole_program(output):
     """The last thing that it said."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return re.sub(r"^(skipped|not run): ", "", lines[-1]) if lines else NO_REASON
 
 
-def skips(log):
+def skips(ran):
     """{(program, reason): tests}; no tests where the whole program was skipped."""
     found = collections.OrderedDict()
-    for name, output, whole in programs(log):
+    for name, output, whole in ran:
         if whole:
             found[name, whole_program(output)] = []
             continue
@@ -70,9 +83,22 @@ def describe(program, reason, tests):
     return f"  {program}:{names} {reason}"
 
 
+def tell_failures(ran):
+    failed = [(name, test, lines) for name, output, _ in ran for test, lines in failures(output)]
+    if failed:
+        print("\nFailed:")
+    for name, test, lines in failed[:MOST_FAILURES]:
+        print(f"  {name}: {test}")
+        for line in lines:
+            print(f"    {line[:300]}")
+    if len(failed) > MOST_FAILURES:
+        print(f"  and {len(failed) - MOST_FAILURES} more")
+
+
 def main(build):
     log = pathlib.Path(build) / "Testing/Temporary/LastTest.log.tmp"
-    found = skips(log.read_text(errors="replace")) if log.exists() else {}
+    ran = list(programs(log.read_text(errors="replace"))) if log.exists() else []
+    found = skips(ran)
     expected = expected_reasons()
     surprises = []
     if found:
@@ -85,6 +111,7 @@ def main(build):
     if surprises:
         print(f"{len(surprises)} of these are not expected (tests/expected_skips.txt): what they test was not tested")
         print("\n".join(surprises))
+    tell_failures(ran)
     return 1 if surprises and os.environ.get("TRIREME_FAIL_ON_SKIP") == "1" else 0
 
 
