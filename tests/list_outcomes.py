@@ -18,13 +18,13 @@ MOST_FAILURES = 10
 
 
 def programs(log):
-    """(name, output, whether ctest counts the whole program as skipped) of every program that ran."""
+    """(name, output, what ctest says of it: "Test Passed." and the like) of every program that ran."""
     log = re.sub(r"\x1b\[[0-9;]*[A-Za-z]|\r", "", log)  # mpirun gives its ranks a terminal
     for part in re.split(r"^\d+/\d+ Testing: ", log, flags=re.MULTILINE)[1:]:
         name = part.split("\n", 1)[0].strip()
         output = re.search(r"^Output:\n-+\n(.*)\n<end of output>\n(.*)", part, re.MULTILINE | re.DOTALL)
         if output:
-            yield name, output[1], "Test Skipped." in output[2] or "Test Not Run." in output[2]
+            yield name, output[1], output[2]
 
 
 def single_tests(output):
@@ -62,8 +62,8 @@ def whole_program(output):
 def skips(ran):
     """{(program, reason): tests}; no tests where the whole program was skipped."""
     found = collections.OrderedDict()
-    for name, output, whole in ran:
-        if whole:
+    for name, output, result in ran:
+        if "Test Skipped." in result or "Test Not Run." in result:
             found[name, whole_program(output)] = []
             continue
         for test, reason in single_tests(output):
@@ -84,7 +84,7 @@ def describe(program, reason, tests):
 
 
 def tell_failures(ran):
-    failed = [(name, test, lines) for name, output, _ in ran for test, lines in failures(output)]
+    failed = [(name, test, lines) for name, output, result in ran if "Test Failed." in result for test, lines in failures(output)]
     if failed:
         print("\nFailed:")
     for name, test, lines in failed[:MOST_FAILURES]:

@@ -72,6 +72,10 @@ class ListOutcomes(unittest.TestCase):
         self.assertTrue(text.startswith("\nFailed:\n  faults: Disk.Full\n    /x/disk_test.cc:12: Failure\n    line 0\n"), text)
         self.assertTrue(text.endswith("    line 10\n"), text)
 
+    def test_failures_of_a_program_that_counts_as_skipped_are_none(self):
+        output = "[ RUN      ] A.T\nx.cc:1: Failure\n[  FAILED  ] A.T (1 ms)\nnot run: this CPU has no AVX-512"
+        self.assertNotIn("Failed", self.said(entry(1, "ops_avx512", output, "Test Skipped."))[1])
+
     def test_many_failures_are_counted(self):
         output = "".join(f"[ RUN      ] A.T{i}\n[  FAILED  ] A.T{i} (1 ms)\n" for i in range(13))
         self.assertTrue(self.said(entry(1, "a", output, "Test Failed."))[1].endswith("  a: A.T9\n  and 3 more\n"))
