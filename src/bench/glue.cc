@@ -9,7 +9,6 @@
 #include "base/median.h"
 #include "base/peer_process.h"
 #include "base/time.h"
-#include "bench/step_ceiling.h"
 #include "bench/training.h"
 #include "comm/agreement.h"
 #include "train/fetch_named.h"
@@ -187,7 +186,7 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
   if (rank.size() == 1) {
     measure_alone(tuning, rank, result);
     const auto tokens = static_cast<int64_t>(result.tokens_per_row * static_cast<double>(o.batch));
-    result.ceiling_flops_per_second = step_ceiling(model.spec, o.dtype, tokens, rank.threads);
+    result.ceiling = step_ceiling(model.spec, o.dtype, tokens, rank.threads);
   } else {
     const auto make = [&](size_t, const RankContext& group) -> MeasuredStep {
       return [steps = std::make_shared<OwnSteps>(tuning, group)] { return steps->training.run(); };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bench/ranks.h"
+#include "bench/step_ceiling.h"
 #include "comm/rank_context.h"
 #include "ops/ops.h"
 
@@ -30,9 +31,10 @@ struct GluePeer {
 struct GlueBenchResult {
   double rows_per_second = 0;  ///< batch / median seconds, on one rank
   double fastest = 0, median = 0, slowest = 0;
-  double tokens_per_row = 0;                                        ///< without padding
-  double model_flops_per_second = 0, ceiling_flops_per_second = 0;  ///< on one rank; padding does not count
-  std::vector<double> losses;                                       ///< of the timed steps on one rank
+  double tokens_per_row = 0;          ///< without padding
+  double model_flops_per_second = 0;  ///< on one rank; padding does not count
+  StepCeiling ceiling;                ///< on one rank
+  std::vector<double> losses;         ///< of the timed steps on one rank
   std::vector<GluePeer> peers;
   std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
 };

@@ -15,7 +15,6 @@
 #include "base/peer_process.h"
 #include "base/rng.h"
 #include "bench/peer_start.h"
-#include "bench/step_ceiling.h"
 #include "bench/training.h"
 #include "comm/agreement.h"
 #include "data/token_dataset.h"
@@ -365,8 +364,8 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   result.peak_rss = peak_rss();
   result.times = summary(seconds);
   result.tokens_per_second = tokens / result.times.median;
-  result.ceiling_flops_per_second = step_ceiling(spec, options.dtype, options.batch * options.sequence, rank.threads);
-  result.share = result.model_flops / result.times.median / result.ceiling_flops_per_second;
+  result.ceiling = step_ceiling(spec, options.dtype, options.batch * options.sequence, rank.threads);
+  result.share = result.model_flops / result.times.median / result.ceiling.flops_per_second;
   return result;
 }
 

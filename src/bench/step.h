@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bench/ranks.h"
+#include "bench/step_ceiling.h"
 #include "comm/mesh.h"
 #include "comm/rank_context.h"
 #include "config/choices.h"
@@ -69,8 +70,8 @@ struct StepBenchResult {
   StepTimes times;
   double tokens_per_second = 0;
   double model_flops = 0;  ///< of one step: train_flops_per_token x tokens
-  double ceiling_flops_per_second = 0;
-  double share = 0;     ///< model FLOP rate / ceiling
+  StepCeiling ceiling;
+  double share = 0;     ///< model FLOP rate / the higher ceiling
   double loss = 0;      ///< of the last step
   size_t peak_rss = 0;  ///< bytes, before the ceiling was measured
   std::vector<PeerStep> peers;

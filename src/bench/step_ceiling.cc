@@ -35,16 +35,17 @@ std::vector<StepGemm> step_gemms(const Spec& spec, DType dtype, int64_t rows) {
 
 }  // namespace
 
-double step_ceiling(const Spec& spec, DType dtype, int64_t rows, int threads) {
+StepCeiling step_ceiling(const Spec& spec, DType dtype, int64_t rows, int threads) {
   constexpr int kRepetitions = 5;
-  double flops = 0, seconds = 0;
+  double flops = 0, seconds = 0, plain_seconds = 0;
   for (const StepGemm& gemm : step_gemms(spec, dtype, rows)) {
     const GemmTiming timing = measure_gemms(std::span(&gemm.shape, 1), threads, kRepetitions).front();
     flops += gemm.times * 2.0 * static_cast<double>(gemm.shape.rows) * static_cast<double>(gemm.shape.in) *
              static_cast<double>(gemm.shape.out);
     seconds += gemm.times * timing.seconds;
+    plain_seconds += gemm.times * timing.plain_seconds;
   }
-  return flops / seconds;
+  return {flops / seconds, flops / plain_seconds};
 }
 
 }  // namespace trireme

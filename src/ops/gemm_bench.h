@@ -10,8 +10,9 @@ namespace trireme {
 
 struct GemmTiming {
   GemmShape shape;    ///< as measured: f32 in place of bf16 where the CPU has no bf16 instructions
-  GemmLayout layout;  ///< the faster one
+  GemmLayout layout;  ///< the fastest one
   double seconds = 0;
+  double plain_seconds = 0;  ///< in GemmLayout::plain
 };
 
 /// The time of each shape's product in the layout that suits it best, time to pack not counted: the median over

@@ -36,9 +36,11 @@ TEST(Bench, StepWritesEveryKeyThatScriptsRead) {
   EXPECT_NEAR(result.at("tokens_per_s").get<double>() * seconds, 32, 1e-6);
   // 6 x 123.5M matmul parameters (head at 50257 rows) + 6 x 12 x 768 x 32 per token
   EXPECT_NEAR(result.at("model_flops_per_s").get<double>() * seconds / 32, 743.1e6, 1e6);
+  EXPECT_GE(result.at("ceiling_flops_per_s"), result.at("plain_ceiling_flops_per_s"));
   EXPECT_NEAR(result.at("share").get<double>(),
               result.at("model_flops_per_s").get<double>() / result.at("ceiling_flops_per_s").get<double>(), 1e-9);
-  for (const char* text : {"tokens ", "6 x matmul parameters", "GEMM ceiling", "share ", "peak memory"})
+  for (const char* text :
+       {"tokens ", "6 x matmul parameters", "GEMM ceiling", "with operands as they lie", "share ", "peak memory"})
     EXPECT_THAT(outcome.output, HasSubstr(text));
 }
 

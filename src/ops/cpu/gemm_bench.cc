@@ -76,11 +76,12 @@ std::vector<GemmTiming> measure_gemms(std::span<const GemmShape> shapes, int thr
     Arena scratch(std::max(Gemm::packed_bytes(b.shape()[0], b.shape()[1], shape.dtype),
                            panel_scratch_bytes(shape.rows, shape.in, shape.out, shape.dtype, threads)));
     Context context{threads, &scratch};
-    GemmTiming best{shape, GemmLayout::plain, 0};
+    GemmTiming best{.shape = shape, .layout = GemmLayout::plain};
     for (GemmLayout layout : {GemmLayout::plain, GemmLayout::packed, GemmLayout::panels}) {
       if (layout == GemmLayout::panels && !has_panels(shape)) continue;
       const double seconds = median_seconds(gemm, context, shape, layout, sets, repetitions);
-      if (best.seconds == 0 || seconds < best.seconds) best = {shape, layout, seconds};
+      if (layout == GemmLayout::plain) best.plain_seconds = seconds;
+      if (best.seconds == 0 || seconds < best.seconds) best.layout = layout, best.seconds = seconds;
     }
     timings.push_back(best);
   }
