@@ -37,6 +37,8 @@ struct GlueBenchResult {
   std::vector<double> losses;         ///< of the timed steps on one rank
   std::vector<GluePeer> peers;
   std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
+
+  double share() const { return model_flops_per_second / ceiling.flops_per_second; }
 };
 
 /// Collective. exchange_cores: where the exchange thread runs. Rank 0's result is the one to show.
