@@ -3,12 +3,13 @@ and delete leaves nothing of the cluster and everything of others.
 
 aws_failures_test.py TRIREME WORK-FOLDER"""
 import json
-import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import unittest
+
+from support import at_each_point, environment
 
 HERE = pathlib.Path(__file__).resolve().parent
 TRIREME, WORK = None, None
@@ -24,7 +25,7 @@ class Account:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self.state_file = self.folder / "aws.json"
-        self.environment = dict(os.environ, PATH=f"{HERE / 'standin'}:{os.environ['PATH']}", AWS_STATE=str(self.state_file), SSH_LOG=str(self.folder / "ssh.log"), SSH_DEAD="")
+        self.environment = environment(AWS_STATE=str(self.state_file), SSH_LOG=str(self.folder / "ssh.log"), SSH_DEAD="")
         self.write(nodes=nodes)
         if theirs:
             (self.folder / "theirs").write_text("\nResources:\n  Node1:\n    Type: AWS::EC2::Instance\n    Tags:\n      - {Key: Name, Value: \"sea-1\"}\n")
@@ -75,13 +76,11 @@ class Failures(unittest.TestCase):
 
     def test_whatever_call_fails_the_next_create_goes_on(self):
         for mode in ("after", "before"):  # its effect
-            at = 1
-            while True:
-                at += 1
-                account = Account("failing")
+            def one(at):
+                account = Account(f"failing-{mode}-{at}")
                 first = account.run("create", "--yes", AWS_FAIL_AT=str(at), AWS_FAIL_MODE=mode)
                 if account.calls() < at:
-                    break  # the whole of create has fewer calls
+                    return False
                 if first.returncode == 0:
                     # What failed was asked again, or is told as not known.
                     self.assertRegex(account.last_call(at), "describe-instances|get-console-output|get-service-quota")
@@ -89,11 +88,15 @@ class Failures(unittest.TestCase):
                 self.assertIn("2 of 2 node(s) are up", second.stdout, f"call {at} {mode}: {first.both}")
                 self.assertEqual(account.resources(), whole(1, 2))
                 self.assert_gone(account, f"call {at} {mode}")
-            self.assertGreater(at, 10)
+                return True
+            self.assertGreater(at_each_point(2, one), 10)
 
     def test_whatever_resource_fails_the_next_create_goes_on(self):
-        for name in whole(1, 2):
-            account = Account("resource")
+        names = whole(1, 2)
+
+        def one(at):
+            name = names[at]
+            account = Account(f"resource-{name}")
             first = account.run("create", "--yes", AWS_RESOURCE_FAILS=name, AWS_REASON=FULL)
             self.assertEqual(first.returncode, 1, first.both)
             self.assertIn(f"the stack trireme-sea ended as CREATE_FAILED: {name}: {FULL}; `create` again goes on from here, `delete` ends what there is", first.stderr)
@@ -103,23 +106,25 @@ class Failures(unittest.TestCase):
             self.done(account, "create", "--yes")
             self.assertEqual(account.resources(), whole(1, 2))
             self.assert_gone(account, name)
+            return True
+        at_each_point(0, lambda at: at < len(names) and one(at))
 
     def test_whatever_call_of_delete_fails_the_next_delete_goes_on(self):
         for mode in ("after", "before"):
             whole_account = Account("whole")
             self.done(whole_account, "create", "--yes")
-            at = 0
-            while True:
-                at += 1
-                account = Account("end")
+
+            def one(at):
+                account = Account(f"end-{mode}-{at}")
                 shutil.copytree(whole_account.folder, account.folder, dirs_exist_ok=True)
                 failing = account.calls() + at
                 first = account.run("delete", "--yes", AWS_FAIL_AT=str(failing), AWS_FAIL_MODE=mode)
                 if account.calls() < failing:
-                    break
+                    return False
                 self.assertEqual(first.returncode, 1, f"call {at} {mode}: {first.both}")
                 self.assert_gone(account, f"call {at} {mode}")
-            self.assertGreater(at, 3)
+                return True
+            self.assertGreater(at_each_point(1, one), 3)
 
     def test_what_cannot_be_deleted_is_named(self):
         account = Account("stuck")
@@ -135,16 +140,16 @@ class Failures(unittest.TestCase):
         for words, after in ((["add", "--nodes", "1", "--yes"], (1, 2, 3)), (["remove", "sea-2", "--yes"], (1,))):
             whole_account = Account("whole")
             self.done(whole_account, "create", "--yes")
-            at = 0
-            while True:
-                at += 1
-                account = Account("changes")
+
+            def one(at):
+                account = Account(f"changes-{words[0]}-{at}")
                 shutil.copytree(whole_account.folder, account.folder, dirs_exist_ok=True)
                 before = account.state()["stacks"]["trireme-sea"]["resources"]
                 failing = account.calls() + at
                 first = account.run(*words, AWS_FAIL_AT=str(failing), AWS_FAIL_MODE="after" if at % 2 else "before")
                 if account.calls() < failing:
-                    break
+                    self.assert_gone(account)
+                    return False
                 # Where the file of what there shall be was not changed yet, the change is asked for again.
                 self.done(account, "create", "--yes")
                 if account.resources() != whole(*after):
@@ -153,8 +158,8 @@ class Failures(unittest.TestCase):
                 there = account.state()["stacks"]["trireme-sea"]["resources"]
                 self.assertEqual(sorted(there), whole(*after))
                 self.assertEqual(there["Node1"], before["Node1"], "a node that stays was made anew")
-            self.assertGreater(at, 5)
-            self.assert_gone(account)
+                return True
+            self.assertGreater(at_each_point(1, one), 5)
 
     def test_a_machine_that_aws_has_taken_back_is_named_and_replaced(self):
         account = Account("spot")

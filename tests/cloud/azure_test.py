@@ -3,7 +3,6 @@ leaves nothing of the cluster and everything of others.
 
 azure_test.py TRIREME WORK-FOLDER"""
 import json
-import os
 import pathlib
 import shutil
 import subprocess
@@ -11,6 +10,8 @@ import socket
 import sys
 import tempfile
 import unittest
+
+from support import at_each_point, environment
 
 HERE = pathlib.Path(__file__).resolve().parent
 TRIREME, WORK, MODELS = None, None, None
@@ -49,8 +50,8 @@ class Account:
         self.file = self.folder / "cluster.yaml"
         self.write(*lines, nodes=nodes)
         self.state_file = self.folder / "azure.json"
-        self.environment = dict(os.environ, PATH=f"{HERE / 'standin'}:{os.environ['PATH']}", AZ_STATE=str(self.state_file),
-                                SSH_LOG=str(self.folder / "ssh.log"), SSH_DEAD="", SSH_CHANGED="", AZ_MODELS=MODELS.path if MODELS else "")
+        self.environment = environment(AZ_STATE=str(self.state_file), SSH_LOG=str(self.folder / "ssh.log"), SSH_DEAD="", SSH_CHANGED="",
+                                       AZ_MODELS=MODELS.path if MODELS else "")
         for group in groups:
             self.az("group", "create", "--name", group, "--location", "eastus", "--tags", "owner=them")
 
@@ -109,13 +110,11 @@ class Azure(unittest.TestCase):
 
     def test_whatever_call_fails_the_next_create_goes_on(self):
         for mode in ("after", "before"):  # its effect
-            at = 0
-            while True:
-                at += 1
-                account = Account("failing")
+            def one(at):
+                account = Account(f"failing-{mode}-{at}")
                 first = account.run("create", "--yes", AZ_FAIL_AT=str(at), AZ_FAIL_MODE=mode)
                 if account.calls() < at:
-                    break  # the whole of create has fewer calls
+                    return False
                 if first.returncode == 0:
                     # What failed was asked again: a node's host key or address while it starts.
                     self.assertRegex((account.folder / "azure.json.log").read_text().splitlines()[at - 1], "vm (list|run-command)")
@@ -125,31 +124,35 @@ class Azure(unittest.TestCase):
                 gone = account.run("delete", "--yes")
                 self.assertEqual(gone.returncode, 0, gone.both)
                 self.assertEqual((account.resources(), account.state()["groups"]), ([], {}), f"call {at} {mode}")
-            self.assertGreater(at, 20)
+                return True
+            self.assertGreater(at_each_point(1, one), 20)
 
     def test_delete_after_half_a_create(self):
-        for at in range(1, 30):
-            account = Account("half", "azure: {resource-group: theirs}", groups=["theirs"])
+        def one(at):
+            account = Account(f"half-{at}", "azure: {resource-group: theirs}", groups=["theirs"])
             account.az("network", "public-ip", "create", "--resource-group", "theirs", "--name", "their-ip", "--tags", "owner=them")
             account.run("create", "--yes", AZ_FAIL_AT=str(at + 2), AZ_FAIL_MODE="after")
             gone = account.run("delete", "--yes")
             self.assertEqual(gone.returncode, 0, gone.both)
             self.assertEqual((account.resources(), list(account.state()["groups"])), (["their-ip"], ["theirs"]), f"call {at}")
+            return at < 29
+        at_each_point(1, one)
 
     def test_a_delete_that_fails_goes_on_with_the_next(self):
-        for at in range(1, 20):
-            account = Account("end", "azure: {resource-group: theirs}", groups=["theirs"])
+        def one(at):
+            account = Account(f"end-{at}", "azure: {resource-group: theirs}", groups=["theirs"])
             self.assertEqual(account.run("create", "--yes").returncode, 0)
             failing = account.calls() + at
             first = account.run("delete", "--yes", AZ_FAIL_AT=str(failing), AZ_FAIL_MODE="after" if at % 2 else "before")
             if account.calls() < failing:
-                break
+                return False
             if first.returncode == 0:  # asked to delete what had gone with its machine
                 self.assertIn("Interfaces/sea-", (account.folder / "azure.json.log").read_text().splitlines()[failing - 1])
             second = account.run("delete", "--yes")
             self.assertEqual(second.returncode, 0, second.both)
             self.assertEqual((account.resources(), list(account.state()["groups"])), ([], ["theirs"]))
-        self.assertGreater(at, 8)
+            return at < 19
+        self.assertGreater(at_each_point(1, one), 8)
 
     def test_two_clusters_in_one_group_do_not_meet(self):
         account = Account("shared", "azure: {resource-group: theirs}", groups=["theirs"])

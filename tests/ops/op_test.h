@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,7 +33,11 @@ class Tensor {
   /// Standard normal values times `scale` plus `shift`, a pure function of the seed.
   static Tensor random(DType dtype, Shape shape, uint64_t seed, double scale = 1, double shift = 0) {
     Tensor t(dtype, shape);
-    for (size_t i = 0; i < t.size(); ++i) t.set(i, shift + scale * normal_at(seed, i));
+    // Drawing a number takes longer than multiplying it by many others: the numbers of a seed are kept.
+    thread_local std::map<uint64_t, std::vector<double>> drawn;
+    std::vector<double>& normal = drawn[seed];
+    for (size_t i = normal.size(); i < t.size(); ++i) normal.push_back(normal_at(seed, i));
+    for (size_t i = 0; i < t.size(); ++i) t.set(i, shift + scale * normal[i]);
     return t;
   }
 

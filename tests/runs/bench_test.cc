@@ -53,9 +53,10 @@ for word; do [ "$before" = --start ] && cp "$word" )" +
                          (folder / "start.safetensors") + R"( && echo "$word" > )" + (folder / "start") +
                          R"(; before=$word; done
 echo ready; while read go; do echo 1000 32 500000000 10.5; done)");
-  const Outcome outcome = run(trireme_command(
-      {"bench",     "step", "--seq",  "32",      "--batch",  "1",       "--steps",       "2",    "--warmup", "0",
-       "--threads", "1",    "--peer", "pytorch", "--python", "/bin/sh", "--peer-script", script, "--json",   file}));
+  const Outcome outcome =
+      run(trireme_command({"bench",    "step",    "--preset",      "opt-8m", "--seq",     "32", "--batch", "1",
+                           "--steps",  "2",       "--warmup",      "0",      "--threads", "1",  "--peer",  "pytorch",
+                           "--python", "/bin/sh", "--peer-script", script,   "--json",    file}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   const Json peer = read_json(file).at("peer");
   for (const char* mode : {"eager", "compiled"}) {
@@ -69,8 +70,8 @@ echo ready; while read go; do echo 1000 32 500000000 10.5; done)");
   EXPECT_THAT(read_text(folder / "words"), HasSubstr("--warmup 2 --learning-rate 0.0001 --weight-decay 0 --start "));
   // What the peer begins with: all weights, and the tokens of two steps of warm-up and two that are timed.
   const SafetensorsFile start(folder / "start.safetensors");
-  EXPECT_EQ(start.entries().size(), 148u + 2u);
-  EXPECT_EQ(start.find("embedding.token.weight")->shape, (std::vector<int64_t>{50304, 768}));
+  EXPECT_EQ(start.entries().size(), 52u + 2u);
+  EXPECT_EQ(start.find("embedding.token.weight")->shape, (std::vector<int64_t>{50304, 128}));
   const auto ids = [&](const char* name) {
     EXPECT_EQ(start.find(name)->shape, (std::vector<int64_t>{4, 32}));
     const auto bytes = start.bytes(*start.find(name));
@@ -96,8 +97,8 @@ echo ready; while read go; do echo 1000 32 500000000 10.5; done)");
 
 TEST(Bench, SaysHowToInstallAPeerThatIsNotThere) {
   const Outcome outcome =
-      run(trireme_command({"bench", "step", "--seq", "32", "--batch", "1", "--steps", "1", "--warmup", "0", "--threads",
-                           "1", "--peer", "pytorch", "--python", "/nowhere/python"}));
+      run(trireme_command({"bench", "step", "--preset", "opt-8m", "--seq", "32", "--batch", "1", "--steps", "1",
+                           "--warmup", "0", "--threads", "1", "--peer", "pytorch", "--python", "/nowhere/python"}));
   EXPECT_EQ(outcome.code, 1) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("cannot start /nowhere/python"));
   EXPECT_THAT(outcome.output, HasSubstr("`scripts/bootstrap --peers` installs it"));
@@ -131,8 +132,8 @@ TEST(BenchStep, MeasuresTheStepOfSeveralRanksTogether) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const TemporaryFolder folder;
   const std::string file = folder / "step.json";
-  const Outcome outcome = run(mpirun_command(3, {"bench", "step", "--preset", "gpt2-124m", "--seq", "16", "--batch",
-                                                 "2", "--steps", "2", "--threads", "1", "--json", file}));
+  const Outcome outcome = run(mpirun_command(3, {"bench", "step", "--preset", "opt-8m", "--seq", "16", "--batch", "2",
+                                                 "--steps", "2", "--threads", "1", "--json", file}));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("ranks   words/s  s per step  speed-up  efficiency  waiting  comm CPU  "
                                         "TFLOP/s per rank    MFU      loss"));
@@ -240,8 +241,8 @@ TEST(Bench, RanksThatWouldEachMeasureAloneAreRefusedOnce) {
     EXPECT_EQ(outcome.output.find("error: "), outcome.output.rfind("error: ")) << outcome.output;
     EXPECT_THAT(outcome.output, testing::Not(HasSubstr("GFLOP/s")));
   }
-  const Outcome one =
-      run(mpirun_command(1, {"bench", "ops", "--width", "64", "--heads", "2", "--seq", "16", "--threads", "1"}));
+  const Outcome one = run(mpirun_command(1, {"bench", "ops", "--width", "64", "--heads", "2", "--seq", "16",
+                                             "--threads", "1", "--only", "gelu", "--seconds", "0.01"}));
   EXPECT_EQ(one.code, 0) << one.output;
 }
 
