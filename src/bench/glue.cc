@@ -106,11 +106,13 @@ struct Tuning {
 /// Steps on one rank.
 struct OwnSteps {
   OwnSteps(Tuning& t, const RankContext& rank) : tuning(t), training(t.over(rank, order)) {}
-  double run() {
+  /// A step, and a pass over its GEMMs.
+  double run(CeilingMeter& ceiling) {
     const StepTime time = training.run();
     seconds.push_back(time.seconds);
     losses.push_back(time.loss);
     flops_per_second.push_back(tuning.flops(order->last()) / seconds.back());
+    ceiling.pass();
     return seconds.back();
   }
 
@@ -121,7 +123,8 @@ struct OwnSteps {
 };
 
 /// Both start with the first batch; one warm-up step each, then in turn.
-GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int threads, OwnSteps& own) {
+GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int threads, OwnSteps& own,
+                      CeilingMeter& ceiling) {
   log::info("starting PyTorch, {} padding", padding);
   PeerProcess process({o.python, o.peer_script, "--model", o.model, "--data-dir", o.data_dir, "--batch",
                        std::to_string(o.batch), "--max-length", std::to_string(o.max_length), "--padding", padding,
@@ -131,7 +134,7 @@ GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int
   std::vector<double> ratios, theirs;
   for (int64_t i = 0; i < o.steps; ++i) {
     theirs.push_back(process.measure().seconds);
-    const double seconds = own.run();
+    const double seconds = own.run(ceiling);
     ratios.push_back(theirs.back() / seconds);
     log::info("PyTorch {:.3f} s, ours {:.3f} s", theirs.back(), seconds);
   }
@@ -141,11 +144,14 @@ GluePeer measure_peer(const GlueBenchOptions& o, const std::string& padding, int
 void measure_alone(Tuning& tuning, const RankContext& rank, GlueBenchResult& result) {
   const GlueBenchOptions& o = tuning.options;
   OwnSteps own(tuning, rank);
+  const double tokens = result.tokens_per_row * static_cast<double>(o.batch);
+  CeilingMeter ceiling(tuning.pretrained.spec, o.dtype, static_cast<int64_t>(tokens), rank.threads);
   if (o.pytorch) {
-    for (const char* padding : {"dynamic", "full"}) result.peers.push_back(measure_peer(o, padding, rank.threads, own));
+    for (const char* padding : {"dynamic", "full"})
+      result.peers.push_back(measure_peer(o, padding, rank.threads, own, ceiling));
   } else {
     own.training.run();
-    while (static_cast<int64_t>(own.seconds.size()) < o.steps) own.run();
+    while (static_cast<int64_t>(own.seconds.size()) < o.steps) own.run(ceiling);
   }
   result.median = median(own.seconds);
   result.fastest = *std::ranges::min_element(own.seconds);
@@ -153,6 +159,8 @@ void measure_alone(Tuning& tuning, const RankContext& rank, GlueBenchResult& res
   result.rows_per_second = static_cast<double>(o.batch) / result.median;
   result.model_flops_per_second = median(own.flops_per_second);
   result.losses = own.losses;
+  result.ceiling = ceiling.ceiling();
+  result.share = ceiling.share(own.flops_per_second);
 }
 
 }  // namespace
@@ -185,8 +193,6 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
   if (rank.size() == 1) {
     measure_alone(tuning, rank, result);
-    const auto tokens = static_cast<int64_t>(result.tokens_per_row * static_cast<double>(o.batch));
-    result.ceiling = step_ceiling(model.spec, o.dtype, tokens, rank.threads);
   } else {
     const auto make = [&](size_t, const RankContext& group) -> MeasuredStep {
       return [steps = std::make_shared<OwnSteps>(tuning, group)] { return steps->training.run(); };

@@ -34,11 +34,10 @@ struct GlueBenchResult {
   double tokens_per_row = 0;          ///< without padding
   double model_flops_per_second = 0;  ///< on one rank; padding does not count
   StepCeiling ceiling;                ///< on one rank
+  double share = 0;                   ///< of the ceiling, as in StepBenchResult
   std::vector<double> losses;         ///< of the timed steps on one rank
   std::vector<GluePeer> peers;
   std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job; empty for one
-
-  double share() const { return model_flops_per_second / ceiling.flops_per_second; }
 };
 
 /// Collective. exchange_cores: where the exchange thread runs. Rank 0's result is the one to show.

@@ -96,6 +96,40 @@ class TrainingStep {
   double loss_ = 0;
 };
 
+/// Our steps on one rank, each with a pass over its GEMMs behind it.
+class StepsBesideCeiling {
+ public:
+  StepsBesideCeiling(const StepBenchOptions& o, const Spec& spec, int threads)
+      : ceiling_(spec, o.dtype, o.batch * o.sequence, threads) {}
+
+  double run(TrainingStep& ours) {
+    seconds_.push_back(ours.run().seconds);
+    loss_ = ours.loss();
+    if (peak_rss_ == 0) peak_rss_ = peak_rss();  // the GEMMs have memory of their own
+    ceiling_.pass();
+    return seconds_.back();
+  }
+
+  bool any() const { return !seconds_.empty(); }
+  /// tokens: of a step. result.model_flops is known.
+  void tell(double tokens, StepBenchResult& result) const {
+    result.loss = loss_;
+    result.peak_rss = peak_rss_;
+    result.times = summary(seconds_);
+    result.tokens_per_second = tokens / result.times.median;
+    result.ceiling = ceiling_.ceiling();
+    std::vector<double> rates;
+    for (const double seconds : seconds_) rates.push_back(result.model_flops / seconds);
+    result.share = ceiling_.share(rates);
+  }
+
+ private:
+  CeilingMeter ceiling_;
+  std::vector<double> seconds_;
+  double loss_ = 0;
+  size_t peak_rss_ = 0;
+};
+
 /// What PyTorch takes: weights, gradients and moments, three copies of the logits, and about 20 rows of a layer's width
 /// that it keeps per token and layer. Eager GPT-2 124M at 4 x 1024 was seen to take 7.8 GB, this says 7.5.
 uint64_t pytorch_bytes(const StepBenchOptions& options, const Spec& spec) {
@@ -121,7 +155,7 @@ std::string pytorch_obstacle(const StepBenchOptions& options, const Spec& spec, 
 }
 
 PeerStep measure_pytorch(const StepBenchOptions& options, const std::string& mode, int threads,
-                         const std::string& start, TrainingStep& ours, std::vector<double>& our_seconds) {
+                         const std::string& start, TrainingStep& ours, StepsBesideCeiling& steps) {
   PeerStep peer;
   peer.mode = mode;
   log::info("starting PyTorch, {}{}", mode, mode == "compiled" ? ": compiling takes a minute or two" : "");
@@ -156,12 +190,11 @@ PeerStep measure_pytorch(const StepBenchOptions& options, const std::string& mod
     peer.peak_rss = result.peak_rss;
     peer.loss = result.loss;
     log::info("PyTorch   loss {:.4f}  {:.3f} s", result.loss, result.seconds);
-    own.push_back(ours.run().seconds);
+    own.push_back(steps.run(ours));
     peer.our_loss = ours.loss();
   }
   peer.times = summary(theirs);
   peer.our_seconds = median(own);
-  our_seconds.insert(our_seconds.end(), own.begin(), own.end());
   return peer;
 }
 
@@ -255,7 +288,7 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
 /// Each way of PyTorch in turn with ours, both sides from the start anew.
 void measure_peers(const StepBenchOptions& options, const Spec& spec, const WindowSource& windows, Backend& backend,
                    const RankContext& rank, const std::vector<int>& exchange_cores, StepBenchResult& result,
-                   std::vector<double>& seconds) {
+                   StepsBesideCeiling& steps) {
   std::unique_ptr<PeerStart> start;
   for (const char* mode : {"eager", "compiled"}) {
     if (std::string obstacle = pytorch_obstacle(options, spec, backend.has_bf16); !obstacle.empty()) {
@@ -271,8 +304,7 @@ void measure_peers(const StepBenchOptions& options, const Spec& spec, const Wind
     }
     MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
     TrainingStep ours(options, model, windows, rank, {.mesh = {.data = 1}});
-    result.peers.push_back(measure_pytorch(options, mode, rank.threads, start->path(), ours, seconds));
-    result.loss = ours.loss();
+    result.peers.push_back(measure_pytorch(options, mode, rank.threads, start->path(), ours, steps));
   }
 }
 
@@ -352,20 +384,15 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
     }
     return result;
   }
-  std::vector<double> seconds;
-  if (options.pytorch) measure_peers(options, spec, windows, backend, rank, exchange_cores, result, seconds);
-  if (seconds.empty()) {
+  StepsBesideCeiling steps(options, spec, rank.threads);
+  if (options.pytorch) measure_peers(options, spec, windows, backend, rank, exchange_cores, result, steps);
+  if (!steps.any()) {
     MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
     TrainingStep ours(options, model, windows, rank, {.mesh = {.data = 1}});
     for (int64_t i = 0; i < options.warmup; ++i) ours.run();
-    for (int64_t i = 0; i < options.steps; ++i) seconds.push_back(ours.run().seconds);
-    result.loss = ours.loss();
+    for (int64_t i = 0; i < options.steps; ++i) steps.run(ours);
   }
-  result.peak_rss = peak_rss();
-  result.times = summary(seconds);
-  result.tokens_per_second = tokens / result.times.median;
-  result.ceiling = step_ceiling(spec, options.dtype, options.batch * options.sequence, rank.threads);
-  result.share = result.model_flops / result.times.median / result.ceiling.flops_per_second;
+  steps.tell(tokens, result);
   return result;
 }
 

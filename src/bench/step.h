@@ -71,9 +71,9 @@ struct StepBenchResult {
   double tokens_per_second = 0;
   double model_flops = 0;  ///< of one step: train_flops_per_token x tokens
   StepCeiling ceiling;
-  double share = 0;     ///< model FLOP rate / the higher ceiling
+  double share = 0;     ///< median over the steps: model FLOP rate / the higher ceiling as it was after the step
   double loss = 0;      ///< of the last step
-  size_t peak_rss = 0;  ///< bytes, before the ceiling was measured
+  size_t peak_rss = 0;  ///< bytes, without what measuring the ceiling takes
   std::vector<PeerStep> peers;
 
   /// Against the best of the peers that were measured: tokens per second and peak memory. 0 without any.

@@ -2,8 +2,11 @@
 // What a training step's speed is held against.
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "model/spec.h"
+#include "ops/gemm_bench.h"
 #include "tensor/dtype.h"
 
 namespace trireme {
@@ -14,8 +17,30 @@ struct StepCeiling {
   double plain_flops_per_second = 0;  ///< each with its operands as they lie
 };
 
-/// Of a step over `rows` tokens: the blocks' GEMMs and, where every token has logits, the head's. Measured, takes
-/// seconds.
-StepCeiling step_ceiling(const Spec& spec, DType dtype, int64_t rows, int threads);
+/// The ceiling of a step over `rows` tokens: the blocks' GEMMs and, where every token has logits, the head's. Measured
+/// between the steps that are held against it: what other programs take of the machine, they take from both.
+class CeilingMeter {
+ public:
+  CeilingMeter(const Spec& spec, DType dtype, int64_t rows, int threads);
+
+  /// Takes about as long as a step.
+  void pass() { meter_.pass(1); }
+  /// Median over the passes, of which there is at least one.
+  StepCeiling ceiling() const;
+  /// Median over the steps of a step's FLOP/s as a part of the ceiling that the pass behind it had.
+  double share(std::span<const double> flops_per_second) const;
+
+ private:
+  struct Product {
+    GemmShape shape;
+    double times;  ///< in a step
+  };
+  static std::vector<Product> products(const Spec& spec, DType dtype, int64_t rows);
+  /// FLOPs of all products.
+  double flops() const;
+
+  std::vector<Product> products_;
+  GemmMeter meter_;
+};
 
 }  // namespace trireme

@@ -48,7 +48,7 @@ Json to_json(const Request& request, const Backend& backend, int threads, const 
   json["model_flops_per_s"] = r.model_flops_per_second;
   json["ceiling_flops_per_s"] = r.ceiling.flops_per_second;
   json["plain_ceiling_flops_per_s"] = r.ceiling.plain_flops_per_second;
-  json["share"] = r.share();
+  json["share"] = r.share;
   json["losses"] = r.losses;
   for (const GluePeer& peer : r.peers)
     json["pytorch"][peer.padding] = {{"samples_per_s", peer.rows_per_second}, {"ratio", peer.ratio}};
@@ -60,7 +60,7 @@ void print_alone(const GlueBenchResult& r) {
              r.rows_per_second, r.median, r.fastest, r.slowest);
   fmt::print("{:<24} {:>10.1f} GFLOP/s  model FLOPs of the rows' own tokens\n", "", 1e-9 * r.model_flops_per_second);
   fmt::print("{:<24} {:>10.1f} GFLOP/s  the step's GEMMs alone: ours reaches {:.3f} of it\n", "GEMM ceiling",
-             1e-9 * r.ceiling.flops_per_second, r.share());
+             1e-9 * r.ceiling.flops_per_second, r.share);
   fmt::print("{:<24} {:>10.1f} GFLOP/s  the same with operands as they lie\n", "plain ceiling",
              1e-9 * r.ceiling.plain_flops_per_second);
   fmt::print("{:<24} {:>10.4f} in the last step\n", "loss", r.losses.back());

@@ -122,11 +122,11 @@ void print_step(const StepBenchOptions& o, const Backend& backend, int threads, 
   fmt::print("time per iteration {:.4f} ms, MFU {:.2f}%\n", 1e3 * r.times.median,
              1e2 * r.model_flops / r.times.median / r.peak_flops);
   fmt::print("model FLOP rate    {:.4f} TFLOP/s\n", r.model_flops / r.times.median / 1e12);
-  fmt::print("GEMM ceiling       {:.1f} GFLOP/s (this step's forward, dX and dW GEMMs alone, same run)\n",
+  fmt::print("GEMM ceiling       {:.1f} GFLOP/s (this step's forward, dX and dW GEMMs alone, in turn with the steps)\n",
              r.ceiling.flops_per_second / 1e9);
   fmt::print("plain ceiling      {:.1f} GFLOP/s (the same with operands as they lie)\n",
              r.ceiling.plain_flops_per_second / 1e9);
-  fmt::print("share              {:.3f} (model FLOP rate / GEMM ceiling){}\n", r.share,
+  fmt::print("share              {:.3f} (median of model FLOP rate / GEMM ceiling behind the step){}\n", r.share,
              r.share > 1 ? ": the machine did other things while the ceiling was measured; run it again" : "");
   fmt::print("peak memory        {:.2f} GB\n", static_cast<double>(r.peak_rss) / 1e9);
   fmt::print("last loss          {:.4f}\n", r.loss);

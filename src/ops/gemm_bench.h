@@ -1,12 +1,16 @@
 #pragma once
-// The GEMM ceiling: how fast the machine multiplies the matrices of a training step when nothing else is done.
+// The GEMM ceiling: how fast the machine multiplies the matrices of a training step when it does nothing else.
 
+#include <array>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "ops/gemm_shape.h"
 
 namespace trireme {
+
+class Gemm;
 
 struct GemmTiming {
   GemmShape shape;    ///< as measured: f32 in place of bf16 where the CPU has no bf16 instructions
@@ -15,9 +19,40 @@ struct GemmTiming {
   double plain_seconds = 0;  ///< in GemmLayout::plain
 };
 
-/// The time of each shape's product in the layout that suits it best, time to pack not counted: the median over
-/// `repetitions`, each on other memory than the one before, as in a step, where operands come from memory and not from
-/// the cache. Throws Error::io when memory for the operands is short.
+/// Times of products in every layout that they can have, time to pack not counted, taken in passes: who holds other
+/// work against them measures both in turn, for other programs of the machine slow down both.
+class GemmMeter {
+ public:
+  /// Throws Error::usage.
+  GemmMeter(std::span<const GemmShape> shapes, int threads);
+  ~GemmMeter();
+  GemmMeter(const GemmMeter&) = delete;
+  GemmMeter& operator=(const GemmMeter&) = delete;
+
+  /// Every product, the median of so many runs, each on other memory than the one before, as in a step, where operands
+  /// come from memory and not from the cache. Memory is that of one product at a time, about 256 MB, and is given back.
+  /// Throws Error::usage, and Error::io when it is short.
+  void pass(int repetitions);
+
+  int passes() const { return passes_; }
+  /// Median over the passes. There is at least one.
+  GemmTiming timing(size_t shape) const;
+  /// Of one pass.
+  double seconds(size_t shape, GemmLayout layout, int pass) const {
+    return products_[shape].seconds[static_cast<size_t>(layout)][static_cast<size_t>(pass)];
+  }
+
+ private:
+  struct Product {
+    GemmShape shape;
+    std::array<std::vector<double>, kGemmLayouts> seconds;  ///< of each pass; empty for a layout that it cannot have
+  };
+  std::unique_ptr<Gemm> gemm_;
+  std::vector<Product> products_;
+  int threads_, passes_ = 0;
+};
+
+/// The timings of one pass.
 std::vector<GemmTiming> measure_gemms(std::span<const GemmShape> shapes, int threads, int repetitions);
 
 }  // namespace trireme

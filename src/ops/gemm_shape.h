@@ -2,6 +2,7 @@
 // The matrix products of linear layers, for those who compute them and those who measure them.
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 
 #include "tensor/dtype.h"
@@ -49,5 +50,6 @@ enum class GemmLayout : uint8_t {
   packed,  ///< oneDNN, copied first into the blocked layout that it likes best
   panels,  ///< our kernel, which packs as it goes (cpu/panel_gemm.h)
 };
+inline constexpr size_t kGemmLayouts = 3;
 
 }  // namespace trireme

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "base/error.h"
+#include "base/median.h"
 
 namespace trireme {
 namespace {
@@ -22,13 +25,35 @@ TEST(GemmBench, MeasuresEveryProductOfALayer) {
   }
 }
 
+TEST(GemmMeter, KeepsEveryPassAndTellsMedians) {
+  const std::vector<GemmShape> shapes = {{GemmKind::forward, 64, 32, 48, DType::f32},
+                                         {GemmKind::weight, 200, 64, 96, DType::f32}};
+  GemmMeter meter(shapes, 1);
+  for (int i = 0; i < 3; ++i) meter.pass(2);
+  EXPECT_EQ(meter.passes(), 3);
+  for (size_t shape = 0; shape < shapes.size(); ++shape) {
+    const GemmTiming timing = meter.timing(shape);
+    for (const auto& [layout, told] :
+         {std::pair{timing.layout, timing.seconds}, {GemmLayout::plain, timing.plain_seconds}}) {
+      std::vector<double> seconds;
+      for (int pass = 0; pass < 3; ++pass) seconds.push_back(meter.seconds(shape, layout, pass));
+      EXPECT_EQ(median(seconds), told);
+    }
+    EXPECT_LE(timing.seconds, timing.plain_seconds);
+  }
+}
+
 TEST(GemmBench, RefusesToMeasureNothing) {
   const GemmShape shape{GemmKind::forward, 8, 8, 8, DType::f32};
-  try {
-    measure_gemms(std::span(&shape, 1), 1, 0);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "measuring GEMMs with 1 threads and 0 repetitions, expected at least 1 of each");
+  for (const auto& [threads, repetitions, message] :
+       {std::tuple{1, 0, "measuring GEMMs with 0 repetitions, expected at least 1"},
+        {0, 1, "measuring GEMMs with 0 threads, expected at least 1"}}) {
+    try {
+      measure_gemms(std::span(&shape, 1), threads, repetitions);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), message);
+    }
   }
 }
 

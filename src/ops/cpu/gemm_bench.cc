@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/median.h"
 
 namespace trireme {
 namespace {
@@ -39,52 +40,90 @@ void fill(View v) {
   }
 }
 
-double median_seconds(Gemm& gemm, Context& context, const GemmShape& shape, GemmLayout layout,
-                      const std::vector<Operands>& sets, int repetitions) {
-  std::vector<double> seconds;
-  for (int i = -1; i < repetitions; ++i) {  // the first builds the primitive and wakes the threads
-    const Operands& o = sets[static_cast<size_t>(i + 1) % sets.size()];
-    const double t = gemm.measure(context, shape, layout, o.a, o.b, o.c);
-    if (i >= 0) seconds.push_back(t);
-  }
-  const auto middle = seconds.begin() + repetitions / 2;
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
-}
-
-}  // namespace
-
-std::vector<GemmTiming> measure_gemms(std::span<const GemmShape> shapes, int threads, int repetitions) {
-  require(threads > 0 && repetitions > 0, ErrorKind::usage,
-          "measuring GEMMs with {} threads and {} repetitions, expected at least 1 of each", threads, repetitions);
-  Gemm gemm;
-  std::vector<GemmTiming> timings;
-  for (GemmShape shape : shapes) {
-    if (!gemm_has_bf16()) shape.dtype = DType::f32;
+/// Operands of one product, several times over: as far as memory goes, none is used again while it is in a cache.
+class OperandSets {
+ public:
+  OperandSets(const GemmShape& shape, int runs) {
     Arena sizes;
     take_operands(sizes, shape);
     const auto bytes = static_cast<int64_t>(sizes.peak());
-    const int64_t copies = std::min<int64_t>(repetitions + 1, 1 + kBeyondCaches / bytes);
-    Arena memory(static_cast<size_t>(copies * bytes));
-    std::vector<Operands> sets;
+    const int64_t copies = std::min<int64_t>(runs, 1 + kBeyondCaches / bytes);
+    memory_ = Arena(static_cast<size_t>(copies * bytes));
     for (int64_t i = 0; i < copies; ++i) {
-      sets.push_back(take_operands(memory, shape));
-      fill(sets.back().a);
-      fill(sets.back().b);
+      sets_.push_back(take_operands(memory_, shape));
+      for (const View v : {sets_.back().a, sets_.back().b, sets_.back().c}) fill(v);  // c: that its pages are there
     }
-    const ConstView b = sets[0].b;
-    Arena scratch(std::max(Gemm::packed_bytes(b.shape()[0], b.shape()[1], shape.dtype),
-                           panel_scratch_bytes(shape.rows, shape.in, shape.out, shape.dtype, threads)));
-    Context context{threads, &scratch};
-    GemmTiming best{.shape = shape, .layout = GemmLayout::plain};
-    for (GemmLayout layout : {GemmLayout::plain, GemmLayout::packed, GemmLayout::panels}) {
-      if (layout == GemmLayout::panels && !has_panels(shape)) continue;
-      const double seconds = median_seconds(gemm, context, shape, layout, sets, repetitions);
-      if (layout == GemmLayout::plain) best.plain_seconds = seconds;
-      if (best.seconds == 0 || seconds < best.seconds) best.layout = layout, best.seconds = seconds;
-    }
-    timings.push_back(best);
   }
+  const Operands& next() { return sets_[next_++ % sets_.size()]; }
+
+ private:
+  Arena memory_;
+  std::vector<Operands> sets_;
+  size_t next_ = 0;
+};
+
+double median_seconds(Gemm& gemm, Context& context, const GemmShape& shape, GemmLayout layout, OperandSets& operands,
+                      int repetitions) {
+  std::vector<double> seconds;
+  for (int i = -1; i < repetitions; ++i) {  // the first builds the primitive and wakes the threads
+    const Operands& o = operands.next();
+    const double t = gemm.measure(context, shape, layout, o.a, o.b, o.c);
+    if (i >= 0) seconds.push_back(t);
+  }
+  return median(std::move(seconds));
+}
+
+constexpr std::array<GemmLayout, kGemmLayouts> kLayouts = {GemmLayout::plain, GemmLayout::packed, GemmLayout::panels};
+
+}  // namespace
+
+GemmMeter::GemmMeter(std::span<const GemmShape> shapes, int threads)
+    : gemm_(std::make_unique<Gemm>()), threads_(threads) {
+  require(threads > 0, ErrorKind::usage, "measuring GEMMs with {} threads, expected at least 1", threads);
+  for (GemmShape shape : shapes) {
+    if (!gemm_has_bf16()) shape.dtype = DType::f32;
+    products_.push_back({shape, {}});
+  }
+}
+
+GemmMeter::~GemmMeter() = default;
+
+void GemmMeter::pass(int repetitions) {
+  require(repetitions > 0, ErrorKind::usage, "measuring GEMMs with {} repetitions, expected at least 1", repetitions);
+  for (Product& product : products_) {
+    const GemmShape& shape = product.shape;
+    OperandSets operands(shape, static_cast<int>(kLayouts.size()) * (repetitions + 1));
+    const int64_t b_rows = shape.kind == GemmKind::weight ? shape.rows : shape.out;
+    Arena scratch(std::max(Gemm::packed_bytes(b_rows, shape.in, shape.dtype),
+                           panel_scratch_bytes(shape.rows, shape.in, shape.out, shape.dtype, threads_)));
+    Context context{threads_, &scratch};
+    for (const GemmLayout layout : kLayouts) {
+      if (layout == GemmLayout::panels && !has_panels(shape)) continue;
+      product.seconds[static_cast<size_t>(layout)].push_back(
+          median_seconds(*gemm_, context, shape, layout, operands, repetitions));
+    }
+  }
+  ++passes_;
+}
+
+GemmTiming GemmMeter::timing(size_t shape) const {
+  const Product& product = products_[shape];
+  GemmTiming best{.shape = product.shape, .layout = GemmLayout::plain};
+  for (const GemmLayout layout : kLayouts) {
+    const std::vector<double>& of_passes = product.seconds[static_cast<size_t>(layout)];
+    if (of_passes.empty()) continue;
+    const double seconds = median(of_passes);
+    if (layout == GemmLayout::plain) best.plain_seconds = seconds;
+    if (best.seconds == 0 || seconds < best.seconds) best.layout = layout, best.seconds = seconds;
+  }
+  return best;
+}
+
+std::vector<GemmTiming> measure_gemms(std::span<const GemmShape> shapes, int threads, int repetitions) {
+  GemmMeter meter(shapes, threads);
+  meter.pass(repetitions);
+  std::vector<GemmTiming> timings;
+  for (size_t i = 0; i < shapes.size(); ++i) timings.push_back(meter.timing(i));
   return timings;
 }
 
