@@ -364,10 +364,14 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   const double tokens = static_cast<double>(options.batch * options.sequence);
   StepBenchResult result;
   result.model_flops = train_flops_per_token(spec, options.sequence) * tokens;
-  const PeakRate peak(options.peak_flops, *backend.ops, rank.threads, rank.local_size(), options.dtype, scalars);
-  result.peak_flops = peak.total() / rank.size();
-  result.taken = peak.taken();
+  PeakRate peak(options.peak_flops, *backend.ops, rank.threads, rank.local_size(), options.dtype, scalars);
   result.peak_is_measured = peak.is_measured();
+  // Once the fastest step's FLOP/s of a rank are known: a measured peak is not below them.
+  const auto tell_peak = [&](double most) {
+    (void)peak.share(most * rank.size());
+    result.peak_flops = peak.total() / rank.size();
+    result.taken = peak.taken();
+  };
   const std::vector<uint16_t> ids = bench_tokens(options, spec);
   const WindowSource windows(ids, 1);
   if (rank.size() > 1) {
@@ -382,6 +386,10 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
     } else {
       measure_layouts(options, spec, windows, backend, rank, exchange_cores, result);
     }
+    double most = 0;
+    for (const RanksTime& of : result.ranks)  // fewer ranks may have more processors each
+      if (of.ranks == rank.size()) most = std::max(most, result.model_flops / of.seconds);
+    tell_peak(most);
     return result;
   }
   StepsBesideCeiling steps(options, spec, rank.threads);
@@ -393,6 +401,7 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
     for (int64_t i = 0; i < options.steps; ++i) steps.run(ours);
   }
   steps.tell(tokens, result);
+  tell_peak(result.model_flops / result.times.fastest);
   return result;
 }
 

@@ -52,8 +52,9 @@ uint64_t resident_memory() {
 }
 
 GemmRate measure_gemm_rate(Ops& ops, int threads, DType dtype) {
-  // Large enough for full speed; a call takes 10 to 50 ms of one core, so that some are left alone on a busy machine.
-  constexpr int64_t kRows = 512, kIn = 768, kOut = 3072;
+  // Large enough that packing the weight is a small part of it; a call takes 10 to 50 ms of two cores, so that some are
+  // left alone on a busy machine.
+  constexpr int64_t kRows = 1536, kIn = 768, kOut = 3072;
   Arena arena(static_cast<size_t>(kRows * (kIn + kOut) + kOut * kIn) * size_of(dtype) + 1024);
   Arena scratch(ops.scratch_bytes(
       {.dtype = dtype, .rows = kRows, .width = kOut, .weight_count = kOut * kIn, .threads = threads}));
@@ -64,7 +65,7 @@ GemmRate measure_gemm_rate(Ops& ops, int threads, DType dtype) {
   GemmRate rate;
   double wall = 0, busy = 0;
   const auto begin = Clock::now();
-  for (int i = 0; i < 8 || seconds_since(begin) < 0.3; ++i) {
+  for (int i = 0; i < 4 || seconds_since(begin) < 0.3; ++i) {
     const double cpu = team_seconds(threads);
     const auto start = Clock::now();
     ops.linear(context, x, w, {}, y);
