@@ -48,10 +48,12 @@ HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout,
   const float before = t.maximum[row], now = std::max(before, max_lanes(most) * scale);
   VecF32 sum = hn::LoadU(d, t.sum + row * 16);
   if (now > before) {
-    const VecF32 shrink = exp2_f32(hn::Set(d, before - now));
-    sum = hn::Mul(sum, shrink);
-    float* out = t.out + row * dim;
-    for (int64_t c = 0; c < dim; c += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, out + c), shrink), d, out + c);
+    if (first_key > 0) {  // else nothing has been summed yet
+      const VecF32 shrink = exp2_f32(hn::Set(d, before - now));
+      sum = hn::Mul(sum, shrink);
+      float* out = t.out + row * dim;
+      for (int64_t c = 0; c < dim; c += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, out + c), shrink), d, out + c);
+    }
     t.maximum[row] = now;
   }
   const VecF32 top = hn::Set(d, now), factor = hn::Set(d, scale);
@@ -91,7 +93,7 @@ HWY_INLINE void attend_tile(const AttentionForward& call, Products<E>& products,
       for (int64_t i = 0; i < rows; ++i)
         std::fill(t.weights + i * kKeys + columns, t.weights + i * kKeys + weights, E{});
     products.multiply(rows, dim, weights, t.weights, kKeys, t.values + first_key * dim, dim, t.out + r * dim, dim,
-                      true);
+                      first_key > 0);
   }
 }
 
@@ -141,7 +143,6 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, const
   for (int64_t i = task.split * kQueries; i < length; i += call.splits * kQueries) {
     const int64_t queries = std::min(kQueries, length - i);
     copy_rows(q.from(i), queries, head_dim, t.query, row_steps<E>(head_dim));
-    std::fill_n(t.out, queries * dim, 0.0f);
     std::fill_n(t.sum, queries * 16, 0.0f);
     std::fill_n(t.maximum, queries, -HUGE_VALF);
     const int64_t end = call.shape.causal ? i + queries : length;
