@@ -7,7 +7,7 @@ import signal
 import sys
 
 import bed
-from bed import FOREVER, losses, ranks, records, status, wait_for
+from bed import FOREVER, has_snapshot, losses, ranks, records, status, wait_for
 
 BED = None  # set by bed.main()
 
@@ -40,7 +40,7 @@ class Faults(bed.TrainingCase):
     def test_a_host_that_dies_is_named_and_the_job_goes_on_without_it(self):
         config, run = BED.write_training("dies", **{**FOREVER, "every": 20})
         job = self.start(config, "--max-restarts", "1", "--drop-failed-host")
-        self.assertTrue(wait_for(lambda: (run / "step-00000020/manifest.json").exists()))
+        self.assertTrue(wait_for(lambda: has_snapshot(run)))
         self.addCleanup(BED.script, "boot", BED.folder, 3)
         BED.script("crash", BED.folder, 3)
         self.assertTrue(wait_for(lambda: "RESUMING" in job.output() or not job.running()), job.output())
@@ -57,7 +57,7 @@ class Faults(bed.TrainingCase):
         """A job of which a host dies after its first snapshot."""
         config, run = BED.write_training(name, **{**FOREVER, "every": 20})
         job = self.start(config, *words)
-        self.assertTrue(wait_for(lambda: (run / "step-00000020/manifest.json").exists()))
+        self.assertTrue(wait_for(lambda: has_snapshot(run)))
         self.addCleanup(BED.script, "boot", BED.folder, host)
         BED.script("crash", BED.folder, host)
         return job, run

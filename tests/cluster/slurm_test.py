@@ -64,7 +64,7 @@ class Slurm(unittest.TestCase):
     def stop_and_come_back(self, name, cancel, *words):
         config, run = BED.write_training(name, **{**bed.FOREVER, "every": 50})
         job = submit(config, *words)
-        self.assertTrue(bed.wait_for(lambda: (run / "step-00000050").exists()), output(job))
+        self.assertTrue(bed.wait_for(lambda: bed.has_snapshot(run)), output(job))
         slurm("scancel", *cancel, "--signal=USR1", job)
         self.assertTrue(bed.wait_for(lambda: job_state(job).get("Restarts") == "1" and
                                      job_state(job).get("JobState") == "PENDING"), output(job))
@@ -125,7 +125,7 @@ class Slurm(unittest.TestCase):
         for name, words in (("asked-srun", ()), ("asked-launch", ("--starter", "mpirun"))):
             config, run = BED.write_training(name, **{**bed.FOREVER, "every": 50})
             job = submit(config, *words)
-            self.assertTrue(bed.wait_for(lambda: (run / "step-00000050").exists()), output(job))
+            self.assertTrue(bed.wait_for(lambda: bed.has_snapshot(run)), output(job))
             # From the login node: rank 0 and the launch are on another.
             shown = slurm(BED.binary, "status", run)
             self.assertRegex(shown.stdout, r"job +2 rank\(s\), rank 0 is process \d+ on h2, ", shown.both)

@@ -8,7 +8,7 @@ import sys
 import time
 
 import bed
-from bed import FOREVER, ranks, records, status, wait_for
+from bed import FOREVER, has_snapshot, ranks, records, status, wait_for
 
 BED = None  # set by bed.main()
 
@@ -54,7 +54,7 @@ class Training(bed.TrainingCase):
     def test_a_killed_rank_is_named_and_the_job_goes_on_without_its_host(self):
         config, run = BED.write_training("killed", **{**FOREVER, "every": 20})
         job = self.start(config, "--max-restarts", "1", "--drop-failed-host")
-        self.assertTrue(wait_for(lambda: (run / "step-00000020/manifest.json").exists()))
+        self.assertTrue(wait_for(lambda: has_snapshot(run)))
         os.kill(ranks(config)[2], signal.SIGKILL)
         died = time.monotonic()
         self.assertTrue(wait_for(lambda: "rank 2 on h3 was lost" in job.output()), job.output())
