@@ -34,9 +34,19 @@ TEST_F(BenchGlue, MeasuresStepsBesideAPeer) {
     EXPECT_GT(result["pytorch"][padding]["ratio"].get<double>(), 1);
   }
   EXPECT_GT(result["model_flops_per_s"].get<double>(), 0);
+  EXPECT_GT(result["share"].get<double>(), 0);
+  EXPECT_THAT(outcome.output, HasSubstr("PyTorch, full padding"));
+}
+
+TEST_F(BenchGlue, HoldsAStepAgainstItsGemms) {
+  auto words = bench({});
+  *(std::ranges::find(words, "--steps") + 1) = "1";  // of several, the share is a median of its own
+  const Outcome outcome = run(trireme_command(words));
+  ASSERT_EQ(outcome.code, 0) << outcome.output;
+  const Json result = json("bench.json");
   EXPECT_DOUBLE_EQ(result["share"].get<double>() * result["ceiling_flops_per_s"].get<double>(),
                    result["model_flops_per_s"].get<double>());
-  EXPECT_THAT(outcome.output, HasSubstr("PyTorch, full padding"));
+  EXPECT_GE(result["ceiling_flops_per_s"], result["plain_ceiling_flops_per_s"]);
 }
 
 /// The same rows from the same weights: every loss of 100 steps. They fall, so the weights that bf16 computes with
