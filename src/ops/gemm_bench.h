@@ -34,7 +34,6 @@ class GemmMeter {
   /// Throws Error::usage, and Error::io when it is short.
   void pass(int repetitions);
 
-  int passes() const { return passes_; }
   /// Median over the passes. There is at least one.
   GemmTiming timing(size_t shape) const;
   /// Of one pass.
@@ -49,7 +48,7 @@ class GemmMeter {
   };
   std::unique_ptr<Gemm> gemm_;
   std::vector<Product> products_;
-  int threads_, passes_ = 0;
+  int threads_;
 };
 
 /// The timings of one pass.
