@@ -155,6 +155,23 @@ TEST_P(AttentionOp, LargeScoresDoNotOverflow) {
   expect_close(a.out, want.out, {0.03, dtype() == DType::bf16 ? 0.6 : 2e-2}, "out");
 }
 
+TEST_P(AttentionOp, ScoresMayRiseOrFallFromTileToTile) {
+  constexpr int kRows = 330, kSize = 16;
+  for (double per_key : {0.02, 0.05, 0.3, -0.3}) {  // powers of 2: within the slack; past it in steps; at once; falling
+    Attention a(dtype(), {kRows}, 1, kSize, true);
+    a.qkv = Tensor::random(dtype(), {kRows, 1, 3, kSize}, 1, 0.5);
+    for (size_t row = 0; row < kRows; ++row) {
+      a.qkv.set(row * 3 * kSize, std::sqrt(kSize));
+      a.qkv.set((row * 3 + 1) * kSize, per_key * std::log(2.0) * static_cast<double>(row));
+    }
+    Attention want = a.wide();
+    a.forward(*cpu);
+    want.forward(*reference);
+    expect_close(a.out, want.out, output_tolerance(dtype()), fmt::format("out, {} per key", per_key));
+    expect_close(a.lse, want.lse, {dtype() == DType::bf16 ? 2e-3 : 1e-5, 1e-5}, fmt::format("lse, {}", per_key));
+  }
+}
+
 TEST_P(AttentionOp, AQueryThatIsNaNStaysNaN) {
   Attention a(dtype(), {20}, 1, 16, true);
   a.qkv.set(7 * 48, NAN);

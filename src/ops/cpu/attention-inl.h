@@ -52,7 +52,7 @@ class Cutter {
   float* next_;
 };
 
-/// 2^x for x <= 1: relative error below 1.2e-7; 0 below -126; NaN stays NaN.
+/// 2^x for x <= 128: relative error below 1.2e-7; 0 below -126; NaN stays NaN.
 HWY_INLINE VecF32 exp2_f32(VecF32 x) {
   const TagF32 d;
   const VecF32 n = hn::Round(x), r = hn::Sub(x, n);

@@ -29,13 +29,20 @@ struct ForwardTile {
   float *scores, *factors;  ///< [kRows, kKeys]; [kKeys + 16]
 };
 
-/// weights = 2^(scale * scores - running maximum), dropped where asked; the query's sum and output follow. The maximum
-/// is kept times scale, which is positive.
+/// How much a score may exceed what is subtracted before its query is scaled anew. Weights and sums of up to 2^8 lose
+/// nothing in f32, and hardly a tile behind the first one comes to it. As bf16 the greatest weight is exact only where
+/// it is 1. Source: Zadouri et al. 2026 (FlashAttention-4), the conditional rescaling.
+template <class E>
+constexpr float kSlack = is_bf16<E> ? 0 : 8;
+
+/// weights = 2^(scale * scores - maximum), dropped where asked; the query's sum and output follow. The maximum, that of
+/// the first tile or of a later one that exceeds it by more than kSlack, is kept times scale, which is positive.
 template <class T, class E>
 HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout, int64_t row, float scale,
                             float* scores, E* weights, int64_t valid, int64_t columns, int64_t query, int64_t first_key,
                             int64_t dim) {
   const TagF32 d;
+  const VecF32 factor = hn::Set(d, scale);
   VecF32 most = hn::Set(d, -HUGE_VALF);
   for (int64_t j = 0; j < columns; j += kLanes) {
     VecF32 s = hn::LoadU(d, scores + j);
@@ -45,18 +52,22 @@ HWY_INLINE void softmax_row(const ForwardTile<E>& t, const DropoutRows& dropout,
     }
     most = hn::Max(most, s);
   }
-  const float before = t.maximum[row], now = std::max(before, max_lanes(most) * scale);
-  VecF32 sum = hn::LoadU(d, t.sum + row * 16);
-  if (now > before) {
-    if (first_key > 0) {  // else nothing has been summed yet
+  VecF32 sum = hn::Zero(d);
+  if (first_key == 0) {
+    t.maximum[row] = max_lanes(most) * scale;
+  } else {
+    sum = hn::LoadU(d, t.sum + row * 16);
+    const float before = t.maximum[row];
+    if (!hn::AllFalse(d, hn::Gt(hn::Mul(most, factor), hn::Set(d, before + kSlack<E>)))) {
+      const float now = max_lanes(most) * scale;
       const VecF32 shrink = exp2_f32(hn::Set(d, before - now));
       sum = hn::Mul(sum, shrink);
       float* out = t.out + row * dim;
       for (int64_t c = 0; c < dim; c += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, out + c), shrink), d, out + c);
+      t.maximum[row] = now;
     }
-    t.maximum[row] = now;
   }
-  const VecF32 top = hn::Set(d, now), factor = hn::Set(d, scale);
+  const VecF32 top = hn::Set(d, t.maximum[row]);
   if (dropout.on()) dropout.factors(query, first_key, columns, t.factors);
   for (int64_t j = 0; j < columns; j += kLanes) {
     VecF32 p = exp2_of<T>(hn::MulSub(hn::LoadU(d, scores + j), factor, top));
@@ -143,8 +154,6 @@ void forward_task(const AttentionForward& call, const AttentionTask& task, const
   for (int64_t i = task.split * kQueries; i < length; i += call.splits * kQueries) {
     const int64_t queries = std::min(kQueries, length - i);
     copy_rows(q.from(i), queries, head_dim, t.query, row_steps<E>(head_dim));
-    std::fill_n(t.sum, queries * 16, 0.0f);
-    std::fill_n(t.maximum, queries, -HUGE_VALF);
     const int64_t end = call.shape.causal ? i + queries : length;
     for (int64_t j = 0; j < end; j += kKeys)
       attend_tile<T>(call, products, t, dropout, next, out, i, queries, j, std::min(kKeys, length - j));
