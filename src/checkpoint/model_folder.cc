@@ -9,6 +9,7 @@
 #include "checkpoint/neox_files.h"
 #include "checkpoint/safetensors.h"
 #include "hub/place.h"
+#include "text/tokenizer.h"
 
 namespace trireme {
 namespace {
@@ -17,14 +18,17 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
 
-std::string text_if_there(const fs::path& path) {
-  return fs::exists(path) ? read_text(path.string(), kMostTokenizerBytes) : std::string();
+/// tokenizer.json as it is, or made of the older files: OPT's vocab.json with merges.txt, BERT's vocab.txt.
+std::string tokenizer_in(const fs::path& folder) {
+  const fs::path json = folder / "tokenizer.json";
+  if (fs::exists(json)) return read_text(json.string(), kMostTokenizerBytes);
+  return holds_tokenizer(folder.string()) ? load_tokenizer(folder.string())->json() : std::string();
 }
 
 ModelFolder open_huggingface(const std::string& path) {
   return {.path = path,
           .spec = read_huggingface_spec(path),
-          .tokenizer_json = text_if_there(fs::path(path) / "tokenizer.json"),
+          .tokenizer_json = tokenizer_in(path),
           .checkpoint = {},
           .nanogpt = false};
 }
@@ -32,7 +36,7 @@ ModelFolder open_huggingface(const std::string& path) {
 ModelFolder open_nanogpt(const std::string& path) {
   return {.path = path,
           .spec = read_nanogpt_spec(path),
-          .tokenizer_json = text_if_there(fs::path(path).parent_path() / "tokenizer.json"),
+          .tokenizer_json = tokenizer_in(fs::path(path).parent_path()),
           .checkpoint = {},
           .nanogpt = true};
 }
@@ -86,7 +90,7 @@ ModelFolder open_model(const std::string& given, const std::function<void()>& al
   require_no_file(path);
   require(fs::is_directory(path), ErrorKind::io,
           "no model folder {}: expected a run folder (`trireme train` makes one), a step folder, a Hugging Face folder "
-          "(config.json with model.safetensors or pytorch_model.bin, and tokenizer.json), a checkpoint of GPT-NeoX, or "
+          "(config.json with model.safetensors or pytorch_model.bin, and a tokenizer), a checkpoint of GPT-NeoX, or "
           "a ckpt.pt "
           "of nanoGPT{}",
           path, place.why_not);

@@ -13,7 +13,7 @@ namespace trireme {
 struct ModelFolder {
   std::string path;  ///< the folder that holds the weights; nanoGPT's: the file
   Spec spec;
-  std::string tokenizer_json;                  ///< empty: none there
+  std::string tokenizer_json;                  ///< made of older files where only those are there; empty: none is
   std::optional<CheckpointFolder> checkpoint;  ///< empty: a Hugging Face folder or nanoGPT's file
   bool nanogpt = false;
 };

@@ -87,7 +87,7 @@ void write_model(const Wanted& wanted, const std::string& path, const ModelFolde
                  const ParameterTable& table, const TrainingState& state) {
   const DType dtype = wanted.dtype == "bf16" ? DType::bf16 : DType::f32;
   if (wanted.format == "huggingface") {
-    if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer.json; none is written", folder.path);
+    if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer; none is written", folder.path);
     return export_huggingface(path, spec, table, state, folder.tokenizer_json, dtype, stop::requested);
   }
   NeoxExport options{

@@ -146,7 +146,9 @@ struct Sampler {
 ModelFolder open_with_tokenizer(const std::string& path, int ranks) {
   ModelFolder folder = open_model(newest_on_either_side(path, ranks == 1));
   require(!folder.tokenizer_json.empty(), ErrorKind::data,
-          "{} has no tokenizer.json, so text cannot become tokens; put the model's tokenizer.json there", folder.path);
+          "{} has no tokenizer, so text cannot become tokens; put the model's there: tokenizer.json, vocab.json with "
+          "merges.txt, or vocab.txt",
+          folder.path);
   return folder;
 }
 

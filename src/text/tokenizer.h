@@ -76,6 +76,8 @@ constexpr const char* kCharLevelTokenizer = "CharLevelTokenizer";
 /// + vocab.bpe, vocab.json + merges.txt or vocab.txt; or a name of the Hugging Face hub (hub/place.h). Throws
 /// Error::io, Error::data, Error::usage.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const TokenizerLoadOptions& options = {});
+/// Does load_tokenizer() find its files in that folder?
+bool holds_tokenizer(const std::string& folder);
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::string_view where);
 
 }  // namespace trireme

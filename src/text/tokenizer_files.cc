@@ -172,12 +172,19 @@ std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& path, const TokenizerL
   return tokenizer_from_text(bert_tokenizer_json(tokens, lower, path.string()), path.string());
 }
 
+/// The vocabulary of that folder for which merges lie beside it, if there is one.
+std::optional<fs::path> vocabulary_with_merges(const fs::path& folder) {
+  if (!merges_in(folder)) return std::nullopt;
+  for (const char* name : {"vocab.json", "encoder.json"}) {
+    if (fs::exists(folder / name)) return folder / name;
+  }
+  return std::nullopt;
+}
+
 std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLoadOptions& options) {
   if (fs::exists(folder / "tokenizer.json")) return load_tokenizer((folder / "tokenizer.json").string());
-  const std::optional<fs::path> merges = merges_in(folder);
-  for (const char* name : {"vocab.json", "encoder.json"}) {
-    if (merges && fs::exists(folder / name)) return load_vocab_and_merges(folder / name, *merges);
-  }
+  if (const auto vocabulary = vocabulary_with_merges(folder))
+    return load_vocab_and_merges(*vocabulary, *merges_in(folder));
   if (fs::exists(folder / "vocab.txt")) return load_vocab_txt(folder / "vocab.txt", options);
   fail(ErrorKind::io,
        "{} has no tokenizer: neither tokenizer.json, nor vocab.json or encoder.json with merges.txt or vocab.bpe, nor "
@@ -201,6 +208,11 @@ bool is_vocab_json(const fs::path& path) {
 }
 
 }  // namespace
+
+bool holds_tokenizer(const std::string& folder) {
+  const fs::path path(folder);
+  return fs::exists(path / "tokenizer.json") || fs::exists(path / "vocab.txt") || vocabulary_with_merges(path);
+}
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const TokenizerLoadOptions& options) {
   if (given == kCharLevelTokenizer && !fs::exists(given)) return tokenizer_from_json(byte_tokenizer_json(), given);

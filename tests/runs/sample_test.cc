@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "tests/runs/training_fixture.h"
 #include "tests/support/paths.h"
 
@@ -255,7 +256,25 @@ TEST_F(Sample, RefusesWhatItCannotDo) {
 TEST_F(Sample, SaysThatAFolderHasNoTokenizer) {
   std::filesystem::copy(path("exported"), path("mute"));
   std::filesystem::remove(path("mute") + "/tokenizer.json");
-  expect_refused({"--prompt", "a"}, 1, "has no tokenizer.json, so text cannot become tokens", "mute");
+  expect_refused({"--prompt", "a"}, 1, "has no tokenizer, so text cannot become tokens", "mute");
+}
+
+TEST_F(Sample, AFolderMayHoldVocabJsonWithMergesInPlaceOfTokenizerJson) {
+  std::filesystem::copy(path("exported"), path("older"));
+  const Json tokenizer = read_json(path("older/tokenizer.json"));
+  Json vocabulary = tokenizer.at("model").at("vocab");
+  for (const Json& added : tokenizer.at("added_tokens")) vocabulary[added.at("content")] = added.at("id");
+  std::string merges = "#version: 0.2\n";
+  for (const Json& merge : tokenizer.at("model").at("merges")) merges += merge.get<std::string>() + "\n";
+  write_text(path("older/vocab.json"), dump_json(vocabulary));
+  write_text(path("older/merges.txt"), merges);
+  std::filesystem::remove(path("older/tokenizer.json"));
+
+  const std::vector<std::string> flags = {"--prompt", "the cat", "--greedy", "--max-new-tokens", "6", "--jsonl"};
+  const std::string text = lines(sample(flags, "exported").output).at(0).at("text");
+  EXPECT_EQ(lines(sample(flags, "older").output).at(0).at("text"), text);
+  done({"export", "--model", path("older"), "--output", path("again")});
+  EXPECT_EQ(lines(sample(flags, "again").output).at(0).at("text"), text);
 }
 
 }  // namespace
