@@ -106,6 +106,14 @@ Json first_added(const std::map<std::string, int64_t>& added, std::initializer_l
   return nullptr;
 }
 
+/// The token that ends a document, as Tokenizer::end_of_text() has it: OPT's vocabulary has GPT-2's name for it, too,
+/// for nothing.
+Json end_token(const std::map<std::string, int64_t>& added) {
+  const auto has = [&](const char* text, int64_t id) { return added.contains(text) && added.at(text) == id; };
+  if (has("<s>", 0) && has("<pad>", 1) && has("</s>", 2)) return "</s>";
+  return first_added(added, {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"});
+}
+
 /// What tokenizer.json does not say: which tokens are for what, and what the model takes.
 Json tokenizer_config(const Spec& spec, const std::map<std::string, int64_t>& added) {
   Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
@@ -113,13 +121,15 @@ Json tokenizer_config(const Spec& spec, const std::map<std::string, int64_t>& ad
               {"clean_up_tokenization_spaces", false},
               {"model_input_names", {"input_ids", "attention_mask"}}};
   if (spec.token_types > 1) config["model_input_names"].push_back("token_type_ids");
-  const auto name = [&](const char* role, std::initializer_list<const char*> texts) {
-    const Json text = first_added(added, texts);
+  const auto set = [&](const char* role, const Json& text) {
     if (!text.is_null()) config[role] = text;
+  };
+  const auto name = [&](const char* role, std::initializer_list<const char*> texts) {
+    set(role, first_added(added, texts));
   };
   name("pad_token", {"[PAD]", "<pad>"});
   if (spec.mask == Mask::causal) {
-    for (const char* role : {"bos_token", "eos_token", "unk_token"}) name(role, {"<|endoftext|>", "</s>"});
+    for (const char* role : {"bos_token", "eos_token", "unk_token"}) set(role, end_token(added));
     return config;
   }
   name("cls_token", {"[CLS]", "<s>"});
@@ -149,7 +159,7 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
   fs::create_directories(folder, error);
   require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
   const auto added = added_tokens(tokenizer_json);
-  const Json end = first_added(added, {"<|endoftext|>", "</s>"});
+  const Json end = end_token(added);
   const Json end_id = end.is_null() ? end : Json(added.at(end));
 
   write_weights(folder + "/model.safetensors", plan_export(family, spec, table, dtype), spec, state, dtype, stop);

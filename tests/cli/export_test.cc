@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/safetensors.h"
@@ -63,6 +66,28 @@ TEST(ExportCommand, TakesAStepFolderAndBfloat) {
   EXPECT_THAT(output_of(run_export, {"--checkpoint", step, "--output", wide}), testing::HasSubstr("(step 1, "));
   EXPECT_LT(fs::file_size(out + "/model.safetensors"), fs::file_size(wide + "/model.safetensors"));
   EXPECT_THAT(read_text(out + "/config.json"), testing::HasSubstr("bfloat16"));
+}
+
+/// What the export of a folder with these added tokens, from id 0 on, says that ends a text.
+std::pair<Json, std::string> end_among(const std::vector<std::string>& added) {
+  SavedRun run;
+  const std::string first = run.folder / "first", second = run.folder / "second";
+  output_of(run_export, {"--checkpoint", run.dir, "--output", first});
+  Json tokens = Json::array();
+  for (const std::string& text : added) tokens.push_back({{"id", tokens.size()}, {"content", text}});
+  write_text(first + "/tokenizer.json", dump_json({{"added_tokens", tokens}}));
+  output_of(run_export, {"--model", first, "--output", second});
+  const Json id = read_json(second + "/generation_config.json").at("eos_token_id");
+  EXPECT_EQ(read_json(second + "/config.json").at("eos_token_id"), id);
+  return {id, read_json(second + "/tokenizer_config.json").value("eos_token", "none")};
+}
+
+TEST(ExportCommand, SaysWhichTokenEndsATextAsSamplingTakesIt) {
+  using End = std::pair<Json, std::string>;
+  EXPECT_EQ(end_among({"<s>", "<pad>", "</s>", "<unk>", "<|endoftext|>"}), End(2, "</s>")) << "OPT's vocabulary";
+  EXPECT_EQ(end_among({"</s>", "<|endoftext|>"}), End(1, "<|endoftext|>"));
+  EXPECT_EQ(end_among({"<|begin_of_text|>", "<|end_of_text|>"}), End(1, "<|end_of_text|>"));
+  EXPECT_EQ(end_among({"[SEP]"}), End(nullptr, "none"));
 }
 
 TEST(ExportCommand, LeavesNothingWhenItFails) {
