@@ -88,7 +88,9 @@ Flags::~Flags() = default;
 
 template <class T>
 Flag Flags::add(const std::string& names, T& value, const std::string& help) {
-  return Flag(app_->add_option(names, value, help));
+  CLI::Option* option = app_->add_option(names, value, help);
+  if (option->get_items_expected_max() == 1) option->take_last();  // as `train` and the programs that it stands for do
+  return Flag(option);
 }
 template Flag Flags::add(const std::string&, std::string&, const std::string&);
 template Flag Flags::add(const std::string&, int&, const std::string&);

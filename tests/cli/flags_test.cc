@@ -20,6 +20,20 @@ TEST(Flags, AListOfOneValueEachMayBeGivenOftenAndTakesNoMore) {
   EXPECT_THAT(rest, ElementsAre("a", "b"));
 }
 
+TEST(Flags, OfAFlagThatIsGivenTwiceTheLastValueCounts) {
+  std::string model;
+  int64_t steps = 0;
+  std::optional<double> rate;
+  Flags flags("test", "");
+  flags.add("--model", model);
+  flags.add("--steps", steps).positive();
+  flags.add("--rate", rate);
+  EXPECT_FALSE(flags.parse({"--model", "a", "--steps=1", "--rate", "0.5", "--model", "b", "--steps=2", "--rate=0.25"}));
+  EXPECT_EQ(model, "b");
+  EXPECT_EQ(steps, 2);
+  EXPECT_EQ(rate, 0.25);
+}
+
 std::string refusal(Flags& flags, const std::vector<std::string>& words) {
   try {
     flags.parse(words);
