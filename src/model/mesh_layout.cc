@@ -84,8 +84,10 @@ std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh) {
   const std::vector<int64_t> balanced = balanced_parts(spec, mesh.pipeline, mesh.chunks);
   const std::vector<int64_t>& layers = mesh.stages.empty() ? balanced : mesh.stages;
   const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
-  require(static_cast<int64_t>(layers.size()) == stages && sum == spec.layers && std::ranges::min(layers) > 0,
-          ErrorKind::config,
+  require(std::ranges::min(layers) > 0, ErrorKind::config,
+          "mesh.stages {} has a stage without a layer; every one needs one or more, {} would balance them",
+          fmt::join(layers, ","), fmt::join(balanced, ","));
+  require(static_cast<int64_t>(layers.size()) == stages && sum == spec.layers, ErrorKind::config,
           "mesh.stages {} are {} stages of {} layers, but mesh.pipeline is {}{} and the model has {} layers; {} would "
           "balance them",
           fmt::join(layers, ","), layers.size(), sum, mesh.pipeline,
