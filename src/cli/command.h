@@ -12,6 +12,7 @@ struct Command {
   const char* help;
   /// Arguments after the name. Returns the exit code; throws Error for everything that goes wrong.
   int (*run)(std::vector<std::string> arguments);
+  bool prints_result = false;  ///< what it prints is what it is called for: where that cannot be written, it fails
 };
 
 std::span<const Command> commands();

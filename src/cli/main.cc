@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 
@@ -21,6 +23,12 @@ void print_usage(std::FILE* out) {
   fmt::print(out, "\n`trireme COMMAND --help` explains a command; `trireme --version` says what this build can do.\n");
 }
 
+void require_printed() {
+  const bool flushed = std::fflush(stdout) == 0;  // before strerror(errno): arguments are evaluated in any order
+  require(flushed, ErrorKind::io, "cannot write all of the output: {}", std::strerror(errno));
+  require(std::ferror(stdout) == 0, ErrorKind::io, "cannot write all of the output");  // the reason came earlier
+}
+
 int run(const std::vector<std::string>& arguments) {
   if (arguments.empty()) {
     print_usage(stderr);
@@ -35,7 +43,10 @@ int run(const std::vector<std::string>& arguments) {
     return 0;
   }
   for (const Command& command : commands()) {
-    if (arguments[0] == command.name) return command.run({arguments.begin() + 1, arguments.end()});
+    if (arguments[0] != command.name) continue;
+    const int code = command.run({arguments.begin() + 1, arguments.end()});
+    if (command.prints_result) require_printed();
+    return code;
   }
   fail(ErrorKind::usage, "no command \"{}\"; `trireme --help` lists them", arguments[0]);
 }

@@ -259,6 +259,15 @@ TEST_F(Sample, SaysThatAFolderHasNoTokenizer) {
   expect_refused({"--prompt", "a"}, 1, "has no tokenizer, so text cannot become tokens", "mute");
 }
 
+TEST_F(Sample, TextThatADiskDoesNotTakeIsAnError) {
+  for (const char* form : {"--jsonl", "--greedy"}) {
+    const Outcome full = run({"sh", "-c", "exec \"$@\" >/dev/full", "sh", trireme_path(), "sample", "--model",
+                              path("run"), "--threads", "1", "--prompt", "the", form});
+    EXPECT_EQ(full.code, 1) << form;
+    EXPECT_THAT(full.output, HasSubstr("error: cannot write all of the output"));
+  }
+}
+
 TEST_F(Sample, AFolderMayHoldVocabJsonWithMergesInPlaceOfTokenizerJson) {
   std::filesystem::copy(path("exported"), path("older"));
   const Json tokenizer = read_json(path("older/tokenizer.json"));
