@@ -145,7 +145,7 @@ void GlueFlags::add_training() {
   add_number("weight-decay", o.weight_decay, "AdamW's, of matrices only").not_negative();
   add_number("adam-beta1", o.beta1, "AdamW's").not_negative();
   add_number("adam-beta2", o.beta2, "AdamW's").not_negative();
-  add_number("adam-epsilon", o.epsilon, "AdamW's").not_negative();
+  add_number("adam-epsilon", o.epsilon, "AdamW's").positive();
   add_number("max-grad-norm", o.clip, "the gradient's norm is clipped to it (0: off)").not_negative();
   add_number("lr-scheduler-type", o.schedule, "course of the learning rate")
       .one_of({"linear", "cosine", "constant", "constant_with_warmup"});
@@ -177,6 +177,9 @@ void GlueFlags::check(const GlueOptions& o) const {
           "nothing to do: add --do-train, --do-eval or --do-predict");
   require(!o.task.empty() || !o.train_file.empty() || !o.validation_file.empty(), ErrorKind::usage,
           "--task-name is missing, and so are --train-file and --validation-file");
+  require(o.task.empty() || (o.train_file.empty() && o.validation_file.empty() && o.test_file.empty()),
+          ErrorKind::usage,
+          "--task-name {} has files of its own: remove it, or --train-file, --validation-file and --test-file", o.task);
   require(o.beta1 < 1 && o.beta2 < 1, ErrorKind::usage, "--adam-beta1 and --adam-beta2 must be below 1");
   require(o.most_tokens == 0 || !o.pad, ErrorKind::usage,
           "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");

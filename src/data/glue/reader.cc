@@ -172,6 +172,7 @@ GlueSet read_original_mrpc(const GlueTask& task, const std::string& folder, Glue
 
 std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, GlueSplit split) {
   const std::string own = task_folder(task, folder);
+  const bool has_its_name = own != folder || fs::path(folder).filename() == task.folder;
   require(task.name != "ax" || split == GlueSplit::test, ErrorKind::usage,
           "the task ax has no labels: it can only be predicted, with a model that was fine-tuned on mnli");
   const bool labelled = split != GlueSplit::test;
@@ -193,11 +194,11 @@ std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, 
       sets.push_back(read_rows(task, set, own + "/msr_paraphrase_test.txt", false, [](const Fields&) { return true; }));
       continue;
     }
-    require(
-        fs::exists(path), ErrorKind::io,
-        "no file {}, nor {}-*.parquet beside it; give the folder of the GLUE files with --data-dir, or leave it away: "
-        "then they are fetched",
-        path, parquet);
+    require(fs::exists(path), ErrorKind::io,
+            "no file {}{}, nor {}-*.parquet beside it; give the folder of the GLUE files with --data-dir, or leave it "
+            "away: "
+            "then they are fetched",
+            path, has_its_name ? "" : fmt::format(" or {}/{}/{}", folder, task.folder, name), parquet);
     sets.push_back(read_rows(task, set, path, labelled, [](const Fields&) { return true; }));
   }
   return sets;

@@ -100,8 +100,12 @@ TEST_F(GlueReader, ReadsTheOtherTasks) {
 }
 
 TEST_F(GlueReader, NamesFileLineAndWhatWasExpected) {
-  EXPECT_ERROR(rows("mrpc"), ErrorKind::io,
-               "train.tsv, nor train-*.parquet beside it; give the folder of the GLUE files with --data-dir");
+  EXPECT_ERROR(
+      rows("mrpc"), ErrorKind::io,
+      "/train.tsv or " + folder_.path() + "/MRPC/train.tsv, nor train-*.parquet beside it; give the folder of ");
+  file("QQP/other.tsv", "");
+  EXPECT_ERROR(rows("qqp"), ErrorKind::io,
+               "no file " + (folder_ / "QQP/train.tsv") + ", nor train-*.parquet beside it; ");
   file("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n");
   EXPECT_ERROR(rows("rte"), ErrorKind::data,
                "train.tsv line 2: label \"maybe\", expected one of entailment, not_entail");
