@@ -80,9 +80,11 @@ std::string test_line(const TestMetrics& m) {
 }
 
 std::string evaluation_line(const EvaluationMetrics& m) {
-  std::string line = fmt::format("evaluation at step {}: validation loss {:.4f}, perplexity {:.2f}", m.step,
-                                 m.validation_loss, std::exp(m.validation_loss));
-  if (m.train_loss) line += fmt::format(", train loss {:.4f}", *m.train_loss);
+  std::string line = fmt::format("evaluation at step {}: ", m.step);
+  if (m.validation_loss)
+    line += fmt::format("validation loss {:.4f}, perplexity {:.2f}", *m.validation_loss, std::exp(*m.validation_loss));
+  if (m.train_loss) line += fmt::format("{}train loss {:.4f}", m.validation_loss ? ", " : "", *m.train_loss);
+  if (!m.validation_loss) line += ", no validation data";
   return line + fmt::format(" ({:.1f} s{})", m.seconds, m.best ? ", best so far" : "");
 }
 

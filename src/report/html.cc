@@ -89,13 +89,14 @@ std::string tiles(const RunLog& log) {
     out += tile(fmt::format("{} / {}", done, log.total_steps), "steps");
     out += tile(fmt::format("{:.4f}", last.loss), "training loss at the last step");
   }
-  if (!log.evaluations.empty()) {
-    const auto best =
-        std::min_element(log.evaluations.begin(), log.evaluations.end(),
-                         [](const auto& a, const auto& b) { return a.validation_loss < b.validation_loss; });
-    out += tile(fmt::format("{:.4f}", best->validation_loss),
+  const EvaluationMetrics* best = nullptr;
+  for (const EvaluationMetrics& m : log.evaluations) {
+    if (m.validation_loss && (!best || *m.validation_loss < *best->validation_loss)) best = &m;
+  }
+  if (best) {
+    out += tile(fmt::format("{:.4f}", *best->validation_loss),
                 fmt::format("best validation loss, at step {}: perplexity {:.2f}", best->step,
-                            std::exp(best->validation_loss)));
+                            std::exp(*best->validation_loss)));
   }
   if (!log.tests.empty()) {
     const TestMetrics& test = log.tests.back();
@@ -129,7 +130,7 @@ Chart loss_chart(const RunLog& log) {
   Chart chart{"Loss", "step", "nats per token", {curve(log, "training", &Metrics::loss)}, resume_markers(log), false};
   Series validation{"validation", {}, true};
   for (const EvaluationMetrics& m : log.evaluations) {
-    validation.points.emplace_back(static_cast<double>(m.step), m.validation_loss);
+    if (m.validation_loss) validation.points.emplace_back(static_cast<double>(m.step), *m.validation_loss);
   }
   if (!validation.points.empty()) chart.series.push_back(std::move(validation));
   return chart;

@@ -56,8 +56,10 @@ class JsonlSink : public Sink {
   void evaluation(const EvaluationMetrics& m) override {
     Json record = begin("evaluation", m.step);
     if (m.train_loss) record["train_loss"] = *m.train_loss;
-    record["validation_loss"] = m.validation_loss;
-    record["perplexity"] = std::exp(m.validation_loss);
+    if (m.validation_loss) {
+      record["validation_loss"] = *m.validation_loss;
+      record["perplexity"] = std::exp(*m.validation_loss);
+    }
     record["seconds"] = m.seconds;
     record["best"] = m.best;
     end(record);

@@ -36,10 +36,10 @@ struct Metrics {
 /// Result of one evaluation at a step.
 struct EvaluationMetrics {
   int64_t step = 0;
-  std::optional<double> train_loss;  ///< on fixed windows of the training tokens
-  double validation_loss = 0;        ///< mean over tokens, nats; the sinks add perplexity = exp of it
-  double seconds = 0;                ///< what the evaluation took
-  bool best = false;                 ///< lowest validation loss so far
+  std::optional<double> train_loss;       ///< on fixed windows of the training tokens
+  std::optional<double> validation_loss;  ///< mean over tokens, nats; the sinks add perplexity = exp of it
+  double seconds = 0;                     ///< what the evaluation took
+  bool best = false;                      ///< lowest validation loss so far
 };
 
 /// The test after the last step.

@@ -65,7 +65,7 @@ EvaluationMetrics read_evaluation(const Json& record) {
   EvaluationMetrics m;
   m.step = record.at("step").get<int64_t>();
   if (record.contains("train_loss")) m.train_loss = number(record, "train_loss");
-  m.validation_loss = number(record, "validation_loss");
+  if (record.contains("validation_loss")) m.validation_loss = number(record, "validation_loss");
   m.seconds = number(record, "seconds");
   m.best = record.at("best").get<bool>();
   return m;

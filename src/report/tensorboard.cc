@@ -89,8 +89,10 @@ class TensorboardSink : public Sink {
     flush();
   }
   void evaluation(const EvaluationMetrics& m) override {
-    scalar(m.step, "validation/loss", m.validation_loss);
-    scalar(m.step, "validation/perplexity", std::exp(m.validation_loss));
+    if (m.validation_loss) {
+      scalar(m.step, "validation/loss", *m.validation_loss);
+      scalar(m.step, "validation/perplexity", std::exp(*m.validation_loss));
+    }
     if (m.train_loss) scalar(m.step, "validation/train_loss", *m.train_loss);
     flush();
   }

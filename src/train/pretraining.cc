@@ -69,17 +69,18 @@ bool Pretraining::evaluate(Work& work) {
   const auto start = Clock::now();
   RunCounters& progress = work.run.progress;
   const auto train_loss = loss_of(work, *setup_.train);
-  const auto loss = train_loss && setup_.validation ? loss_of(work, *setup_.validation) : train_loss;
-  if (!loss) return false;
-  if (work.saver) work.saver->saw_evaluation(*loss);
+  if (!train_loss) return false;
+  const auto validation_loss = setup_.validation ? loss_of(work, *setup_.validation) : std::nullopt;
+  if (setup_.validation && !validation_loss) return false;
+  if (work.saver) work.saver->saw_evaluation(validation_loss.value_or(*train_loss), setup_.validation != nullptr);
   const bool exploded = work.saver && work.saver->in_streak();  // even if the loss is a number
   EvaluationMetrics metrics{.step = progress.step,
                             .train_loss = train_loss,
-                            .validation_loss = *loss,
+                            .validation_loss = validation_loss,
                             .seconds = seconds_since(start),
-                            .best = !exploded && *loss < progress.best_loss};
+                            .best = validation_loss && !exploded && *validation_loss < progress.best_loss};
   if (metrics.best) {
-    progress.best_loss = *loss;
+    progress.best_loss = *validation_loss;
     progress.best_step = progress.step;
     if (work.saver && setup_.config().checkpoint.best) work.saver->mark_best();
   }

@@ -253,6 +253,7 @@ void Saver::tell_best(const RunCounters& progress) const {
   const std::string link = options.best_link.empty() ? "" : fmt::format(", so {} was not made", options.best_link);
   const std::string why =
       !options.best ? "checkpoint.best is false"
+      : !validates_ ? "there is no validation data"
       : !std::isfinite(progress.best_loss)
           ? "no evaluation gave a finite loss"
           : fmt::format("no evaluation was better than the validation loss {:.4f} {}", progress.best_loss,

@@ -32,7 +32,10 @@ class Saver {
   int64_t published_step() const { return shared_; }
   /// What the step after `step` steps showed of the weights that it was made on; what an evaluation of them did.
   void saw_step(int64_t step, const StepResult& result);
-  void saw_evaluation(double loss) { watch_.saw_evaluation(loss); }
+  void saw_evaluation(double loss, bool of_validation_data) {
+    watch_.saw_evaluation(loss);
+    validates_ = of_validation_data;
+  }
   /// Nothing is to be saved now: the weights may have exploded. put_off() remembers that a snapshot was due.
   bool in_streak() const { return watch_.in_streak(); }
   void put_off(int64_t step);
@@ -93,6 +96,7 @@ class Saver {
   std::string parameters_;    ///< hash of the weights of the newest save
   bool best_ = false;         ///< no snapshot has the best weights yet
   bool saving_best_ = false;  ///< the one under way does
+  bool validates_ = true;     ///< evaluations are of validation data, which the run has
   bool insists_ = false;
   WeightsWatch watch_;
   bool put_off_ = false;                 ///< a snapshot was due in a streak

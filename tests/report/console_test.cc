@@ -76,6 +76,8 @@ TEST(EvaluationLine, AddsPerplexityAndWhetherItIsTheBest) {
             "evaluation at step 250: validation loss 4.6052, perplexity 100.00 (2.3 s)");
   EXPECT_EQ(evaluation_line({250, 4.5, 4.25, 2.0, true}),
             "evaluation at step 250: validation loss 4.2500, perplexity 70.11, train loss 4.5000 (2.0 s, best so far)");
+  EXPECT_EQ(evaluation_line({250, 4.5, std::nullopt, 2.0, false}),
+            "evaluation at step 250: train loss 4.5000, no validation data (2.0 s)");
 }
 
 TEST(ProgressLine, ShowsShareLossAndTimeLeft) {

@@ -81,6 +81,23 @@ TEST_F(Training, ATestSetIsMeasuredAfterTheLastStep) {
   EXPECT_THAT(absent.output, HasSubstr("nowhere.bin"));
 }
 
+TEST_F(Training, WithoutValidationDataNothingIsCalledAValidationLoss) {
+  const Outcome outcome = done("run", {"--data.validation", "", "--evaluation.every", "10"});
+  EXPECT_THAT(line_with(outcome.output, "evaluation at step 20"),
+              MatchesRegex(R"(.*evaluation at step 20: train loss [0-9.]+, no validation data \([0-9.]+ s\))"));
+  EXPECT_THAT(outcome.output, HasSubstr("there is no best snapshot: there is no validation data; the newest is " +
+                                        path("run") + "/step-00000020"));
+  EXPECT_FALSE(std::filesystem::exists(path("run") + "/best"));
+  const RunLog log = read_run_log(path("run") + "/metrics.jsonl");
+  ASSERT_FALSE(log.evaluations.empty());
+  EXPECT_TRUE(log.evaluations.back().train_loss);
+  EXPECT_FALSE(log.evaluations.back().validation_loss);
+  done("more", {"--data.validation", "", "--checkpoint.resume", path("run"), "--run.steps", "22"});
+  const Outcome report = run(trireme_command({"report", path("run")}));
+  EXPECT_EQ(report.code, 0) << report.output;
+  EXPECT_THAT(read_text(path("run") + "/report.html"), Not(HasSubstr("validation loss")));
+}
+
 TEST_F(Training, LogsOneLinePerIntervalAndTheSameToFiles) {
   const Outcome outcome = done("run", {"--log.every", "5", "--evaluation.every", "10", "--checkpoint.every", "10"});
   EXPECT_THAT(
