@@ -83,6 +83,11 @@ std::string Options::value(char option, const std::string& absent) const {
   return found == values.end() ? absent : found->second.back();
 }
 
+std::vector<std::string> Options::all(char option) const {
+  const auto found = values.find(option);
+  return found == values.end() ? std::vector<std::string>() : found->second;
+}
+
 double parse_number(const std::string& text, std::string_view what) {
   double value = 0;
   const char* end = text.data() + text.size();

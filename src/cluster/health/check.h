@@ -63,6 +63,7 @@ struct Options {
   Options(Words words, std::string_view spec);
   bool has(char option) const { return values.contains(option); }
   std::string value(char option, const std::string& absent = "") const;
+  std::vector<std::string> all(char option) const;  ///< every value of an option that may be repeated
 };
 
 /// "1857830712kB", "32G", "90" (kB) in kB. Throws Error::config.

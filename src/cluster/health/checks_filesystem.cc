@@ -1,5 +1,8 @@
 // Mounts, space and inodes.
 
+#include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <sstream>
 
 #include "base/error.h"
@@ -45,63 +48,127 @@ bool has_option(const std::string& options, const std::string& wanted) {
   return ("," + options + ",").find("," + wanted + ",") != std::string::npos;
 }
 
+/// [-0] [-r] [-t TYPE] [-s SOURCE] [-o OPTIONS] [-O OPTIONS] [-e ACTION] [-E ACTION] -f|-F POINT..., or, as NHC once
+/// had it, POINT [SOURCE [TYPE [OPTIONS]]]. Every point has to be mounted so; of -t, -s and -o given several times all
+/// have to match.
 class MountCheck {
  public:
   MountCheck(Words words, std::string mode) : mode_(std::move(mode)) {
-    const Options options(words, "0rt:s:o:O:e:E:f:");
-    require(options.positional.empty() || !options.has('f'), ErrorKind::config, "\"{}\" behind the options",
-            options.positional.empty() ? "" : options.positional[0]);
-    point_ = options.value('f', options.positional.empty() ? "" : options.positional[0]);
-    require(!point_.empty(), ErrorKind::config, "no mount point; give -f /path");
-    type_ = options.value('t', "*");
-    source_ = options.value('s', "*");
-    options_ = options.value('o');
+    const Options options(words, "0rt:s:o:O:e:E:f:F:");
+    if (!words.empty() && words[0].starts_with('/')) {
+      require_words(words, 1, 4, "POINT [SOURCE [TYPE [OPTIONS]]], or options in front of the points");
+      points_ = {words[0]};
+      if (words.size() > 1) sources_ = {words[1]};
+      if (words.size() > 2) types_ = {words[2]};
+      if (words.size() > 3) options_ = {words[3]};
+    } else {
+      points_ = options.all('f');
+      automounted_ = options.all('F');
+      points_.insert(points_.end(), options.positional.begin(), options.positional.end());
+      points_.insert(points_.end(), automounted_.begin(), automounted_.end());
+      sources_ = options.all('s');
+      types_ = options.all('t');
+      options_ = options.all('o');
+    }
+    require(!points_.empty(), ErrorKind::config, "no mount point; give -f /path");
+    for (std::string& point : points_) {
+      require(point.starts_with('/'), ErrorKind::config, "the mount point \"{}\" does not begin with /", point);
+      while (point.size() > 1 && point.ends_with('/')) point.pop_back();
+    }
+    fatal_ = !options.has('0');
     remount_ = options.has('r');
-    remount_options_ = options.value('O', mode_.empty() ? "defaults" : mode_);
+    mount_options_ = options.value('O');
     if_missing_ = options.value('e');
     if_found_ = options.value('E');
-    for (const std::string& text : {type_, source_, point_}) Match{text};  // reads them: errors belong to the line
+    for (const auto* matches : {&types_, &sources_, &options_}) {
+      for (const std::string& text : *matches) Match{text};  // reads them: errors belong to the line
+    }
   }
 
   Outcome operator()(const Machine& machine) const {
-    std::string problem = look(machine);
-    const std::string& action = problem.empty() ? if_found_ : if_missing_;
-    if (machine.repair && !action.empty()) machine.command({"/bin/sh", "-c", action});
-    if (!problem.empty() && machine.repair && (remount_ || !if_missing_.empty())) {
-      if (remount_) machine.command({"mount", "-o", "remount," + remount_options_, point_});
-      problem = look(machine);
-      if (problem.empty()) return passed(fmt::format("{} mounted again", point_));
+    for (const std::string& point : automounted_) machine.exists(point + "/.");  // who looks inside has it mounted
+    std::string remarks;
+    for (const std::string& point : points_) {
+      const Outcome outcome = look_after(machine, point);
+      if (outcome.kind == Outcome::Kind::fail && fatal_) return outcome;
+      if (!outcome.text.empty()) remarks += (remarks.empty() ? "" : "; ") + outcome.text;
     }
-    if (!problem.empty()) return {Outcome::Kind::fail, problem};
-    return passed();
+    return passed(remarks);
   }
 
  private:
-  /// Empty when it is mounted as wanted. The last mount on a point hides the ones below it.
-  std::string look(const Machine& machine) const {
-    const Match type(type_), source(source_), point(point_);
-    std::string reason = fmt::format("{} not mounted", point_);
-    for (const Mount& mount : mounts(machine)) {
-      if (!point(mount.point)) continue;
-      if (!type(mount.type)) {
-        reason = fmt::format("{} has type {}, expected {}", mount.point, mount.type, type_);
-      } else if (!source(mount.source)) {
-        reason = fmt::format("{} is mounted from {}, expected {}", mount.point, mount.source, source_);
-      } else if (!mode_.empty() && !has_option(mount.options, mode_)) {
-        reason = fmt::format("{} is mounted {}, expected {}", mount.point, mode_ == "rw" ? "read-only" : "read-write",
-                             mode_ == "rw" ? "read-write" : "read-only");
-      } else if (!options_.empty() && !Match(options_)(mount.options)) {
-        reason = fmt::format("{} is mounted with {}, expected {}", mount.point, mount.options, options_);
-      } else {
-        reason.clear();
-      }
+  struct Found {
+    bool mounted = false;
+    std::string problem;  ///< empty: mounted as wanted
+  };
+
+  Outcome look_after(const Machine& machine, const std::string& point) const {
+    Found found = look(machine, point);
+    const std::string& action = found.problem.empty() ? if_found_ : if_missing_;
+    if (machine.repair && !action.empty()) machine.command({"/bin/sh", "-c", action});
+    if (!found.problem.empty() && machine.repair && (remount_ || !if_missing_.empty())) {
+      if (remount_) machine.command(mount_command(point, found.mounted));
+      found = look(machine, point);
+      if (found.problem.empty()) return passed(fmt::format("{} mounted again", point));
     }
-    return reason;
+    if (!found.problem.empty()) return {Outcome::Kind::fail, found.problem};
+    return passed();
   }
 
-  std::string mode_, point_, type_, source_, options_, remount_options_, if_missing_, if_found_;
-  bool remount_ = false;
+  std::vector<std::string> mount_command(const std::string& point, bool mounted) const {
+    std::string with = mount_options_;
+    if (mounted) with = "remount," + (!with.empty() ? with : !mode_.empty() ? mode_ : "defaults");
+    if (with.empty()) return {"mount", point};
+    return {"mount", "-o", with, point};
+  }
+
+  /// The last mount on a point hides the ones below it.
+  Found look(const Machine& machine, const std::string& point) const {
+    Found found{false, fmt::format("{} not mounted", point)};
+    for (const Mount& mount : mounts(machine)) {
+      if (mount.point == point) found = {true, compare(mount)};
+    }
+    return found;
+  }
+
+  std::string compare(const Mount& mount) const {
+    if (const std::string* type = mismatch(types_, mount.type)) {
+      return fmt::format("{} has type {}, expected {}", mount.point, mount.type, *type);
+    }
+    if (const std::string* source = mismatch(sources_, mount.source)) {
+      return fmt::format("{} is mounted from {}, expected {}", mount.point, mount.source, *source);
+    }
+    if (!mode_.empty() && !has_option(mount.options, mode_)) {
+      return fmt::format("{} is mounted {}, expected {}", mount.point, mode_ == "rw" ? "read-only" : "read-write",
+                         mode_ == "rw" ? "read-write" : "read-only");
+    }
+    if (const std::string* options = mismatch(options_, mount.options)) {
+      return fmt::format("{} is mounted with {}, expected {}", mount.point, mount.options, *options);
+    }
+    return "";
+  }
+
+  /// The first that does not match.
+  static const std::string* mismatch(const std::vector<std::string>& wanted, const std::string& text) {
+    const auto found = std::ranges::find_if(wanted, [&](const std::string& match) { return !Match(match)(text); });
+    return found == wanted.end() ? nullptr : &*found;
+  }
+
+  std::string mode_;
+  std::vector<std::string> points_, automounted_, types_, sources_, options_;
+  std::string mount_options_, if_missing_, if_found_;
+  bool fatal_ = true, remount_ = false;
 };
+
+/// "1k" or "2.5M" inodes: NHC counts these by thousands.
+double parse_count(const std::string& text) {
+  constexpr std::string_view kUnits = "kmgtpe";
+  const auto unit = text.empty()
+                        ? std::string_view::npos
+                        : kUnits.find(static_cast<char>(std::tolower(static_cast<unsigned char>(text.back()))));
+  if (unit == std::string_view::npos) return parse_number(text, "inodes");
+  return parse_number(text.substr(0, text.size() - 1), "inodes") * std::pow(1000.0, static_cast<double>(unit + 1));
+}
 
 /// A bound in percent ("90%") or in kB or inodes.
 struct Bound {
@@ -113,7 +180,7 @@ struct Bound {
       value = parse_number(word.substr(0, word.size() - 1), "percentage");
       require(value >= 0 && value <= 100, ErrorKind::config, "expected 0% to 100%, found \"{}\"", word);
     } else {
-      value = size ? parse_size_kb(word) : parse_number(word, "inodes");
+      value = size ? parse_size_kb(word) : parse_count(word);
     }
   }
 };
@@ -123,11 +190,12 @@ enum class Quantity { size, free, used };
 class SpaceCheck {
  public:
   SpaceCheck(Words words, Quantity quantity, bool inodes) : quantity_(quantity), inodes_(inodes) {
-    const Options options(words, "0");
-    require_words(options.positional, 2, quantity == Quantity::size ? 3 : 2,
+    require_words(words, 2, quantity == Quantity::size ? 3 : 2,
                   quantity == Quantity::size ? "MOUNT-POINT LEAST [MOST]" : "MOUNT-POINT BOUND");
-    path_ = options.positional[0];
-    for (size_t i = 1; i < options.positional.size(); ++i) bounds_.emplace_back(options.positional[i], !inodes);
+    path_ = words[0];
+    const bool no_least = quantity == Quantity::size && words.size() == 3 && words[1].empty();  // "" asks for MOST only
+    bounds_.emplace_back(no_least ? "0" : words[1], !inodes);
+    if (words.size() == 3 && !words[2].empty()) bounds_.emplace_back(words[2], !inodes);
   }
 
   Outcome operator()(const Machine& machine) const {
@@ -138,6 +206,8 @@ class SpaceCheck {
     const auto free = static_cast<double>(inodes_ ? space->inodes_free : space->free_kb);
     const double used_percent = inodes_ ? space->inodes_used_percent() : space->used_percent();
     const auto used = static_cast<double>(inodes_ ? space->inodes - space->inodes_free : space->used_kb);
+    // As of /proc, and inodes where they come when they are needed (vfat, btrfs).
+    if (total == 0) return passed(fmt::format("{} counts no {}", path_, unit));
     const Bound& bound = bounds_[0];
     switch (quantity_) {
       case Quantity::used:

@@ -34,6 +34,48 @@ TEST_F(Checks, MountsCompareTypeSourceAndMode) {
   EXPECT_TRUE(node.commands.empty()) << "no repair was asked for";
 }
 
+TEST_F(Checks, EveryMountPointThatIsNamedIsLookedAt) {
+  node.file("/proc/mounts", "x /data ext4 rw,nosuid 0 0\ny /home nfs4 ro,vers=4.2 0 0\n");
+  EXPECT_EQ(run("check_fs_mount -f /gone -f /data"), "/gone not mounted");
+  EXPECT_EQ(run("check_fs_mount -f /data -f /home"), "");
+  EXPECT_EQ(run("check_fs_mount_rw -t ext4 /data /home"), "/home has type nfs4, expected ext4");
+  EXPECT_EQ(run("check_fs_mount -F /gone -f /data"), "/gone not mounted");
+  EXPECT_EQ(run("check_fs_mount -f /data/"), "") << "no regular expression, which it looks like";
+  EXPECT_EQ(run("check_fs_mount -f /ata/"), "/ata not mounted");
+}
+
+TEST_F(Checks, EveryMatchOfAMountCounts) {
+  node.file("/proc/mounts", "x /data ext4 rw,nosuid 0 0\n");
+  EXPECT_EQ(run("check_fs_mount -o '/(^|,)nodev(,|$)/' -o '/(^|,)nosuid(,|$)/' -f /data"),
+            "/data is mounted with rw,nosuid, expected /(^|,)nodev(,|$)/");
+  EXPECT_EQ(run("check_fs_mount -t 'ext*' -t !ext3 -f /data"), "");
+  EXPECT_EQ(run("check_fs_mount -t !ext4 -t ext* -f /data"), "/data has type ext4, expected !ext4");
+}
+
+TEST_F(Checks, NhcsOlderFormOfAMountNamesSourceTypeAndOptionsByTheirPlace) {
+  node.file("/proc/mounts", "x /data ext4 rw,nosuid 0 0\n");
+  EXPECT_EQ(run("check_fs_mount /data x ext4 '*nosuid*'"), "");
+  EXPECT_EQ(run("check_fs_mount /data y"), "/data is mounted from x, expected y");
+  EXPECT_EQ(run("check_fs_mount_rw /data x xfs"), "/data has type ext4, expected xfs");
+  EXPECT_EQ(run("check_fs_mount /data x ext4 '*nodev*'"), "/data is mounted with rw,nosuid, expected *nodev*");
+}
+
+TEST_F(Checks, AMountThatMayBeMissingIsARemark) {
+  node.file("/proc/mounts", "");
+  EXPECT_EQ(run("check_fs_mount -0 -f /data"), "remark: /data not mounted");
+  EXPECT_EQ(run("check_fs_mount -0 -f /data -f /home"), "remark: /data not mounted; /home not mounted");
+}
+
+TEST_F(Checks, WhatIsNotMountedIsMountedAndNotRemounted) {
+  node.file("/proc/mounts", "");
+  node.on_command = [&](const std::string& line) {
+    if (line == "mount -o noatime /data") node.file("/proc/mounts", "x /data ext4 rw 0 0\n");
+  };
+  EXPECT_EQ(run("check_fs_mount_rw -r -O noatime -f /data"), "remark: /data mounted again");
+  EXPECT_THAT(run("check_fs_mount_rw -r -f /home"), HasSubstr("/home not mounted"));
+  EXPECT_EQ(node.commands.back(), "mount /home");
+}
+
 TEST_F(Checks, AMountCanBeRepairedAndIsLookedAtAgain) {
   node.file("/proc/mounts", "x /data ext4 ro 0 0\n");
   node.on_command = [&](const std::string& line) {
@@ -61,8 +103,25 @@ TEST_F(Checks, SpaceComparesAsNumbers) {
   EXPECT_THAT(run("check_fs_iused / 97%"), HasSubstr("98.0% used (196 inodes), above 97%"));
   EXPECT_THAT(run("check_fs_ifree / 5"), HasSubstr("below 5"));
   EXPECT_EQ(run("check_fs_inodes / 200 200"), "");
+  EXPECT_EQ(run("check_fs_size / \"\" 2MB"), "") << "no lower bound";
+  EXPECT_THAT(run("check_fs_size / \"\" 999"), HasSubstr("above 999"));
   node.space.reset();
   EXPECT_EQ(run("check_fs_used /gone 90%"), "/gone does not exist");
+}
+
+TEST_F(Checks, InodesHaveNhcsUnitsOfThousands) {
+  node.space = Space{1000, 95, 905, 3000, 1999};
+  EXPECT_EQ(run("check_fs_ifree / 1k"), "");
+  EXPECT_THAT(run("check_fs_ifree / 2k"), HasSubstr("1999 inodes), below 2k"));
+  EXPECT_EQ(run("check_fs_inodes / 3K 0.003M"), "");
+}
+
+TEST_F(Checks, AFileSystemThatCountsNothingIsNotFull) {
+  node.space = Space{0, 0, 0, 0, 0};
+  EXPECT_EQ(run("check_fs_ifree /boot/efi 1k"), "remark: /boot/efi counts no inodes");
+  EXPECT_EQ(run("check_fs_inodes /boot/efi 1k"), "remark: /boot/efi counts no inodes");
+  EXPECT_EQ(run("check_fs_size /proc 1k"), "remark: /proc counts no kB");
+  EXPECT_EQ(run("check_fs_free /proc 1k"), "remark: /proc counts no kB");
 }
 
 TEST_F(Checks, CpusAreCountedBySocketCoreAndThread) {
