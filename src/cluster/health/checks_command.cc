@@ -1,9 +1,11 @@
 // Output and status of commands, content and kind of files.
 
+#include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "cluster/health/check.h"
@@ -82,9 +84,11 @@ constexpr FileTest kFileTests[] = {
     {'L', "be a link", [](const char*, const struct stat&, const struct stat& l) { return S_ISLNK(l.st_mode); }},
     {'k', "be sticky",
      [](const char*, const struct stat& s, const struct stat&) { return (s.st_mode & S_ISVTX) != 0; }},
+    {'N', "have changed since it was read",
+     [](const char*, const struct stat& s, const struct stat&) { return s.st_mtime > s.st_atime; }},
     {'p', "be a pipe", [](const char*, const struct stat& s, const struct stat&) { return S_ISFIFO(s.st_mode); }},
     {'r', "be readable", [](const char* p, const struct stat&, const struct stat&) { return access(p, R_OK) == 0; }},
-    {'s', "not be empty", [](const char*, const struct stat& s, const struct stat&) { return s.st_size > 0; }},
+    {'s', "have content", [](const char*, const struct stat& s, const struct stat&) { return s.st_size > 0; }},
     {'S', "be a socket", [](const char*, const struct stat& s, const struct stat&) { return S_ISSOCK(s.st_mode); }},
     {'u', "be set-user-id",
      [](const char*, const struct stat& s, const struct stat&) { return (s.st_mode & S_ISUID) != 0; }},
@@ -96,21 +100,37 @@ constexpr FileTest kFileTests[] = {
      [](const char*, const struct stat& s, const struct stat&) { return s.st_mode != 0 && s.st_gid == getegid(); }},
 };
 
-/// -OPERATOR... FILE...: every operator of test(1) holds for every file.
+/// The files that a path of `*`, `?` and `[]` stands for; itself where there are none.
+std::vector<std::string> expand(const Machine& machine, const std::string& path) {
+  glob_t found{};
+  std::vector<std::string> files;
+  if (glob((machine.root + path).c_str(), 0, nullptr, &found) == 0) {
+    for (size_t i = 0; i < found.gl_pathc; ++i)
+      files.push_back(std::string(found.gl_pathv[i]).substr(machine.root.size()));
+  }
+  globfree(&found);
+  return files.empty() ? std::vector<std::string>{path} : files;
+}
+
+/// -OPERATOR... FILE...: every operator of test(1) holds for every file; with -! none does.
 Check make_file_test(Words words) {
-  const Options options(words, "abcdefghLkprsSuwxOG");
+  const Options options(words, "!abcdefghLkNprsSuwxOG");
   require(!options.values.empty() && !options.positional.empty(), ErrorKind::config,
           "expected -OPERATOR FILE..., operators as of test(1)");
   return [options](const Machine& machine) {
-    for (const std::string& file : options.positional) {
+    std::vector<std::string> files;
+    for (const std::string& path : options.positional)
+      std::ranges::move(expand(machine, path), std::back_inserter(files));
+    const bool wanted = !options.has('!');
+    for (const std::string& file : files) {
       const std::string path = machine.root + file;
       struct stat followed {
       }, own{};
       if (stat(path.c_str(), &followed) != 0) followed = {};
       if (lstat(path.c_str(), &own) != 0) own = {};
       for (const FileTest& test : kFileTests) {
-        if (options.has(test.option) && !test.holds(path.c_str(), followed, own)) {
-          return failed("{} should {}", file, test.expected);
+        if (options.has(test.option) && test.holds(path.c_str(), followed, own) != wanted) {
+          return failed("{} should {}{}", file, wanted ? "" : "not ", test.expected);
         }
       }
     }

@@ -1,5 +1,7 @@
 // Processors, memory, swap, load and what dmidecode knows.
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 #include <sstream>
@@ -37,14 +39,14 @@ CpuCount count_cpus(const Machine& machine) {
 
 Check make_cpuinfo(Words words) {
   require_words(words, 1, 3, "SOCKETS [CORES [THREADS]]");
-  std::vector<double> wanted;
-  for (const std::string& word : words) wanted.push_back(parse_number(word, "count"));
+  std::vector<double> wanted;  // below 0: any
+  for (const std::string& word : words) wanted.push_back(word.empty() ? -1 : parse_number(word, "count"));
   return [wanted](const Machine& machine) {
     const CpuCount count = count_cpus(machine);
     const std::pair<const char*, size_t> found[] = {
         {"sockets", count.sockets}, {"cores", count.cores}, {"threads", count.threads}};
     for (size_t i = 0; i < wanted.size(); ++i) {
-      if (static_cast<double>(found[i].second) != wanted[i]) {
+      if (wanted[i] >= 0 && static_cast<double>(found[i].second) != wanted[i]) {
         return failed("{} {}, expected {:.0f}", found[i].second, found[i].first, wanted[i]);
       }
     }
@@ -118,18 +120,19 @@ Check make_loadavg(Words words) {
   };
 }
 
-/// dmidecode's text as "Handle type: key: value" lines, which the match strings are held against.
+/// dmidecode's text as "section: key: value" lines, which the match strings are held against.
 std::vector<std::string> dmi_lines(std::string_view text, const std::string& handle, const std::string& type) {
   std::vector<std::string> out;
   std::string section, key;
-  bool wanted = true, title_next = false;
+  bool wanted = true, of_type = true, title_next = false;
   for (std::string_view line : split_lines(text)) {
     if (line.starts_with("Handle ")) {
-      wanted = (handle.empty() || line.find("Handle " + handle + ",") != std::string_view::npos) &&
-               (type.empty() || line.find("DMI type " + type + ",") != std::string_view::npos);
+      wanted = handle.empty() || line.find("Handle " + handle + ",") != std::string_view::npos;
+      of_type = type.empty() || line.find("DMI type " + type + ",") != std::string_view::npos;
       title_next = true;
     } else if (title_next) {
       section = line;
+      wanted = wanted && (of_type || section == type);
       title_next = false;
     } else if (wanted && line.starts_with("\t\t")) {
       out.push_back(fmt::format("{}: {} {}", section, key, trim_blanks(line)));
@@ -141,22 +144,45 @@ std::vector<std::string> dmi_lines(std::string_view text, const std::string& han
   return out;
 }
 
+/// [!] MATCH..., the words of one match.
+struct DmiMatch {
+  bool none = false;  ///< no line may match
+  std::string text;
+  DmiMatch(Words words, bool none_told) : none(none_told) {
+    if (!words.empty() && words[0] == "!") {
+      none = true;
+      words = words.subspan(1);
+    }
+    require(!words.empty(), ErrorKind::config, "expected a string to match");
+    text = fmt::format("{}", fmt::join(words, " "));
+    Match{text};  // reads it: errors belong to the line
+  }
+  template <class Lines>
+  Outcome look(const Lines& lines) const {
+    const Match match(text);
+    const bool found = std::ranges::any_of(lines, [&](const auto& line) { return match.positive(line); });
+    if (found == (match.negated() || none)) return failed("{} DMI line matches {}", found ? "a" : "no", text);
+    return passed();
+  }
+};
+
+/// [-!|-n] [-h HANDLE] [-t TYPE] MATCH: TYPE is a number or a section such as "Memory Device".
 Check make_dmi(Words words) {
-  const Options options(words, "h:t:");
-  require_words(options.positional, 1, 16, "[-h HANDLE] [-t TYPE] MATCH...");
-  for (const std::string& text : options.positional) Match{text};
-  return [options](const Machine& machine) {
+  const Options options(words, "!nh:t:");
+  const DmiMatch match(options.positional, options.has('!') || options.has('n'));
+  return [options, match](const Machine& machine) {
     const ProcessResult result = machine.command({"dmidecode"});
     if (result.exit_code != 0) return failed("dmidecode {}", describe_end(result));
-    const auto lines = dmi_lines(result.out, options.value('h'), options.value('t'));
-    for (const std::string& text : options.positional) {
-      const Match match(text);
-      const bool found = std::ranges::any_of(lines, [&](const std::string& line) { return match.positive(line); });
-      if (found == match.negated()) {
-        return failed("{} DMI line matches {}", found ? "a" : "no", text);
-      }
-    }
-    return passed();
+    return match.look(dmi_lines(result.out, options.value('h'), options.value('t')));
+  };
+}
+
+/// [!] MATCH: of the lines as dmidecode prints them.
+Check make_raw_dmi(Words words) {
+  return [match = DmiMatch(words, false)](const Machine& machine) {
+    const ProcessResult result = machine.command({"dmidecode"});
+    if (result.exit_code != 0) return failed("dmidecode {}", describe_end(result));
+    return match.look(split_lines(std::string_view(result.out)));
   };
 }
 
@@ -176,6 +202,7 @@ constexpr KnownCheck kChecks[] = {
      }},
     {"check_ps_loadavg", make_loadavg},
     {"check_dmi_data_match", make_dmi},
+    {"check_dmi_raw_data_match", make_raw_dmi},
 };
 
 }  // namespace

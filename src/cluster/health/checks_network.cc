@@ -44,10 +44,11 @@ std::vector<IbPort> ib_ports(const Machine& machine) {
   return ports;
 }
 
-/// RATE [DEVICE[:PORT]]: a port that is up at exactly that rate.
+/// [RATE [DEVICE[:PORT]]]: a port that is up, at exactly that rate where one is given ("" is none).
 Check make_ib(Words words) {
-  require_words(words, 1, 2, "RATE [DEVICE[:PORT]]");
-  const double rate = parse_number(words[0], "rate in Gb/s");
+  require_words(words, 0, 2, "[RATE [DEVICE[:PORT]]]");
+  const bool any_rate = words.empty() || words[0].empty();
+  const double rate = any_rate ? 0 : parse_number(words[0], "rate in Gb/s");
   const std::string wanted = words.size() > 1 ? words[1] : "";
   return [=](const Machine& machine) {
     std::string reason = wanted.empty() ? "no InfiniBand port" : fmt::format("no InfiniBand port {}", wanted);
@@ -55,7 +56,7 @@ Check make_ib(Words words) {
       const bool named = wanted.empty() || port.name == wanted || port.name.substr(0, port.name.find(':')) == wanted;
       if (!named) continue;
       const bool up = port.state.ends_with("ACTIVE") && port.physical.ends_with("LinkUp");
-      if (up && port.gbit == rate) return passed();
+      if (up && (any_rate || port.gbit == rate)) return passed();
       reason = up ? fmt::format("InfiniBand port {} runs at {}, expected {} Gb/s", port.name, port.rate, rate)
                   : fmt::format("InfiniBand port {} is {} and {}, expected ACTIVE and LinkUp", port.name, port.state,
                                 port.physical);
@@ -128,13 +129,19 @@ Check make_flapping(Words words) {
   };
 }
 
+/// Options are ping's own.
 Check make_ping(Words words) {
-  const Options options(words, "c:W:t:");
-  require_words(options.positional, 1, 16, "[-c COUNT] [-W SECONDS] HOST...");
-  return [options](const Machine& machine) {
-    for (const std::string& host : options.positional) {
-      const ProcessResult result =
-          machine.command({"ping", "-q", "-c", options.value('c', "1"), "-W", options.value('W', "5"), host});
+  const Options options(words, "I:W:c:i:s:t:w:");
+  require_words(options.positional, 1, 16, "[-c COUNT] [-W SECONDS] [-I, -i, -s, -t or -w of ping] HOST...");
+  std::vector<std::string> command = {"ping", "-q", "-c", options.value('c', "1"), "-W", options.value('W', "5")};
+  for (const char letter : {'I', 'i', 's', 't', 'w'}) {
+    if (options.has(letter)) command.insert(command.end(), {std::string{'-', letter}, options.value(letter)});
+  }
+  return [command, hosts = options.positional](const Machine& machine) {
+    for (const std::string& host : hosts) {
+      std::vector<std::string> words_to_host = command;
+      words_to_host.push_back(host);
+      const ProcessResult result = machine.command(words_to_host);
       if (result.exit_code != 0) return failed("{} does not answer ping ({})", host, describe_end(result));
     }
     return passed();

@@ -1,5 +1,8 @@
 // Services and processes.
 
+#include <fmt/ranges.h>
+#include <pwd.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -18,38 +21,59 @@ std::string program_name(const std::string& command_line) {
 }
 
 struct Wanted {
-  std::string daemon;  ///< program name
-  std::string user;    ///< empty: any
+  std::string daemon;  ///< program name; with a blank or a folder in it a part of the command line
+  std::string user;    ///< empty: any; a match string or the number of a user
   std::string match;   ///< against the whole command line; empty: the name decides
 };
 
+/// "0" as "root".
+std::string name_of_user(const std::string& user) {
+  if (user.empty() || user.size() > 9 || user.find_first_not_of("0123456789") != std::string::npos) return user;
+  const passwd* known = getpwuid(static_cast<uid_t>(std::stoul(user)));
+  return known != nullptr ? known->pw_name : user;
+}
+
+bool runs_daemon(const ProcessEntry& process, const std::string& daemon) {
+  if (process.name == daemon || program_name(process.command_line) == daemon) return true;
+  return daemon.find_first_of(" /") != std::string::npos && process.command_line.find(daemon) != std::string::npos;
+}
+
 const ProcessEntry* find_process(const std::vector<ProcessEntry>& processes, const Wanted& wanted) {
+  const std::string user = name_of_user(wanted.user);
   const auto fits = [&](const ProcessEntry& process) {
-    if (!wanted.user.empty() && process.user != wanted.user) return false;
+    if (!user.empty() && !Match(user)(process.user)) return false;
     if (!wanted.match.empty()) {
       return Match(wanted.match)(process.command_line) || Match(wanted.match)(program_name(process.command_line)) ||
              process.command_line.starts_with(wanted.match);
     }
-    return process.name == wanted.daemon || program_name(process.command_line) == wanted.daemon;
+    return runs_daemon(process, wanted.daemon);
   };
   const auto found = std::ranges::find_if(processes, fits);
   return found == processes.end() ? nullptr : &*found;
 }
 
-/// [-0] [-d DAEMON] [-u USER] [-m MATCH] [-e ACTION] [-S|-r|-c|-s|-k] SERVICE. -S starts, -r restarts, -c stops and
-/// starts a service that does not run; -s stops and -k kills one that must not.
+std::string join(Words words) { return fmt::format("{}", fmt::join(words, " ")); }
+
+/// [-0] [-d DAEMON] [-u USER] [-m MATCH] [-e ACTION] [-S|-r|-c|-s|-k|-E ACTION] SERVICE. -S starts, -r restarts, -c
+/// stops and starts a service that does not run; -s stops and -k kills one that must not, -E runs ACTION then. -0 makes
+/// a remark of a failure. -f, -v and -V ask for what is always done: the whole command line counts, and repairs are
+/// looked at again.
 class ServiceCheck {
  public:
   explicit ServiceCheck(Words words) {
-    const Options options(words, "0fSrcskd:u:m:e:");
-    require_words(options.positional, 1, 1, "[-d DAEMON] [-u USER] [-m MATCH] [-S|-r|-c|-s|-k] SERVICE");
-    service_ = options.positional[0];
+    const Options options(words, "0fvVSrcskd:u:m:e:E:");
+    require(!options.positional.empty(), ErrorKind::config,
+            "expected [-0] [-d DAEMON] [-u USER] [-m MATCH] [-e ACTION] [-S|-r|-c|-s|-k|-E ACTION] SERVICE");
+    service_ = join(options.positional);
     wanted_ = {options.value('d', service_), options.value('u'), options.value('m')};
-    if (!wanted_.match.empty()) Match{wanted_.match};
-    must_run_ = !options.has('s') && !options.has('k');
+    for (const std::string* text : {&wanted_.match, &wanted_.user}) {
+      if (!text->empty()) Match{*text};
+    }
+    fatal_ = !options.has('0');
+    must_run_ = !options.has('s') && !options.has('k') && !options.has('E');
     const std::string quoted = shell_quote(service_);
-    if (options.has('e')) {
-      action_ = options.value('e');
+    if (options.has('e') || options.has('E')) {
+      action_ = options.value(options.has('e') ? 'e' : 'E');
     } else if (options.has('S')) {
       action_ = "service " + quoted + " start";
     } else if (options.has('r')) {
@@ -76,33 +100,40 @@ class ServiceCheck {
 
   Outcome problem(const std::string& tried) const {
     const std::string owner = wanted_.user.empty() ? "" : " of user " + wanted_.user;
-    return failed("service {} (process {}{}) {}{}", service_, wanted_.daemon, owner,
-                  must_run_ ? "does not run" : "runs and must not", tried);
+    const std::string text = fmt::format("service {} (process {}{}) {}{}", service_, wanted_.daemon, owner,
+                                         must_run_ ? "does not run" : "runs and must not", tried);
+    return {fatal_ ? Outcome::Kind::fail : Outcome::Kind::pass, text};
   }
 
   std::string service_, action_;
   Wanted wanted_;
-  bool must_run_ = true;
+  bool fatal_ = true, must_run_ = true;
 };
 
+/// DAEMON [USER [ARGUMENTS]]
 Check make_daemon(Words words) {
-  require_words(words, 1, 2, "DAEMON [USER]");
-  const Wanted wanted{words[0], words.size() > 1 ? words[1] : "", ""};
+  require_words(words, 1, 3, "DAEMON [USER [ARGUMENTS]]");
+  const std::string command = words.size() > 2 ? words[0] + " " + words[2] : words[0];
+  const Wanted wanted{command, words.size() > 1 ? words[1] : "", ""};
+  if (!wanted.user.empty()) Match{wanted.user};
   return [wanted](const Machine& machine) {
     if (find_process(machine.processes(), wanted) == nullptr) return failed("process {} does not run", wanted.daemon);
     return passed();
   };
 }
 
-/// NAME [[!]USER]: no such process, of that user or of anyone but that user.
+/// NAME [[!]USER [ARGUMENTS]]: no such process, of that user or of anyone but that user.
 Check make_blacklist(Words words) {
-  require_words(words, 1, 2, "NAME [[!]USER]");
-  const std::string name = words[0], user = words.size() > 1 ? words[1] : "*";
+  require_words(words, 1, 3, "NAME [[!]USER [ARGUMENTS]]");
+  const std::string name = words.size() > 2 ? words[0] + " " + words[2] : words[0];
+  const std::string user = words.size() > 1 && !words[1].empty() ? words[1] : "*";
   for (const std::string& text : {name, user}) Match{text};
   return [=](const Machine& machine) {
+    const std::string owner = name_of_user(user);
     for (const ProcessEntry& process : machine.processes()) {
-      const bool named = Match(name)(process.name) || Match(name)(program_name(process.command_line));
-      if (named && Match(user)(process.user)) {
+      const bool named =
+          Match(name)(process.name) || Match(name)(program_name(process.command_line)) || runs_daemon(process, name);
+      if (named && Match(owner)(process.user)) {
         return failed("process {} ({}) of user {} must not run", process.pid, process.name, process.user);
       }
     }

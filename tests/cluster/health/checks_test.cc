@@ -133,6 +133,8 @@ TEST_F(Checks, CpusAreCountedBySocketCoreAndThread) {
   node.file("/proc/cpuinfo", text);
   EXPECT_EQ(run("check_hw_cpuinfo 2 4 8"), "");
   EXPECT_EQ(run("check_hw_cpuinfo 2"), "");
+  EXPECT_EQ(run("check_hw_cpuinfo \"\" 4"), "");
+  EXPECT_EQ(run("check_hw_cpuinfo \"\" \"\" 4"), "8 threads, expected 4");
   EXPECT_EQ(run("check_hw_cpuinfo 1 4 8"), "2 sockets, expected 1");
   EXPECT_EQ(run("check_hw_cpuinfo 2 8 8"), "4 cores, expected 8");
   EXPECT_EQ(run("check_hw_cpuinfo 2 4 16"), "8 threads, expected 16");
@@ -172,6 +174,8 @@ TEST_F(Checks, InfinibandNeedsAnActivePortAtTheRate) {
   EXPECT_EQ(run("check_hw_ib 200 mlx5_ib0:1"), "");
   EXPECT_EQ(run("check_hw_ib 200 mlx5_ib0"), "");
   EXPECT_EQ(run("check_hw_ib 200"), "");
+  EXPECT_EQ(run("check_hw_ib"), "");
+  EXPECT_EQ(run("check_hw_ib \"\" mlx5_ib0:1"), "");
   EXPECT_EQ(run("check_hw_ib 400 mlx5_ib0:1"),
             "InfiniBand port mlx5_ib0:1 runs at 200 Gb/sec (4X HDR), expected 400 Gb/s");
   EXPECT_EQ(run("check_hw_ib 200 mlx5_ib1:1"),
@@ -246,6 +250,35 @@ TEST_F(Checks, ServicesAreFoundByNameUserAndMatch) {
   EXPECT_TRUE(node.commands.empty());
 }
 
+TEST_F(Checks, ProcessesAreFoundByPartsOfTheirCommandLineAndNumbersOfUsers) {
+  node.processes = {{10, "root", "python3", "/usr/bin/python3 /opt/agent.py --site a"}};
+  EXPECT_EQ(run("check_ps_daemon '/opt/agent.py --site' root"), "");
+  EXPECT_EQ(run("check_ps_daemon /usr/bin/python3 root '/opt/agent.py'"), "");
+  EXPECT_EQ(run("check_ps_daemon python3 root 'other.py'"), "process python3 other.py does not run");
+  EXPECT_EQ(run("check_ps_daemon agent"), "process agent does not run") << "a single word is a program's name";
+  EXPECT_EQ(run("check_ps_service -u 0 python3"), "");
+  EXPECT_EQ(run("check_ps_service -u '!root' python3"), "service python3 (process python3 of user !root) does not run");
+  EXPECT_EQ(run("check_ps_blacklist python3 root '/opt/agent.py'"), "process 10 (python3) of user root must not run");
+  EXPECT_EQ(run("check_ps_blacklist python3 !0 '/opt/agent.py'"), "process 10 (python3) of user root must not run")
+      << "only numbers alone are users'";
+}
+
+TEST_F(Checks, AServiceThatMayBeMissingIsARemark) {
+  EXPECT_EQ(run("check_ps_service -0 sshd"), "remark: service sshd (process sshd) does not run");
+  EXPECT_EQ(run("check_ps_service -0 -S sshd"),
+            "remark: service sshd (process sshd) does not run; `service sshd start` does not exist (code 127)");
+}
+
+TEST_F(Checks, AServiceThatMustNotRunHasAnActionOfItsOwn) {
+  EXPECT_EQ(run("check_ps_service -v -E 'end it' spy"), "");
+  node.processes = {{10, "root", "spy", "spy"}};
+  node.on_command = [&](const std::string& line) {
+    if (line.find("end it") != std::string::npos) node.processes.clear();
+    node.answer(line, "");
+  };
+  EXPECT_EQ(run("check_ps_service -V -E 'end it' spy"), "remark: spy: `end it` repaired it");
+}
+
 TEST_F(Checks, AServiceIsStartedAndLookedAtAgain) {
   node.on_command = [&](const std::string& line) {
     if (line.find("service sshd start") != std::string::npos) {
@@ -275,8 +308,13 @@ TEST_F(Checks, FilesAreTestedLikeTest) {
   EXPECT_EQ(run("check_file_test -r -s -f /etc/limits.conf"), "");
   EXPECT_EQ(run("check_file_test -d /etc"), "");
   EXPECT_EQ(run("check_file_test -f /etc/limits.conf /etc/none"), "/etc/none should be a plain file");
-  EXPECT_EQ(run("check_file_test -s /etc/empty"), "/etc/empty should not be empty");
+  EXPECT_EQ(run("check_file_test -s /etc/empty"), "/etc/empty should have content");
   EXPECT_EQ(run("check_file_test -x /etc/limits.conf"), "/etc/limits.conf should be executable");
+  EXPECT_EQ(run("check_file_test -! -e -d /etc/none"), "");
+  EXPECT_EQ(run("check_file_test -! -d -f /etc/limits.conf"), "/etc/limits.conf should not be a plain file");
+  EXPECT_EQ(run("check_file_test -s '/etc/limits.*'"), "");
+  EXPECT_EQ(run("check_file_test -s '/etc/*'"), "/etc/empty should have content");
+  EXPECT_EQ(run("check_file_test -e '/etc/none*'"), "/etc/none* should exist");
   EXPECT_EQ(run("check_file_contents /etc/limits.conf '*memlock*'"), "");
   EXPECT_EQ(run("check_file_contents /etc/limits.conf '*nofile*'"), "/etc/limits.conf: no line matches *nofile*");
   EXPECT_EQ(run("check_file_contents /etc/none x"), "/etc/none cannot be read");
@@ -292,6 +330,16 @@ TEST_F(Checks, DmiLinesCarryTheirSection) {
   EXPECT_EQ(run("check_dmi_data_match '*Characteristics: PCI*'"), "");
   EXPECT_EQ(run("check_dmi_data_match -t 1 '*Vendor: ACME'"), "no DMI line matches *Vendor: ACME");
   EXPECT_EQ(run("check_dmi_data_match '!*ACME'"), "a DMI line matches !*ACME");
+  EXPECT_EQ(run("check_dmi_data_match -t 'System Information' '*Product Name: X1'"), "") << "a type has a name, too";
+  EXPECT_EQ(run("check_dmi_data_match -t 'System Information' '*ACME'"), "no DMI line matches *ACME");
+  EXPECT_EQ(run("check_dmi_data_match BIOS Information: Vendor: ACME"), "") << "words are those of one match";
+  for (const char* none : {"-!", "-n", "!"}) {
+    EXPECT_EQ(run("check_dmi_data_match " + std::string(none) + " '*ACME'"), "a DMI line matches *ACME") << none;
+    EXPECT_EQ(run("check_dmi_data_match " + std::string(none) + " '*EMCA'"), "") << none;
+  }
+  EXPECT_EQ(run("check_dmi_raw_data_match '*Vendor: ACME'"), "");
+  EXPECT_EQ(run("check_dmi_raw_data_match '*Information: Vendor*'"), "no DMI line matches *Information: Vendor*");
+  EXPECT_EQ(run("check_dmi_raw_data_match ! '*Vendor: ACME'"), "a DMI line matches *Vendor: ACME");
 }
 
 TEST_F(Checks, ClusterChecksLookAtCacheDisksAndArrays) {
@@ -334,6 +382,8 @@ TEST_F(Checks, PingFailsWithTheHost) {
   node.answer("ping -q -c 1 -W 5 gw", "");
   EXPECT_EQ(run("check_net_ping gw"), "");
   EXPECT_THAT(run("check_net_ping gw other"), HasSubstr("other does not answer ping"));
+  run("check_net_ping -I eth0 -w 3 -t 2 gw");
+  EXPECT_EQ(node.commands.back(), "ping -q -c 1 -W 5 -I eth0 -t 2 -w 3 gw");
 }
 
 }  // namespace
