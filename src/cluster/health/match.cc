@@ -114,7 +114,7 @@ bool Match::positive(std::string_view candidate) const {
   const std::string text(candidate);
   switch (kind_) {
     case Kind::glob:
-      return fnmatch(pattern_.c_str(), text.c_str(), 0) == 0;
+      return fnmatch(pattern_.c_str(), text.c_str(), FNM_EXTMATCH) == 0;  // as in bash's [[ ]]
     case Kind::regex:
       return Regex(pattern_).found_in(text);
     case Kind::ranges:

@@ -48,6 +48,8 @@ void make_native(Step& step, const ShellWords& parsed) {
   step.name = known.name;
   step.gpu = known.gpu;
   step.words.assign(parsed.words.begin() + 1, parsed.words.end());
+  require(step.text.find("$(") == std::string::npos || !parsed.has_operator, ErrorKind::config,
+          "{}: $(...) is not computed here; write its value, or set a variable on the command line", step.name);
   require(!parsed.has_operator, ErrorKind::config, "shell operators around {}; write one check per line", step.name);
   step.kind = known.make == nullptr ? StepKind::not_implemented : StepKind::native;
   if (known.make == nullptr) return;
@@ -67,6 +69,12 @@ Step make_step(const ConfigLine& line, bool applies, const Variables& fixed, Var
     if (step.applies) set_variables(parsed.words, fixed, variables);
   } else if (!parsed.words.empty() && parsed.words[0].starts_with("check_")) {
     make_native(step, parsed);
+  } else {
+    // bash would not find it, and a healthy node would be sick.
+    for (const std::string& word : parsed.words) {
+      require(std::ranges::find(known_checks(), word, &KnownCheck::name) == known_checks().end(), ErrorKind::config,
+              "{} is no command, and conditions around it are not read; write one check per line", word);
+    }
   }
   return step;
 }
@@ -75,10 +83,19 @@ Step make_step(const ConfigLine& line, bool applies, const Variables& fixed, Var
 
 std::vector<ConfigLine> parse_nhc_config(std::string_view text, const std::string& source) {
   std::vector<ConfigLine> lines;
-  int number = 0;
-  for (std::string_view line : split_lines(text)) {
-    ++number;
-    const std::string_view content = trim_blanks(line);
+  int next = 1;
+  std::string joined;
+  const auto rows = split_lines(text);
+  for (auto row = rows.begin(); row != rows.end(); ++row) {
+    const int number = next++;
+    joined = *row;
+    // A backslash at the end joins the next line, as in a shell.
+    while (joined.ends_with('\\') && row + 1 != rows.end()) {
+      joined.pop_back();
+      joined += *++row;
+      ++next;
+    }
+    const std::string_view content = trim_blanks(joined);
     if (content.empty() || content.front() == '#') continue;
     const size_t bars = content.find("||");
     require(bars != std::string_view::npos, ErrorKind::config, "{}:{}: expected TARGET || CHECK, found \"{}\"", source,

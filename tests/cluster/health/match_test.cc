@@ -29,6 +29,9 @@ TEST(Match, GlobsCoverTheWholeName) {
   EXPECT_FALSE(match("n*.viz", "n07.phys"));
   EXPECT_TRUE(match("*:/sched", "10.0.0.4:/sched"));
   EXPECT_TRUE(match("n0[1-3]", "n02"));
+  EXPECT_TRUE(match("n@(1|2)*", "n2.viz"));
+  EXPECT_FALSE(match("n@(1|2)", "n3"));
+  EXPECT_TRUE(match("n+([0-9])", "n107"));
 }
 
 TEST(Match, ExpressionsAreFoundAnywhere) {

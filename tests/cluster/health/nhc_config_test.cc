@@ -85,6 +85,28 @@ TEST(NhcConfig, KnowsTargetsVariablesAndCommands) {
   EXPECT_EQ(plan.variables.at("NAME"), "value");
 }
 
+TEST(NhcConfig, ABackslashJoinsLines) {
+  const Plan plan =
+      plan_of("* || check_fs_used \\\r\n  / \\\n 90%\n# no \\\n* || false\n* || check_hw_eth lo\n* || echo \\");
+  ASSERT_EQ(plan.steps.size(), 3u);
+  EXPECT_THAT(plan.steps[0].words, ElementsAre("/", "90%"));
+  EXPECT_EQ(plan.steps[0].number, 1);
+  EXPECT_EQ(plan.steps[1].number, 6);
+  EXPECT_EQ(plan.steps[2].text, "echo \\");
+}
+
+TEST(NhcConfig, KnowsEveryCheckOfNhcsOwnFile) {
+  const Plan plan = plan_of(
+      "* || check_hw_physmem_free 5GB\n* || check_hw_gm myri0\n* || check_fs_ifree / 1k\n"
+      "* || check_dmi_data_match -t \"Memory Device\" \"*Speed: 1866 MHz\"\n* || check_hw_mcelog\n"
+      "* || check_file_test -r -w -x -d -k /tmp /var/tmp\n* || check_file_stat -m 0666 -u 0 -g 0 -t 1 -T 3 /dev/null\n"
+      "* || check_ps_service -d rpc.statd -r nfslock\n* || check_ps_blacklist sshd '!root'\n"
+      "* || check_ps_unauth_users log syslog kill\n* || check_ps_userproc_lineage log syslog\n"
+      "* || check_moab_sched -t 10 -v 7.2.3 -m '!/PAUSED/'\n* || check_moab_rm -t 10\n* || check_moab_torque -t 10\n"
+      "* || check_cmd_status -t 1 -r 1 selinuxenabled\n* || check_nv_healthmon\n");
+  EXPECT_EQ(plan.steps.size(), 16u);
+}
+
 TEST(NhcConfig, CommandLineVariablesWin) {
   const Plan plan = plan_of("* || export A=file B=file\n", "n1", {{"A", "env"}}, {{"A", "flag"}});
   EXPECT_EQ(plan.variables.at("A"), "flag");
@@ -106,6 +128,12 @@ TEST(NhcConfig, NamesTheLineThatItRejects) {
   EXPECT_THAT(reason("* || check_fs_mount_rw -z / \n"), HasSubstr("option -z is not known here"));
   EXPECT_THAT(reason("* || check_fs_mount_rw -f\n"), HasSubstr("option -f needs a value"));
   EXPECT_THAT(reason("* || check_hw_eth lo && true\n"), HasSubstr("shell operators around check_hw_eth"));
+  EXPECT_EQ(reason("* || [ -d /x ] && check_hw_eth lo\n"),
+            "nhc.conf:1: check_hw_eth is no command, and conditions around it are not read; write one check per line");
+  EXPECT_EQ(
+      reason("* || check_ps_loadavg $((2*HW_CORES))\n"),
+      "nhc.conf:1: check_ps_loadavg: $(...) is not computed here; write its value, or set a variable on the command "
+      "line");
   EXPECT_THAT(reason("* || check_hw_eth \"lo\n"), HasSubstr("nhc.conf:1: the quote \" is never closed"));
   EXPECT_THAT(reason("* || check_cmd_output -m x\n"), HasSubstr("no command"));
   EXPECT_THAT(reason("* || check_gpu_count 8 tpu\n"), HasSubstr("expected rocm or nothing"));
