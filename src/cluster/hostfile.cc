@@ -65,10 +65,7 @@ class LineParser {
       check_count(name, count, true);
       name = name.substr(0, colon);
     }
-    constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@:%";
-    require(!name.empty() && name.front() != '-' && name.find_first_not_of(kAllowed) == std::string_view::npos,
-            ErrorKind::config, "{}: \"{}\" is not a host name; expected host, host:N, or host slots=N [max_slots=M]",
-            origin_, name);
+    require_host_name(name, origin_);
     host_.name = name;
   }
 

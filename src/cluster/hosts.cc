@@ -1,5 +1,7 @@
 #include "cluster/hosts.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -116,6 +118,19 @@ void require_unique(std::span<const Host> hosts) {
   }
 }
 
+void require_host_name(std::string_view name, std::string_view origin) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@:%";
+  require(!name.empty() && name.front() != '-' && name.find_first_not_of(kAllowed) == std::string_view::npos,
+          ErrorKind::config, "{}: \"{}\" is not a host name; expected host, host:N, or host slots=N [max_slots=M]",
+          origin, name);
+  if (name.find(':') == std::string_view::npos) return;
+  const std::string_view host = name.substr(name.find('@') + 1);  // npos + 1 is 0
+  in6_addr ignored{};
+  require(inet_pton(AF_INET6, std::string(host.substr(0, host.find('%'))).c_str(), &ignored) == 1, ErrorKind::config,
+          "{}: \"{}\" is no IPv6 address, which more than one \":\" makes it; expected host:N or [address]:N", origin,
+          name);
+}
+
 std::vector<Host> parse_host_argument(std::string_view text) {
   constexpr std::string_view kFlag = "--hosts";
   std::vector<Host> hosts;
@@ -123,6 +138,7 @@ std::vector<Host> parse_host_argument(std::string_view text) {
     if (part.front() == '[' && part.find(':') < part.find(']')) {  // an IPv6 address
       const size_t close = part.find(']');
       Host host{std::string(part.substr(1, close - 1)), 0, 0, std::string(kFlag), ""};
+      require_host_name(host.name, kFlag);
       if (close + 1 < part.size()) {
         const auto slots = to_count(part.substr(std::min(close + 2, part.size())));
         require(part[close + 1] == ':' && slots && *slots > 0, ErrorKind::config,
@@ -133,7 +149,8 @@ std::vector<Host> parse_host_argument(std::string_view text) {
       continue;
     }
     int slots = 0;
-    const size_t colon = part.find(':');
+    const bool address = part.find('[') == std::string_view::npos && std::ranges::count(part, ':') > 1;
+    const size_t colon = address ? std::string_view::npos : part.find(':');
     if (colon != std::string_view::npos) {
       const auto count = to_count(part.substr(colon + 1));
       require(count && *count > 0, ErrorKind::config,
@@ -141,6 +158,7 @@ std::vector<Host> parse_host_argument(std::string_view text) {
       slots = *count;
     }
     for (std::string& name : expand_hostlist(part.substr(0, colon), kFlag)) {
+      require_host_name(name, kFlag);
       hosts.push_back({std::move(name), slots, 0, std::string(kFlag), ""});
     }
   }

@@ -20,8 +20,11 @@ struct Host {
 /// Throws Error::config naming both origins when a host is listed twice: one of the two slot counts would be lost.
 void require_unique(std::span<const Host> hosts);
 
-/// What --hosts takes: names, "name:slots", host list expressions, user@name; "a,b:2,n[1-3]:4". An IPv6 address is
-/// written in brackets: "[fd00::1]:2". Throws Error::config.
+/// Throws Error::config with the origin for what is neither a host's name nor an address, with or without user@.
+void require_host_name(std::string_view name, std::string_view origin);
+
+/// What --hosts takes: names, "name:slots", host list expressions, user@name; "a,b:2,n[1-3]:4". An IPv6 address with
+/// slots is written in brackets: "[fd00::1]:2". Throws Error::config.
 std::vector<Host> parse_host_argument(std::string_view text);
 
 /// DeepSpeed's filters "host[:slot,slot]@host..."; the host part may be a host list expression. At most one of the two

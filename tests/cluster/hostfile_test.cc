@@ -75,6 +75,9 @@ TEST(Hostfile, NamesTheLineAndWhatIsWrong) {
   EXPECT_EQ(reason("n2:4 slots=2"), "hosts:1: slots of \"n2\" are given twice");
   EXPECT_EQ(reason("n2 slots=4 max_slots=2"), "hosts:1: slots=4 is above max_slots=2");
   EXPECT_THAT(reason("n[1-"), HasSubstr("hosts:1"));
+  EXPECT_EQ(
+      reason("n1\nn2:2:3"),
+      "hosts:2: \"n2:2:3\" is no IPv6 address, which more than one \":\" makes it; expected host:N or [address]:N");
   EXPECT_THAT(reason("-oProxyCommand=x"), HasSubstr("is not a host name"));
   EXPECT_THAT(reason("slots=4"), HasSubstr("is not a host name"));
   EXPECT_EQ(reason("# only\n\n"), "hosts: no host in 2 lines; write one host per line");

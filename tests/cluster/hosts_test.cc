@@ -40,6 +40,7 @@ TEST(HostArgument, TakesNamesSlotsAndHostLists) {
   EXPECT_THAT(text(parse_host_argument("a,b:2,n[1-3]:4,root@c")),
               ElementsAre("a:0", "b:2", "n1:4", "n2:4", "n3:4", "root@c:0"));
   EXPECT_THAT(text(parse_host_argument("[fd00::1]:2,[fd00::2]")), ElementsAre("fd00::1:2", "fd00::2:0"));
+  EXPECT_THAT(text(parse_host_argument("fe80::1%eth0,root@::1")), ElementsAre("fe80::1%eth0:0", "root@::1:0"));
 }
 
 TEST(HostArgument, RefusesBadCountsDuplicatesAndNothing) {
@@ -47,6 +48,10 @@ TEST(HostArgument, RefusesBadCountsDuplicatesAndNothing) {
             "--hosts: expected host or host:slots with at least 1 slot, found \"a:0\"");
   EXPECT_THAT(reason([] { parse_host_argument("a:x"); }), HasSubstr("found \"a:x\""));
   EXPECT_THAT(reason([] { parse_host_argument("[fd00::1]:"); }), HasSubstr("expected [address]:slots"));
+  EXPECT_EQ(reason([] { parse_host_argument("a,-oProxyCommand=x"); }),
+            "--hosts: \"-oProxyCommand=x\" is not a host name; expected host, host:N, or host slots=N [max_slots=M]");
+  EXPECT_THAT(reason([] { parse_host_argument("a;b"); }), HasSubstr("\"a;b\" is not a host name"));
+  EXPECT_THAT(reason([] { parse_host_argument("a:2:3"); }), HasSubstr("\"a:2:3\" is no IPv6 address"));
   EXPECT_THAT(reason([] { parse_host_argument("a,b,a"); }), HasSubstr("host \"a\" is listed again"));
   EXPECT_THAT(reason([] { parse_host_argument(" , "); }), HasSubstr("no host in"));
 }
