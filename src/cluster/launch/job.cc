@@ -67,7 +67,7 @@ constexpr const char* kSecretVariable = "TRIREME_CONTROL_SECRET";
 constexpr double kSecondsAfterLoss = 3, kSecondsAfterEnd = 15;         // for the starter to end
 constexpr double kFirstPause = 1, kLongestPause = 60, kLookAgain = 5;  // seconds before a restart
 constexpr double kTakenBackSeconds = 60;                               // for Slurm to end a job that it queues again
-constexpr int kStopped = 75;
+constexpr int kStopped = 75, kCannotStart = 2;
 constexpr double kJoinSeconds = 2;  // while we wait no output is passed on
 
 using StatusStamp = std::pair<std::filesystem::file_time_type, uintmax_t>;
@@ -367,9 +367,11 @@ class Launch {
   /// The job's own word counts where it has one: mpirun may say 0 for a killed job.
   int final_code(const AttemptEnd& end, const StatusStamp& before) {
     status_.reset();
-    if (!job_.has_status) return end.code;
+    // Open MPI's own number of this fault looks like a death by signal.
+    const int said = end.not_started ? kCannotStart : end.code;
+    if (!job_.has_status) return said;
     if (status_stamp() == before) {
-      if (end.code != 0) return end.code;
+      if (said != 0) return said;
       log::error("launch: {} returned 0, but no rank began to train: {}/status.json was not written", starter_.path,
                  job_.run_folder);
       return 1;

@@ -15,6 +15,7 @@ namespace {
 
 // A rank that writes without line ends must not make us hold all of it.
 constexpr size_t kLongestLine = 65536;
+constexpr size_t kLongestTag = 64;
 
 /// Reads digits at `at`; below 0 when there are none. Moves `at` behind them.
 int digits(std::string_view line, size_t& at) {
@@ -23,6 +24,20 @@ int digits(std::string_view line, size_t& at) {
   if (error != std::errc()) return -1;
   at = static_cast<size_t>(stop - line.data());
   return value;
+}
+
+/// A tag of Open MPI within a text.
+struct Tag {
+  size_t begin = std::string_view::npos, end = 0;
+  int rank = -1;
+};
+
+Tag find_tag(std::string_view text, size_t from, int ranks) {
+  for (size_t at = from; (at = text.find('[', at)) != std::string_view::npos; ++at) {
+    const TaggedLine tagged = read_tag(StarterKind::open_mpi, text.substr(at));
+    if (tagged.rank >= 0 && tagged.rank < ranks) return {at, text.size() - tagged.text.size(), tagged.rank};
+  }
+  return {};
 }
 
 }  // namespace
@@ -77,6 +92,9 @@ std::string OutputPrefixer::own_words(std::string_view text) {
   if (!closes) return "";
   std::string box;
   std::swap(box, box_);
+  for (const char* words : {"unable to launch the specified application", "unable to find the specified executable"}) {
+    not_started_ = not_started_ || box.find(words) != std::string::npos;
+  }
   if (box.find("non-zero") == std::string::npos) return box;
   verdict_ += box;
   return "";
@@ -84,33 +102,75 @@ std::string OutputPrefixer::own_words(std::string_view text) {
 
 std::string OutputPrefixer::prefixed(std::string_view line) {
   const TaggedLine tagged = read_tag(kind_, line);
-  if (tagged.rank < 0) return own_words(tagged.text);
-  if (tagged.text == kArrival) {
-    arrived_.insert(tagged.rank);
+  return tagged.rank < 0 ? own_words(tagged.text) : of_rank(tagged.rank, tagged.text);
+}
+
+std::string OutputPrefixer::of_rank(int rank, std::string_view line) {
+  if (line == kArrival) {
+    arrived_.insert(rank);
     return "";
   }
-  logs_.add(tagged.rank, tagged.text);
-  std::string out = fmt::format("{}[{}] {}\n", host_of_rank(placement_, tagged.rank), tagged.rank, tagged.text);
-  if (!first_error_ && tagged.text.find("error: ") != std::string_view::npos) {
-    first_error_ = out.substr(0, out.size() - 1);
+  logs_.add(rank, line);
+  std::string out = fmt::format("{}[{}] {}\n", host_of_rank(placement_, rank), rank, line);
+  if (!first_error_ && line.find("error: ") != std::string_view::npos) first_error_ = out.substr(0, out.size() - 1);
+  return out;
+}
+
+/// `ends`: a line end follows, which is that of the last part.
+std::string OutputPrefixer::parts_of_ranks(std::string_view text, bool ends) {
+  const int ranks = total_processes(placement_);
+  Tag next = find_tag(text, 0, ranks);
+  std::string out;
+  int rank = continues_;
+  if (rank < 0 && next.begin != 0) out = own_words(text.substr(0, next.begin));
+  for (size_t at = 0;; at = next.end, rank = next.rank, next = find_tag(text, at, ranks)) {
+    const bool last = next.begin == std::string_view::npos;
+    if (rank >= 0) {
+      std::string& begun = begun_[rank];
+      begun += text.substr(at, last ? text.size() : next.begin - at);
+      if ((ends && last) || begun.size() > kLongestLine) {
+        std::string line;
+        std::swap(line, begun);
+        out += of_rank(rank, line);
+      }
+    }
+    if (last) break;
   }
+  continues_ = ends ? -1 : rank;
   return out;
 }
 
 std::string OutputPrefixer::take(std::string_view bytes) {
   std::string out;
   open_ += bytes;
+  const bool parts = kind_ == StarterKind::open_mpi;
   size_t begin = 0;
   for (size_t end; (end = open_.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    out += prefixed(std::string_view(open_).substr(begin, end - begin));
+    const std::string_view line = std::string_view(open_).substr(begin, end - begin);
+    out += parts ? parts_of_ranks(line, true) : prefixed(line);
   }
   open_.erase(0, begin);
-  if (open_.size() > kLongestLine) out += flush();
+  if (open_.size() <= kLongestLine) return out;
+  if (!parts) return out + flush();
+  // The end may be the beginning of a tag.
+  size_t cut = open_.rfind('[');
+  if (cut == std::string::npos || cut + kLongestTag < open_.size()) cut = open_.size();
+  out += parts_of_ranks(std::string_view(open_).substr(0, cut), false);
+  open_.erase(0, cut);
   return out;
 }
 
 std::string OutputPrefixer::flush() {
-  std::string out = open_.empty() ? "" : prefixed(open_);
+  std::string out;
+  if (kind_ == StarterKind::open_mpi) {
+    if (!open_.empty()) out += parts_of_ranks(open_, false);
+    for (const auto& [rank, line] : begun_) {
+      if (!line.empty()) out += of_rank(rank, line);
+    }
+    begun_.clear();
+  } else if (!open_.empty()) {
+    out += prefixed(open_);
+  }
   open_.clear();
   out += box_;
   box_.clear();

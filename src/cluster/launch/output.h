@@ -39,7 +39,8 @@ class OutputPrefixer {
  public:
   OutputPrefixer(StarterKind kind, const std::vector<Placement>& placement, RankLogs& logs)
       : kind_(kind), placement_(placement), logs_(logs) {}
-  /// Whole lines that the bytes complete, prefixed.
+  /// Whole lines that the bytes complete, prefixed. Open MPI's mpirun passes on what a rank has written so far, a tag
+  /// in front and no line end behind; such parts are put together again.
   std::string take(std::string_view bytes);
   /// The rest without a line end, when the stream has closed.
   std::string flush();
@@ -50,15 +51,22 @@ class OutputPrefixer {
   /// What Open MPI's mpirun says in a box about a rank that ended with another code than 0. Kept back, because a stop
   /// that went well ends so, too.
   const std::string& verdict() const { return verdict_; }
+  /// Whether Open MPI's mpirun said that the command cannot be started on a host.
+  bool not_started() const { return not_started_; }
 
  private:
   std::string prefixed(std::string_view line);
+  std::string parts_of_ranks(std::string_view text, bool ends);
+  std::string of_rank(int rank, std::string_view line);
   std::string own_words(std::string_view line);
 
   StarterKind kind_;
   const std::vector<Placement>& placement_;
   RankLogs& logs_;
   std::string open_, box_, verdict_;
+  std::map<int, std::string> begun_;  ///< of Open MPI: lines of ranks without their ends
+  int continues_ = -1;                ///< whose the next bytes are where they begin without a tag
+  bool not_started_ = false;
   std::optional<std::string> first_error_;
   std::set<int> arrived_;
 };

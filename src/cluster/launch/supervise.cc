@@ -58,6 +58,7 @@ class Attempt {
     pass_on(2, err_.flush());
     end_.verdict = out_.verdict() + err_.verdict();
     end_.first_error = err_.first_error().value_or(out_.first_error().value_or(""));
+    end_.not_started = out_.not_started() || err_.not_started();
     end_.arrived = out_.arrived();
     end_.arrived.insert(err_.arrived().begin(), err_.arrived().end());
     return std::move(end_);

@@ -14,6 +14,7 @@ namespace trireme::launch {
 
 struct AttemptEnd {
   int code = 0;                 ///< of the starter; 128 + signal
+  bool not_started = false;     ///< the starter said that a host cannot start the command
   bool stop_requested = false;  ///< we got TERM, INT or USR1, or somebody asked by other means
   bool stop_forced = false;     ///< and the job did not stop in time, or a second signal came
   std::string first_error;      ///< first line of a rank that said "error:"

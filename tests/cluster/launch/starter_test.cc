@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "cluster/launch/output.h"
 #include "cluster/launch/preflight.h"
 #include "cluster/launch/remote_shell.h"
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trireme::launch {
 namespace {
@@ -156,6 +158,48 @@ TEST(Output, LinesAreWholeAndTheFirstErrorIsKept) {
   EXPECT_EQ(prefixer.take("e\n[2]error: x\n[1]error: y\nwo"), "n1[0] one\nn2[2] error: x\nn2[1] error: y\n");
   EXPECT_EQ(prefixer.flush(), "mpirun: wo\n");
   EXPECT_EQ(prefixer.first_error(), "n2[2] error: x");
+}
+
+TEST(Output, PartsOfLinesThatOpenMpiMixesAreEachRanksOwn) {
+  const std::vector<Placement> placement = {{"n1", 1}, {"n2", 2}};
+  TemporaryFolder folder;
+  RankLogs logs(folder / "logs");
+  OutputPrefixer prefixer(StarterKind::open_mpi, placement, logs);
+  EXPECT_EQ(prefixer.take("[1,0]<stdout>:a[1,2]<stdout>:b\n[1,0]<stdout>:c"), "n2[2] b\n");
+  EXPECT_EQ(prefixer.take("[1,1]<stdout>:d\n[1,0]<stdout>:e\n"), "n2[1] d\nn1[0] ace\n");
+  EXPECT_EQ(prefixer.take("[1,1]<stdout>:text of [1,9]<stdout>: and [1,x]<stdout>:\n"),
+            "n2[1] text of [1,9]<stdout>: and [1,x]<stdout>:\n")
+      << "there is no rank 9";
+  EXPECT_EQ(prefixer.take("[1,2]<stdout>:no end[1,0]<stdout>:none"), "");
+  EXPECT_EQ(prefixer.flush(), "n1[0] none\nn2[2] no end\n");
+  EXPECT_EQ(read_text(folder / "logs/rank-0000.log"), "ace\nnone\n");
+}
+
+TEST(Output, ALongLineOfOpenMpiIsOneLine) {
+  const std::vector<Placement> placement = {{"n1", 2}};
+  RankLogs no_logs("");
+  OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
+  const std::string part(30000, 'x');
+  EXPECT_EQ(prefixer.take("[1,0]<stdout>:" + part + "[1,0]<std"), "");
+  EXPECT_EQ(prefixer.take("out>:" + part + "\n"), "n1[0] " + part + part + "\n");
+  // More than is held back at once, cut in the middle of a tag and of a part.
+  std::string out = prefixer.take("[1,1]<stdout>:" + part + "[1,1]<stdout>:" + part + part + "[1,");
+  out += prefixer.take("0]<stdout>:y" + std::string(70000, 'z'));
+  out += prefixer.take("zz\n[1,1]<stdout>:end\n");
+  EXPECT_EQ(out, "n1[1] " + part + part + part + "\nn1[0] y" + std::string(70000, 'z') + "\nn1[0] zz\nn1[1] end\n");
+}
+
+TEST(Output, WhatCannotBeStartedIsKnown) {
+  const std::vector<Placement> placement = {{"n1", 1}};
+  RankLogs no_logs("");
+  const std::string edge(74, '-');
+  for (const char* words : {"mpirun was unable to launch the specified application as it could not access",
+                            "mpirun was unable to find the specified executable file, and therefore"}) {
+    OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
+    EXPECT_FALSE(prefixer.not_started());
+    EXPECT_THAT(prefixer.take(edge + "\n" + words + "\n" + edge + "\n"), HasSubstr(words));
+    EXPECT_TRUE(prefixer.not_started());
+  }
 }
 
 TEST(Output, WhatMpirunSaysOfACodeIsKeptBackAndOtherBoxesAreNot) {
