@@ -69,6 +69,13 @@ Flag Flag::positive() const {
 Flag Flag::not_negative() const {
   return Flag(option_->check(number_that([](double v) { return v >= 0; }, "0 or more")));
 }
+Flag Flag::not_empty() const {
+  return Flag(option_->check(CLI::Validator(
+      [](const std::string& text) {
+        return text.empty() ? std::string("nothing given; is a variable of the shell not set?") : std::string();
+      },
+      "", "")));
+}
 Flag Flag::in_range(int64_t lowest, int64_t highest) const { return Flag(option_->check(CLI::Range(lowest, highest))); }
 Flag Flag::one_of(std::vector<std::string> values) const {
   return Flag(option_->check(CLI::IsMember(std::move(values))));

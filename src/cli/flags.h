@@ -23,6 +23,7 @@ class Flag {
   Flag show_default() const;  ///< the variable's present value, in --help
   Flag positive() const;
   Flag not_negative() const;
+  Flag not_empty() const;  ///< "" is refused: a shell's variable that is not set, as a rule
   Flag in_range(int64_t lowest, int64_t highest) const;
   Flag one_of(std::vector<std::string> values) const;
   Flag separated_by(char separator) const;  ///< of a list: "a,b" is two values

@@ -218,13 +218,15 @@ int run_health(std::vector<std::string> arguments) {
       "several.");
   HealthOptions options;
   options.config = kDefaultConfig;
-  app.add("-c,--config", options.config, "configuration file of NHC, - for standard input").show_default();
-  app.add("-e,--check", options.check, "run this one check and end");
+  app.add("-c,--config", options.config, "configuration file of NHC, - for standard input").not_empty().show_default();
+  app.add("-e,--check", options.check, "run this one check and end").not_empty();
   app.add_switch("--list", options.list, "print the parsed checks and run none");
   app.add_switch("-a,--all", options.all, "run all checks; the exit code is the number of failures");
   app.add("-t,--timeout", options.seconds,
-          "watchdog for the whole run in seconds (0: none); default the file's TIMEOUT, else 30");
-  app.add("-n,--name", options.name, "host name that targets are held against, and Slurm's name of this node");
+          "watchdog for the whole run in seconds (0: none); default the file's TIMEOUT, else 30")
+      .not_negative();
+  app.add("-n,--name", options.name, "host name that targets are held against, and Slurm's name of this node")
+      .not_empty();
   app.add_switch("-v,--verbose", options.verbose, "say each check before and after it runs");
   app.add_switch("-q,--quiet", options.quiet, "print failures only");
   app.add_switch("--json", options.json, "print the report as JSON");
@@ -243,8 +245,11 @@ int run_health(std::vector<std::string> arguments) {
   add_host_flags(app, hosts);
   app.add("--host-key", ssh.host_key, "with hosts: yes refuses unknown host keys, accept-new learns them")
       .show_default();
-  app.add("--connect-timeout", ssh.connect_seconds, "with hosts: seconds for an ssh connection").show_default();
+  app.add("--connect-timeout", ssh.connect_seconds, "with hosts: seconds for an ssh connection")
+      .positive()
+      .show_default();
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  require_sinfo(app, hosts);
   const bool several = !hosts.hostfile.empty() || !hosts.hosts.empty() || !hosts.sinfo.empty() || hosts.slurm;
   if (options.variables == std::vector<std::string>{"gen"}) {
     refuse_with_gen(app);

@@ -97,8 +97,8 @@ int generate_for(const HostSet& hosts, const SshOptions& ssh) {
 }
 
 int check_nodes(const HealthOptions& options, HostSet hosts, const SshOptions& ssh) {
-  require(!options.list && !options.detached, ErrorKind::usage,
-          "--list and --detached are of one node; leave the hosts out");
+  require(!options.list && !options.detached && options.name.empty(), ErrorKind::usage,
+          "--list, --detached and --name are of one node; leave the hosts out");
   const Json request = request_of(options);
   if (options.drain) take_back_drained(hosts);
   const std::vector<std::string> names = names_of(hosts);

@@ -7,5 +7,7 @@
 namespace trireme {
 
 void add_host_flags(Flags& app, HostRequest& request);
+/// After app.parse(): throws Error::usage for --sinfo with an empty word, which the parser does not look at.
+void require_sinfo(const Flags& app, const HostRequest& request);
 
 }  // namespace trireme

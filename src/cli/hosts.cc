@@ -60,6 +60,7 @@ int run_hosts(std::vector<std::string> arguments) {
   app.add("--ppn", wanted.per_host, "processes per host").positive();
   app.add("--to", form, "table, json, list, intel, openmpi, deepspeed or slurm (a host list expression)");
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  require_sinfo(app, request);
 
   const HostSet set = resolve_hosts(request, environment_variable);
   const std::vector<Placement> placement = place(set.hosts, wanted);

@@ -73,7 +73,7 @@ int run_launch(std::vector<std::string> arguments) {
   app.add("--interface", request.interface, "network of the ranks: eth0 or 10.0.0.0/24; default picked (also -iface)");
   app.add("--port", request.port, "a port that preflight asks to be free on every host").in_range(1, 65535);
   app.add("--host-key", request.ssh.host_key, "yes: unknown host keys are refused; accept-new: learned").show_default();
-  app.add("--connect-timeout", request.ssh.connect_seconds, "seconds for an ssh connection").show_default();
+  app.add("--connect-timeout", request.ssh.connect_seconds, "seconds for an ssh connection").positive().show_default();
   app.add("--max-restarts", request.max_restarts, "start again after a lost peer (76) or a death by signal")
       .not_negative();
   app.add("--wait-for-hosts", request.wait_minutes, "minutes that a restart waits until every host passes preflight")
@@ -84,16 +84,19 @@ int run_launch(std::vector<std::string> arguments) {
   app.add_switch("--drop-bad-hosts", request.drop_bad_hosts,
                  "leave out hosts that fail preflight, at the start and before a restart");
   app.add_switch("--drop-failed-host", request.drop_failed_host, "restart without the host of the rank that was lost");
-  app.add("--health", request.health_config, "NHC configuration file that every host must pass first");
+  app.add("--health", request.health_config, "NHC configuration file that every host must pass first").not_empty();
   app.add("--stop-timeout", request.stop_seconds, "seconds that a stop may take before the job is ended")
+      .not_negative()
       .show_default();
   app.add_switch("--requeue", request.requeue, "in a Slurm job: queue it again when it stopped with code 75");
   app.add_switch("--dry-run", request.dry_run, "print the exact commands and start nothing");
   app.add_switch("--preflight-only", request.preflight_only, "look at the hosts and start nothing");
   app.add_switch("--skip-preflight", request.skip_preflight, "start without looking at the hosts");
   app.add_switch("--program", request.any_program, "COMMAND is any program, not a command of trireme");
-  app.add("--config-file", file, "what `trireme config wizard` or `accelerate config` wrote; flags win over it");
+  app.add("--config-file", file, "what `trireme config wizard` or `accelerate config` wrote; flags win over it")
+      .not_empty();
   if (const auto code = app.parse(own)) return *code;
+  require_sinfo(app, request.hosts);
   require(!request.command.empty() || request.preflight_only, ErrorKind::usage,
           "launch: nothing to start; write `-- train config.yaml` behind the options");
   if (request.command.empty()) request.command = {"--version"};

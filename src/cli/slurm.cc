@@ -97,7 +97,8 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add_switch("--no-requeue", no_requeue, "do not queue the job again after such a stop");
   app.add_switch("--preflight", job.preflight, "let `trireme launch` look at the nodes before the ranks start");
   app.add("--health", job.health,
-          "NHC configuration file that every node must pass first; looks at the nodes as --preflight does");
+          "NHC configuration file that every node must pass first; looks at the nodes as --preflight does")
+      .not_empty();
   app.add("--env", job.variables, "NAME=VALUE for the job, repeatable").one_value();
   app.add("--write", write_to, "write the script to this file instead of printing it");
   app.add_switch("--submit", submits, "submit it with sbatch and print the job's number");

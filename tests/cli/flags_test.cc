@@ -57,6 +57,16 @@ TEST(Flags, AWordThatIsNotKnownIsNamedBeforeWhatIsMissing) {
               HasSubstr("--threads: -3 given, expected a number above 0"));
 }
 
+TEST(Flags, AnEmptyWordIsNoValueWhereOneIsNeeded) {
+  std::string file;
+  Flags flags("test", "");
+  flags.add("-f,--file", file).not_empty();
+  EXPECT_THAT(refusal(flags, {"-f", ""}), HasSubstr("--file: nothing given; is a variable of the shell not set?"));
+  EXPECT_THAT(refusal(flags, {"--file="}), HasSubstr("--file"));
+  EXPECT_FALSE(flags.parse({"-f", "x"}));
+  EXPECT_EQ(file, "x");
+}
+
 TEST(Flags, AnActionThatIsNotKnownIsNamed) {
   Flags flags("test", "");
   flags.add_action("encode", "");

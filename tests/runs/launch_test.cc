@@ -87,5 +87,26 @@ TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
   EXPECT_THAT(skipped.output, HasSubstr("# With --skip-preflight nobody looks at the hosts"));
 }
 
+TEST(Launch, AnEmptyWordForHostsIsNoRunOnThisHostAlone) {
+  for (const std::string flag : {"-f", "--hostfile", "--hosts", "--sinfo", "--health", "--config-file"}) {
+    const Outcome outcome = run(trireme_command({"launch", flag, "", "--", "--version"}));
+    EXPECT_EQ(outcome.code, 2) << flag;
+    EXPECT_THAT(outcome.output, HasSubstr("nothing given; is a variable of the shell not set?")) << flag;
+  }
+  EXPECT_EQ(run(trireme_command({"hosts", "-f", ""})).code, 2);
+  EXPECT_EQ(run(trireme_command({"health", "-f", "", "-e", "true"})).code, 2);
+}
+
+TEST(Launch, AProgramThatCannotBeStartedIsNotTriedAgain) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  for (const std::string program : {"/no/such/program", "no-such-program"}) {
+    const Outcome outcome =
+        run(trireme_command({"launch", "--hosts", "localhost", "--max-restarts", "1", "--program", "--", program}));
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(program));
+    EXPECT_THAT(outcome.output, ::testing::Not(HasSubstr("restart 1 of 1")));
+  }
+}
+
 }  // namespace
 }  // namespace trireme
