@@ -59,9 +59,30 @@ void check(const BatchJob& job) {
   require(!job.command.empty(), ErrorKind::usage, "nothing to run; write `-- train config.yaml` behind the options");
 }
 
+/// As sbatch reads the words of a directive: a blank ends one, "#" begins a comment.
+std::string directive_word(const std::string& value) {
+  if (value.find_first_of(" \t#'\"\\") == std::string::npos) return value;
+  std::string quoted = "\"";
+  for (const char c : value) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+/// An option of sbatch as it was given; a value that is quoted already, and a short option, stay as they are.
+std::string directive(const std::string& option) {
+  const size_t equals = option.find('=');
+  if (!option.starts_with("--") || equals == std::string::npos || option.find_first_of(" '\"\\") < equals)
+    return option;
+  const std::string value = option.substr(equals + 1);
+  return option.substr(0, equals + 1) +
+         (value.find_first_of("'\"\\") == std::string::npos ? directive_word(value) : value);
+}
+
 void add_directives(std::string& text, const BatchJob& job) {
   const auto add = [&](const char* option, const std::string& value) {
-    if (!value.empty()) text += fmt::format("#SBATCH --{}={}\n", option, value);
+    if (!value.empty()) text += fmt::format("#SBATCH --{}={}\n", option, directive_word(value));
   };
   add("job-name", job.name);
   add("partition", job.partition);
@@ -85,7 +106,7 @@ void add_directives(std::string& text, const BatchJob& job) {
   add("open-mode", "append");  // a requeued job goes on in the same file
   add("signal", fmt::format("{}USR1@{}", job.starter == "srun" ? "" : "B:", job.warning_seconds));
   text += job.requeue ? "#SBATCH --requeue\n" : "#SBATCH --no-requeue\n";
-  for (const std::string& line : job.lines) text += fmt::format("#SBATCH {}\n", line);
+  for (const std::string& line : job.lines) text += fmt::format("#SBATCH {}\n", directive(line));
 }
 
 /// Nodes that fail are said in the job's output, and nothing is started.

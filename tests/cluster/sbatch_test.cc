@@ -45,6 +45,19 @@ TEST(BatchScript, SrunStepsAreWarnedAndTheScriptQueuesAgain) {
       "exit \"$code\"\n");
 }
 
+TEST(BatchScript, DirectivesAreQuotedForSbatch) {
+  BatchJob job = job_of();
+  job.name = "my job #1";
+  job.output = "it's \"log\" %j.txt";
+  job.lines = {"--comment='a b'", "-C big", "--licenses=a#b", "--wrap"};
+  const std::string text = batch_script(job);
+  for (const char* line : {"#SBATCH --job-name=\"my job #1\"\n", "#SBATCH --output=\"it's \\\"log\\\" %j.txt\"\n",
+                           "#SBATCH --comment='a b'\n", "#SBATCH -C big\n", "#SBATCH --licenses=\"a#b\"\n",
+                           "#SBATCH --wrap\n", "#SBATCH --nodes=3\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
 TEST(BatchScript, AJobThatTriremeStopEndedIsNotQueuedAgain) {
   BatchJob job = job_of();
   job.run_folder = "my run";
@@ -105,7 +118,7 @@ TEST(BatchScript, CarriesWhatSbatchTakes) {
   job.mail_user = "a@b.c";
   job.lines = {"--comment=x y"};
   for (const char* part : {"--nodelist=n[1-3]\n", "--exclude=n9\n", "--qos=high\n", "--dependency=afterok:12\n",
-                           "--mail-type=END\n", "--mail-user=a@b.c\n", "#SBATCH --comment=x y\n"}) {
+                           "--mail-type=END\n", "--mail-user=a@b.c\n", "#SBATCH --comment=\"x y\"\n"}) {
     EXPECT_THAT(batch_script(job), HasSubstr(part));
   }
 }
