@@ -65,7 +65,8 @@ void show(std::vector<std::string> words) {
 
 int run_config(std::vector<std::string> arguments) {
   const std::string action = arguments.empty() ? "" : arguments[0];
-  if (action == "--help" || action == "-h") {
+  const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (action != "wizard" && std::ranges::any_of(arguments, asks_help)) {  // the wizard has flags of its own
     fmt::print("{}", kUsage);
     return 0;
   }

@@ -134,8 +134,7 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
     app_->parse(std::move(arguments));
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    const auto used = app_->get_subcommands();
-    fmt::print("{}", used.empty() ? app_->help() : used[0]->help("", CLI::AppFormatMode::Sub));
+    fmt::print("{}", app_->help());  // of the action where there is one
     return 0;
   } catch (const CLI::ParseError& e) {
     // A word that is not known comes first: what is missing may be what it was meant for.

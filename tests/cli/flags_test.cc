@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "cli/command.h"
 
 namespace trireme {
 namespace {
@@ -55,6 +56,27 @@ TEST(Flags, AWordThatIsNotKnownIsNamedBeforeWhatIsMissing) {
   EXPECT_THAT(refusal(flags, {"--threads", "2"}), HasSubstr("--tokenizer is required"));
   EXPECT_THAT(refusal(flags, {"--tokenizer", "x", "--threads", "-3"}),
               HasSubstr("--threads: -3 given, expected a number above 0"));
+}
+
+TEST(Flags, HelpOfAnActionSaysHowItIsCalled) {
+  std::string file;
+  Flags flags("trireme thing", "does things");
+  flags.add_action("make", "makes one").add("--file", file, "what it is made of");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(flags.parse({"make", "--help"}), 0);
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("makes one"));
+  EXPECT_THAT(text, HasSubstr("Usage: trireme thing make [OPTIONS]\n"));
+  EXPECT_THAT(text, HasSubstr("what it is made of"));
+}
+
+TEST(Config, EveryActionHasHelp) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"--help"}, {"show", "--help"}, {"show", "x.yaml", "-h"}, {"options", "--help"}}) {
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(run_config(words), 0);
+    EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("usage: trireme config show FILES"));
+  }
 }
 
 TEST(Flags, AnEmptyWordIsNoValueWhereOneIsNeeded) {
