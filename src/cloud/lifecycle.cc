@@ -309,6 +309,10 @@ std::string nodes_as_ssh_config(const std::string& file) {
   find_logins(opened, cluster);
   std::string text;
   for (const Node& node : cluster.nodes) {
+    if (node.login.empty()) {  // "HostName" with nothing behind it would spoil all of ~/.ssh/config
+      log::warning("{} has no address and is left out; `trireme cluster status {}` shows how it is", node.name, file);
+      continue;
+    }
     text += fmt::format("Host {}\n  HostName {}\n  User {}\n  StrictHostKeyChecking yes\n", node.name, node.login,
                         opened.options.access.user);
     if (!opened.provider->keeps_machines())

@@ -303,6 +303,11 @@ class Azure(unittest.TestCase):
         shown = account.run("status")
         self.assertEqual(shown.returncode, 1, shown.both)
         self.assertRegex(shown.stdout, r"sea-2 +- +missing +ERROR: there is no such machine; the provider takes spot machines back when it needs them")
+        config = account.run("hosts", "--ssh-config")
+        self.assertEqual(config.returncode, 0, config.both)
+        self.assertIn("Host sea-1\n  HostName 203.0.113.11\n", config.stdout)
+        self.assertNotIn("sea-2", config.stdout)
+        self.assertIn("sea-2 has no address and is left out", config.stderr)
         known = account.folder / "cluster.state/known_hosts"
         before = dict(line.split(" ", 1) for line in known.read_text().splitlines())
         again = account.run("create", "--yes")
