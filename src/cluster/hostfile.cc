@@ -116,12 +116,8 @@ std::vector<std::string> expand_line(std::string_view line, const std::string& o
   if (open == 0 || open == std::string_view::npos) return {std::string(line)};
   const size_t end = close == std::string_view::npos ? line.size() : close + 1;
   std::vector<std::string> lines;
-  try {
-    for (const std::string& name : expand_hostlist(line.substr(0, end), origin))
-      lines.push_back(name + std::string(line.substr(end)));
-  } catch (const Error& e) {
-    throw Error(ErrorKind::config, e.what());  // as everything that is wrong in a hostfile
-  }
+  for (const std::string& name : expand_hostlist(line.substr(0, end), origin))
+    lines.push_back(name + std::string(line.substr(end)));
   return lines;
 }
 

@@ -42,7 +42,7 @@ class NameParser {
 
  private:
   void check(bool condition, size_t column, std::string_view reason) const {
-    require(condition, ErrorKind::data, "{}: host list \"{}\", column {}: {}", where_, name_, column + 1, reason);
+    require(condition, ErrorKind::config, "{}: host list \"{}\", column {}: {}", where_, name_, column + 1, reason);
   }
 
   std::vector<std::string> ranges(size_t begin, size_t end) const {
@@ -133,7 +133,7 @@ std::vector<std::string> expand_hostlist(std::string_view expression, std::strin
   std::vector<std::string> names;
   for (std::string_view part : split_outside_brackets(expression)) {
     std::vector<std::string> more = NameParser(part, where).expand();
-    require(names.size() + more.size() <= kMaxNames, ErrorKind::data, "{}: the host list names more than {} hosts",
+    require(names.size() + more.size() <= kMaxNames, ErrorKind::config, "{}: the host list names more than {} hosts",
             where, kMaxNames);
     std::ranges::move(more, std::back_inserter(names));
   }

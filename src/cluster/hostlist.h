@@ -10,8 +10,8 @@ namespace trireme {
 
 /// Names behind the expression, in its order, duplicates kept, the leftmost bracket varying slowest. A name may hold
 /// several brackets and must end with its last one; a range keeps the digits of its lower end ("05-07" is 05 06 07).
-/// Names are separated by commas, blanks or line ends. Throws Error::data naming `where`, the name and the column for a
-/// bracket that does not close, an empty or falling range, text behind the last bracket, or more than 65536 names
+/// Names are separated by commas, blanks or line ends. Throws Error::config naming `where`, the name and the column for
+/// a bracket that does not close, an empty or falling range, text behind the last bracket, or more than 65536 names
 /// (Slurm's own bound).
 std::vector<std::string> expand_hostlist(std::string_view expression, std::string_view where);
 

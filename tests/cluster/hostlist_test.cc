@@ -21,7 +21,7 @@ std::string reason(std::string_view text) {
   try {
     expand(text);
   } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::data);
+    EXPECT_EQ(e.kind(), ErrorKind::config) << "as what else is wrong about hosts";
     return e.what();
   }
   return "no error";
