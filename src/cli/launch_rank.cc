@@ -66,7 +66,8 @@ void check(LaunchRequest& request, const std::string& file, const Launcher& star
 }  // namespace
 
 bool is_rank(const Launcher& starter) {
-  if (starter.kind == Launcher::Kind::none) return false;
+  // torchrun's processes cannot be ranks; that something like it is around says nothing of what launch may start.
+  if (starter.kind == Launcher::Kind::none || starter.kind == Launcher::Kind::torch) return false;
   return starter.kind != Launcher::Kind::slurm || starter.size > 1;
 }
 

@@ -29,6 +29,18 @@ bool in_slurm_step(const Environment& environment) {
   return environment("SLURM_PROCID") && number(environment, "SLURM_STEP_ID", kFirstSpecialStep) < kFirstSpecialStep;
 }
 
+/// torchrun, and what sets its variables; of one process it is no starter. LOCAL_RANK is nobody else's.
+Launcher torch_launcher(const Environment& environment) {
+  for (const char* variable : {"WORLD_SIZE", "RANK", "LOCAL_RANK"}) {
+    const char* text = environment(variable);
+    if (!text || *text == '\0' || std::strspn(text, "0123456789") != std::strlen(text)) return {};
+  }
+  const auto size = static_cast<int>(number(environment, "WORLD_SIZE", 1));
+  if (size <= 1) return {};
+  const auto rank = static_cast<int>(number(environment, "RANK", -1));
+  return {Launcher::Kind::torch, "torchrun", "WORLD_SIZE", size, rank, 0, false};
+}
+
 }  // namespace
 
 Launcher detect_launcher(const Environment& environment) {
@@ -70,7 +82,7 @@ Launcher detect_launcher(const Environment& environment) {
             pmix || environment("PMI_FD") || environment("PMI_RANK")};
   }
   if (pmix) return {Launcher::Kind::pmix, "a PMIx starter", "PMIX_RANK", 0, integer("PMIX_RANK", -1)};
-  return {};
+  return torch_launcher(environment);
 }
 
 Launcher detect_launcher() {

@@ -10,13 +10,13 @@ namespace trireme {
 inline constexpr const char* kLaunchIdVariable = "TRIREME_LAUNCH_ID";
 
 struct Launcher {
-  enum class Kind { none, open_mpi, pmi, mvapich, slurm, pmix } kind = Kind::none;
+  enum class Kind { none, open_mpi, pmi, mvapich, slurm, pmix, torch } kind = Kind::none;
   std::string name;      ///< "mpirun of Open MPI", ...; empty for none
   std::string variable;  ///< the variable that told
   int size = 0;          ///< processes of the job; 0: not told
   int rank = -1;         ///< of this process; -1: not told
   int host_size = 0;     ///< processes of the job on this host; 0: not told
-  bool connects = true;  ///< false: an srun step without PMI, whose processes cannot find each other
+  bool connects = true;  ///< false: processes that cannot find each other: an srun step without PMI, torchrun's
 };
 
 /// nullptr for a variable that is not set.

@@ -28,6 +28,9 @@ void check_before_start(const Launcher& launcher) {
          "-DTRIREME_MPI=openmpi or mpich, or start one process",
          launcher.size > 0 ? started(launcher) : "processes started by " + launcher.name);
   }
+  require(launcher.kind != Launcher::Kind::torch, ErrorKind::mismatch,
+          "{} would each train alone: torchrun connects no ranks of MPI; start with `trireme launch`, mpirun or srun",
+          started(launcher));
   require(
       launcher.connects, ErrorKind::mismatch,
       "{} would each train alone: srun gave them no PMI; start with `srun --mpi=pmix` (Open MPI), `srun --mpi=pmi2` "

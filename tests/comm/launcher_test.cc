@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "comm/mpi/mpi.h"
 #include "comm/process.h"
 
 namespace trireme {
@@ -71,6 +72,20 @@ TEST(Launcher, MpirunInsideASlurmStepWins) {
             Launcher::Kind::open_mpi);
 }
 
+TEST(Launcher, TorchrunIsAStarterWhoseProcessesCannotConnect) {
+  const std::map<std::string, std::string> torch = {{"WORLD_SIZE", "4"}, {"RANK", "2"}, {"LOCAL_RANK", "0"}};
+  EXPECT_EQ(detect(torch).kind, Launcher::Kind::torch);
+  EXPECT_EQ(detect(torch).size, 4);
+  EXPECT_EQ(detect(torch).rank, 2);
+  EXPECT_FALSE(detect(torch).connects);
+  EXPECT_EQ(detect({{"WORLD_SIZE", "1"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}}).kind, Launcher::Kind::none);
+  EXPECT_EQ(detect({{"WORLD_SIZE", "4"}, {"RANK", "2"}}).kind, Launcher::Kind::none) << "may be anybody's";
+  EXPECT_EQ(detect({{"WORLD_SIZE", "big"}, {"RANK", "2"}, {"LOCAL_RANK", "0"}}).kind, Launcher::Kind::none);
+  auto within = torch;
+  within["OMPI_COMM_WORLD_SIZE"] = "2";
+  EXPECT_EQ(detect(within).kind, Launcher::Kind::open_mpi);
+}
+
 TEST(Launcher, ASizeThatIsNoNumberIsRefused) {
   try {
     detect({{"PMI_SIZE", "two"}});
@@ -88,6 +103,20 @@ TEST(Process, WithoutALauncherIsAJobOfOneWithoutMpi) {
   EXPECT_EQ(process.size(), 1);
   EXPECT_EQ(process.world().backend(), "single");
   EXPECT_EQ(process.run([] { return 75; }), 75);
+}
+
+TEST(Process, TorchrunsProcessesAreRefusedBeforeMpiStarts) {
+  const Launcher launcher = detect({{"WORLD_SIZE", "4"}, {"RANK", "0"}, {"LOCAL_RANK", "0"}});
+  try {
+    const Process process{launcher};
+    FAIL() << "expected an error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), ErrorKind::mismatch);
+    const std::string start = mpi::built()
+                                  ? "4 processes started by torchrun (WORLD_SIZE=4) would each train alone: torchrun"
+                                  : "4 processes started by torchrun (WORLD_SIZE=4) would each train alone: this";
+    EXPECT_EQ(std::string(e.what()).substr(0, start.size()), start);
+  }
 }
 
 TEST(Process, AnSrunStepWithoutPmiIsRefusedBeforeMpiStarts) {
