@@ -96,4 +96,24 @@ bool CodeSet::intersects(const CodeSet& other) const {
   return false;
 }
 
+CodeSet white_space() {
+  return CodeSet({{9, 13},
+                  {0x20, 0x20},
+                  {0x85, 0x85},
+                  {0xA0, 0xA0},
+                  {0x1680, 0x1680},
+                  {0x2000, 0x200A},
+                  {0x2028, 0x2029},
+                  {0x202F, 0x202F},
+                  {0x205F, 0x205F},
+                  {0x3000, 0x3000}});
+}
+
+CodeSet word_characters(bool alone) {
+  CodeSet set({{0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}});
+  for (const char* name : {"L", "M", "Nd", "Nl", "Pc"}) set.add(CodeSet::category(name).value());
+  if (alone) set.add(CodeSet({{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}}));
+  return set;
+}
+
 }  // namespace trireme

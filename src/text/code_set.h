@@ -37,4 +37,9 @@ class CodeSet {
   std::vector<Range> ranges_;
 };
 
+/// \s
+CodeSet white_space();
+/// \w, as Oniguruma has it: `alone` with a few numbers that it lacks inside of [...].
+CodeSet word_characters(bool alone);
+
 }  // namespace trireme

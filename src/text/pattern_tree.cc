@@ -21,26 +21,6 @@ CodeSet set_of(std::initializer_list<const char*> categories) {
   return set;
 }
 
-CodeSet white_space() {
-  return CodeSet({{9, 13},
-                  {0x20, 0x20},
-                  {0x85, 0x85},
-                  {0xA0, 0xA0},
-                  {0x1680, 0x1680},
-                  {0x2000, 0x200A},
-                  {0x2028, 0x2029},
-                  {0x202F, 0x202F},
-                  {0x205F, 0x205F},
-                  {0x3000, 0x3000}});
-}
-
-/// As Regex writes \w out.
-CodeSet word_characters() {
-  CodeSet set = set_of({"L", "M", "Nd", "Nl", "Pc"});
-  set.add({0x200C, 0x200D});
-  return set;
-}
-
 /// Adds the characters that (?i) takes for equal. Only ASCII letters have been looked at: two of them have a third
 /// form.
 CodeSet without_case(const CodeSet& set) {
@@ -125,8 +105,14 @@ class Parser {
     std::vector<size_t> possessive;  // parts that are
     while (!done() && !next_is("|") && !next_is(")")) {
       if (take("$")) {
-        tree.parts.push_back(end_of_text(tree));
-        if (!last || !(done() || next_is("|"))) throw NotForTables("a $ with more behind it");
+        const bool at_end = !possessive.empty() && possessive.back() + 1 == tree.parts.size() &&
+                            tree.parts.back().most == PatternTree::kNoLimit &&
+                            tree.parts.back().parts[0].set.contains('\n');
+        tree.parts.push_back(at_end ? end_of_text(last, "$") : end_of_line());
+        continue;
+      }
+      if (take("\\z")) {
+        tree.parts.push_back(end_of_text(last, "\\z"));
         continue;
       }
       PatternTree part = atom(fold);
@@ -137,12 +123,16 @@ class Parser {
     return tree;
   }
 
-  /// $ is the end, or stands before a line break that is the end: the same behind all the white space there is.
-  static PatternTree end_of_text(const PatternTree& before) {
-    const PatternTree* part = before.parts.empty() ? nullptr : &before.parts.back();
-    const bool same = part && part->kind == Kind::repeat && part->most == PatternTree::kNoLimit && !part->lazy &&
-                      part->parts[0].kind == Kind::set && part->parts[0].set.contains('\n');
-    if (!same) throw NotForTables("a $ that may stand before the last line break");
+  /// $ stands before a line break or at the end. Behind all line breaks that there are it is the latter.
+  static PatternTree end_of_line() {
+    PatternTree tree;
+    tree.kind = Kind::next_out;
+    tree.set = CodeSet('\n', '\n').complement();
+    return tree;
+  }
+
+  PatternTree end_of_text(bool last, const char* word) const {
+    if (!last || !(done() || next_is("|"))) throw NotForTables(fmt::format("a {} with more behind it", word));
     PatternTree tree;
     tree.kind = Kind::at_end;
     return tree;
@@ -275,7 +265,7 @@ class Parser {
       case 's':
         return white_space();
       case 'w':
-        return word_characters();
+        return word_characters(!in_class);
       case 'd':
         return set_of({"Nd"});
       case 'D':
@@ -283,7 +273,7 @@ class Parser {
       case 'S':
       case 'W':
         if (in_class) throw NotForTables(fmt::format("\\{} inside of [...]", static_cast<char>(c)));
-        return (c == 'S' ? white_space() : word_characters()).complement();
+        return (c == 'S' ? white_space() : word_characters(true)).complement();
       case 'p':
       case 'P':
         if (fold) throw NotForTables("a property under (?i)");

@@ -21,7 +21,6 @@ void DelimiterSplitter::give(size_t begin, size_t end) {
 }
 
 void DelimiterSplitter::part(size_t begin, size_t end, bool delimiter) {
-  if (begin == end) return;
   bool join = false;  // with what is held back
   switch (behavior_) {
     case DelimiterBehavior::removed:

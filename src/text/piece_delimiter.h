@@ -20,6 +20,7 @@ class DelimiterSplitter {
   DelimiterSplitter(std::string_view text, bool at_start, DelimiterBehavior behavior, PieceSink& sink)
       : text_(text), at_start_(at_start), behavior_(behavior), sink_(sink) {}
 
+  /// An empty delimiter still cuts.
   void part(size_t begin, size_t end, bool delimiter);
   /// Gives on what is still held back.
   void finish();

@@ -106,8 +106,7 @@ class PatternSplit final : public PreTokenizer {
     DelimiterSplitter splitter(text, at_start, behavior_, sink);
     size_t plain = 0;
     const auto match = [&](size_t begin, size_t end) {
-      if (begin == end) return;
-      splitter.part(plain, begin, invert_);
+      if (begin > plain) splitter.part(plain, begin, invert_);
       splitter.part(begin, end, !invert_);
       plain = end;
     };
@@ -121,14 +120,16 @@ class PatternSplit final : public PreTokenizer {
       }
     } else if (pattern_.regex) {
       for_each_valid_run(text, [&](std::string_view run, bool valid) {
-        if (valid) matches(run, static_cast<size_t>(run.data() - text.data()), match);
+        const auto offset = static_cast<size_t>(run.data() - text.data());
+        if (valid)
+          for_each_match(*pattern_.regex, run, [&](size_t from, size_t to) { match(offset + from, offset + to); });
       });
     } else {
       const std::string& literal = pattern_.literal;
       for (size_t at = 0; (at = text.find(literal, at)) != std::string_view::npos; at += literal.size())
         match(at, at + literal.size());
     }
-    splitter.part(plain, text.size(), invert_);
+    if (plain < text.size()) splitter.part(plain, text.size(), invert_);
     splitter.finish();
   }
 
@@ -150,18 +151,6 @@ class PatternSplit final : public PreTokenizer {
   }
 
  private:
-  template <class Match>
-  void matches(std::string_view run, size_t offset, Match match) const {
-    Regex::Match found{};
-    Regex::Search search(*pattern_.regex, run);
-    for (size_t at = 0; at < run.size() && search.next(at, found);) {
-      match(offset + found.begin, offset + found.end);
-      at = found.end;
-      if (found.end == found.begin && at < run.size())
-        at += decode_utf8(run.data() + at, run.data() + run.size()).length;
-    }
-  }
-
   SplitPattern pattern_;
   DelimiterBehavior behavior_;
   bool invert_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "text/code_set.h"
 
 namespace trireme {
 namespace {
@@ -15,40 +16,142 @@ namespace {
 constexpr std::string_view kSpaces =
     R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-/// Unicode's definition of a word character, but for 130 circled letters.
-constexpr std::string_view kWord = R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d})";
+/// Oniguruma's word characters, inside of [...]; circled letters are among them. Alone, \w has a few numbers more.
+constexpr std::string_view kWord =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+constexpr std::string_view kWordAlone = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
+constexpr std::string_view kHexDigits = "0-9A-Fa-f";
+constexpr std::string_view kNoHexDigits = R"(\x{0}-\/:-@G-`g-\x{10ffff})";
 
-/// Writes \s \S \w \W out, outside and inside of [...]. Sets of sets, which PCRE2 would read as plain characters, are
-/// refused.
-std::string rewrite(std::string_view pattern, std::string_view where) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const char next = pattern[++i];
-      const std::string_view set = next == 's' || next == 'S' ? kSpaces : next == 'w' || next == 'W' ? kWord : "";
-      const bool negated = next == 'S' || next == 'W';
-      if (set.empty() || (negated && in_class))
-        out.append({c, next});
+/// Whether PCRE2 knows \p{...} of this text.
+bool is_property(const std::string& name) {
+  const std::string pattern = "\\p{" + name + "}";
+  int error = 0;
+  PCRE2_SIZE at = 0;
+  pcre2_code* const code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                         PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
+  pcre2_code_free(code);
+  return code != nullptr;
+}
+
+/// Everything but the characters of `set`, as it is written inside of [...].
+std::string complement_of(CodeSet set) {
+  set.add({kInvalidCode, kInvalidCode});
+  const CodeSet others = set.complement();
+  std::string text;
+  for (const CodeSet::Range& range : others.ranges())
+    text +=
+        fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", static_cast<uint32_t>(range.first), static_cast<uint32_t>(range.last));
+  return text;
+}
+
+/// A pattern as Oniguruma reads it, in PCRE2's words: what both have under one name and mean otherwise is written out.
+/// Sets of sets, which PCRE2 would read as plain characters, are refused.
+class PatternWriter {
+ public:
+  PatternWriter(std::string_view pattern, std::string_view where) : pattern_(pattern), where_(where) {}
+
+  std::string write() {
+    while (at_ < pattern_.size()) {
+      if (take("\\"))
+        escape();
+      else if (in_class_)
+        class_character();
       else
-        out.append(in_class ? "" : negated ? "[^" : "[").append(set).append(in_class ? "" : "]");
-      continue;
+        character();
     }
-    out.push_back(c);
-    if (!in_class && c == '[') {
-      in_class = true;
-      if (i + 1 < pattern.size() && pattern[i + 1] == '^') out.push_back(pattern[++i]);
-      if (i + 1 < pattern.size() && pattern[i + 1] == ']') out.push_back(pattern[++i]);
-    } else if (in_class) {
-      const bool nested = c == '[' || (c == '&' && i + 1 < pattern.size() && pattern[i + 1] == '&');
-      require(!nested, ErrorKind::data, "{}: the pattern {} has sets inside of sets, which is not implemented", where,
-              pattern);
-      in_class = c != ']';
+    return std::move(out_);
+  }
+
+ private:
+  bool next_is(std::string_view word) const { return pattern_.substr(at_).starts_with(word); }
+  bool take(std::string_view word) {
+    if (!next_is(word)) return false;
+    at_ += word.size();
+    return true;
+  }
+
+  void character() {
+    const char c = pattern_[at_++];
+    out_.push_back(c);
+    if (c == '[') {
+      in_class_ = true;
+      if (take("^")) out_.push_back('^');
+      if (take("]")) out_.push_back(']');
+    } else if (c == '(' && next_is("?")) {
+      flags();
+    } else if (c == '{' && next_is(",")) {
+      const size_t end = pattern_.find_first_not_of("0123456789", at_ + 1);
+      if (end > at_ + 1 && end < pattern_.size() && pattern_[end] == '}') out_.push_back('0');
     }
   }
-  return out;
-}
+
+  /// (?m) of Oniguruma lets . match line breaks.
+  void flags() {
+    const size_t end = pattern_.find_first_not_of("imx-", at_ + 1);
+    if (end >= pattern_.size() || (pattern_[end] != ':' && pattern_[end] != ')')) return;
+    for (; at_ < end; ++at_) out_.push_back(pattern_[at_] == 'm' ? 's' : pattern_[at_]);
+  }
+
+  void class_character() {
+    const char c = pattern_[at_++];
+    require(c != '[' && (c != '&' || !next_is("&")), ErrorKind::data,
+            "{}: the pattern {} has sets inside of sets, which is not implemented", where_, pattern_);
+    out_.push_back(c);
+    in_class_ = c != ']';
+  }
+
+  /// A set, where one stands alone with brackets of its own.
+  void set(std::string_view inside, bool negated = false) {
+    out_.append(in_class_ ? "" : negated ? "[^" : "[").append(inside).append(in_class_ ? "" : "]");
+  }
+
+  /// Behind the backslash.
+  void escape() {
+    if (at_ == pattern_.size()) return out_.push_back('\\');
+    const char c = pattern_[at_++];
+    const std::string alone = std::string(kWord) + std::string(kWordAlone);
+    if (c == 's') return set(kSpaces);
+    if (c == 'S') return in_class_ ? set(complement_of(white_space())) : set(kSpaces, true);
+    if (c == 'w') return set(in_class_ ? kWord : alone);
+    if (c == 'W') return in_class_ ? set(complement_of(word_characters(false))) : set(alone, true);
+    if (c == 'h') return set(kHexDigits);
+    if (c == 'H') return set(kNoHexDigits);
+    if (c == 'v') return void(out_ += "\\x{b}");
+    if (c == 'u' && at_ + 4 <= pattern_.size()) return code_point();
+    if ((c == 'p' || c == 'P') && take("{")) return property(c == 'P');
+    if ((c == 'b' || c == 'B') && !in_class_) return border(c == 'b', alone);
+    out_.append({'\\', c});
+  }
+
+  /// \u4e2d
+  void code_point() {
+    const std::string_view digits = pattern_.substr(at_, 4);
+    if (digits.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos) return void(out_ += "\\u");
+    out_.append("\\x{").append(digits).append("}");
+    at_ += 4;
+  }
+
+  /// PCRE2's \p{Han} also has what is used with Han characters, such as 、; here a script is what belongs to it alone.
+  void property(bool negated) {
+    negated = take("^") != negated;
+    const size_t end = std::min(pattern_.find('}', at_), pattern_.size());
+    const std::string name(pattern_.substr(at_, end - at_));
+    at_ = end;
+    const bool script = name.size() > 2 && is_property("sc:" + name);
+    out_ += fmt::format("\\{}{{{}{}", negated ? 'P' : 'p', script ? "sc:" : "", name);
+  }
+
+  void border(bool between, const std::string& word) {
+    out_ +=
+        fmt::format("(?:(?<=[{0}])(?{1}[{0}])|(?<![{0}])(?{2}[{0}]))", word, between ? '!' : '=', between ? '=' : '!');
+  }
+
+  std::string_view pattern_, where_;
+  std::string out_;
+  size_t at_ = 0;
+  bool in_class_ = false;
+};
 
 std::string message_of(int error) {
   PCRE2_UCHAR buffer[256];
@@ -126,11 +229,11 @@ struct Regex::Code {
 Regex::Regex(std::string_view pattern, std::string_view where) : code_(std::make_unique<Code>()), where_(where) {
   require(pattern.size() <= kMostPatternBytes, ErrorKind::data, "{}: a pattern of {} bytes, at most {} are read", where,
           pattern.size(), kMostPatternBytes);
-  const std::string text = rewrite(pattern, where);
+  const std::string text = PatternWriter(pattern, where).write();
   int error = 0;
   PCRE2_SIZE at = 0;
   code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
-                              PCRE2_UTF | PCRE2_UCP | PCRE2_USE_OFFSET_LIMIT, &error, &at, nullptr);
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_USE_OFFSET_LIMIT, &error, &at, nullptr);
   require(code_->code != nullptr, ErrorKind::data, "{}: the pattern {} is not valid at character {}: {}", where,
           pattern, at, message_of(error));
   check_code(code_->code, pattern, where);

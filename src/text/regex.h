@@ -1,11 +1,13 @@
 #pragma once
-// Regular expressions of tokenizer files, run by PCRE2 with Unicode classes. Where PCRE2's classes differ from those of
-// the engines that these files are written for (Oniguruma, Rust's regex), the pattern is rewritten: \s is White_Space,
-// \w has marks.
+// Regular expressions of tokenizer.json, run by PCRE2 with Unicode classes. They are written for Oniguruma (with Ruby's
+// syntax); where PCRE2 reads the same words otherwise, the pattern is rewritten: \s is White_Space, \w has marks, ^ and
+// $ are borders of lines, \p{Han} is the script alone.
 
 #include <memory>
 #include <string>
 #include <string_view>
+
+#include "text/unicode.h"
 
 namespace trireme {
 
@@ -47,5 +49,23 @@ class Regex {
   std::unique_ptr<Code> code_;
   std::string where_;
 };
+
+/// Calls match(begin, end) for each match in valid UTF-8, empty ones among them, but not where the one before ended.
+template <class Call>
+void for_each_match(const Regex& regex, std::string_view text, Call match) {
+  if (text.empty()) return;
+  Regex::Search search(regex, text);
+  Regex::Match found{};
+  size_t last_end = std::string_view::npos;
+  for (size_t at = 0; at <= text.size() && search.next(at, found);) {
+    at = found.end;
+    if (found.begin == found.end && found.end == last_end) {
+      at += at < text.size() ? decode_utf8(text.data() + at, text.data() + text.size()).length : 1;
+      continue;
+    }
+    last_end = found.end;
+    match(found.begin, found.end);
+  }
+}
 
 }  // namespace trireme

@@ -10,18 +10,11 @@ namespace {
 void replace_in_run(const Regex& regex, std::string_view run, const std::string& content, const TextLimit& limit,
                     std::string& out) {
   size_t at = 0;
-  Regex::Match match{};
-  Regex::Search search(regex, run);
-  while (at < run.size() && search.next(at, match)) {
-    out.append(run, at, match.begin - at).append(content);
+  for_each_match(regex, run, [&](size_t begin, size_t end) {
+    out.append(run, at, begin - at).append(content);
     limit.check(out.size());
-    at = match.end;
-    if (match.end == match.begin && at < run.size()) {  // an empty match: go on behind the next character
-      const size_t length = decode_utf8(run.data() + at, run.data() + run.size()).length;
-      out.append(run, at, length);
-      at += length;
-    }
-  }
+    at = end;
+  });
   out.append(run, at, std::string_view::npos);
 }
 

@@ -88,6 +88,26 @@ const Preset* choose_preset(const std::string& path, const std::string& pattern)
   return preset;
 }
 
+/// A pattern of tiktoken's engine in the words of tokenizer.json's: there ^ and $ are borders of the text, not of
+/// lines.
+std::string with_borders_of_text(std::string_view pattern) {
+  std::string out;
+  bool in_class = false;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\' && i + 1 < pattern.size()) {
+      out.append({c, pattern[++i]});
+    } else if (!in_class && (c == '^' || c == '$')) {
+      out += c == '^' ? "\\A" : "\\z";
+    } else {
+      in_class = in_class ? c != ']' : c == '[';
+      out.push_back(c);
+      if (c == '[' && i + 1 < pattern.size() && pattern[i + 1] == '^') out.push_back(pattern[++i]);
+    }
+  }
+  return out;
+}
+
 constexpr size_t kInPlace = 64;          // more than a string has without memory of its own, whose text moves with it
 constexpr size_t kMostTokenBytes = 512;  // every way to cut one is looked at; those in use have up to 128
 
@@ -244,7 +264,7 @@ std::unique_ptr<Tokenizer> load_tiktoken(std::string_view text, const std::strin
   Ranks ranks = read_ranks(text, path);
   require(!ranks.ids.empty(), ErrorKind::data, "{} has no tokens", path);
   BpeDescription frame;
-  frame.pattern = preset ? preset->pattern : pattern;
+  frame.pattern = preset ? preset->pattern : with_borders_of_text(pattern);
   frame.ignore_merges = true;
   if (preset && preset->name == std::string_view("llama3"))
     add_llama3_specials(frame, ranks.ids.back() + 1);

@@ -86,6 +86,9 @@ def unusual(folder):
     save("replace", bpe(pre.Sequence([pre.Whitespace(), pre.Digits(), pre.Punctuation("merged_with_previous")]),
                         norm.Sequence([norm.NFD(), norm.StripAccents(), norm.Strip(), norm.Replace(Regex("[0-9]+"), "#")]),
                         fuse_unk=True))
+    save("places", bpe(pre.Sequence([pre.Split(Regex(r"(?=(\d{3})+(?!\d))"), "isolated"), pre.Split(Regex(r"\p{Han}+"), "contiguous"),
+                                     pre.Split(Regex(r"[^\W\d_]+"), "isolated"), pre.Split(Regex("$"), "merged_with_previous")]),
+                       norm.Replace(Regex("^ ?"), "_")))
     save("split", bpe(pre.Sequence([pre.Split("e", "removed"), pre.Split(Regex(r"\d"), "contiguous"),
                                     pre.CharDelimiterSplit("-"), pre.ByteLevel(add_prefix_space=True)])))
     template = bpe(pre.Metaspace(prepend_scheme="first"), norm.NFC())
