@@ -91,8 +91,8 @@ int AddedTokenMatcher::longest(std::string_view text, size_t at) const {
   return found;
 }
 
-AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t from, bool specials) const {
-  for (size_t at = from; at < text.size(); ++at) {
+AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t from, size_t at, bool specials) const {
+  for (; at < text.size(); ++at) {
     const uint8_t first = static_cast<uint8_t>(text[at]);
     if (by_first_byte_[first] == by_first_byte_[first + size_t{1}]) continue;
     const int index = longest(text, at);
@@ -106,9 +106,9 @@ AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t f
     }
     if (token.left_strip) begin = strip_left(text, begin, from);
     if (token.right_strip) end = strip_right(text, end);
-    return {begin, end, token.id};
+    return {begin, end, token.id, at + length};
   }
-  return {std::string_view::npos, std::string_view::npos, 0};
+  return {std::string_view::npos, std::string_view::npos, 0, text.size()};
 }
 
 }  // namespace trireme

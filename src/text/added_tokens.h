@@ -30,10 +30,11 @@ class AddedTokenMatcher {
   struct Match {
     size_t begin, end;  ///< white space that is taken along included
     TokenId id;
+    size_t next;  ///< where the next one is looked for: tokens in white space that this one takes along are found, too
   };
-  /// First match at or after `from` (where the last one ended). begin == npos: there is none. specials false: special
-  /// tokens are plain text.
-  Match find(std::string_view text, size_t from, bool specials) const;
+  /// First match at or after `at` (`next` of the last one), which takes along nothing before `from` (its end).
+  /// begin == npos: there is none. specials false: special tokens are plain text.
+  Match find(std::string_view text, size_t from, size_t at, bool specials) const;
   bool empty(bool specials) const { return specials ? tokens_.empty() : !has_plain_; }
 
  private:

@@ -230,8 +230,8 @@ void between_added(const AddedTokenMatcher& matcher, std::string_view text, bool
                    Token token) {
   size_t from = 0;
   if (!matcher.empty(specials)) {
-    for (auto match = matcher.find(text, 0, specials); match.begin != std::string_view::npos;
-         match = matcher.find(text, from, specials)) {
+    for (auto match = matcher.find(text, 0, 0, specials); match.begin != std::string_view::npos;
+         match = matcher.find(text, from, match.next, specials)) {
       if (match.begin > from) plain(text.substr(from, match.begin - from), at_start && from == 0);
       token(match.id);
       from = match.end;

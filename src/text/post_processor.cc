@@ -136,6 +136,11 @@ void Truncation::apply(size_t added, std::vector<TokenId>& first, std::vector<To
     else
       ids.resize(to);
   };
+  if (room == 0) {
+    first.clear();
+    if (second) second->clear();
+    return;
+  }
   const bool longest = strategy == Strategy::longest_first || strategy == Strategy::longest_one_by_one;
   if (longest && !second) return shorten(first, room);
   if (strategy == Strategy::longest_one_by_one) {
@@ -167,9 +172,8 @@ void Truncation::apply(size_t added, std::vector<TokenId>& first, std::vector<To
 
 void Padding::apply(Encoding& encoding) const {
   const size_t n = encoding.ids.size();
-  size_t to = std::max(n, length);
-  to = (to + multiple - 1) / multiple * multiple;
-  if (to == n) return;
+  const size_t least = length > 0 ? length : n, to = (least + multiple - 1) / multiple * multiple;
+  if (to <= n) return;
   if (encoding.types.empty() && type != 0) encoding.types.assign(n, 0);
   const auto at = [this](auto& list) { return left ? list.begin() : list.end(); };
   encoding.ids.insert(at(encoding.ids), to - n, id);

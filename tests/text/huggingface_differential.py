@@ -101,7 +101,7 @@ def unusual(folder):
     words.normalizer, words.pre_tokenizer = norm.BertNormalizer(lowercase=False, strip_accents=True), pre.BertPreTokenizer()
     words.train_from_iterator(texts(3), trainers.WordPieceTrainer(vocab_size=1500, special_tokens=special, show_progress=False))
     words.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 1))
-    words.add_tokens([AddedToken("Hello", single_word=True), AddedToken("12", lstrip=True), AddedToken("the", rstrip=True)])
+    words.add_tokens([AddedToken("Hello", single_word=True), AddedToken("12", lstrip=True), AddedToken("the", rstrip=True), AddedToken("\n")])
     save("words", words)
     unigram = Tokenizer(models.Unigram())
     unigram.normalizer, unigram.pre_tokenizer = norm.Sequence([norm.Nmt(), norm.NFKC()]), pre.Metaspace()

@@ -129,6 +129,30 @@ TEST(TokenizerJson, AppliesTemplateTruncationAndPadding) {
   EXPECT_EQ(plain.size(), 10u);
 }
 
+TEST(TokenizerJson, PadsToAFixedLengthAndItsMultipleOnlyWhatIsShorter) {
+  const std::string rest = R"("padding": {"strategy": {"Fixed": 3}, "direction": "Left", "pad_to_multiple_of": 4,
+    "pad_id": 4, "pad_type_id": 0, "pad_token": "x"},)";
+  const auto tokenizer = load(byte_level_json(rest));
+  EXPECT_EQ(tokenizer->encode("aa").ids, (Ids{4, 4, 0, 0}));
+  EXPECT_EQ(tokenizer->encode("aaaaa").ids, (Ids{0, 0, 0, 0, 0}));
+}
+
+TEST(TokenizerJson, LeavesNothingOfTheTextsWhereTheTemplateTakesAllOfTheLength) {
+  const auto tokenizer = load(byte_level_json(R"("truncation": {"direction": "Right", "max_length": 4,
+    "strategy": "OnlyFirst", "stride": 0}, "post_processor": {"type": "RobertaProcessing", "sep": ["d", 3],
+    "cls": ["c", 2], "trim_offsets": true, "add_prefix_space": false},)"));
+  EXPECT_EQ(tokenizer->encode_pair("a", "ab").ids, (Ids{2, 3, 3, 3}));
+  EXPECT_EQ(tokenizer->encode("aaaa").ids, (Ids{2, 0, 0, 3}));
+}
+
+TEST(TokenizerJson, FindsTokensInWhiteSpaceThatAnotherTokenTakesAlong) {
+  const auto tokenizer = load(byte_level_json(R"("added_tokens": [{"id": 10, "content": "dd", "rstrip": true},
+    {"id": 11, "content": "\n"}, {"id": 12, "content": "  ", "rstrip": true}],)"));
+  EXPECT_EQ(tokenizer->encode("dd \n ab").ids, (Ids{10, 11, 6}));
+  EXPECT_EQ(tokenizer->encode("dd     a").ids, (Ids{10, 12, 12, 0}));
+  EXPECT_EQ(tokenizer->encode("dd a\n").ids, (Ids{10, 0, 11}));
+}
+
 TEST(TokenizerJson, NamesCharactersThatItCannotExpress) {
   const auto tokenizer = load(byte_level_json());
   try {
