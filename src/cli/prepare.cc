@@ -90,6 +90,7 @@ void check_split(const Flags& app, PrepareOptions& options) {
          fmt::format("is for several documents, and {} is a single text: its last characters are validation "
                      "(--val-fraction) and no id ends it; leave the flag out or give .jsonl or several .txt files",
                      files[0].path));
+  refuse(app, {"--json-keys"}, fmt::format("names fields of jsonl, and {} is plain text", files[0].path));
   if (app.count("--val-fraction") == 0) return;
   refuse(app, {"--train-fraction"}, "and --val-fraction say the same of a single .txt file; leave one out");
   options.train_fraction = 1 - val;

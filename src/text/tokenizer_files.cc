@@ -166,8 +166,18 @@ bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tok
   return lower;
 }
 
+/// Options for files of another kind would do nothing.
+void refuse_options(const TokenizerLoadOptions& options, const std::string& path, bool pattern = true,
+                    bool lower_case = true) {
+  require(!pattern || options.pattern.empty(), ErrorKind::usage,
+          "--pattern says how text is cut for a file of tiktoken ranks, and {} is none; leave it out", path);
+  require(!lower_case || options.lower_case == TokenizerLoadOptions::LowerCase::automatic, ErrorKind::usage,
+          "--lower-case is for a vocab.txt, and {} is none; leave it out", path);
+}
+
 std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& path, const TokenizerLoadOptions& options) {
   const std::vector<std::string> tokens = read_lines(path.string());
+  refuse_options(options, path.string(), true, false);
   const bool lower = choose_lower_case(path, tokens, options.lower_case);
   return tokenizer_from_text(bert_tokenizer_json(tokens, lower, path.string()), path.string());
 }
@@ -182,9 +192,11 @@ std::optional<fs::path> vocabulary_with_merges(const fs::path& folder) {
 }
 
 std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLoadOptions& options) {
-  if (fs::exists(folder / "tokenizer.json")) return load_tokenizer((folder / "tokenizer.json").string());
-  if (const auto vocabulary = vocabulary_with_merges(folder))
+  if (fs::exists(folder / "tokenizer.json")) return load_tokenizer((folder / "tokenizer.json").string(), options);
+  if (const auto vocabulary = vocabulary_with_merges(folder)) {
+    refuse_options(options, vocabulary->string());
     return load_vocab_and_merges(*vocabulary, *merges_in(folder));
+  }
   if (fs::exists(folder / "vocab.txt")) return load_vocab_txt(folder / "vocab.txt", options);
   fail(ErrorKind::io,
        "{} has no tokenizer: neither tokenizer.json, nor vocab.json or encoder.json with merges.txt or vocab.bpe, nor "
@@ -215,7 +227,10 @@ bool holds_tokenizer(const std::string& folder) {
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const TokenizerLoadOptions& options) {
-  if (given == kCharLevelTokenizer && !fs::exists(given)) return tokenizer_from_json(byte_tokenizer_json(), given);
+  if (given == kCharLevelTokenizer && !fs::exists(given)) {
+    refuse_options(options, given);
+    return tokenizer_from_json(byte_tokenizer_json(), given);
+  }
   const hub::Place place = hub::place_of_tokenizer(given);
   const std::string& path = place.path;
   const fs::path file(path);
@@ -223,17 +238,23 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const Tokeni
   if (!options.merges.empty()) {
     require(fs::exists(options.merges), ErrorKind::io, "no merges {}: those of the vocabulary {}", options.merges,
             path);
+    refuse_options(options, path);
     return load_vocab_and_merges(file, options.merges);
   }
   if (fs::is_directory(file)) return load_folder(file, options);
   if (is_vocab_json(file)) {
+    refuse_options(options, path);
     const std::optional<fs::path> merges = merges_in(file.parent_path());
     require(merges.has_value(), ErrorKind::io, "{} needs merges.txt or vocab.bpe beside it", path);
     return load_vocab_and_merges(file, *merges);
   }
   if (file.extension() == ".txt") return load_vocab_txt(file, options);
   std::string text = read_tokenizer_file(path);
-  if (file.extension() == ".tiktoken" || is_tiktoken(text)) return load_tiktoken(text, path, options.pattern);
+  if (file.extension() == ".tiktoken" || is_tiktoken(text)) {
+    refuse_options(options, path, false);
+    return load_tiktoken(text, path, options.pattern);
+  }
+  refuse_options(options, path);
   return tokenizer_from_text(std::move(text), path);
 }
 

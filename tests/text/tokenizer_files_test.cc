@@ -77,6 +77,26 @@ TEST(VocabularyAndMerges, MayHaveAnyNames) {
                "no merges " + (folder / "none.txt") + ": those of the vocabulary " + (folder / "gpt2-vocab.json"));
 }
 
+TEST(LoadOptions, AreRefusedWhereTheyWouldDoNothing) {
+  const TemporaryFolder folder;
+  write_text(folder / "vocab.json", R"({"a": 0, "b": 1, "ab": 2})");
+  write_text(folder / "merges.txt", "a b\n");
+  write_text(folder / "bert.txt", "[UNK]\n[CLS]\n[SEP]\na\n");
+  write_text(folder / "tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
+  write_text(folder / "x.tiktoken", "YQ== 0\n");
+  TokenizerLoadOptions pattern, lower;
+  pattern.pattern = "gpt2";
+  lower.lower_case = TokenizerLoadOptions::LowerCase::on;
+  for (const char* name : {"tokenizer.json", "vocab.json", "bert.txt", ""}) {
+    EXPECT_ERROR(load_tokenizer(folder / name, pattern), ErrorKind::usage,
+                 "--pattern says how text is cut for a file of tiktoken ranks, and ");
+  }
+  for (const char* name : {"tokenizer.json", "vocab.json", "x.tiktoken", ""})
+    EXPECT_ERROR(load_tokenizer(folder / name, lower), ErrorKind::usage, "--lower-case is for a vocab.txt, and ");
+  EXPECT_ERROR(load_tokenizer(kCharLevelTokenizer, lower), ErrorKind::usage,
+               "CharLevelTokenizer is none; leave it out");
+}
+
 TEST(CharLevel, BytesAreIds) {
   const auto tokenizer = load_tokenizer(kCharLevelTokenizer);
   EXPECT_EQ(tokenizer->vocabulary_size(), 512u);
