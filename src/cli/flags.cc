@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -59,6 +60,20 @@ void take_foreign(const CLI::App& app, std::vector<std::string>& words) {
   take_foreign_options(command, knows, words);
 }
 
+/// CLI11 takes -1 for the largest number, and what is larger than that for it, too.
+const CLI::Validator& whole_number() {
+  static const CLI::Validator validator(
+      [](const std::string& text) {
+        const bool digits = !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+        uint64_t value = 0;
+        const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (digits && result.ec == std::errc()) return std::string();
+        return fmt::format("{} given, expected a whole number from 0 to {}", text, UINT64_MAX);
+      },
+      "", "");
+  return validator;
+}
+
 }  // namespace
 
 Flag Flag::required() const { return Flag(option_->required()); }
@@ -95,8 +110,9 @@ Flags::~Flags() = default;
 
 template <class T>
 Flag Flags::add(const std::string& names, T& value, const std::string& help) {
-  CLI::Option* option = app_->add_option(names, value, help);
+  CLI::Option* const option = app_->add_option(names, value, help);
   if (option->get_items_expected_max() == 1) option->take_last();  // as `train` and the programs that it stands for do
+  if (std::is_same_v<T, uint64_t>) option->check(whole_number());
   return Flag(option);
 }
 template Flag Flags::add(const std::string&, std::string&, const std::string&);

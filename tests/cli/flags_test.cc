@@ -89,6 +89,19 @@ TEST(Flags, AnEmptyWordIsNoValueWhereOneIsNeeded) {
   EXPECT_EQ(file, "x");
 }
 
+TEST(Flags, ACountIsNeitherNegativeNorTooLarge) {
+  uint64_t count = 7;
+  Flags flags("test", "");
+  flags.add("--count", count);
+  EXPECT_THAT(refusal(flags, {"--count", "-1"}),
+              HasSubstr("--count: -1 given, expected a whole number from 0 to 18446744073709551615"));
+  EXPECT_THAT(refusal(flags, {"--count=18446744073709551616"}), HasSubstr("expected a whole number"));
+  EXPECT_THAT(refusal(flags, {"--count", "1e3"}), HasSubstr("1e3 given, expected a whole number"));
+  EXPECT_EQ(count, 7u);
+  EXPECT_EQ(refusal(flags, {"--count", "18446744073709551615"}), "taken");
+  EXPECT_EQ(count, UINT64_MAX);
+}
+
 TEST(Flags, AnActionThatIsNotKnownIsNamed) {
   Flags flags("test", "");
   flags.add_action("encode", "");
