@@ -1,10 +1,14 @@
 #include "train/data_setup.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "data/end_of_text_source.h"
@@ -142,6 +146,38 @@ void require_one_tokenizer(const DataOptions& data, const std::string& tokenizer
     hash = sidecar->tokenizer_hash;
     of = file;
   }
+}
+
+std::string other_meanings(const std::string& data_tokenizer_json, const std::string& model_tokenizer_json) {
+  if (data_tokenizer_json.empty() || model_tokenizer_json.empty() || data_tokenizer_json == model_tokenizer_json)
+    return {};
+  constexpr size_t kLookedAt = 256, kFewest = 10;  // of ten ids one may differ
+  const auto data = tokenizer_from_json(data_tokenizer_json, "the data's tokenizer.json");
+  const auto model = tokenizer_from_json(model_tokenizer_json, "the model's tokenizer.json");
+  const auto text = [](const Tokenizer& tokenizer, TokenId id) -> std::optional<std::string> {
+    if (id >= tokenizer.vocabulary_size()) return std::nullopt;
+    try {
+      return tokenizer.decode({{id}});
+    } catch (const Error&) {  // an id that no token has
+      return std::nullopt;
+    }
+  };
+  const size_t stride = std::max<size_t>(1, data->vocabulary_size() / kLookedAt);
+  size_t looked_at = 0, differ = 0;
+  std::string example;
+  for (size_t i = 0; i < data->vocabulary_size(); i += stride) {
+    const auto id = static_cast<TokenId>(i);
+    const auto there = text(*data, id), here = text(*model, id);
+    if (!there) continue;
+    ++looked_at;
+    if (there == here) continue;
+    ++differ;
+    if (!example.empty()) continue;
+    example = fmt::format("id {} is {} there and {} in the model", id, dump_valid_json(*there),
+                          here ? dump_valid_json(*here) : "none");
+  }
+  if (differ * kFewest <= looked_at) return {};
+  return fmt::format("{} ({} of {} ids differ)", example, differ, looked_at);
 }
 
 int64_t vocabulary_of_data(const DataOptions& data, const std::string& tokenizer_json) {

@@ -25,6 +25,10 @@ std::string find_tokenizer(const DataOptions& data);
 /// files before it.
 void require_one_tokenizer(const DataOptions& data, const std::string& tokenizer_json);
 
+/// Where ids of the data's tokenizer stand for other text in the tokenizer of the model that training starts from: an
+/// example and how many of those that were looked at. Empty: hardly any do, as where special tokens were added.
+std::string other_meanings(const std::string& data_tokenizer_json, const std::string& model_tokenizer_json);
+
 /// Ids of the data's vocabulary by its sidecar or tokenizer.json; 0: not known.
 int64_t vocabulary_of_data(const DataOptions& data, const std::string& tokenizer_json);
 

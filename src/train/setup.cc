@@ -173,6 +173,14 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
     if (setup.resume) check_resume(setup);
     if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);
   });
+  if (scalars.rank() == 0 && setup.init && !setup.resume) {
+    const std::string others = other_meanings(data_tokenizer, setup.init->tokenizer_json);
+    if (!others.empty())
+      log::warning(
+          "the data has another tokenizer than {}: {}, so the model starts from what it has learned of other text; "
+          "`trireme prepare --tokenizer {}` makes data in its own",
+          setup.init->path, others, config.model.init);
+  }
   prove_same_data(setup.data_files, index_files(setup), scalars, host_name(), check_stop);
   return setup;
 }

@@ -259,6 +259,24 @@ TEST_F(Sample, SaysThatAFolderHasNoTokenizer) {
   expect_refused({"--prompt", "a"}, 1, "has no tokenizer, so text cannot become tokens", "mute");
 }
 
+TEST_F(Sample, TrainingAModelOnDataOfAnotherTokenizerIsToldOf) {
+  done({"prepare", "--input", path("words.txt"), "--tokenizer", "char", "--output", path("letters"), "--val-fraction",
+        "0"});
+  const auto fine_tuned = [&](const std::string& data) {
+    const Outcome outcome =
+        run(trireme_command({"train", "--model.init", path("exported"), "--data.dir", path(data), "--data.validation",
+                             "", "--run.dir", path("from-" + data), "--batch.global", "2", "--batch.sequence", "8",
+                             "--run.steps", "1", "--launch.threads", "1"}));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome.output;
+  };
+  EXPECT_THAT(
+      fine_tuned("letters"),
+      testing::ContainsRegex("warning: the data has another tokenizer than .*/exported: id 0 is .* there and .* "
+                             "in the model \\([0-9]+ of [0-9]+ ids differ\\)"));
+  EXPECT_THAT(fine_tuned("data"), testing::Not(HasSubstr("another tokenizer")));
+}
+
 TEST_F(Sample, TextThatADiskDoesNotTakeIsAnError) {
   for (const char* form : {"--jsonl", "--greedy"}) {
     const Outcome full = run({"sh", "-c", "exec \"$@\" >/dev/full", "sh", trireme_path(), "sample", "--model",
