@@ -98,6 +98,8 @@ ModelFolder open_model(const std::string& given, const std::function<void()>& al
     const std::string nanogpt = find_nanogpt_checkpoint(path);
     if (!nanogpt.empty() && !holds_huggingface_weights(path)) return open_nanogpt(nanogpt);
     if (fs::exists(fs::path(path) / "config.json")) return open_huggingface(path);
+    require(!holds_huggingface_weights(path), ErrorKind::io,
+            "{} holds weights and no config.json, which says of what model they are; put it beside them", path);
   }
   CheckpointFolder checkpoint = open_checkpoint(path);
   ModelFolder folder{.path = checkpoint.path,

@@ -31,6 +31,8 @@ struct SafetensorsHeader {
   size_t data_offset = 0;  ///< bytes before the data section
 };
 
+/// Throws Error::data for a file of a clone without Git LFS: a few lines in place of the weights.
+void refuse_lfs_pointer(std::span<const std::byte> file, std::string_view where);
 /// Name of another format that a file's first bytes belong to ("GGUF", "npz", "ONNX", "pickle", ...); empty: not known.
 std::string other_format(std::span<const std::byte> file);
 

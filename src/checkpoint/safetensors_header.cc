@@ -243,6 +243,11 @@ void check_tiling(const SafetensorsHeader& header, size_t data_bytes, std::strin
 
 }  // namespace
 
+void refuse_lfs_pointer(std::span<const std::byte> file, std::string_view where) {
+  require(!text_of(file).starts_with("version https://git-lfs.github.com/spec/"), ErrorKind::data,
+          "{}: is a pointer of Git LFS, not the file itself; `git lfs pull` in its folder brings that", where);
+}
+
 std::string other_format(std::span<const std::byte> bytes) {
   const std::string_view file = text_of(bytes);
   const auto starts = [&](std::string_view magic) { return file.starts_with(magic); };
@@ -270,6 +275,7 @@ size_t safetensors_element_bytes(std::string_view dtype) {
 }
 
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view where) {
+  refuse_lfs_pointer(file, where);
   const std::string format = other_format(file);
   const auto recognised = [&] {
     require(format.empty(), ErrorKind::data,

@@ -27,6 +27,7 @@ class ContainerReader {
   ContainerReader(std::string_view where, Pickle::Classes classes) : where_(where), classes_(classes) {}
 
   Parts read(std::span<const std::byte> file) {
+    refuse_lfs_pointer(file, where_);
     if (looks_like_zip(file)) return read_archive(file);
     if (file.size() >= sizeof kStreamMagic && std::memcmp(file.data(), kStreamMagic, sizeof kStreamMagic) == 0)
       return read_stream(file.subspan(sizeof kStreamMagic));

@@ -124,6 +124,9 @@ TEST(ModelFolder, FilesOfOtherFormatsAreCalledByTheirName) {
   }
   EXPECT_ERROR(open_model(sample("huggingface/model.safetensors")), ErrorKind::io,
                "is a file; give the folder that holds it beside its config.json");
+  std::filesystem::create_directory(folder / "alone");
+  write_text(folder / "alone/model.safetensors", "");
+  EXPECT_ERROR(open_model(folder / "alone"), ErrorKind::io, "holds weights and no config.json, which says of what");
   EXPECT_ERROR(open_model(folder / "absent"), ErrorKind::io,
                "absent: expected a run folder (`trireme train` makes one)");
   setenv("HF_HUB_OFFLINE", "1", 1);

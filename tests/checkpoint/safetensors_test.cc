@@ -230,6 +230,8 @@ TEST(Safetensors, OtherFormatsAreCalledByTheirName) {
   EXPECT_REFUSED("\x89HDF\r\n\x1a\n" + pad, "format HDF5 recognised");
   EXPECT_REFUSED(std::string("\x08\x07\x12\x07pytorch") + pad, "format ONNX recognised");
   EXPECT_REFUSED("GGUF", "format GGUF recognised");
+  EXPECT_REFUSED("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n",
+                 "is a pointer of Git LFS, not the file itself; `git lfs pull` in its folder brings that");
 }
 
 TEST(Safetensors, ALengthThatLooksLikeAMagicIsStillALength) {

@@ -191,6 +191,8 @@ TEST(TorchFile, BrokenContainersAreNamed) {
   EXPECT_REFUSED("", "is no file of torch.save()");
   EXPECT_REFUSED("GGUF", "format GGUF recognised, not supported here; convert it to safetensors");
   EXPECT_REFUSED("\x80\x02}.", "is no file of torch.save()");
+  EXPECT_REFUSED("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n",
+                 "is a pointer of Git LFS, not the file");
 }
 
 TEST(TorchFile, BrokenStreamsAreNamed) {
