@@ -33,7 +33,7 @@ class SettingCollector final : public YAML::EventHandler {
     if (!lists_.empty()) return add_item("null");
     if (maps_.empty()) return;  // an empty file
     require(has_key_, ErrorKind::config, "{}:{}: a key is missing before ':'", path_, mark.line + 1);
-    add(mark, std::monostate{}, "", "nothing");
+    add(key_line_, std::monostate{}, "", "nothing");
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     fail(ErrorKind::config, "{}:{}: aliases (*name) are not read here; write the value out", path_, mark.line + 1);
@@ -45,7 +45,7 @@ class SettingCollector final : public YAML::EventHandler {
             text.substr(0, 80));
     if (!has_key_) return take_key(mark, text);
     const bool plain = tag == "?";
-    add(mark, plain ? resolve_plain(text) : Value(text), text, "");
+    add(mark.line + 1, plain ? resolve_plain(text) : Value(text), text, "");
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                        YAML::EmitterStyle::value) override {
@@ -53,7 +53,7 @@ class SettingCollector final : public YAML::EventHandler {
     require(!maps_.empty(), ErrorKind::config, "{}:{}: expected `key: value` lines, found a list", path_,
             mark.line + 1);
     require(has_key_ || !lists_.empty(), ErrorKind::config, "{}:{}: a list cannot be a key", path_, mark.line + 1);
-    if (lists_.empty()) add(mark, std::monostate{}, "", "a list");
+    if (lists_.empty()) add(key_line_, std::monostate{}, "", "a list");
     open(false);
   }
   void OnSequenceEnd() override { close(); }
@@ -111,13 +111,14 @@ class SettingCollector final : public YAML::EventHandler {
   }
   void take_key(const YAML::Mark& mark, const std::string& text) {
     key_ = text;
+    key_line_ = mark.line + 1;
     has_key_ = true;
     const auto [first, inserted] = lines_.emplace(canonical(path_of_key()), mark.line + 1);
     require(inserted, ErrorKind::config, "{}:{}: \"{}\" stands twice in this file, first in line {}; remove one", path_,
             mark.line + 1, path_of_key(), first->second);
   }
-  void add(const YAML::Mark& mark, Value value, const std::string& text, std::string problem) {
-    settings_.push_back({path_of_key(), std::move(value), text, {path_, mark.line + 1, layer_}, std::move(problem)});
+  void add(int line, Value value, const std::string& text, std::string problem) {
+    settings_.push_back({path_of_key(), std::move(value), text, {path_, line, layer_}, std::move(problem)});
     has_key_ = false;
   }
 
@@ -127,6 +128,7 @@ class SettingCollector final : public YAML::EventHandler {
   std::vector<Map> maps_;
   std::map<std::string, int> lines_;  // of every key, in canonical spelling
   std::string key_;
+  int key_line_ = 0;  // where a value that is missing or a list is looked for
   bool has_key_ = false;
   std::vector<List> lists_;
 };

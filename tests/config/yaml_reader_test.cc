@@ -39,6 +39,7 @@ TEST(Yaml, MarksListsAndMissingValues) {
   EXPECT_EQ(settings[2].problem, "nothing");
   EXPECT_EQ(settings[3].problem, "a list");
   EXPECT_EQ(settings[4].value, Value(int64_t{5}));
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(settings[i].origin.line, static_cast<int>(i) + 1);  // that of the key
 }
 
 TEST(Yaml, RefusesDuplicateKeysInAnySpelling) {
