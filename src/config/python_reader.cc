@@ -308,6 +308,8 @@ class Reader {
     const char c = peek();
     advance();
     constexpr std::string_view kLetters = "ntr\\'\"", kMeanings = "\n\t\r\\'\"";
+    if (std::string_view("xuUNabfv01234567").find(c) != std::string_view::npos)
+      fail_here("the escape \\{} is not read; write the character itself", c);
     if (const size_t at = kLetters.find(c); at != std::string_view::npos) {
       result += kMeanings[at];
     } else if (c != '\n') {  // a backslash at a line's end joins the lines; other escapes stay as written

@@ -1,5 +1,6 @@
 #include "config/python_reader.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,6 +21,13 @@ Value value_of(const std::string& expression) {
 }
 
 Value text(const char* value) { return std::string(value); }
+
+TEST(Python, NamesEscapesThatItDoesNotRead) {
+  for (const char* escape : {"x41", "u00e9", "101", "a"}) {
+    EXPECT_ERROR(value_of(std::string("'\\") + escape + "'"), ErrorKind::config,
+                 fmt::format("the escape \\{} is not read; write the character itself", escape[0]));
+  }
+}
 
 TEST(Python, ReadsLiterals) {
   EXPECT_EQ(value_of("12"), Value(int64_t{12}));
