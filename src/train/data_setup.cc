@@ -27,12 +27,24 @@ std::string data_path(const DataOptions& data, const std::string& name) {
   return fs::path(name).is_absolute() || data.dir.empty() ? name : (fs::path(data.dir) / name).string();
 }
 
+/// A dataset may be named by one of its two files.
+std::string without_ending(const DataOptions& data, const std::string& name) {
+  for (const char* ending : {".bin", ".idx"}) {
+    if (!name.ends_with(ending)) continue;
+    const std::string prefix = name.substr(0, name.size() - 4), path = data_path(data, prefix);
+    if (fs::exists(path + ".bin") && fs::exists(path + ".idx")) return prefix;
+  }
+  return name;
+}
+
 /// The indexed datasets that an option names; empty when it names a token file.
 std::vector<WeightedPrefix> indexed_sets(const DataOptions& data, const std::string& option) {
-  if (fs::exists(data_path(data, option))) return {};  // a file, whatever characters are in its name
+  if (fs::exists(data_path(data, option)) && without_ending(data, option) == option)
+    return {};  // a file, whatever characters are in its name
   std::vector<WeightedPrefix> sets = option.empty() ? std::vector<WeightedPrefix>() : parse_blend(option);
-  for (WeightedPrefix& set : sets) set.prefix = data_path(data, set.prefix);
-  if (sets.size() == 1 && !fs::exists(sets[0].prefix + ".idx")) return {};
+  const bool weighted = sets.size() > 1 || (sets.size() == 1 && sets[0].prefix != option);
+  for (WeightedPrefix& set : sets) set.prefix = data_path(data, without_ending(data, set.prefix));
+  if (!weighted && sets.size() == 1 && !fs::exists(sets[0].prefix + ".idx")) return {};
   return sets;
 }
 

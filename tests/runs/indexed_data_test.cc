@@ -50,6 +50,18 @@ TEST_F(IndexedData, BlendedAndSplitTrainsAndEvaluates) {
     EXPECT_TRUE(std::filesystem::exists(path(name))) << name;
 }
 
+TEST_F(IndexedData, ADatasetMayBeNamedByOneOfItsFiles) {
+  const auto losses_of = [&](const std::string& name) {
+    const Outcome outcome = run(
+        trireme_command(train("run-" + name, {"--data.train", name, "--data.split", "80,10,10", "--run.steps", "3"})));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return losses("run-" + name);
+  };
+  const auto expected = losses_of("a");
+  EXPECT_EQ(losses_of("a.bin"), expected);
+  EXPECT_EQ(losses_of("a.idx"), expected);
+}
+
 TEST_F(IndexedData, TheThirdPartOfTheSplitIsTheTest) {
   const Outcome three = run(trireme_command(blend("three", {"--run.steps", "2"})));
   ASSERT_EQ(three.code, 0) << three.output;
@@ -164,6 +176,7 @@ TEST_F(IndexedData, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
     return run(trireme_command(train("run", flags))).output;
   };
   EXPECT_THAT(refused({"--data.train", "0.5 a 0.5 c"}), HasSubstr("no indexed dataset " + path("c") + ".idx"));
+  EXPECT_THAT(refused({"--data.train", "1 c"}), HasSubstr("no indexed dataset " + path("c") + ".idx"));
   EXPECT_THAT(refused({"--data.train", "a b c"}), HasSubstr("weights and prefixes in turn, were expected"));
   EXPECT_THAT(refused({"--data.split", "9,1"}), HasSubstr("data.train \"train.bin\" is a token file"));
   EXPECT_THAT(refused({"--data.train", "a", "--data.split", "9,1", "--data.validation", "b"}),
