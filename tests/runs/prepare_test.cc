@@ -133,7 +133,6 @@ TEST_F(PrepareRuns, RefusesFlagsThatCannotApply) {
   EXPECT_THAT(refusal("a.txt", {"--end-of-text", "<nope>"}), HasSubstr("--end-of-text is for several documents"));
   EXPECT_THAT(refusal("a.txt", {"--recipe", "openwebtext"}), HasSubstr("--recipe is for several documents"));
   EXPECT_THAT(refusal("a.txt", {"--json-keys", "body"}), HasSubstr("--json-keys names fields of jsonl, and "));
-  EXPECT_THAT(refusal("a.jsonl", {"--pattern", "gpt2"}), HasSubstr("--pattern says how text is cut for a file of tik"));
   EXPECT_THAT(refusal("a.jsonl", {"--max-documents", "-1"}),
               HasSubstr("--max-documents: -1 given, expected a whole number from 0 to "));
   EXPECT_THAT(refusal("a.jsonl", {"--train-fraction", "0.5"}), HasSubstr("--train-fraction is for a single .txt file"));
