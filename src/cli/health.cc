@@ -35,20 +35,16 @@ using namespace health;
 constexpr const char* kDefaultConfig = "/etc/nhc/nhc.conf";
 
 Plan read_plan(const HealthOptions& options, const Machine& machine) {
-  Variables environment, fixed;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    environment[text.substr(0, text.find('='))] = text.substr(text.find('=') + 1);
-  }
+  Variables fixed;
   for (const std::string& assignment : options.variables) {
     const size_t equals = assignment.find('=');
     require(equals != std::string::npos && equals > 0, ErrorKind::usage,
             "\"{}\" is neither a flag nor NAME=VALUE nor gen", assignment);
     fixed[assignment.substr(0, equals)] = assignment.substr(equals + 1);
   }
-  environment["HOSTNAME"] = machine.host;
   const std::string name = health_config_name(options);
-  return make_plan(parse_nhc_config(health_config_text(options), name), name, machine.host, environment, fixed);
+  return make_plan(parse_nhc_config(health_config_text(options), name), name, machine.full_host,
+                   variables_of(machine.full_host), fixed);
 }
 
 bool is_set(const Plan& plan, const char* name) {
@@ -201,7 +197,7 @@ std::string health_config_name(const HealthOptions& options) {
 
 int check_this_node(const HealthOptions& options) {
   Machine machine = Machine::local();
-  if (!options.name.empty()) machine.host = options.name;
+  if (!options.name.empty()) machine.host = machine.full_host = options.name;
   machine.repair = !options.no_repair;
   const Plan plan = read_plan(options, machine);
   if (options.list) return list_plan(plan, options.json);

@@ -27,6 +27,8 @@ std::optional<std::string> unsatisfied(std::string_view text, const std::vector<
   return std::nullopt;
 }
 
+constexpr double kNoLimit = 86400;  // the watchdog is the bound
+
 class CommandCheck {
  public:
   CommandCheck(Words words, bool output) {
@@ -40,6 +42,8 @@ class CommandCheck {
     }
     code_ = static_cast<int>(parse_number(options.value('r', "0"), "-r"));
     seconds_ = parse_number(options.value('t', "20"), "-t");
+    require(seconds_ >= 0, ErrorKind::config, "-t {}: expected seconds, or 0 for no limit", seconds_);
+    if (seconds_ == 0) seconds_ = kNoLimit;
     if (options.has('m')) matches_ = options.values.at('m');
     for (const std::string& match : matches_) Match{match};
   }

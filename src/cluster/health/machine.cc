@@ -70,6 +70,7 @@ double Space::inodes_used_percent() const {
 Machine Machine::local() {
   Machine machine;
   machine.host = short_host_name();
+  machine.full_host = full_host_name();
   machine.space = space_of;
   machine.processes = running_processes;
   return machine;
@@ -110,10 +111,14 @@ ProcessResult Machine::command(std::vector<std::string> arguments, double second
   return run(request);
 }
 
-std::string short_host_name() {
+std::string full_host_name() {
   char name[256] = {};
   gethostname(name, sizeof name - 1);
-  const std::string full(name);
+  return name;
+}
+
+std::string short_host_name() {
+  const std::string full = full_host_name();
   return full.substr(0, full.find('.'));
 }
 

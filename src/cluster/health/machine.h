@@ -26,8 +26,9 @@ struct ProcessEntry {
 };
 
 struct Machine {
-  std::string root;  ///< in front of every path of /proc, /sys and files; empty for the real node
-  std::string host;  ///< short name
+  std::string root;       ///< in front of every path of /proc, /sys and files; empty for the real node
+  std::string host;       ///< short name
+  std::string full_host;  ///< as the kernel has it, with a domain where there is one
 
   std::function<ProcessResult(const ProcessRequest&)> run = run_process;
   std::function<std::optional<Space>(const std::string& path)> space;  ///< none: no such path
@@ -45,7 +46,8 @@ struct Machine {
   ProcessResult command(std::vector<std::string> arguments, double seconds = 20) const;
 };
 
-/// This host's name up to the first dot.
+/// This host's name, and up to its first dot.
+std::string full_host_name();
 std::string short_host_name();
 
 }  // namespace trireme::health

@@ -1,5 +1,7 @@
 #include "cluster/health/nhc_config.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -79,7 +81,31 @@ Step make_step(const ConfigLine& line, bool applies, const Variables& fixed, Var
   return step;
 }
 
+/// By its whole name or by that without the domain: which of them a host has is a habit of its distribution.
+bool is_of(const Match& target, std::string_view host) {
+  return (target.positive(host) || target.positive(host.substr(0, host.find('.')))) != target.negated();
+}
+
 }  // namespace
+
+Variables variables_of(const std::string& host) {
+  Variables variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+  }
+  // What starts checks at night has often less of a path than a login, and administrators' programs lie in sbin.
+  std::string& path = variables["PATH"];
+  for (const char* folder : {"/usr/bin", "/bin", "/usr/sbin", "/sbin"}) {
+    if ((":" + path + ":").find(fmt::format(":{}:", folder)) == std::string::npos) {
+      path += (path.empty() ? "" : ":") + std::string(folder);
+    }
+  }
+  variables["HOSTNAME"] = host;
+  variables["HOSTNAME_S"] = host.substr(0, host.find('.'));
+  return variables;
+}
 
 std::vector<ConfigLine> parse_nhc_config(std::string_view text, const std::string& source) {
   std::vector<ConfigLine> lines;
@@ -118,7 +144,7 @@ Plan make_plan(const std::vector<ConfigLine>& lines, const std::string& source, 
   for (const auto& [name, value] : fixed) plan.variables[name] = value;
   for (const ConfigLine& line : lines) {
     try {
-      plan.steps.push_back(make_step(line, line.target(host), fixed, plan.variables));
+      plan.steps.push_back(make_step(line, is_of(line.target, host), fixed, plan.variables));
     } catch (const Error& e) {
       fail(ErrorKind::config, "{}:{}: {}", source, line.number, e.what());
     }

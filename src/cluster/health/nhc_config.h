@@ -40,11 +40,15 @@ struct Plan {
   Variables variables;  ///< after all lines that apply, command-line values on top
 };
 
+/// What a file's lines may name: the variables of this process, PATH with the system's folders behind its own, and as
+/// NHC sets them HOSTNAME and, without the domain, HOSTNAME_S.
+Variables variables_of(const std::string& host);
+
 /// Lines become steps in order: "export NAME=VALUE..." and "NAME=VALUE" set variables for the later ones (a name that
 /// is in `fixed`, told on the command line, keeps that value), a check that Trireme knows becomes native, any other
-/// first word is a command for the shell. Every line is read, whether it applies or not. Throws Error::config with
-/// "source:line:" for an unknown check_* name (naming the nearest), wrong arguments, or shell operators around a native
-/// check.
+/// first word is a command for the shell. A target may match the host's name with its domain or without. Every line is
+/// read, whether it applies or not. Throws Error::config with "source:line:" for an unknown check_* name (naming the
+/// nearest), wrong arguments, or shell operators around a native check.
 Plan make_plan(const std::vector<ConfigLine>& lines, const std::string& source, std::string_view host,
                Variables environment, const Variables& fixed);
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -23,11 +24,10 @@ namespace {
 
 constexpr const char* kKinds[] = {"pass", "fail", "skipped", "not checked"};
 
-Outcome run_command(const Step& step, const Plan& plan, const Machine& machine) {
+Outcome run_command(const Step& step, const Machine& machine) {
   ProcessRequest request;
   request.arguments = {"/bin/bash", "-c", step.text};
   request.timeout = std::chrono::hours(24);  // the watchdog is the bound
-  request.variables.assign(plan.variables.begin(), plan.variables.end());
   const ProcessResult result = machine.run(request);
   if (result.exit_code == 0) return passed();
   const std::string said = result.err.empty() ? result.out : result.err;
@@ -35,10 +35,10 @@ Outcome run_command(const Step& step, const Plan& plan, const Machine& machine) 
                 said.substr(0, said.find('\n')));
 }
 
-Outcome run_step(const Step& step, const Plan& plan, const Machine& machine, bool gpu) {
+Outcome run_step(const Step& step, const Machine& machine, bool gpu) {
   if (step.gpu && !gpu) return skipped("no GPU on this node");
   if (step.kind == StepKind::not_implemented) return not_checked("not implemented in trireme");
-  if (step.kind == StepKind::command) return run_command(step, plan, machine);
+  if (step.kind == StepKind::command) return run_command(step, machine);
   Outcome outcome = step.check(machine);
   if (outcome.kind == Outcome::Kind::fail) outcome.text = step.name + ": " + outcome.text;
   return outcome;
@@ -57,6 +57,7 @@ void send(int fd, const Json& message) {
 [[noreturn]] void run_in_child(const Plan& plan, const Machine& machine, bool all, int fd) {
   setpgid(0, 0);
   become_subreaper();
+  for (const auto& [name, value] : plan.variables) setenv(name.c_str(), value.c_str(), 1);  // PATH, too
   const bool gpu = has_gpu(machine);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
@@ -64,7 +65,7 @@ void send(int fd, const Json& message) {
     send(fd, {{"step", i}, {"left", descendants_of(getpid())}});
     Outcome outcome;
     try {
-      outcome = run_step(step, plan, machine, gpu);
+      outcome = run_step(step, machine, gpu);
     } catch (const std::exception& e) {
       outcome = failed("{}: {}", step.name, e.what());
     }

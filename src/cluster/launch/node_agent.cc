@@ -131,10 +131,8 @@ Json check_health(const Json& request) {
   Machine machine = Machine::local();
   machine.repair = request.value("repair", true);
   const std::string name = request.value("name", "configuration");
-  Variables environment;
-  environment["HOSTNAME"] = machine.host;
-  const Plan plan = make_plan(parse_nhc_config(request.at("config").get<std::string>(), name), name, machine.host,
-                              environment, request.value("variables", Variables{}));
+  const Plan plan = make_plan(parse_nhc_config(request.at("config").get<std::string>(), name), name, machine.full_host,
+                              variables_of(machine.full_host), request.value("variables", Variables{}));
   health::RunOptions options;
   options.all = request.value("all", false);
   options.seconds = watchdog_seconds(request.value("seconds", -1.0), plan);

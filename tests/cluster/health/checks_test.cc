@@ -300,6 +300,12 @@ TEST_F(Checks, CommandsAreJudgedByCodeAndLines) {
   EXPECT_EQ(run("check_cmd_status -r 0 cat /etc/x"), "");
   EXPECT_EQ(run("check_cmd_status -r 1 cat /etc/x"), "`cat /etc/x` ended with code 0, expected code 1");
   EXPECT_THAT(run("check_cmd_status nothing-here"), HasSubstr("does not exist"));
+  node.machine.run = [](const ProcessRequest& request) {
+    ProcessResult result;
+    result.timed_out = request.timeout < std::chrono::seconds(1);
+    return result;
+  };
+  EXPECT_EQ(run("check_cmd_status -t 0 slow"), "") << "no limit";
 }
 
 TEST_F(Checks, FilesAreTestedLikeTest) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -85,6 +86,33 @@ TEST(NhcConfig, KnowsTargetsVariablesAndCommands) {
   EXPECT_EQ(plan.variables.at("NAME"), "value");
 }
 
+TEST(NhcConfig, ATargetMayNameAHostWithItsDomainOrWithout) {
+  const auto applies = [](const std::string& target, std::string_view host) {
+    return plan_of(target + " || check_hw_eth lo\n", host).steps.at(0).applies;
+  };
+  EXPECT_TRUE(applies("n*.viz", "n1.viz"));
+  EXPECT_TRUE(applies("{n[00-15].viz}", "n03.viz"));
+  EXPECT_TRUE(applies("n1", "n1.viz"));
+  EXPECT_FALSE(applies("n*.viz", "n1.phys"));
+  EXPECT_FALSE(applies("n*.viz", "n1"));
+  EXPECT_FALSE(applies("!n1", "n1.viz"));
+  EXPECT_FALSE(applies("!n1.viz", "n1.viz"));
+  EXPECT_TRUE(applies("!n2", "n1.viz"));
+}
+
+TEST(NhcConfig, LinesMayNameTheHostAndTheVariablesOfThisProcess) {
+  const Variables variables = variables_of("n1.viz");
+  EXPECT_EQ(variables.at("HOSTNAME"), "n1.viz");
+  EXPECT_EQ(variables.at("HOSTNAME_S"), "n1");
+  const std::string path = std::getenv("PATH");
+  EXPECT_THAT(variables.at("PATH"), testing::StartsWith(path));
+  setenv("PATH", "/opt/bin:/usr/bin", 1);
+  EXPECT_EQ(variables_of("n1").at("PATH"), "/opt/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+  unsetenv("PATH");
+  EXPECT_EQ(variables_of("n1").at("PATH"), "/usr/bin:/bin:/usr/sbin:/sbin");
+  setenv("PATH", path.c_str(), 1);
+}
+
 TEST(NhcConfig, ABackslashJoinsLines) {
   const Plan plan =
       plan_of("* || check_fs_used \\\r\n  / \\\n 90%\n# no \\\n* || false\n* || check_hw_eth lo\n* || echo \\");
@@ -136,6 +164,7 @@ TEST(NhcConfig, NamesTheLineThatItRejects) {
       "line");
   EXPECT_THAT(reason("* || check_hw_eth \"lo\n"), HasSubstr("nhc.conf:1: the quote \" is never closed"));
   EXPECT_THAT(reason("* || check_cmd_output -m x\n"), HasSubstr("no command"));
+  EXPECT_THAT(reason("* || check_cmd_status -t -1 true\n"), HasSubstr("-t -1: expected seconds, or 0 for no limit"));
   EXPECT_THAT(reason("* || check_gpu_count 8 tpu\n"), HasSubstr("expected rocm or nothing"));
 }
 

@@ -52,6 +52,11 @@ TEST_F(Run, StopsAtTheFirstFailureUnlessAllAreAskedFor) {
 
 TEST_F(Run, CommandsSeeTheVariablesAndTheirFailureIsTold) {
   EXPECT_TRUE(run("* || export WORD=value\n* || test \"$WORD\" = value\n").healthy());
+  EXPECT_TRUE(run("* || export WORD=value\n* || check_cmd_output -m 'it is value' -e 'echo it is $WORD'\n").healthy())
+      << "native checks start programs, too";
+  const Report sought = run("* || export WORD=value PATH=/nowhere\n* || check_cmd_status ls\n");
+  ASSERT_EQ(sought.results.size(), 1u);
+  EXPECT_THAT(sought.results[0].outcome.text, HasSubstr("`ls` does not exist (code 127)"));
   const Report failed = run("* || echo broken >&2; exit 3\n");
   EXPECT_EQ(failed.results[0].outcome.text, "`echo broken >&2; exit 3` ended with code 3: broken");
 }
