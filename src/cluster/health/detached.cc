@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "base/opened_file.h"
 
 namespace trireme::health {
@@ -21,9 +22,15 @@ namespace trireme::health {
 std::optional<Report> last_report(const std::string& path, const std::string& boot_id) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  const Json document = read_json(path);
-  if (document.value("boot_id", "") != boot_id) return std::nullopt;
-  return report_from_json(document.value("report", Json::object()), path);
+  try {
+    const Json document = read_json(path);
+    if (document.value("boot_id", "") != boot_id) return std::nullopt;
+    return report_from_json(document.value("report", Json::object()), path);
+  } catch (const std::exception& e) {
+    // It must not keep a node from being checked for ever.
+    log::warning("the last result is not used: {}", e.what());
+    return std::nullopt;
+  }
 }
 
 void save_report(const std::string& path, const std::string& boot_id, const Report& report) {

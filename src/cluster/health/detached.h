@@ -8,7 +8,8 @@
 
 namespace trireme::health {
 
-/// The report that the last background run left in `path`; none before the first one, and none from before this boot.
+/// The report that the last background run left in `path`; none before the first one, none from before this boot, and
+/// none where the file cannot be read, with a warning.
 std::optional<Report> last_report(const std::string& path, const std::string& boot_id);
 void save_report(const std::string& path, const std::string& boot_id, const Report& report);
 /// Of this boot.

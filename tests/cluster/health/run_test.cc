@@ -151,6 +151,11 @@ TEST_F(Run, DetachedModeGivesTheLastResultOfThisBoot) {
   save_report(path, "boot-1", run("* || check_hw_eth a\n"));
   EXPECT_EQ(last_report(path, "boot-1")->failures().size(), 1u);
   EXPECT_FALSE(last_report(path, "boot-2")) << "a result from before the reboot says nothing";
+  for (const char* text :
+       {"junk", "", "[1]", "{\"boot_id\": 1}", "{\"boot_id\": \"boot-1\", \"report\": {\"host\": 1}}"}) {
+    node.file("/state/result.json", text);
+    EXPECT_FALSE(last_report(path, "boot-1")) << text << ": the next run writes a good one";
+  }
 }
 
 TEST_F(Run, BackgroundRunsDoNotPileUp) {
