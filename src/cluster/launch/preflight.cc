@@ -104,16 +104,30 @@ void judge_cache(const Placement& entry, const NodeFacts& facts, PreflightResult
   }
 }
 
+std::multiset<std::string> addresses(const NodeFacts& facts) {
+  std::multiset<std::string> all;
+  for (const Interface& interface : facts.interfaces) all.insert(interface.address);
+  return all;
+}
+
+/// Two entries with one name: one machine listed twice, or two, such as copies of one image.
+Problem same_name(const std::string& host, const NodeFacts& facts, const std::string& other, const NodeFacts& others) {
+  if (addresses(facts) == addresses(others)) {
+    return {host, fmt::format("it is the same machine as {} (both call themselves {})", other, facts.host),
+            "list each machine once, with the sum of its slots"};
+  }
+  return {host, fmt::format("it calls itself {}, as {} does, which is another machine", facts.host, other),
+          "give each a name of its own: `hostnamectl set-hostname NAME`"};
+}
+
 void judge_names(const std::vector<Placement>& placement, const std::vector<NodeFacts>& facts,
                  PreflightResult& result) {
-  std::map<std::string, std::string> seen;
+  std::map<std::string, size_t> seen;
   for (size_t i = 0; i < facts.size(); ++i) {
-    const auto [first, fresh] = seen.emplace(facts[i].host, placement[i].host);
+    const auto [first, fresh] = seen.emplace(facts[i].host, i);
     if (!fresh) {
-      result.problems.push_back(
-          {placement[i].host,
-           fmt::format("it is the same machine as {} (both call themselves {})", first->second, facts[i].host),
-           "list each machine once, with the sum of its slots"});
+      const size_t other = first->second;
+      result.problems.push_back(same_name(placement[i].host, facts[i], placement[other].host, facts[other]));
     }
     const std::string& own = facts[i].own_name_address;
     if (facts.size() > 1 && (own.starts_with("127.") || own == "::1")) {

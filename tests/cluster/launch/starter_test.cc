@@ -301,6 +301,17 @@ TEST_F(Judge, EveryProblemIsNamedAtOnce) {
   EXPECT_THAT(text, HasSubstr("n2: 0.00 GiB are free for the run folder"));
 }
 
+TEST_F(Judge, OneMachineUnderTwoNamesIsToldFromTwoUnderOne) {
+  facts[1].host = "n1";
+  EXPECT_EQ(problems(),
+            "n2: it calls itself n1, as n1 does, which is another machine; give each a name of its own: `hostnamectl "
+            "set-hostname NAME`\n");
+  facts[1] = facts[0];
+  EXPECT_EQ(problems(),
+            "n2: it is the same machine as n1 (both call themselves n1); list each machine once, with the sum of its "
+            "slots\n");
+}
+
 TEST_F(Judge, NamesAreLookedUpInEachHostsCache) {
   facts[1].unfetched = {"gpt2", "glue/mrpc"};
   facts[1].hub_cache = "/root/.cache/huggingface/hub";
