@@ -5,9 +5,12 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/command.h"
 #include "cli/version.h"
 
@@ -48,7 +51,10 @@ int run(const std::vector<std::string>& arguments) {
     if (command.prints_result) require_printed();
     return code;
   }
-  fail(ErrorKind::usage, "no command \"{}\"; `trireme --help` lists them", arguments[0]);
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  fail(ErrorKind::usage, "no command \"{}\"; nearest is \"{}\", and `trireme --help` lists all", arguments[0],
+       nearest(arguments[0], names));
 }
 
 }  // namespace

@@ -63,5 +63,11 @@ TEST(ForeignOptionsOfEveryCommand, NoneStandsBehindAnEqualSignThatIsNotRead) {
       Not(HasSubstr("--order")));
 }
 
+TEST(Commands, AWordThatIsNoneIsNamedWithTheNearest) {
+  const Outcome outcome = run(trireme_command({"trian", "c.yaml"}));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("no command \"trian\"; nearest is \"train\", and `trireme --help` lists all"));
+}
+
 }  // namespace
 }  // namespace trireme
