@@ -101,6 +101,9 @@ std::string OutputPrefixer::own_words(std::string_view text) {
 }
 
 std::string OutputPrefixer::prefixed(std::string_view line) {
+  // Hydra's words about a command, under the tag of its rank.
+  not_started_ = not_started_ || (line.find("[proxy:") != std::string_view::npos &&
+                                  line.find("execvp error on file") != std::string_view::npos);
   const TaggedLine tagged = read_tag(kind_, line);
   return tagged.rank < 0 ? own_words(tagged.text) : of_rank(tagged.rank, tagged.text);
 }

@@ -51,7 +51,7 @@ class OutputPrefixer {
   /// What Open MPI's mpirun says in a box about a rank that ended with another code than 0. Kept back, because a stop
   /// that went well ends so, too.
   const std::string& verdict() const { return verdict_; }
-  /// Whether Open MPI's mpirun said that the command cannot be started on a host.
+  /// Whether Open MPI's mpirun or Hydra said that the command cannot be started on a host.
   bool not_started() const { return not_started_; }
 
  private:

@@ -200,6 +200,12 @@ TEST(Output, WhatCannotBeStartedIsKnown) {
     EXPECT_THAT(prefixer.take(edge + "\n" + words + "\n" + edge + "\n"), HasSubstr(words));
     EXPECT_TRUE(prefixer.not_started());
   }
+  OutputPrefixer hydra(StarterKind::hydra, placement, no_logs);
+  hydra.take("[0]execvp error on file of my own\n");
+  EXPECT_FALSE(hydra.not_started());
+  hydra.take(
+      "[0] [proxy:0:0@n1] HYDU_create_process (utils/launch/launch.c:73): execvp error on file x (No such file)\n");
+  EXPECT_TRUE(hydra.not_started());
 }
 
 TEST(Output, WhatMpirunSaysOfACodeIsKeptBackAndOtherBoxesAreNot) {
