@@ -12,6 +12,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/safetensors.h"
+#include "text/tokenizer.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -106,12 +107,13 @@ Json first_added(const std::map<std::string, int64_t>& added, std::initializer_l
   return nullptr;
 }
 
-/// The token that ends a document, as Tokenizer::end_of_text() has it: OPT's vocabulary has GPT-2's name for it, too,
-/// for nothing.
+/// The added token that ends a document; null: none does.
 Json end_token(const std::map<std::string, int64_t>& added) {
-  const auto has = [&](const char* text, int64_t id) { return added.contains(text) && added.at(text) == id; };
-  if (has("<s>", 0) && has("<pad>", 1) && has("</s>", 2)) return "</s>";
-  return first_added(added, {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"});
+  const char* name = end_of_text_name([&](const char* text) -> std::optional<TokenId> {
+    const auto found = added.find(text);
+    return found == added.end() ? std::nullopt : std::optional(static_cast<TokenId>(found->second));
+  });
+  return name ? Json(name) : Json(nullptr);
 }
 
 /// What tokenizer.json does not say: which tokens are for what, and what the model takes.

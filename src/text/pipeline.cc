@@ -102,19 +102,22 @@ bool is_cut(std::string_view text, size_t at) {
 
 }  // namespace
 
+const char* end_of_text_name(const std::function<std::optional<TokenId>(const char*)>& find) {
+  // OPT's vocabulary has GPT-2's name too, for nothing.
+  if (find("<s>") == TokenId{0} && find("<pad>") == TokenId{1} && find("</s>") == TokenId{2}) return "</s>";
+  for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"})
+    if (find(name)) return name;
+  return nullptr;
+}
+
 PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where)
     : parts_(std::move(parts)), where_(where) {
   tokens_ = TokenNames(parts_.model->vocabulary());
   add_tokens(where);
   check_fixed_ids(where);
   if (decodes_per_token() && parts_.decoder->may_grow()) (void)decoded_tokens();
-  // What separates documents, under the names that the known families give it. OPT's vocabulary (ids 0, 1 and 2 are
-  // <s>, <pad> and </s>) has GPT-2's name too, for nothing.
-  if (tokens_.find("<s>") == TokenId{0} && tokens_.find("<pad>") == TokenId{1} && tokens_.find("</s>") == TokenId{2})
-    end_of_text_ = TokenId{2};
-  for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>"}) {
-    if (!end_of_text_) end_of_text_ = tokens_.find(name);
-  }
+  const auto find = [&](const char* name) { return tokens_.find(name); };
+  if (const char* name = end_of_text_name(find)) end_of_text_ = find(name);
   if (parts_.plan) planned_ = dynamic_cast<const BpeModel*>(parts_.model.get());
 }
 

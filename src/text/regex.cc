@@ -13,9 +13,6 @@
 namespace trireme {
 namespace {
 
-constexpr std::string_view kSpaces =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-
 /// Oniguruma's word characters, inside of [...]; circled letters are among them. Alone, \w has a few numbers more.
 constexpr std::string_view kWord =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
@@ -34,15 +31,19 @@ bool is_property(const std::string& name) {
   return code != nullptr;
 }
 
-/// Everything but the characters of `set`, as it is written inside of [...].
-std::string complement_of(CodeSet set) {
-  set.add({kInvalidCode, kInvalidCode});
-  const CodeSet others = set.complement();
+/// The characters of `set`, as they are written inside of [...].
+std::string written(const CodeSet& set) {
   std::string text;
-  for (const CodeSet::Range& range : others.ranges())
+  for (const CodeSet::Range& range : set.ranges())
     text +=
         fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", static_cast<uint32_t>(range.first), static_cast<uint32_t>(range.last));
   return text;
+}
+
+/// Those of everything else.
+std::string written_complement(CodeSet set) {
+  set.add({kInvalidCode, kInvalidCode});
+  return written(set.complement());
 }
 
 /// A pattern as Oniguruma reads it, in PCRE2's words: what both have under one name and mean otherwise is written out.
@@ -111,10 +112,10 @@ class PatternWriter {
     if (at_ == pattern_.size()) return out_.push_back('\\');
     const char c = pattern_[at_++];
     const std::string alone = std::string(kWord) + std::string(kWordAlone);
-    if (c == 's') return set(kSpaces);
-    if (c == 'S') return in_class_ ? set(complement_of(white_space())) : set(kSpaces, true);
+    if (c == 's') return set(written(white_space()));
+    if (c == 'S') return in_class_ ? set(written_complement(white_space())) : set(written(white_space()), true);
     if (c == 'w') return set(in_class_ ? kWord : alone);
-    if (c == 'W') return in_class_ ? set(complement_of(word_characters(false))) : set(alone, true);
+    if (c == 'W') return in_class_ ? set(written_complement(word_characters(false))) : set(alone, true);
     if (c == 'h') return set(kHexDigits);
     if (c == 'H') return set(kNoHexDigits);
     if (c == 'v') return void(out_ += "\\x{b}");

@@ -2,6 +2,7 @@
 // Text to ids and back. One interface; each tokenizer file format has a loader that builds one.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -79,5 +80,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const Tokeni
 /// Does load_tokenizer() find its files in that folder?
 bool holds_tokenizer(const std::string& folder);
 std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::string_view where);
+/// What separates documents, under the names that the known families give it; nullptr: none is there. find: the id of
+/// the token with that text.
+const char* end_of_text_name(const std::function<std::optional<TokenId>(const char*)>& find);
 
 }  // namespace trireme

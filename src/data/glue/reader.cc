@@ -196,8 +196,7 @@ std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, 
     }
     require(fs::exists(path), ErrorKind::io,
             "no file {}{}, nor {}-*.parquet beside it; give the folder of the GLUE files with --data-dir, or leave it "
-            "away: "
-            "then they are fetched",
+            "away: then they are fetched",
             path, has_its_name ? "" : fmt::format(" or {}/{}/{}", folder, task.folder, name), parquet);
     sets.push_back(read_rows(task, set, path, labelled, [](const Fields&) { return true; }));
   }
