@@ -10,6 +10,9 @@ set(TRIREME_PRECOMPILED <algorithm> <array> <atomic> <chrono> <condition_variabl
     <optional> <set> <span> <sstream> <string> <string_view> <thread> <unordered_map> <variant> <vector> <fmt/format.h> <fmt/ranges.h>
     ${PROJECT_SOURCE_DIR}/cmake/precompiled_json.h)
 
+# How files are compiled through which no value of a step and no row of a text goes, and tests.
+set(TRIREME_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
+
 # GCC collects garbage only from this many KiB on, which it reaches right after loading precompiled headers otherwise: 5 % of the time of a group. The
 # largest group takes about 700 MB of memory.
 set(TRIREME_COMPILER_MEMORY --param=ggc-min-heapsize=400000)
@@ -69,8 +72,8 @@ endmacro()
 
 # Puts files of a target into groups of no more than a weight. What a file defines in its unnamed namespaces is neither defined nor called by another
 # file of its group: names stay the file's own. A group is a file of our own and not CMake's UNITY_BUILD, because that writes absolute paths, which the
-# compiler cache would take for other sources in each checkout. `options`: how these files are compiled.
-function(trireme_make_groups target name options)
+# compiler cache would take for other sources in each checkout.
+function(trireme_make_groups target)
   set(sources ${ARGN})
   # About as much as compiles in 5 to 10 s: what a change to one file costs. Tests have more code per byte.
   set(weight_limit 16)
@@ -122,50 +125,37 @@ function(trireme_make_groups target name options)
       string(REGEX REPLACE "^src/" "" path ${path})
       string(APPEND text "#include \"${path}\"\n")
     endforeach()
-    set(group_file ${CMAKE_CURRENT_BINARY_DIR}/groups/${name}_${group}.cc)
+    set(group_file ${CMAKE_CURRENT_BINARY_DIR}/groups/${target}_${group}.cc)
     file(CONFIGURE OUTPUT ${group_file} CONTENT "${text}" @ONLY)
-    set_source_files_properties(${group_file} PROPERTIES COMPILE_OPTIONS "${options}")
     target_sources(${target} PRIVATE ${group_file})
     set_source_files_properties(${files_${group}} PROPERTIES HEADER_FILE_ONLY ON)
   endforeach()
 endfunction()
 
-# Options (-O1) of files through which no value of a step and no row of a text goes: those of a target that COLD matches (a regular expression), but
-# for those that HOT matches. Precompiled headers (those of the target `headers`) and groups for all of the target's files, except those that ALONE
-# matches and kernels, which are compiled several times each, once for every instruction set (hwy/foreach_target.h).
+# Precompiled headers (those of the target `headers`) and groups for all of the target's files, except those that ALONE matches and kernels, which are
+# compiled several times each, once for every instruction set (hwy/foreach_target.h).
 function(trireme_group target headers)
-  cmake_parse_arguments(arg "" "ALONE;COLD;HOT" "" ${ARGN})
-  get_target_property(sources ${target} SOURCES)
-  list(SORT sources)
-  set(cold_options $<$<CONFIG:Release>:-O1>)
-  set(cold)
-  if(arg_COLD)
-    set(cold ${sources})
-    list(FILTER cold INCLUDE REGEX "${arg_COLD}")
-    if(arg_HOT)
-      list(FILTER cold EXCLUDE REGEX "${arg_HOT}")
-    endif()
-    set_property(SOURCE ${cold} APPEND PROPERTY COMPILE_OPTIONS ${cold_options})
-  endif()
+  cmake_parse_arguments(arg "" "ALONE" "" ${ARGN})
   if(NOT TRIREME_GROUPS)
     return()
   endif()
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources EXCLUDE REGEX "^\\$<") # objects of another target
+  list(SORT sources)
   if(NOT target STREQUAL headers)
     target_precompile_headers(${target} REUSE_FROM ${headers})
   endif()
   if(arg_ALONE)
     list(FILTER sources EXCLUDE REGEX "${arg_ALONE}")
-    list(FILTER cold EXCLUDE REGEX "${arg_ALONE}")
   endif()
-  set(hot)
+  set(grouped)
   foreach(source IN LISTS sources)
     file(STRINGS ${source} kernel REGEX "^#include .hwy/foreach_target.h" LIMIT_COUNT 1)
-    if(NOT source IN_LIST cold AND NOT kernel)
-      list(APPEND hot ${source})
+    if(NOT kernel)
+      list(APPEND grouped ${source})
     endif()
   endforeach()
-  trireme_make_groups(${target} ${target} "" ${hot})
-  trireme_make_groups(${target} ${target}_cold "${cold_options}" ${cold})
+  trireme_make_groups(${target} ${grouped})
   # GCC 12 warns falsely about its own std::string where much is inlined into one function; and a group is no header.
   target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict -Wno-subobject-linkage
     ${TRIREME_COMPILER_MEMORY})

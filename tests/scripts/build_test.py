@@ -7,10 +7,11 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CMAKE = """#!/bin/bash
-[[ $1 == --build ]] || exit 0
+[[ $1 == --build ]] || { [[ -z $CONFIGURED ]] || echo "$*" >"$CONFIGURED"; exit 0; }
 step() { # finished, elapsed, what
   status=${NINJA_STATUS//%%f/$1} status=${status//%%t/200} status=${status//%%e/$2}
   echo "$status$3"
@@ -50,6 +51,14 @@ class Build(unittest.TestCase):
         done = self.build("step 10 10.000 a.cc.o; echo 'FAILED: b.cc.o'; echo 'b.cc:1:2: error: @1/2' >&2; exit 3")
         self.assertEqual(done.returncode, 3)
         self.assertEqual(done.stdout, "[10/200]  3 min 10 s left  a.cc.o\nFAILED: b.cc.o\nb.cc:1:2: error: @1/2\n")
+
+    def test_whether_warnings_are_errors_is_left_as_it_was_unless_it_is_said(self):
+        told = self.folder / "told"
+        for value, expected in (("", "--preset release"), ("ON", "--preset release -DTRIREME_WERROR=ON"),
+                                ("OFF", "--preset release -DTRIREME_WERROR=OFF")):
+            with unittest.mock.patch.dict(os.environ, {"TRIREME_WERROR": value, "CONFIGURED": str(told)}):
+                self.assertEqual(self.build("").returncode, 0)
+            self.assertEqual(told.read_text().strip(), expected)
 
     @unittest.skipUnless(shutil.which("script"), "no script(1) here, which makes a terminal")
     def test_on_a_terminal_one_line_is_overwritten(self):
