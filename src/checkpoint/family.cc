@@ -69,7 +69,7 @@ std::span<const Family* const> families() {
   return known;
 }
 
-const Family& find_family(const std::string& model_type, std::string_view where) {
+const Family& find_family(std::string_view model_type, std::string_view where) {
   std::vector<std::string> names;
   for (const Family* family : families()) {
     if (family->model_type == model_type) return *family;

@@ -73,7 +73,7 @@ const Family& roberta_family();
 /// Every family that is known.
 std::span<const Family* const> families();
 /// Throws Error::data listing the known ones.
-const Family& find_family(const std::string& model_type, std::string_view where);
+const Family& find_family(std::string_view model_type, std::string_view where);
 /// The family whose config.json can say this; throws Error::config naming the known ones.
 const Family& family_for(const Spec& spec);
 /// The architecture of config.json, or the family's first where it names none. Throws Error::data listing the known.

@@ -175,8 +175,9 @@ class Exporter {
 
   /// NeoX's names and values, a line each.
   std::string config() const {
-    const Config run =
-        options_.config_json.empty() ? Config() : from_json(parse_json(options_.config_json, "config"), "config");
+    const Config run = options_.config_json.empty()
+                           ? Config()
+                           : config_from_json(parse_json(options_.config_json, "config"), "config");
     const auto flag = [](bool value) { return std::string(value ? "true" : "false"); };
     const bool rotary = spec_.position == Position::rotary, relu = spec_.activation == Activation::relu;
     int64_t divisor = kNeoxMultiple;

@@ -188,7 +188,7 @@ Json to_json(const Config& config) {
   return json;
 }
 
-Config from_json(const Json& json, std::string_view where) {
+Config config_from_json(const Json& json, std::string_view where) {
   Config config;
   require(json.is_object(), ErrorKind::config, "{}: the configuration is not a JSON object", where);
   for (const auto& [group, members] : json.items()) {

@@ -18,10 +18,10 @@ std::string options_markdown();
 /// the default came from, and notes stand at the top.
 std::string to_yaml(const LoadedConfig& loaded);
 
-/// {"model": {"layers": 12, ...}, ...}; from_json() of it gives an equal Config.
+/// {"model": {"layers": 12, ...}, ...}; config_from_json() of it gives an equal Config.
 Json to_json(const Config& config);
 /// Options that are absent keep their defaults. Throws Error::config naming `where` for unknown options and values that
-/// do not fit.
-Config from_json(const Json& json, std::string_view where);
+/// do not fit. (By the name from_json, nlohmann's own function for arrays would be called for a literal as `where`.)
+Config config_from_json(const Json& json, std::string_view where);
 
 }  // namespace trireme

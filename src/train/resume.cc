@@ -256,7 +256,7 @@ ResumePlace find_resume(const LoadedConfig& loaded, Scalars& scalars) {
 }
 
 Config resumed_config(const CheckpointFolder& folder) {
-  return from_json(parse_json(folder.facts.config_json, folder.path), folder.path);
+  return config_from_json(parse_json(folder.facts.config_json, folder.path), folder.path);
 }
 
 void check_resume(const Setup& setup) {

@@ -167,7 +167,7 @@ TEST(NeoxCheckpoint, TakesNeoxsMastersAndMoments) {
   EXPECT_EQ(folder.facts.progress.step, 3);
   EXPECT_EQ(folder.facts.progress.updates, 3);
   EXPECT_EQ(folder.facts.progress.samples, 12);
-  const Config config = from_json(parse_json(folder.facts.config_json, path), path);
+  const Config config = config_from_json(parse_json(folder.facts.config_json, path), path);
   EXPECT_EQ(config.batch.global, 4);
   EXPECT_EQ(config.run.seed, 1234);
 }

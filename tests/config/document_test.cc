@@ -37,18 +37,19 @@ void expect_equal(const Config& a, const Config& b) {
 }
 
 TEST(ConfigJson, GivesTheSameConfigBack) {
-  expect_equal(from_json(parse_json(to_json(unusual()).dump(), "manifest"), "manifest"), unusual());
-  expect_equal(from_json(to_json(Config{}), "manifest"), Config{});
+  expect_equal(config_from_json(parse_json(to_json(unusual()).dump(), "manifest"), "manifest"), unusual());
+  expect_equal(config_from_json(to_json(Config{}), "manifest"), Config{});
 }
 
 TEST(ConfigJson, RefusesWhatDoesNotFit) {
-  EXPECT_ERROR(from_json(parse_json(R"({"optim": {"klip": 1}})", "m"), "m.json"), ErrorKind::config,
+  EXPECT_ERROR(config_from_json(parse_json(R"({"optim": {"klip": 1}})", "m"), "m.json"), ErrorKind::config,
                "m.json: no option \"optim.klip\"; it was written by another version");
-  EXPECT_ERROR(from_json(parse_json(R"({"optimm": {}})", "m"), "m.json"), ErrorKind::config,
+  EXPECT_ERROR(config_from_json(parse_json(R"({"optimm": {}})", "m"), "m.json"), ErrorKind::config,
                "m.json: no group of options \"optimm\"");
-  EXPECT_ERROR(from_json(parse_json(R"({"optim": {"clip": "1"}})", "m"), "m.json"), ErrorKind::config,
+  EXPECT_ERROR(config_from_json(parse_json(R"({"optim": {"clip": "1"}})", "m"), "m.json"), ErrorKind::config,
                "m.json: optim.clip is \"1\", expected a number");
-  EXPECT_ERROR(from_json(parse_json("[]", "m"), "m.json"), ErrorKind::config, "m.json: the configuration is not");
+  EXPECT_ERROR(config_from_json(parse_json("[]", "m"), "m.json"), ErrorKind::config,
+               "m.json: the configuration is not");
 }
 
 TEST(ConfigYaml, LoadsToTheSameValues) {

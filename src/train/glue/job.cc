@@ -24,7 +24,7 @@ int64_t longest(const std::vector<NamedRows>& sets) {
 /// The checkpoint must be of the same training.
 void check_same_training(const RunPlan& plan, int ranks) {
   const CheckpointFacts& facts = plan.resume->facts;
-  const Config then = from_json(parse_json(facts.config_json, plan.resume->path), plan.resume->path);
+  const Config then = config_from_json(parse_json(facts.config_json, plan.resume->path), plan.resume->path);
   Spec spec = plan.spec;
   spec.vocabulary_rows = facts.spec.vocabulary_rows;
   require(facts.spec == spec, ErrorKind::config,
@@ -63,7 +63,7 @@ int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointF
   if (!resume)
     return checked_product({options.train_batch, options.accumulation, ranks},
                            "--per-device-train-batch-size x --gradient-accumulation-steps x ranks");
-  return from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
+  return config_from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
 }
 
 /// Of the largest micro-batch there will be.
