@@ -32,13 +32,16 @@ struct Tag {
   int rank = -1;
 };
 
-Tag find_tag(std::string_view text, size_t from, int ranks) {
+Tag find_tag(StarterKind kind, std::string_view text, size_t from, int ranks) {
   for (size_t at = from; (at = text.find('[', at)) != std::string_view::npos; ++at) {
-    const TaggedLine tagged = read_tag(StarterKind::open_mpi, text.substr(at));
+    const TaggedLine tagged = read_tag(kind, text.substr(at));
     if (tagged.rank >= 0 && tagged.rank < ranks) return {at, text.size() - tagged.text.size(), tagged.rank};
   }
   return {};
 }
+
+/// Whether it passes on parts of lines as they come.
+bool mixes_parts(StarterKind kind) { return kind == StarterKind::open_mpi || kind == StarterKind::prrte; }
 
 }  // namespace
 
@@ -61,7 +64,10 @@ TaggedLine read_tag(StarterKind kind, std::string_view line) {
   if (rank < 0 || at >= line.size() || line[at] != ',') return {-1, line};
   rank = digits(line, ++at);
   for (std::string_view stream : {"]<stdout>:", "]<stderr>:", "]<stddiag>:"}) {
-    if (rank >= 0 && line.substr(at).starts_with(stream)) return {rank, line.substr(at + stream.size())};
+    if (rank < 0 || !line.substr(at).starts_with(stream)) continue;
+    at += stream.size();
+    if (kind == StarterKind::prrte && line.substr(at).starts_with(' ')) ++at;
+    return {rank, line.substr(at)};
   }
   return {-1, line};
 }
@@ -83,6 +89,8 @@ void RankLogs::add(int rank, std::string_view text) {
 
 std::string OutputPrefixer::own_words(std::string_view text) {
   constexpr size_t kBoxLine = 60;
+  // PRRTE writes a blank behind a box, which comes in front of what follows.
+  if (kind_ == StarterKind::prrte && box_.empty() && text.starts_with(' ')) text.remove_prefix(1);
   const bool edge = text.size() >= kBoxLine && text.find_first_not_of('-') == std::string_view::npos;
   if (box_.empty() && !edge) {
     return text.empty() ? "" : fmt::format("{}: {}\n", kind_ == StarterKind::srun ? "srun" : "mpirun", text);
@@ -122,11 +130,11 @@ std::string OutputPrefixer::of_rank(int rank, std::string_view line) {
 /// `ends`: a line end follows, which is that of the last part.
 std::string OutputPrefixer::parts_of_ranks(std::string_view text, bool ends) {
   const int ranks = total_processes(placement_);
-  Tag next = find_tag(text, 0, ranks);
+  Tag next = find_tag(kind_, text, 0, ranks);
   std::string out;
   int rank = continues_;
   if (rank < 0 && next.begin != 0) out = own_words(text.substr(0, next.begin));
-  for (size_t at = 0;; at = next.end, rank = next.rank, next = find_tag(text, at, ranks)) {
+  for (size_t at = 0;; at = next.end, rank = next.rank, next = find_tag(kind_, text, at, ranks)) {
     const bool last = next.begin == std::string_view::npos;
     if (rank >= 0) {
       std::string& begun = begun_[rank];
@@ -146,7 +154,7 @@ std::string OutputPrefixer::parts_of_ranks(std::string_view text, bool ends) {
 std::string OutputPrefixer::take(std::string_view bytes) {
   std::string out;
   open_ += bytes;
-  const bool parts = kind_ == StarterKind::open_mpi;
+  const bool parts = mixes_parts(kind_);
   size_t begin = 0;
   for (size_t end; (end = open_.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string_view line = std::string_view(open_).substr(begin, end - begin);
@@ -165,7 +173,7 @@ std::string OutputPrefixer::take(std::string_view bytes) {
 
 std::string OutputPrefixer::flush() {
   std::string out;
-  if (kind_ == StarterKind::open_mpi) {
+  if (mixes_parts(kind_)) {
     if (!open_.empty()) out += parts_of_ranks(open_, false);
     for (const auto& [rank, line] : begun_) {
       if (!line.empty()) out += of_rank(rank, line);

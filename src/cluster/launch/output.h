@@ -17,7 +17,8 @@ struct TaggedLine {
   std::string_view text;
 };
 
-/// Takes the starter's tag off: "[1,3]<stdout>:" of Open MPI, "[3]" of Hydra (-prepend-pattern "[%r]"), "3: " of srun
+/// Takes the starter's tag off: "[1,3]<stdout>:" of Open MPI (since 5 with a blank behind it), "[3]" of Hydra
+/// (-prepend-pattern "[%r]"), "3: " of srun
 /// (--label, padded).
 TaggedLine read_tag(StarterKind kind, std::string_view line);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/error.h"
 #include "cluster/hostfile.h"
@@ -26,7 +27,7 @@ std::string output_of(std::vector<std::string> words) {
 }
 
 const char* family_name(StarterKind kind) {
-  return kind == StarterKind::open_mpi ? "Open MPI" : kind == StarterKind::hydra ? "MPICH or Intel MPI" : "Slurm";
+  return kind == StarterKind::srun ? "Slurm" : kind == StarterKind::hydra ? "MPICH or Intel MPI" : "Open MPI";
 }
 
 /// The PMI plug-in of srun that this build's MPI speaks; empty when srun lacks it.
@@ -51,7 +52,7 @@ std::vector<std::string> mpirun_names(const std::string& build_mpi) {
 }
 
 bool suits(StarterKind kind, const std::string& build_mpi) {
-  return build_mpi == "any" || (kind == StarterKind::open_mpi) == (build_mpi == "openmpi");
+  return build_mpi == "any" || (kind != StarterKind::hydra) == (build_mpi == "openmpi");
 }
 
 Starter find_mpirun(const StarterRequest& request) {
@@ -100,13 +101,26 @@ std::vector<std::string> open_mpi_words(const Starter& starter, const StartReque
   add(words,
       {"--hostfile", request.hostfile, "-np", std::to_string(total_processes(request.placement)), "--map-by", "slot"});
   if (!request.inherit_binding) add(words, {"--bind-to", "none"});
-  words.push_back("--tag-output");
   // All ssh connections start here: nodes need no keys for each other. Each node's daemon still looks for the agent.
-  add(words, {"--mca", "plm_rsh_agent", agent_words(request.agent), "--mca", "plm_rsh_no_tree_spawn", "1"});
+  if (starter.kind == StarterKind::prrte) {
+    add(words, {"--output", "tag", "--prtemca", "plm_ssh_agent", agent_words(request.agent), "--prtemca",
+                "plm_ssh_no_tree_spawn", "1"});
+  } else {
+    add(words,
+        {"--tag-output", "--mca", "plm_rsh_agent", agent_words(request.agent), "--mca", "plm_rsh_no_tree_spawn", "1"});
+  }
+  // vader is sm since Open MPI 5, which knows the old name, too.
   if (request.tcp_only) add(words, {"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp"});
-  if (request.ipv6) add(words, {"--mca", "oob_tcp_disable_ipv6_family", "0"});
+  if (request.ipv6 && starter.kind != StarterKind::prrte) {  // which has it on
+    add(words, {"--mca", "oob_tcp_disable_ipv6_family", "0"});
+  }
   if (!request.network.empty()) {
-    add(words, {"--mca", "btl_tcp_if_include", request.network, "--mca", "oob_tcp_if_include", request.network});
+    add(words, {"--mca", "btl_tcp_if_include", request.network});
+    if (starter.kind == StarterKind::prrte) {
+      add(words, {"--prtemca", "prte_if_include", request.network});
+    } else {
+      add(words, {"--mca", "oob_tcp_if_include", request.network});
+    }
   }
   for (const auto& [name, value] : request.variables) add(words, {"-x", name + "=" + value});
   for (const auto& [name, value] : request.secrets) add(words, {"-x", name});
@@ -170,7 +184,10 @@ std::vector<std::pair<std::string, std::string>> srun_environment(const Starter&
 
 StarterKind mpirun_family(std::string_view text, const std::string& program) {
   if (text.find("Open MPI") != std::string_view::npos || text.find("OpenRTE") != std::string_view::npos) {
-    return StarterKind::open_mpi;
+    const size_t name = text.find(") ");
+    int version = 0;
+    if (name != std::string_view::npos) std::from_chars(text.data() + name + 2, text.data() + text.size(), version);
+    return version >= 5 ? StarterKind::prrte : StarterKind::open_mpi;
   }
   if (text.find("HYDRA") != std::string_view::npos || text.find("Intel(R) MPI") != std::string_view::npos) {
     return StarterKind::hydra;
@@ -217,6 +234,7 @@ StartCommand start_command(const Starter& starter, const StartRequest& request) 
   for (const Placement& entry : request.placement) hosts.push_back({entry.host, entry.processes, 0, "", ""});
   switch (starter.kind) {
     case StarterKind::open_mpi:
+    case StarterKind::prrte:
       command.words = open_mpi_words(starter, request);
       command.hostfile_text = format_hostfile(hosts, HostfileForm::open_mpi);
       break;

@@ -11,7 +11,12 @@
 
 namespace trireme::launch {
 
-enum class StarterKind { open_mpi, hydra, srun };
+enum class StarterKind {
+  open_mpi,  ///< mpirun of Open MPI up to 4
+  prrte,     ///< mpirun of Open MPI 5 and later: another program under the old name
+  hydra,
+  srun
+};
 
 struct Starter {
   StarterKind kind = StarterKind::open_mpi;

@@ -12,7 +12,9 @@ namespace trireme::launch {
 std::string daemon_of(const Starter& starter) {
   switch (starter.kind) {
     case StarterKind::open_mpi:
-      return starter.version.find(") 5.") != std::string::npos ? "prted" : "orted";
+      return "orted";
+    case StarterKind::prrte:
+      return "prted";
     case StarterKind::hydra:
       return "hydra_pmi_proxy";
     default:

@@ -10,6 +10,7 @@
 #include "cluster/launch/output.h"
 #include "cluster/launch/preflight.h"
 #include "cluster/launch/remote_shell.h"
+#include "cluster/launch/starter_probe.h"
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
 #include "tests/support/temporary_folder.h"
@@ -61,6 +62,22 @@ TEST(StartCommand, OpenMpiIsToldThatANetworkIsIpv6Only) {
   EXPECT_THAT(
       shell_join(start_command({StarterKind::open_mpi, "/usr/bin/mpirun", "", ""}, request).words),
       HasSubstr("--mca oob_tcp_disable_ipv6_family 0 --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0"));
+}
+
+TEST(StartCommand, OpenMpi5GetsTheNamesOfItsOwnRuntime) {
+  const Starter starter{StarterKind::prrte, "/usr/bin/mpirun.openmpi", "mpirun.openmpi (Open MPI) 5.0.7", ""};
+  StartRequest request = request_for({{"n1", 2}, {"n2", 1}});
+  const StartCommand command = start_command(starter, request);
+  EXPECT_EQ(
+      shell_join(command.words),
+      "mpirun.openmpi --hostfile /tmp/x/hosts -np 3 --map-by slot --bind-to none --output tag --prtemca plm_ssh_agent "
+      "'/opt/trireme remote-shell --' --prtemca plm_ssh_no_tree_spawn 1 --mca pml ob1 --mca btl self,vader,tcp --mca "
+      "btl_tcp_if_include 10.0.0.0/24 --prtemca prte_if_include 10.0.0.0/24 -x 'A=1 2' /opt/trireme train 'a b.yaml'");
+  EXPECT_EQ(command.hostfile_text, "n1 slots=2\nn2 slots=1\n");
+  request.ipv6 = true;
+  EXPECT_THAT(start_command(starter, request).words, testing::Not(testing::Contains("oob_tcp_disable_ipv6_family")));
+  EXPECT_EQ(daemon_of(starter), "prted");
+  EXPECT_EQ(daemon_of({StarterKind::open_mpi, "/usr/bin/mpirun", "", ""}), "orted");
 }
 
 TEST(StartCommand, AnInstallationOfItsOwnIsCalledByItsPath) {
@@ -118,6 +135,10 @@ TEST(StartCommand, SrunGetsNodesTasksAndItsPlugin) {
 TEST(Starter, FamiliesAreToldByTheirVersionText) {
   EXPECT_EQ(mpirun_family("mpirun (Open MPI) 4.1.4\n", "x"), StarterKind::open_mpi);
   EXPECT_EQ(mpirun_family("mpirun.openmpi (OpenRTE) 4.1.4\n", "x"), StarterKind::open_mpi);
+  EXPECT_EQ(mpirun_family("mpirun (Open MPI) 5.0.7\n\nReport bugs to https://www.open-mpi.org\n", "x"),
+            StarterKind::prrte);
+  EXPECT_EQ(mpirun_family("mpirun (Open MPI) 10.0.0rc1\n", "x"), StarterKind::prrte);
+  EXPECT_EQ(mpirun_family("mpirun (Open MPI)", "x"), StarterKind::open_mpi);
   EXPECT_EQ(mpirun_family("HYDRA build details:\n", "x"), StarterKind::hydra);
   EXPECT_EQ(mpirun_family("Intel(R) MPI Library for Linux* OS, Version 2021.9\n", "x"), StarterKind::hydra);
   EXPECT_THAT(reason([] { mpirun_family("prun 1.0\n", "/x/mpirun"); }), HasSubstr("/x/mpirun is neither Open MPI's"));
@@ -144,6 +165,10 @@ TEST(Output, TagsOfEveryStarterBecomeHostAndRank) {
   };
   EXPECT_EQ(tag(StarterKind::open_mpi, "[1,12]<stderr>:a: b"), "12|a: b");
   EXPECT_EQ(tag(StarterKind::open_mpi, "[node1:123] ORTE_ERROR"), "-1|[node1:123] ORTE_ERROR");
+  EXPECT_EQ(tag(StarterKind::open_mpi, "[1,2]<stdout>: a"), "2| a");
+  EXPECT_EQ(tag(StarterKind::prrte, "[1,2]<stdout>: a"), "2|a");
+  EXPECT_EQ(tag(StarterKind::prrte, "[1,2]<stdout>:  a"), "2| a");
+  EXPECT_EQ(tag(StarterKind::prrte, "[1,2]<stdout>: "), "2|");
   EXPECT_EQ(tag(StarterKind::hydra, "[3]text"), "3|text");
   EXPECT_EQ(tag(StarterKind::hydra, "[mpiexec@n1] match"), "-1|[mpiexec@n1] match");
   EXPECT_EQ(tag(StarterKind::srun, " 7: text"), "7|text");
@@ -173,6 +198,20 @@ TEST(Output, PartsOfLinesThatOpenMpiMixesAreEachRanksOwn) {
   EXPECT_EQ(prefixer.take("[1,2]<stdout>:no end[1,0]<stdout>:none"), "");
   EXPECT_EQ(prefixer.flush(), "n1[0] none\nn2[2] no end\n");
   EXPECT_EQ(read_text(folder / "logs/rank-0000.log"), "ace\nnone\n");
+}
+
+TEST(Output, TheBlankThatOpenMpi5WritesBehindABoxIsNobodysText) {
+  const std::vector<Placement> placement = {{"n1", 1}, {"n2", 2}};
+  RankLogs no_logs("");
+  const std::string edge(74, '-');
+  OutputPrefixer prefixer(StarterKind::prrte, placement, no_logs);
+  EXPECT_EQ(prefixer.take(edge + "\nWARNING: x\n" + edge + "\n [1,1]<stdout>: a\n"),
+            "mpirun: " + edge + "\nmpirun: WARNING: x\nmpirun: " + edge + "\nn2[1] a\n");
+  EXPECT_EQ(prefixer.take(edge + "\nprterun detected that one or more processes exited with non-zero status\n" + edge +
+                          "\n " + edge + "\nsecond\n" + edge + "\n "),
+            "mpirun: " + edge + "\nmpirun: second\nmpirun: " + edge + "\n");
+  EXPECT_THAT(prefixer.verdict(), HasSubstr("prterun detected"));
+  EXPECT_EQ(prefixer.flush(), "");
 }
 
 TEST(Output, ALongLineOfOpenMpiIsOneLine) {
