@@ -2,6 +2,7 @@
 are as they were when it is deleted. What a node would write outside of its own folders goes to an overlay."""
 import io
 import pathlib
+import shutil
 import sys
 import tarfile
 import unittest
@@ -32,6 +33,20 @@ def prepare(made):
 
 
 class Hosts(unittest.TestCase):
+    def setUp(self):
+        self.addCleanup(self.leave_nothing)
+
+    def leave_nothing(self):
+        """What a test that failed has left of its cluster would make the next one fail, too."""
+        state = BED.work / "lab.state"
+        if not (state / "state.json").exists():
+            return
+        left = self.cluster("delete", "--yes")
+        if left.returncode != 0:  # its file, too, may be what was wrong
+            for node in NODES:
+                BED.run(node, "sh", "-c", "[ ! -x /usr/local/sbin/trireme-node ] || /usr/local/sbin/trireme-node leave")
+            shutil.rmtree(state)
+
     def write(self, scheduler="none", name="lab", hosts="10.77.0.[2-4]", nodes=3, more=""):
         (BED.work / "shared").mkdir(exist_ok=True)
         (BED.work / "lab.yaml").write_text(

@@ -117,8 +117,9 @@ class Training(bed.TrainingCase):
         text = self.control(config, run, self.start(config, "--max-restarts", "3"), "launch")
         self.assertIn("launch: trireme stop (root on h3); asking all ranks to stop after this step", text)
         self.assertEqual(text.splitlines()[-1], "launch: the job stopped as asked (code 75); start it again to go on",
-                         "no word of mpirun's, and no restart")
-        self.assertNotIn("mpirun: ", text)
+                         "no restart")
+        # What mpirun says about the code that the ranks ended with. On a busy machine it has warnings of other things, which are shown.
+        self.assertNotRegex(text, "mpirun: (.*non-zero|.*Exit code|Primary job|.*aborted)")
 
     def test_ranks_of_mpirun_are_asked_followed_and_stopped_from_other_hosts(self):
         config, run = BED.write_training("asked-mpirun", **FOREVER)
