@@ -19,9 +19,9 @@ double nanogpt_rate(const RateSchedule& schedule, double step) {
 
 /// In NeoX's order of operations, so that the rates are its own to the last bit.
 double neox_rate(const RateSchedule& schedule, double step) {
-  const double n = std::max(1.0, step), warmup = schedule.warmup_steps;
-  if (warmup > 0 && n <= warmup) return schedule.peak * n / warmup;
-  const double length = static_cast<double>(schedule.decay_steps) - warmup, done = n - warmup;
+  const double warmup = schedule.warmup_steps;
+  if (warmup > 0 && step <= warmup) return schedule.peak * std::max(1.0, step) / warmup;
+  const double length = static_cast<double>(schedule.decay_steps) - warmup, done = step - warmup;
   double rate = schedule.peak;
   if (schedule.course != RateCourse::constant && length <= 0) return schedule.minimum;
   if (schedule.course == RateCourse::linear) {

@@ -28,13 +28,13 @@ struct RateSchedule {
 ///   else      minimum + (peak - minimum) (1 + cos(pi (s - W) / (D - W))) / 2
 /// Source: the schedule of nanoGPT; Loshchilov & Hutter 2017, eq. 5, without restarts.
 ///
-/// Form neox, with n = max(1, s) and W of any fraction:
-///   n <= W:      peak n / W
-///   constant:    peak
-///   linear:      peak (D - n) / (D - W)
-///   cosine:      minimum + (peak - minimum) (1 + cos(pi (n - W) / (D - W))) / 2, which rises again after D
-///   exponential: peak exp(-0.693 (n - W) / (D - W)), half the peak at D
-/// and never below the minimum; a decay that ends with the warm-up goes straight to the minimum.
+/// Form neox, with W of any fraction:
+///   0 < W, s <= W: peak max(1, s) / W, so that the first two are equal; with W < 1 the first is above the peak
+///   constant:      peak
+///   linear:        peak (D - s) / (D - W)
+///   cosine:        minimum + (peak - minimum) (1 + cos(pi (s - W) / (D - W))) / 2, which rises again after D
+///   exponential:   peak exp(-0.693 (s - W) / (D - W)), half the peak at D
+/// and, after the warm-up, never below the minimum; a decay that ends with the warm-up goes straight to the minimum.
 /// Source: AnnealingLR of GPT-NeoX.
 double learning_rate(const RateSchedule& schedule, int64_t step);
 

@@ -90,6 +90,37 @@ TEST(NeoxSchedule, IsItsOwnToTheLastBit) {
   }
 }
 
+// Computed by NeoX's own class (AnnealingLR of ea7aefd): peak 1e-3, minimum 1e-4, 20 updates, warm-ups of none, of a
+// part of an update, and of one.
+TEST(NeoxSchedule, WithoutAWarmUpTheFirstUpdateHasThePeak) {
+  const int64_t updates[] = {0, 1, 2, 20};
+  const struct {
+    double warmup;
+    RateCourse course;
+    double rates[4];
+  } cases[] = {
+      {0, RateCourse::constant, {0.001, 0.001, 0.001, 0.001}},
+      {0, RateCourse::linear, {0.001, 0.00095, 0.0009000000000000001, 0.0001}},
+      {0, RateCourse::cosine, {0.001, 0.000994459753267812, 0.0009779754323328191, 0.0001}},
+      {0, RateCourse::exponential, {0.001, 0.0009659434373034891, 0.0009330467240696795, 0.0005000735956957677}},
+      {0.25, RateCourse::linear, {0.004, 0.0009620253164556962, 0.0009113924050632912, 0.0001}},
+      {0.25, RateCourse::cosine, {0.004, 0.000996801433165888, 0.0009826772069473392, 0.0001}},
+      {1, RateCourse::linear, {0.001, 0.001, 0.0009473684210526316, 0.0001}},
+      {1, RateCourse::exponential, {0.001, 0.001, 0.0009641834668115951, 0.0005000735956957677}},
+  };
+  for (const auto& [warmup, course, rates] : cases) {
+    const RateSchedule schedule{.course = course,
+                                .peak = 1e-3,
+                                .minimum = 1e-4,
+                                .warmup_steps = warmup,
+                                .decay_steps = 20,
+                                .form = ScheduleForm::neox};
+    for (size_t i = 0; i < std::size(updates); ++i)
+      EXPECT_EQ(learning_rate(schedule, updates[i]), rates[i])
+          << static_cast<int>(course) << " with " << warmup << " at " << updates[i];
+  }
+}
+
 // Seen in files that NeoX wrote, and in its class.
 TEST(NeoxSchedule, HasItsOddEnds) {
   RateSchedule schedule{RateCourse::cosine, 1e-3, 1e-4, 2, 20, false, ScheduleForm::neox};
@@ -98,8 +129,6 @@ TEST(NeoxSchedule, HasItsOddEnds) {
   EXPECT_NEAR(learning_rate(schedule, 2000), 9.698e-5, 1e-8) << "climbs again past the end";
   schedule.course = RateCourse::exponential;
   EXPECT_NEAR(learning_rate(schedule, 1000), 0.5e-4, 1e-8) << "ends at half of the start";
-  schedule.warmup_steps = 0;
-  EXPECT_EQ(learning_rate(schedule, 0), learning_rate(schedule, 1)) << "also without a warm-up";
   schedule.warmup_steps = 1000;
   EXPECT_EQ(learning_rate(schedule, 1001), 0) << "NeoX divides by zero here";
 }
