@@ -75,7 +75,7 @@ std::vector<WeightedPrefix> parse_blend(const std::string& text) {
           "data \"{}\" has {} words; one prefix, or weights and prefixes in turn, were expected", text, words.size());
   std::vector<WeightedPrefix> sets;
   for (size_t i = 0; i < words.size(); i += 2) {
-    WeightedPrefix set{0, words[i + 1]};
+    WeightedPrefix set{0, words[i + 1], true};
     const char* const end = words[i].data() + words[i].size();
     const auto [rest, error] = std::from_chars(words[i].data(), end, set.weight);
     require(error == std::errc() && rest == end, ErrorKind::usage,
@@ -87,22 +87,23 @@ std::vector<WeightedPrefix> parse_blend(const std::string& text) {
 
 IndexedSource::IndexedSource(IndexedSourceOptions options)
     : options_(std::move(options)),
-      blend_(weights_of(options_.sets), options_.sets.size() == 1 ? 1 : std::max<uint64_t>(options_.samples, 1)) {
+      blend_(weights_of(options_.sets), blended() ? std::max<uint64_t>(options_.samples, 1) : 1) {
   for (size_t i = 0; i < options_.sets.size(); ++i) sets_.push_back(open(i));
 }
 
+bool IndexedSource::blended() const { return options_.sets.size() > 1 || options_.sets[0].weighted; }
+
 IndexedSource::Set IndexedSource::open(size_t number) const {
   const std::string& prefix = options_.sets[number].prefix;
-  Set set{"", std::make_unique<IndexedDataset>(prefix), nullptr, 0};
+  Set set{"", std::make_unique<IndexedDataset>(prefix), nullptr, {}};
   set.data->check_ids(options_.vocabulary, options_.verify, options_.before);
   uint64_t first = 0, last = set.data->sequences();
-  const bool blended = options_.sets.size() > 1;
   if (!options_.split.empty()) {
     const PartBorders borders = part_borders(options_.split, set.data->sequences());
     const size_t part = options_.part == "train" ? 0 : options_.part == "valid" ? 1 : 2;
     first = borders[part];
     last = borders[part + 1];
-    set.test = borders[3] - borders[2];
+    for (size_t i = 0; i < set.documents.size(); ++i) set.documents[i] = borders[i + 1] - borders[i];
   }
   uint64_t ids = 0;
   for (uint64_t i = first; i < last; ++i) ids += static_cast<uint64_t>(set.data->lengths()[i]);
@@ -111,8 +112,8 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
       "{}: the documents for {} have {} tokens, one sample needs {}; lower batch.sequence, use more text or another "
       "data.split",
       set.data->path(), options_.part, ids, options_.sequence + 1);
-  const NeoxOrder order{.name = blended ? fmt::format("{}_{}", options_.part, number) : options_.part,
-                        .samples = blended ? blend_.needed(number) : std::max<uint64_t>(options_.samples, 1),
+  const NeoxOrder order{.name = blended() ? fmt::format("{}_{}", options_.part, number) : options_.part,
+                        .samples = blended() ? blend_.needed(number) : std::max<uint64_t>(options_.samples, 1),
                         .sequence = options_.sequence,
                         .seed = options_.seed};
   if (!options_.index_folder.empty()) fs::create_directories(options_.index_folder);
@@ -177,19 +178,19 @@ std::vector<std::string> IndexedSource::index_files() const {
   return files;
 }
 
-uint64_t IndexedSource::test_documents() const {
+uint64_t IndexedSource::documents(size_t part) const {
   uint64_t documents = 0;
   for (const Set& set : sets_) {
-    if (set.test == 0) return 0;
-    documents += set.test;
+    if (set.documents[part] == 0) return 0;
+    documents += set.documents[part];
   }
   return documents;
 }
 
-uint64_t IndexedSource::unused_documents() const {
-  uint64_t documents = 0;
-  for (const Set& set : sets_) documents += set.test;
-  return test_documents() > 0 ? 0 : documents;
+uint64_t IndexedSource::unused_documents(size_t part) const {
+  uint64_t all = 0;
+  for (const Set& set : sets_) all += set.documents[part];
+  return documents(part) > 0 ? 0 : all;
 }
 
 std::vector<SourceFile> IndexedSource::files(const BeforeBlock& before) const {

@@ -1,6 +1,7 @@
 #pragma once
 // Samples of indexed datasets in NeoX's order, several of them blended by weight.
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace trireme {
 struct WeightedPrefix {
   double weight = 1;
   std::string prefix;
+  bool weighted = false;  ///< the weight was given: also one set alone is a blend then, of which NeoX draws 0.5 % more
 };
 
 /// "PREFIX", or weights and prefixes in turn: "0.7 a_text_document 0.3 b_text_document"; blanks or commas between.
@@ -47,19 +49,21 @@ class IndexedSource final : public FileSource {
   std::string name() const override;
   std::vector<SourceFile> files(const BeforeBlock& before) const override;
   std::vector<std::string> index_files() const override;
-  /// Documents of the split's third part, over all datasets; 0 where one of them has none, so that there is no test.
-  uint64_t test_documents() const;
+  /// Documents of a part of the split (0 to 2: train, valid, test) over all datasets; 0 where one of them has none, so
+  /// that this part is not read.
+  uint64_t documents(size_t part) const;
   /// Those where some dataset has none: nothing reads them.
-  uint64_t unused_documents() const;
+  uint64_t unused_documents(size_t part) const;
 
  private:
   struct Set {
     std::string stem;  ///< of the order's files
     std::unique_ptr<IndexedDataset> data;
     std::unique_ptr<NeoxIndex> order;
-    uint64_t test = 0;  ///< documents of the third part of the split
+    std::array<uint64_t, 3> documents{};  ///< of the parts of the split
   };
   Set open(size_t number) const;
+  bool blended() const;
 
   IndexedSourceOptions options_;
   Blend blend_;

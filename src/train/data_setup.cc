@@ -91,13 +91,19 @@ std::unique_ptr<IndexedSource> open_indexed(std::vector<WeightedPrefix> sets, Sp
   return std::make_unique<IndexedSource>(std::move(options));
 }
 
-void tell_unused(const IndexedSource& data, const std::string& split) {
-  if (const uint64_t documents = data.unused_documents(); documents > 0)
+/// Whether every dataset has documents for this part of the split; where none or not all have, one line says so.
+bool has_part(const IndexedSource& data, SplitPart part, const std::string& split) {
+  const bool test = part == SplitPart::test;
+  const auto number = static_cast<size_t>(part);
+  if (split.empty() || data.documents(number) > 0) return !split.empty();
+  if (const uint64_t documents = data.unused_documents(number); documents > 0)
     log::info(
-        "data.split {}: the {} documents of its third part, for a test, are not read: of another dataset it has none, "
-        "so "
-        "that there is no test",
-        split, documents);
+        "data.split {}: the {} documents of its {} part, for {}, are not read: of another dataset it has none, so "
+        "that there is no {}",
+        split, documents, test ? "third" : "second", test ? "a test" : "validation", test ? "test" : "validation");
+  else if (!test)
+    log::info("data.split {} leaves no documents for validation: the run trains without it", split);
+  return false;
 }
 
 /// What data.test or data.validation names.
@@ -226,19 +232,19 @@ RunData open_run_data(const LoadedConfig& loaded, const BatchShape& batch, uint6
     return out;
   }
   auto train = open_indexed(sets, SplitPart::train, data.split, config, batch, vocabulary, before);
-  tell_unused(*train, data.split);
-  if (train->test_documents() > 0)
+  if (has_part(*train, SplitPart::test, data.split))
     out.test = open_indexed(sets, SplitPart::test, data.split, config, batch, vocabulary, before);
-  out.train = std::move(train);
-  const bool named = loaded.origins.contains("data.validation") && !data.validation.empty();
+  const bool says = loaded.origins.contains("data.validation");
+  const bool named = says && !data.validation.empty(), declined = says && data.validation.empty();
   require(!named || data.split.empty(), ErrorKind::config,
           "data.split takes the validation documents from data.train, and data.validation names others; give one of "
           "them");
-  if (!data.split.empty()) {
-    out.validation = open_indexed(sets, SplitPart::valid, data.split, config, batch, vocabulary, before);
-  } else if (named) {
+  if (named) {
     out.validation = open_named(data.validation, SplitPart::valid, config, batch, vocabulary, before);
+  } else if (!declined && has_part(*train, SplitPart::valid, data.split)) {
+    out.validation = open_indexed(sets, SplitPart::valid, data.split, config, batch, vocabulary, before);
   }
+  out.train = std::move(train);
   return out;
 }
 

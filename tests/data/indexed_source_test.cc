@@ -41,6 +41,9 @@ TEST(ParseBlend, TakesOnePrefixOrWeightsInTurn) {
   ASSERT_EQ(two.size(), 2u);
   EXPECT_EQ(two[0].weight, 0.7);
   EXPECT_EQ(two[1].prefix, "b");
+  EXPECT_FALSE(parse_blend("a/x")[0].weighted);
+  ASSERT_EQ(parse_blend("1 a/x").size(), 1u);
+  EXPECT_TRUE(parse_blend("1 a/x")[0].weighted) << "one path of train_data_paths";
   EXPECT_ERROR(parse_blend("a b c"), ErrorKind::usage, "has 3 words; one prefix, or weights and prefixes in turn");
   EXPECT_ERROR(parse_blend("a 0.5 b 0.5"), ErrorKind::usage, "\"a\" stands where a weight belongs");
 }
@@ -116,6 +119,42 @@ TEST_F(IndexedSamples, OfSeveralSetsFollowTheWeights) {
   EXPECT_EQ(low, 300);
   EXPECT_EQ(source.files({}).size(), 2u);
   EXPECT_NE(source.name().find("3 "), std::string::npos);
+}
+
+// The first ids of the samples that NeoX's own classes (GPT2Dataset, BlendableDataset of ea7aefd) gave for one path
+// with a weight. Every count of samples is the last that its epochs give, so that the half per cent more takes another
+// one, and with it another order, than the same dataset without a weight.
+TEST_F(IndexedSamples, OfOneSetWithAWeightAreThoseOfOneOfNeoxsPaths) {
+  const struct {
+    const char* part;
+    uint64_t samples, needed, seed;
+    std::vector<int32_t> weighted, plain;
+    int32_t last;
+  } cases[] = {
+      {"train", 171, 172, 7, {221, 124, 199, 194, 211, 268}, {266, 211, 152, 226, 219, 136}, 198},
+      {"valid", 42, 43, 7, {162, 231, 153, 118, 198, 191}, {105, 155, 200, 171, 196, 152}, 166},
+      {"test", 85, 86, 1234, {157, 237, 108, 171, 122, 263}, {271, 200, 135, 122, 198, 117}, 256},
+  };
+  const std::string prefix = dataset("x", 100);
+  for (const auto& c : cases) {
+    IndexedSourceOptions options;
+    options.part = c.part;
+    options.samples = c.samples;
+    options.sequence = 4;
+    options.seed = c.seed;
+    for (const bool weighted : {true, false}) {
+      options.sets = weighted ? parse_blend("0.3 " + prefix) : parse_blend(prefix);
+      const IndexedSource source(options);
+      const std::string stem =
+          fmt::format("{}_{}_indexmap_{}ns_4sl_{}s_packedpi_ac", prefix, weighted ? c.part + std::string("_0") : c.part,
+                      weighted ? c.needed : c.samples, c.seed);
+      EXPECT_EQ(source.index_files().at(1), stem + "_doc_idx.npy");
+      std::vector<int32_t> first;
+      for (uint64_t i = 0; i < 6; ++i) first.push_back(sample(source, i, 4)[0]);
+      EXPECT_EQ(first, weighted ? c.weighted : c.plain) << c.part;
+      EXPECT_TRUE(!weighted || sample(source, c.samples - 1, 4)[0] == c.last) << c.part;
+    }
+  }
 }
 
 TEST_F(IndexedSamples, OfASplitComeFromItsDocuments) {

@@ -94,6 +94,41 @@ TEST_F(IndexedData, APartOfTheSplitThatNothingReadsIsTold) {
               HasSubstr("data.split takes the test's documents from data.train, and data.test names others"));
 }
 
+TEST_F(IndexedData, APartWithoutDocumentsIsDoneWithout) {
+  write_dataset("few", "train.bin", 5000);  // 4 documents
+  const struct {
+    const char *data, *split;
+    bool validation, test, told;
+  } cases[] = {{"a", "100,0,0", false, false, true},
+               {"a", "90,0,10", false, true, true},
+               {"a", "100", false, false, true},
+               {"a", "90,10,0", true, false, false},
+               {"few", "969, 30, 1", false, false, true}};
+  int number = 0;
+  for (const auto& c : cases) {
+    SCOPED_TRACE(std::string(c.data) + " " + c.split);
+    const std::vector<std::string> flags = {"--data.train", c.data, "--data.split", c.split, "--run.steps", "2"};
+    const Outcome outcome = run(trireme_command(train(fmt::format("run{}", number++), flags)));
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("done at step 2"));
+    EXPECT_EQ(outcome.output.find("no validation data (") == std::string::npos, c.validation) << outcome.output;
+    EXPECT_EQ(outcome.output.find("test at step") != std::string::npos, c.test) << outcome.output;
+    const std::string told =
+        fmt::format("data.split {} leaves no documents for validation: the run trains without it", c.split);
+    EXPECT_EQ(outcome.output.find(told) != std::string::npos, c.told) << outcome.output;
+  }
+  const Outcome declined = run(trireme_command(
+      train("declined", {"--data.train", "a", "--data.split", "90,10", "--data.validation", "", "--run.steps", "2"})));
+  ASSERT_EQ(declined.code, 0) << declined.output;
+  EXPECT_THAT(declined.output, HasSubstr("no validation data ("));
+  const Outcome blended = run(trireme_command(
+      train("blended", {"--data.train", "0.5 a 0.5 few", "--data.split", "969, 30, 1", "--run.steps", "2"})));
+  ASSERT_EQ(blended.code, 0) << blended.output;
+  EXPECT_THAT(blended.output,
+              HasSubstr("documents of its second part, for validation, are not read: of another dataset "
+                        "it has none, so that there is no validation"));
+}
+
 TEST_F(IndexedData, AnyNumberOfRanksGoesOnWithTheSameSamples) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const std::vector<std::string> flags = {
