@@ -52,6 +52,7 @@ void show(std::vector<std::string> words) {
   const ConfigWords split = split_words(words);
   LoadedConfig loaded = load_config(split.files, split.flags, split.dialect);
   resolve_model_options(loaded);
+  require_mesh(loaded);
   if (ranks > 0) {
     require_layout(loaded);
     resolve_for_ranks(loaded, ranks);

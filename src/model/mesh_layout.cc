@@ -102,6 +102,11 @@ std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh) {
   return parts;
 }
 
+Spec with_rows_for(Spec spec, int64_t tensor) {
+  spec.vocabulary_rows = (spec.vocabulary_rows + tensor - 1) / tensor * tensor;
+  return spec;
+}
+
 double pipeline_use(const Spec& spec, const MeshShape& mesh, int64_t micro_batches) {
   std::vector<double> work(static_cast<size_t>(mesh.pipeline));  // of each stage
   double all = 0;

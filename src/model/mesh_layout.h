@@ -19,6 +19,10 @@ std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh);
 /// is not filling and draining, and in that a stage waits for the one with the most work.
 double pipeline_use(const Spec& spec, const MeshShape& mesh, int64_t micro_batches);
 
+/// The model with rows of padding in its token matrix, which no number depends on and no checkpoint holds, until the
+/// tensor ranks can share the rows evenly.
+Spec with_rows_for(Spec spec, int64_t tensor);
+
 /// Throws Error::config naming what does not fit the model and the sizes that do. mesh: as resolve_mesh() gave it.
 Layout layout_of(const Spec& spec, const MeshShape& mesh, int rank);
 

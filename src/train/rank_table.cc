@@ -12,6 +12,7 @@
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
 #include "model/presets.h"
+#include "text/tokenizer.h"
 #include "train/data_setup.h"
 #include "train/facts.h"
 #include "train/optim_options.h"
@@ -22,10 +23,17 @@ namespace {
 
 constexpr int kMostLines = 64;
 
-/// Ids of the model's vocabulary where no option says it: of the data, else of the preset; 0: not known.
+namespace fs = std::filesystem;
+
+/// Ids of the model's vocabulary where no option says it: of the data or the tokenizer where they are here, else of the
+/// preset; 0: not known.
 int64_t likely_vocabulary(const Config& config) {
-  if (!config.data.dir.empty() && std::filesystem::exists(config.data.dir)) {
-    if (const int64_t data = vocabulary_of_data(config.data, find_tokenizer(config.data)); data > 0) return data;
+  DataOptions data = config.data;
+  const bool tokenizer =
+      !data.tokenizer.empty() && (data.tokenizer == kCharLevelTokenizer || fs::exists(data.tokenizer));
+  if (!tokenizer) data.tokenizer = data.merges = "";  // nothing is fetched for a plan
+  if (tokenizer || (!data.dir.empty() && fs::exists(data.dir)) || fs::exists(data.train + ".idx")) {
+    if (const int64_t found = vocabulary_of_data(data, find_tokenizer(data)); found > 0) return found;
   }
   return config.model.preset.empty() ? 0 : preset(config.model.preset).spec.vocabulary;
 }
@@ -34,12 +42,20 @@ int64_t likely_vocabulary(const Config& config) {
 std::optional<Spec> model_of(const LoadedConfig& loaded) {
   const ModelOptions& model = loaded.config.model;
   if (!model.init.empty() && model.init != "scratch") {
-    if (!std::filesystem::exists(model.init)) return {};
+    if (!fs::exists(model.init)) return {};
     return with_given_options(open_model(model.init).spec, loaded);
   }
   const int64_t vocabulary = likely_vocabulary(loaded.config);
   if (model.vocabulary == 0 && vocabulary == 0) return {};
   return spec_from_options(loaded, vocabulary);
+}
+
+/// The model as far as its layout depends on it; nothing where a folder that is not here says what it is.
+std::optional<Spec> shape_of(const LoadedConfig& loaded) {
+  const std::string& init = loaded.config.model.init;
+  if (!init.empty() && init != "scratch" && !fs::exists(init)) return {};
+  const std::optional<Spec> known = model_of(loaded);
+  return known ? known : spec_from_options(loaded, 1);
 }
 
 std::string parts_of(const Layout& layout) {
@@ -70,23 +86,32 @@ HostMap even_hosts(int ranks, int hosts) {
 
 }  // namespace
 
+void require_mesh(const LoadedConfig& loaded) {
+  MeshOptions options = loaded.config.mesh;
+  options.data = 1;
+  const MeshShape mesh = mesh_of(options, static_cast<int>(options.tensor * options.pipeline), "mesh");
+  if (const std::optional<Spec> spec = shape_of(loaded)) layout_of(with_rows_for(*spec, mesh.tensor), mesh, 0);
+}
+
 std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   const Config& config = loaded.config;
   const MeshShape mesh = mesh_of(config.mesh, ranks, "--ranks");
   const HostMap host_map = even_hosts(ranks, hosts > 0 ? hosts : ranks);
   require_hosts(config, mesh, host_map);
+  require_mesh(loaded);
   const std::optional<Spec> spec = model_of(loaded);
   if (!spec)
-    return "# What each rank holds is not known: set model.vocabulary, model.preset, or a data.dir or model.init that "
-           "is "
-           "here.\n";
+    return fmt::format(
+        "# {} ranks: data {} x tensor {} x pipeline {}. What each of them holds is not known, because the size of the "
+        "vocabulary is not: set model.vocabulary, model.preset, or a data.dir or model.init that is here.\n",
+        ranks, mesh.data, mesh.tensor, mesh.pipeline);
   RunPlan plan;
   plan.loaded = loaded;
-  plan.spec = *spec;
+  plan.spec = with_rows_for(*spec, mesh.tensor);
   plan.mesh = mesh;
   const Backend backend = make_backend();
   size_t holds = 41;  // columns, or as many as the longest needs
-  for (const Layout& layout : layouts_of_replica(*spec, mesh)) holds = std::max(holds, held_by(layout).size());
+  for (const Layout& layout : layouts_of_replica(plan.spec, mesh)) holds = std::max(holds, held_by(layout).size());
   std::string text = fmt::format(
       "# {} ranks: data {} x tensor {} x pipeline {}. Memory is planned with one thread per rank and {}.\n"
       "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",

@@ -7,6 +7,10 @@
 
 namespace trireme {
 
+/// Throws Error::config for a mesh that the model cannot have, whatever its vocabulary, with the sizes that it can.
+/// Nothing is checked where the model is that of a folder which is not here.
+void require_mesh(const LoadedConfig& loaded);
+
 /// Comment lines of YAML: each rank's place, its part of the model and the memory that is planned for it, with one
 /// thread and, where hosts is 0, one host per rank, else as many ranks on each; of more than 64 ranks a line for those
 /// that differ in nothing but data and tensor rank. One line that says what is missing where the model is not known

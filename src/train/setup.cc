@@ -163,7 +163,7 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
   const ResumePlace resume = find_resume(setup.loaded, scalars);
   together(scalars, [&] {
     if (!resume.path.empty()) open_resume(setup, resume);
-    setup.spec = resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json));
+    setup.spec = with_rows_for(resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json)), mesh.tensor);
     check_masking(setup);
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
     if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;

@@ -61,6 +61,25 @@ TEST_F(MeshRuns, ARunGoesOnOverAnyOtherLayout) {
   EXPECT_LE(difference, 1e-10 * norm);
 }
 
+// 31 ids fill 64 rows, which 3 ranks cannot share: they have two more, in a new run and in one that began otherwise.
+TEST_F(MeshRuns, RowsOfPaddingFollowTheTensorRanks) {
+  const auto run_to = [&](const std::string& name, int ranks, const char* steps, const Flags& layout) {
+    go_on(name, ranks, steps, with({"--model.heads", "3", "--model.width", "48"}, layout));
+  };
+  run_to("one", 1, "6", {});
+  run_to("three", 3, "6", {"--mesh.tensor", "3"});
+  run_to("changes", 1, "2", {});
+  run_to("changes", 3, "4", {"--mesh.tensor", "3"});
+  run_to("changes", 1, "6", {});
+  run_to("given", 3, "6", {"--mesh.tensor", "3", "--model.vocabulary-multiple", "50"});
+  const auto one = losses("one");
+  for (const char* name : {"three", "changes", "given"}) {
+    const auto others = losses(name);
+    ASSERT_EQ(others.size(), one.size());
+    for (const auto& [step, loss] : one) EXPECT_NEAR(others.at(step), loss, 1e-5 * loss) << name << " step " << step;
+  }
+}
+
 TEST_F(MeshRuns, TheReportSaysWhoHoldsWhat) {
   const Outcome outcome =
       go_on("run", 4, "2", {"--mesh.data", "2", "--mesh.pipeline", "2", "--optim.shard", "optimizer"});

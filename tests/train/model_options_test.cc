@@ -123,6 +123,51 @@ TEST(RankTable, SaysWhatIsMissingAndWhatDoesNotFit) {
                "tensor 3 does not divide 8 heads; 1, 2, 4, 8 do");
 }
 
+TEST(RankTable, RefusesWhatTrainRefusesAlsoWithoutAVocabulary) {
+  const struct {
+    std::vector<std::string> words;
+    int ranks;
+    const char* message;
+  } cases[] = {
+      {{"mesh.pipeline=13"}, 13, "pipeline 13 cuts 12 layers into more stages than there are"},
+      {{"mesh.tensor=5"}, 5, "tensor 5 does not divide 12 heads; 1, 2, 3, 4"},
+      {{"mesh.tensor=6", "model.inner-width=1000"},
+       6,
+       "tensor 6 does not divide 1000 columns of the MLP's inner width"},
+      {{"mesh.pipeline=2", "mesh.stages=6,7"}, 2, "mesh.stages 6,7 are 2 stages of 13 layers"},
+      {{"mesh.pipeline=2", "mesh.stages=12,0"}, 2, "has a stage without a layer"},
+      {{"mesh.pipeline=2", "mesh.chunks=7"}, 2, "more than the model's 12 layers"},
+      {{"mesh.sequence=true"}, 1, "mesh.tensor is 1"},
+  };
+  for (const auto& [words, ranks, message] : cases) {
+    SCOPED_TRACE(words[0]);
+    std::vector<std::string> all = words;
+    all.emplace_back("batch.global=420");
+    EXPECT_ERROR(ranks_of(all, ranks), ErrorKind::config, message);
+    EXPECT_ERROR(require_mesh(load(all)), ErrorKind::config, message);
+    all.emplace_back("model.vocabulary=1000");
+    EXPECT_ERROR(ranks_of(all, ranks), ErrorKind::config, message);
+  }
+  EXPECT_NO_THROW(require_mesh(load({"mesh.pipeline=12", "mesh.tensor=3", "mesh.data=7"})));
+  EXPECT_NO_THROW(require_mesh(load({"model.init=/not/here", "mesh.pipeline=900"})));
+  EXPECT_THAT(ranks_of({"mesh.tensor=3", "batch.global=24"}, 24),
+              HasSubstr("# 24 ranks: data 8 x tensor 3 x pipeline 1. What each of them holds is not known"));
+}
+
+// 63 ids fill 64 rows, which 3 ranks cannot share: they have 66.
+TEST(RankTable, RowsOfPaddingFollowTheTensorRanks) {
+  for (const int tensor : {2, 3, 6}) {
+    const std::string text =
+        ranks_of({"model.vocabulary=63", fmt::format("mesh.tensor={}", tensor), "batch.global=6"}, 6);
+    EXPECT_THAT(text, HasSubstr(" GB  ")) << tensor;
+  }
+  Spec spec;
+  spec.vocabulary_rows = 64;
+  EXPECT_EQ(with_rows_for(spec, 3).vocabulary_rows, 66);
+  EXPECT_EQ(with_rows_for(spec, 4).vocabulary_rows, 64);
+  EXPECT_EQ(with_rows_for(spec, 1).vocabulary_rows, 64);
+}
+
 TEST(ModelOptions, ResizeAPreset) {
   const Spec small = spec_of({"model.preset=neox-20b", "model.layers=12"});
   Spec expected = preset("neox-20b").spec;

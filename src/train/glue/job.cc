@@ -108,7 +108,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.validation = encode_sets(data.validation, job.task, job.model, most);
   job.test = encode_sets(data.test, job.task, job.model, most);
 
-  job.spec = job.model.spec;
+  job.spec = with_rows_for(job.model.spec, mesh.tensor);
   job.held = layout_of(job.spec, mesh, rank);
   job.dtype = options.bf16 ? DType::bf16 : DType::f32;
   job.trains = options.train;
