@@ -7,7 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
-#include <set>
+#include <utility>
 
 #include "base/error.h"
 
@@ -21,24 +21,38 @@ const char* type_name(const Value& value) {
   return std::holds_alternative<std::monostate>(value) ? "a list" : "text";
 }
 
-/// The value in the type of the key: whole numbers widen to numbers, nothing else changes.
-Value as_type_of(const DialectKey& key, const Setting& setting) {
-  if (const auto* whole = std::get_if<int64_t>(&setting.value)) {
+/// As Python's reader of YAML finds it, where that is what the key wants: 1_000, yes, 017.
+Value as_pyyaml(const DialectKey& key, const Setting& setting) {
+  const bool text = std::holds_alternative<std::string>(setting.value);
+  const bool octal = std::holds_alternative<int64_t>(setting.value) && setting.origin.line > 0;
+  const bool wants_text = std::holds_alternative<std::string>(key.default_value);
+  if (wants_text || (!text && !octal)) return setting.value;
+  return resolve_pyyaml(setting.text).value_or(setting.value);
+}
+
+/// The value in the type of the key. Whole numbers widen to numbers; read from YAML, words are taken as PyYAML does,
+/// and 1e3 is a whole number. Nothing else changes.
+Value as_type_of(const DialectKey& key, const Setting& setting, bool yaml) {
+  const Value value = yaml ? as_pyyaml(key, setting) : setting.value;
+  if (const auto* whole = std::get_if<int64_t>(&value)) {
     if (std::holds_alternative<double>(key.default_value)) return static_cast<double>(*whole);
   }
-  if (const auto* real = std::get_if<double>(&setting.value)) {
+  if (const auto* real = std::get_if<double>(&value)) {
     require(std::isfinite(*real), ErrorKind::config, "{}: {} is {}, which is not a finite number",
             setting.origin.text(), key.name, setting.text);
+    constexpr double kMost = 9e15;  // all whole numbers up to here are exact
+    const bool whole = yaml && std::abs(*real) < kMost && *real == std::floor(*real);
+    if (whole && std::holds_alternative<int64_t>(key.default_value)) return static_cast<int64_t>(*real);
   }
-  require(setting.value.index() == key.default_value.index(), ErrorKind::config, "{} is {}, expected {}",
-          place(setting), describe(setting), type_name(key.default_value));
-  return setting.value;
+  require(value.index() == key.default_value.index(), ErrorKind::config, "{} is {}, expected {}", place(setting),
+          describe(setting), type_name(key.default_value));
+  return value;
 }
 
 [[noreturn]] void fail_unknown(const Dialect& dialect, const Setting& setting) {
   std::vector<std::string> names;
   for (const DialectKey& key : dialect.keys) names.emplace_back(key.name);
-  const std::string near = nearest_name(setting.key, names);
+  const std::string near = nearest_name(setting.key, names, dialect.synonyms);
   fail(ErrorKind::config, "{}: dialect {} has no key \"{}\"{}", setting.origin.text(), dialect.name, setting.key,
        near.empty() ? std::string("; docs/options.md lists its keys") : fmt::format("; did you mean \"{}\"?", near));
 }
@@ -51,21 +65,44 @@ bool is_none(const Setting& setting) {
 /// Of keys inside of a group the group: that is what two files may not share.
 std::string outermost(const std::string& key) { return canonical(key.substr(0, key.find('.'))); }
 
-/// "a.yml:3: ..." for each group of keys that stands in two files.
-std::vector<std::string> shared_keys(const std::vector<Setting>& settings) {
-  std::map<std::string, const Setting*> first;
-  std::set<std::pair<std::string, std::string>> told;
-  std::vector<std::string> out;
+/// What several files say. A key, or group of keys, in two of them is an objection, but where the later one writes it
+/// with '-': NeoX compares the words as they are written with those that it has, which have '_', and overlooks that
+/// one, so that it replaces the earlier.
+std::vector<Setting> merge_apart(const std::vector<Setting>& settings, std::vector<std::string>& objections,
+                                 std::vector<std::string>& notes) {
+  struct Owner {
+    Origin origin;
+    std::string told;  // the file about which there is an objection already
+  };
+  std::map<std::string, Owner> owners;
+  std::vector<Setting> merged;
   for (const Setting& setting : settings) {
-    if (setting.origin.layer >= kFlagLayer) continue;
-    const std::string key = outermost(setting.key);
-    const Setting& before = *first.emplace(key, &setting).first->second;
-    if (before.origin.layer == setting.origin.layer || !told.emplace(key, setting.origin.source).second) continue;
-    out.push_back(fmt::format("{}: \"{}\" stands in {} too, and files may share no key; remove one of them",
-                              setting.origin.text(), setting.key.substr(0, setting.key.find('.')),
-                              before.origin.text()));
+    const std::string key = outermost(setting.key), written = setting.key.substr(0, setting.key.find('.'));
+    if (setting.origin.layer < kFlagLayer) {
+      Owner& owner = owners.try_emplace(key, Owner{setting.origin, ""}).first->second;
+      const bool other = owner.origin.layer != setting.origin.layer;
+      if (other && written.find('-') != std::string::npos) {
+        notes.push_back(
+            fmt::format("{}: \"{}\" replaces what {} says: in NeoX a later file wins where it writes a key with '-'",
+                        setting.origin.text(), written, owner.origin.text()));
+        std::erase_if(merged, [&](const Setting& before) { return outermost(before.key) == key; });
+        owner = {setting.origin, ""};
+      } else if (other && std::exchange(owner.told, setting.origin.source) != setting.origin.source) {
+        objections.push_back(fmt::format("{}: \"{}\" stands in {} too, and files may share no key; remove one of them",
+                                         setting.origin.text(), written, owner.origin.text()));
+      }
+    }
+    merged.push_back(setting);
   }
-  return out;
+  return merged;
+}
+
+/// Whether the dialect has the key, or a group of this name.
+bool knows(const Dialect& dialect, const std::string& key) {
+  const std::string group = canonical(key) + ".";
+  return dialect.find(key) || std::ranges::any_of(dialect.keys, [&](const DialectKey& known) {
+           return canonical(known.name).starts_with(group);
+         });
 }
 
 /// What keys without effect there are, as one line; why, as details.
@@ -108,9 +145,8 @@ DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& set
     for (const Setting& given : settings) take(dialect, given);
     return;
   }
-  objections_ = shared_keys(settings);
   for (const Setting& given : settings) {
-    if (is_none(given)) continue;
+    if (is_none(given) && knows(dialect, given.key)) continue;
     try {
       take(dialect, given);
     } catch (const Error& e) {
@@ -129,7 +165,7 @@ void DialectView::take(const Dialect& dialect, const Setting& given) {
   if (given.origin.layer < effective.origin.layer) return;
   Setting taken = given;
   taken.key = key->name;
-  if (key->role == KeyRole::mapped) taken.value = as_type_of(*key, given);
+  if (key->role == KeyRole::mapped) taken.value = as_type_of(*key, given, dialect.merges_apart);
   effective = std::move(taken);
 }
 
@@ -199,8 +235,12 @@ std::optional<int64_t> bare_gpt2_vocabulary(const std::string& data_dir) {
 
 Translation translate(const Dialect& dialect, const std::vector<Setting>& settings,
                       const std::vector<Setting>& native) {
-  const DialectView view(dialect, settings, native);
   Translation translation;
+  std::vector<std::string> shared;
+  std::vector<Setting> own = dialect.merges_apart ? merge_apart(settings, shared, translation.notes) : settings;
+  if (dialect.prepare) dialect.prepare(own);
+  const DialectView view(dialect, own, native);
+  for (const std::string& objection : shared) view.object(objection);
   std::vector<const Setting*> without_effect;
   for (const DialectKey& key : dialect.keys) {
     const Setting& setting = view.setting(key.name);

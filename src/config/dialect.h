@@ -27,7 +27,8 @@ struct DialectKey {
 /// The dialect's settings laid over its defaults, and the native ones beside them.
 class DialectView {
  public:
-  /// Throws Error::config for unknown keys, wrong types, refused keys; or object()s, as the dialect wants it.
+  /// settings: of all files and flags, those of files that may share no key merged by merge_apart(). Throws
+  /// Error::config for unknown keys, wrong types, refused keys; or object()s, as the dialect wants it.
   DialectView(const struct Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
 
   bool given(std::string_view key) const { return setting(key).origin.layer != kDefaultLayer; }
@@ -80,8 +81,12 @@ struct Dialect {
   /// Sets what the table's `option` column did not.
   void (*translate)(const DialectView& view, Translation& translation);
   /// Files may share no key; all objections are told at once; keys without effect in one line; null stands for "not
-  /// given"; a key that is not given sets no option by itself.
+  /// given"; a key that is not given sets no option by itself; numbers are PyYAML's.
   bool merges_apart = false;
+  /// What other programs call its keys, for hints.
+  std::span<const Synonym> synonyms = {};
+  /// Rewrites the settings before they are looked up.
+  void (*prepare)(std::vector<Setting>& settings) = nullptr;
 
   const DialectKey* find(std::string_view key) const;
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -19,32 +20,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_deepspeed_file(const Origin& origin) { return origin.source.ends_with(".json"); }
+bool is_json(const Origin& origin) { return origin.source.ends_with(".json"); }
 
 std::string_view outermost(std::string_view key) { return key.substr(0, key.find('.')); }
 
-/// YAML with a key of NeoX, or in a group of its, and with no group of native options.
+/// YAML with a key of NeoX, or in a group of its, and with no group of native options. A group of which both have one,
+/// and an empty one, say nothing: only what is in it does.
 bool claims(const std::string& path, const std::vector<Setting>& settings) {
   if (fs::path(path).extension() == ".py") return false;
-  const auto is_own = [](const Setting& setting) {
+  const auto is_shared = [](const Setting& setting) {
+    return setting.problem == "nothing" && schema().is_group(outermost(setting.key));
+  };
+  const auto is_own = [&](const Setting& setting) {
     const std::string group = canonical(outermost(setting.key));
-    return std::ranges::any_of(gpt_neox_keys(),
-                               [&](const DialectKey& key) { return canonical(outermost(key.name)) == group; });
+    return !is_shared(setting) && std::ranges::any_of(gpt_neox_keys(), [&](const DialectKey& key) {
+      return canonical(outermost(key.name)) == group;
+    });
   };
   const auto is_native = [](const Setting& setting) {
-    const bool grouped = setting.key.find('.') != std::string::npos || setting.problem == "nothing";
-    return grouped && schema().is_group(outermost(setting.key));
+    const bool grouped = setting.key.find('.') != std::string::npos && schema().is_group(outermost(setting.key));
+    return grouped && (schema().find(setting.key) != nullptr || kGptNeox.find(setting.key) == nullptr);
   };
   return std::ranges::any_of(settings, is_own) && std::ranges::none_of(settings, is_native);
-}
-
-/// A key's list as JSON; nothing, with an objection, when that is no list of what `is_item` wants.
-template <class IsItem>
-std::optional<Json> list_of(const DialectView& view, const char* key, const char* expected, IsItem is_item) {
-  const Json list = parse_json(view.setting(key).text, view.origin(key).text());
-  if (list.is_array() && std::ranges::all_of(list, is_item)) return list;
-  view.object(key, fmt::format("found {}, expected {}", view.setting(key).text, expected));
-  return std::nullopt;
 }
 
 bool is_text(const Json& item) { return item.is_string(); }
@@ -56,8 +53,11 @@ class Translator {
 
   void translate() {
     for (const DialectKey& key : gpt_neox_keys()) {
-      if (view_.given(key.name) && !is_deepspeed_file(view_.origin(key.name))) neox_ = true;
+      if (!view_.given(key.name)) continue;
+      const Origin& origin = view_.origin(key.name);
+      if (!is_json(origin) || !is_deepspeed_key(key.name)) neox_files_.insert(origin.source);
     }
+    neox_ = !neox_files_.empty();
     check_limits();
     precision();
     batch();
@@ -69,13 +69,13 @@ class Translator {
     parallelism();
     schedule();
     training();
-    data();
-    tokenizer();
-    folders();
+    translate_neox_data(view_, out_);
   }
 
  private:
   bool is(const char* key) const { return view_.flag(key); }
+  /// NeoX's own files may be JSON, too.
+  bool is_deepspeed_file(const Origin& origin) const { return is_json(origin) && !neox_files_.contains(origin.source); }
   /// NeoX's default counts where nothing is given.
   void set(const char* option, Value value, const char* key) { out_.set(option, std::move(value), view_.origin(key)); }
   void copy(const char* key, const char* option) { set(option, view_.value(key), key); }
@@ -125,11 +125,28 @@ class Translator {
     activation();
     positions();
     attention();
-    const int64_t inner =
-        view_.given("intermediate_size") ? view_.integer("intermediate_size") : 4 * view_.integer("hidden_size");
+    const int64_t inner = inner_width();
     const int64_t multiple = view_.integer("mlp_multiple_of");
     if (multiple < 1 || inner % multiple != 0)
       object("mlp_multiple_of", fmt::format("the MLP's width is {}; set intermediate_size to the width wanted", inner));
+  }
+
+  /// The MLP's: of two that say it NeoX takes neither.
+  int64_t inner_width() {
+    constexpr const char* kFactor = "expansion_factor";
+    if (view_.given("intermediate_size")) {
+      if (view_.given(kFactor)) object(kFactor, "intermediate_size says the MLP's width too; remove one of them");
+      return view_.integer("intermediate_size");
+    }
+    if (!view_.given(kFactor)) return 4 * view_.integer("hidden_size");
+    const double width = view_.number(kFactor) * static_cast<double>(view_.integer("hidden_size"));
+    constexpr double kMost = 1 << 24;
+    if (width < 1 || width > kMost) {
+      object(kFactor, fmt::format("that makes an MLP of width {}", width));
+      return 0;
+    }
+    set("model.inner-width", static_cast<int64_t>(width), kFactor);
+    return static_cast<int64_t>(width);
   }
 
   void activation() {
@@ -153,13 +170,18 @@ class Translator {
     const int64_t heads = view_.integer("num_attention_heads");
     if (view_.given("num_kv_heads") && view_.integer("num_kv_heads") != heads)
       object("num_kv_heads", "every query head has keys and values of its own; set it to num_attention_heads");
+    constexpr const char *kWindow = "sliding_window_width", *kUnique = "num_unique_layers";
+    if (view_.given(kWindow) && view_.integer(kWindow) < view_.integer("seq_length"))
+      object(kWindow, "every query sees all keys before it; set it to seq_length or more, or remove it");
+    if (view_.given(kUnique) && view_.integer(kUnique) != view_.integer("num_layers"))
+      object(kUnique, "layers that share weights are not here; set it to num_layers, or remove it");
     if (!view_.given("attention_config")) return;
     constexpr const char* kForm = "pairs of attention types and how often they are repeated, like [[[\"flash\"], 12]]";
     const auto is_pair = [](const Json& item) {
       return item.is_array() && item.size() == 2 && item[0].is_array() && std::ranges::all_of(item[0], is_text) &&
              (item[1].is_number_integer() || item[1] == "all");
     };
-    const auto pairs = list_of(view_, "attention_config", kForm, is_pair);
+    const auto pairs = neox_list(view_, "attention_config", kForm, is_pair);
     if (!pairs) return;
     int64_t layers = 0;
     for (const Json& pair : *pairs) {
@@ -208,23 +230,39 @@ class Translator {
     const int64_t stages = view_.integer("pipe_parallel_size"), shards = view_.integer("model_parallel_size");
     if (stages < 0) object("pipe_parallel_size", "the smallest possible value is 0");
     if (shards < 1) return object("model_parallel_size", "the smallest possible value is 1");
+    if (is("sequence_parallel") && tensor_ranks() > 1) set("mesh.sequence", true, "sequence_parallel");
     set("mesh.pipeline", std::max<int64_t>(1, stages), "pipe_parallel_size");
     const int64_t divisor = view_.integer("make_vocab_size_divisible_by");
     constexpr int64_t kMost = 1 << 20;
     if (divisor < 1 || divisor > kMost)
       return object("make_vocab_size_divisible_by", fmt::format("expected 1 to {}", kMost));
     Origin origin = view_.origin("make_vocab_size_divisible_by");
-    if (shards > 1)
+    const int64_t tensor = tensor_ranks();
+    if (const Setting* own = view_.native("mesh.tensor"); own && tensor != shards) {
+      origin = {fmt::format("{} x mesh.tensor {} ({})", divisor, tensor, own->origin.text()), 0, origin.layer};
+    } else if (shards > 1) {
       origin = {
           fmt::format("{} x model_parallel_size {} ({})", divisor, shards, view_.origin("model_parallel_size").text()),
           0, view_.latest({"make_vocab_size_divisible_by", "model_parallel_size"}).layer};
-    out_.set("model.vocabulary-multiple", divisor * shards, origin);
+    }
+    out_.set("model.vocabulary-multiple", divisor * tensor, origin);
+  }
+
+  /// Those of the run: an option of its own comes after NeoX's key.
+  int64_t tensor_ranks() const {
+    const int64_t own = native_number("mesh.tensor");
+    return own > 0 ? own : view_.integer("model_parallel_size");
   }
 
   void precision() {
-    const bool fp16 = is("fp16.enabled"), bf16 = is("bf16.enabled"), named = view_.given("precision");
+    // DeeperSpeed's older spelling of bf16
+    const bool older = is("fp16.enabled") && view_.text("fp16.type") == "bfloat16";
+    const bool fp16 = is("fp16.enabled") && !older, bf16 = is("bf16.enabled") || older,
+               named = view_.given("precision");
+    if (view_.given("communication_data_type"))
+      set("comm.wire", view_.text("communication_data_type") == "fp32" ? "f32" : "bf16", "communication_data_type");
     if (!neox_ && !view_.given("fp16.enabled") && !view_.given("bf16.enabled")) return;
-    const char* key = named ? "precision" : fp16 ? "fp16.enabled" : "bf16.enabled";
+    const char* key = named ? "precision" : fp16 ? "fp16.enabled" : older ? "fp16.type" : "bf16.enabled";
     const std::string name = named ? view_.text("precision") : fp16 ? "fp16" : bf16 ? "bfloat16" : "fp32";
     if (name != "fp16" && name != "bfloat16" && name != "fp32") return object(key, "expected fp16, bfloat16 or fp32");
     if ((fp16 && name != "fp16") || (bf16 && name != "bfloat16"))
@@ -232,7 +270,8 @@ class Translator {
                     fmt::format("{} says {}; set one of the two", view_.origin(key).text(), name));
     set("precision.dtype", name == "fp16" ? "f16" : name == "bfloat16" ? "bf16" : "f32", key);
     const bool wide = is("fp32_allreduce") || name == "fp32";
-    if (neox_) set("comm.wire", wide ? "f32" : "bf16", is("fp32_allreduce") ? "fp32_allreduce" : key);
+    if (neox_ && !view_.given("communication_data_type"))
+      set("comm.wire", wide ? "f32" : "bf16", is("fp32_allreduce") ? "fp32_allreduce" : key);
   }
 
   /// Of the batch, the micro-batch and the accumulation any one or two give the rest; NeoX accumulates once where it is
@@ -247,19 +286,34 @@ class Translator {
       object(key, fmt::format("expected 1 to {}", kMost));
       good = false;
     }
+    if (view_.given("gas") && view_.integer("gas") != view_.integer(kSteps))
+      object("gas", fmt::format("NeoX, which once knew it, went by gradient_accumulation_steps alone, which is {}; set "
+                                "that one, and remove gas",
+                                view_.integer(kSteps)));
     if (!good || view_.native("batch.global") || view_.native("batch.per-rank")) return;
+    // What an option says is taken first, and what it contradicts of the file's numbers follows from the rest.
+    const int64_t own_micro = native_number("batch.micro"), own_steps = native_number("batch.accumulation");
     const bool batch = view_.given(kBatch), micro = view_.given(kMicro), steps = view_.given(kSteps);
-    if (micro) copy(kMicro, "batch.micro");
+    if (micro && !(batch && own_steps > 0)) copy(kMicro, "batch.micro");
     if (batch) {
       copy(kBatch, "batch.global");
-      if (steps || !micro) copy(kSteps, "batch.accumulation");
-    } else if (micro) {
-      out_.set("batch.per-rank", view_.integer(kMicro) * (steps ? view_.integer(kSteps) : 1),
-               view_.latest({kMicro, kSteps}));
+      if (own_micro == 0 && (steps || !micro)) copy(kSteps, "batch.accumulation");
+    } else if (micro || own_micro > 0) {
+      const int64_t sequences = own_micro > 0 ? own_micro : view_.integer(kMicro);
+      const int64_t times = own_steps > 0 ? own_steps : view_.integer(kSteps);
+      out_.set("batch.per-rank", sequences * times, view_.latest({kMicro, kSteps}));
     } else if (neox_ || steps) {
       view_.object(
           "neither train_batch_size nor train_micro_batch_size_per_gpu is given, and NeoX has no default for them");
     }
+  }
+
+  /// What a native file or flag says of an option that is a number; 0: nothing that is one.
+  int64_t native_number(const char* option) const {
+    const Setting* own = view_.native(option);
+    const auto* number = own ? std::get_if<int64_t>(&own->value) : nullptr;
+    constexpr int64_t kMost = 1 << 20;
+    return number && *number >= 1 && *number <= kMost ? *number : 0;
   }
 
   void optimizer() {
@@ -272,7 +326,7 @@ class Translator {
       copy("optimizer.params.eps", "optim.epsilon");
       std::pair<double, double> betas = {0.9, 0.999};  // Adam's own
       if (view_.given(kBetas)) {
-        const auto list = list_of(view_, kBetas, "two numbers", is_number);
+        const auto list = neox_list(view_, kBetas, "two numbers", is_number);
         if (list && list->size() != 2) object(kBetas, "expected two numbers");
         if (list && list->size() == 2) betas = {(*list)[0].get<double>(), (*list)[1].get<double>()};
       }
@@ -300,6 +354,8 @@ class Translator {
   void clipping() {
     constexpr const char* kClip = "gradient_clipping";
     const double clip = view_.number(kClip);
+    constexpr const char* kExtra = "deepspeed_extra_args.gradient_clipping";
+    if (view_.given(kExtra)) return copy(kExtra, "optim.clip");
     if (view_.given(kClip) && is_deepspeed_file(view_.origin(kClip))) return copy(kClip, "optim.clip");
     if (!neox_) return;
     if (clip != 1.0) return copy(kClip, "optim.clip");
@@ -323,12 +379,41 @@ class Translator {
     copy("min_lr", "optim.min-learning-rate");
     const double warmup = view_.number("warmup");
     if (warmup < 0 || warmup > 1) return object("warmup", "expected a share of lr_decay_iters, from 0 to 1");
-    if (view_.native("optim.warmup-steps")) return;
+    decay_steps();
+    if (view_.native("optim.warmup-steps") || view_.native("optim.warmup-fraction")) return;
     if (warmup > 0) {
       copy("warmup", "optim.warmup-fraction");
     } else {
       set("optim.warmup-steps", int64_t{0}, "warmup");
     }
+    note_short_warm_up(warmup);
+  }
+
+  void decay_steps() {
+    constexpr const char* kShare = "lr_decay_fraction";
+    if (!view_.given(kShare) || view_.given("lr_decay_iters")) return;
+    const double share = view_.number(kShare);
+    if (share <= 0 || share > 1) return object(kShare, "expected a share of train_iters, above 0 and up to 1");
+    set("optim.decay-steps", std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(steps()) * share)), kShare);
+  }
+
+  /// Of the run: an option of its own comes after NeoX's key.
+  int64_t steps() const {
+    const Setting* own = view_.native("run.steps");
+    const auto* steps = own ? std::get_if<int64_t>(&own->value) : nullptr;
+    return steps ? *steps : view_.integer("train_iters");
+  }
+
+  /// NeoX divides the first update's rate by the length of the warm-up, also where that is below one update.
+  void note_short_warm_up(double share) {
+    if (view_.native("optim.decay-steps")) return;
+    const int64_t decay = view_.given("lr_decay_iters") ? view_.integer("lr_decay_iters") : steps();
+    const double length = share * static_cast<double>(decay);
+    if (length <= 0 || length >= 1) return;
+    out_.notes.push_back(
+        fmt::format("{}: warmup {} of {} updates is {:.3g}, less than one: by NeoX's rule the first update has {:.3g} "
+                    "times the peak rate; warmup 0 gives it the peak",
+                    view_.origin("warmup").text(), share, decay, length, 1 / length));
   }
 
   void training() {
@@ -339,132 +424,30 @@ class Translator {
                                                         {"attention_dropout", "model.attention-dropout"},
                                                         {"keep_last_n_checkpoints", "checkpoint.keep"}};
     for (const auto& [key, option] : keys) copy(key, option);
-    if (!view_.given("checkpoint_factor")) set("checkpoint.every", int64_t{0}, "checkpoint_factor");
+    checkpoint_interval();
     if (!view_.given("extra_save_iters")) return;
     const auto is_step = [](const Json& item) { return item.is_number_integer() && item >= 0; };
-    const auto steps = list_of(view_, "extra_save_iters", "steps, like [1, 2, 4]", is_step);
+    const auto steps = neox_list(view_, "extra_save_iters", "steps, like [1, 2, 4]", is_step);
     if (!steps) return;
     std::string text;
     for (const Json& step : *steps) text += (text.empty() ? "" : ",") + std::to_string(step.get<int64_t>());
     set("checkpoint.also", text, "extra_save_iters");
   }
 
-  /// "0.3 a 0.7 b" of the paths and weights of one of NeoX's three parts.
-  std::optional<std::string> blend(const std::string& part) {
-    const std::string paths_key = part + "_data_paths", weights_key = part + "_data_weights";
-    const auto paths = list_of(view_, paths_key.c_str(), "a list of paths", is_text);
-    if (!paths) return std::nullopt;
-    Json weights = Json::array();
-    for (size_t i = 0; i < paths->size(); ++i) weights.push_back(1.0);
-    if (view_.given(weights_key)) {
-      const auto given = list_of(view_, weights_key.c_str(), "a list of numbers", is_number);
-      if (!given) return std::nullopt;
-      weights = *given;
+  void checkpoint_interval() {
+    constexpr const char *kFactor = "checkpoint_factor", *kInterval = "save_interval";
+    if (view_.given(kFactor)) {
+      if (view_.given(kInterval) && view_.integer(kInterval) != view_.integer(kFactor))
+        object(kInterval, fmt::format("it is the older name of checkpoint_factor, which is {}; remove one of them",
+                                      view_.integer(kFactor)));
+    } else {
+      copy(view_.given(kInterval) ? kInterval : kFactor, "checkpoint.every");
     }
-    if (weights.size() != paths->size() || paths->empty()) {
-      view_.object(paths_key, fmt::format("{} paths and {} weights", paths->size(), weights.size()));
-      return std::nullopt;
-    }
-    if (paths->size() == 1) return (*paths)[0].get<std::string>();
-    std::string text;
-    for (size_t i = 0; i < paths->size(); ++i)
-      text += fmt::format("{}{} {}", i > 0 ? " " : "", weights[i].get<double>(), (*paths)[i].get<std::string>());
-    return text;
-  }
-
-  void data() {
-    if (is("eod_mask_loss")) {
-      set("data.mask-end-of-text", true, "eod_mask_loss");
-      if (!view_.native("optim.loss-mean"))
-        object(
-            "eod_mask_loss",
-            "say which mean is meant where micro-batches count different numbers of tokens: --optim.loss-mean tokens, "
-            "over all of them, or --optim.loss-mean micro-batches, the mean of the micro-batches' means, as in NeoX");
-    }
-    if (!is("use_shared_fs") && !view_.native("data.index-dir"))
-      object("use_shared_fs", "name a folder of each host's own for the order of the samples: --data.index-dir FOLDER");
-    if (view_.given("test_data_paths") && !view_.given("train_data_paths"))
-      object("test_data_paths",
-             "NeoX reads it with train_data_paths only; with data_path the third share of split is the test");
-    if (view_.given("train_data_paths")) {
-      if (view_.given("data_path")) object("data_path", "train_data_paths says the data too; remove one of them");
-      if (const auto text = blend("train")) set("data.train", *text, "train_data_paths");
-      if (!view_.given("valid_data_paths")) {
-        set("data.validation", "", "train_data_paths");
-      } else if (const auto validation = blend("valid")) {
-        set("data.validation", *validation, "valid_data_paths");
-      }
-      if (view_.given("test_data_paths")) {
-        if (const auto test = blend("test")) set("data.test", *test, "test_data_paths");
-      }
-    } else if (view_.given("data_path")) {
-      copy("data_path", "data.train");
-      copy("split", "data.split");
-    }
-  }
-
-  void tokenizer() {
-    constexpr const char *kType = "tokenizer_type", *kVocabulary = "vocab_file", *kMerges = "merge_file";
-    const std::string& type = view_.text(kType);
-    if (type == "CharLevelTokenizer") return set("data.tokenizer", "CharLevelTokenizer", kType);
-    if (type == "HFTokenizer") {
-      if (view_.given(kVocabulary)) copy(kVocabulary, "data.tokenizer");
-      return;
-    }
-    if (type != "GPT2BPETokenizer")
-      return object(kType,
-                    "tokenizers are read as HFTokenizer (vocab_file is a tokenizer.json), GPT2BPETokenizer (vocab_file "
-                    "and merge_file) or CharLevelTokenizer; set one of them, or --data.tokenizer FILE and HFTokenizer");
-    if (view_.given(kVocabulary)) copy(kVocabulary, "data.tokenizer");
-    if (view_.given(kMerges) && view_.given(kVocabulary)) copy(kMerges, "data.merges");
-    if (view_.given(kMerges) != view_.given(kVocabulary))
-      object(view_.given(kMerges) ? kMerges : kVocabulary, "GPT2BPETokenizer needs vocab_file and merge_file");
-  }
-
-  enum class Found { nothing, ours, neox };
-  static Found look_into(const std::string& folder) {
-    const fs::path latest = fs::path(folder) / "latest";
-    std::error_code unreadable;
-    if (!fs::exists(latest, unreadable)) return Found::nothing;
-    constexpr size_t kMostBytes = 4096;  // the name of a folder
-    return read_text(latest.string(), kMostBytes).starts_with("step-") ? Found::ours : Found::neox;
-  }
-
-  /// `save` is where the run is; `load` where it goes on from.
-  void folders() {
-    const std::string &save = view_.text("save"), &load = view_.text("load");
-    if (view_.given("save")) {
-      copy("save", "run.dir");
-      if (!view_.native("run.dir") && look_into(save) == Found::neox)
-        object("save", fmt::format("its `latest` is that of NeoX's own checkpoints, which are never written over; name "
-                                   "another folder: --run.dir {}-trireme",
-                                   save));
-    }
-    if (view_.native("checkpoint.resume")) return;
-    const Setting* own = view_.native("run.dir");
-    const Found found = view_.given("load") ? look_into(load) : Found::nothing;
-    if (found == Found::neox) return go_on_from_neox(own ? own->text : save, load);
-    if (own) return;
-    if (!view_.given("load")) return set("checkpoint.resume", "none", "load");
-    if (found == Found::nothing)
-      out_.notes.push_back(fmt::format("{}: load is {}, which holds no checkpoint: the run starts from scratch",
-                                       view_.origin("load").text(), load));
-    if (load == save) return set("checkpoint.resume", "auto", "load");
-    set("checkpoint.resume", found == Found::ours ? load : "none", "load");
-  }
-
-  /// A run that began with NeoX's checkpoint and was stopped goes on with its own snapshots.
-  void go_on_from_neox(const std::string& save, const std::string& load) {
-    if (look_into(save) != Found::ours) return set("checkpoint.resume", load, "load");
-    set("checkpoint.resume", "auto", "load");
-    out_.notes.push_back(
-        fmt::format("{}: load is {}, NeoX's own checkpoints; the run goes on from its newer snapshots "
-                    "in {}",
-                    view_.origin("load").text(), load, save));
   }
 
   const DialectView& view_;
   Translation& out_;
+  std::set<std::string> neox_files_;
   bool neox_ = false;  ///< more than DeepSpeed's own file was read
 };
 
@@ -482,6 +465,8 @@ const Dialect kGptNeox = {
     .claims = claims,
     .translate = translate,
     .merges_apart = true,
+    .synonyms = gpt_neox_synonyms(),
+    .prepare = take_out_extra_args,
 };
 
 }  // namespace trireme

@@ -27,12 +27,63 @@ bool is_word_of(const Setting& setting, const Dialect* dialect) {
   return !schema().find(setting.key) && dialect && dialect->find(setting.key);
 }
 
+/// What other programs call options.
+constexpr Synonym kSynonyms[] = {{"lr", "optim.learning-rate"},
+                                 {"wd", "optim.weight-decay"},
+                                 {"grad-clip", "optim.clip"},
+                                 {"max-grad-norm", "optim.clip"},
+                                 {"gradient-clipping", "optim.clip"},
+                                 {"clip-grad", "optim.clip"},
+                                 {"warmup-iters", "optim.warmup-steps"},
+                                 {"lr-decay-iters", "optim.decay-steps"},
+                                 {"min-lr", "optim.min-learning-rate"},
+                                 {"lr-scheduler-type", "optim.schedule"},
+                                 {"max-iters", "run.steps"},
+                                 {"max-steps", "run.steps"},
+                                 {"train-iters", "run.steps"},
+                                 {"num-steps", "run.steps"},
+                                 {"output-dir", "run.dir"},
+                                 {"out-dir", "run.dir"},
+                                 {"save-dir", "run.dir"},
+                                 {"save-interval", "checkpoint.every"},
+                                 {"save-steps", "checkpoint.every"},
+                                 {"save-every", "checkpoint.every"},
+                                 {"checkpoint-factor", "checkpoint.every"},
+                                 {"eval-interval", "evaluation.every"},
+                                 {"eval-steps", "evaluation.every"},
+                                 {"eval-every", "evaluation.every"},
+                                 {"eval-iters", "evaluation.batches"},
+                                 {"log-interval", "log.every"},
+                                 {"logging-steps", "log.every"},
+                                 {"global-batch-size", "batch.global"},
+                                 {"train-batch-size", "batch.global"},
+                                 {"micro-batch-size", "batch.micro"},
+                                 {"gas", "batch.accumulation"},
+                                 {"gradient-accumulation-steps", "batch.accumulation"},
+                                 {"grad-accum", "batch.accumulation"},
+                                 {"seq-length", "batch.sequence"},
+                                 {"block-size", "model.context"},
+                                 {"max-position-embeddings", "model.context"},
+                                 {"n-layer", "model.layers"},
+                                 {"num-layers", "model.layers"},
+                                 {"n-head", "model.heads"},
+                                 {"num-heads", "model.heads"},
+                                 {"num-attention-heads", "model.heads"},
+                                 {"n-embd", "model.width"},
+                                 {"hidden-size", "model.width"},
+                                 {"vocab-size", "model.vocabulary"},
+                                 {"tensor-parallel-size", "mesh.tensor"},
+                                 {"pipeline-parallel-size", "mesh.pipeline"},
+                                 {"sequence-parallel", "mesh.sequence"}};
+
 [[noreturn]] void fail_unknown(const Setting& setting, const Dialect* dialect) {
   std::vector<std::string> names = schema().names();
   if (dialect) {
     for (const DialectKey& key : dialect->keys) names.emplace_back(key.name);
   }
   const std::string place = setting.origin.text();
+  const std::string meant = dialect ? nearest_name(setting.key, {}, dialect->synonyms) : "";
+  if (!meant.empty()) fail(ErrorKind::config, "{}: no option \"{}\"; did you mean \"{}\"?", place, setting.key, meant);
   for (const Dialect* other : dialects()) {
     const DialectKey* key = dialect == other ? nullptr : other->find(setting.key);
     if (!key) continue;
@@ -41,7 +92,7 @@ bool is_word_of(const Setting& setting, const Dialect* dialect) {
     fail(ErrorKind::config, "{}: no option \"{}\"; dialect {} has a key of this name: add --dialect {}", place,
          setting.key, other->name, other->name);
   }
-  const std::string near = nearest_name(setting.key, names);
+  const std::string near = nearest_name(setting.key, names, kSynonyms);
   if (near.empty()) {
     fail(ErrorKind::config, "{}: no option \"{}\" and none of a similar name; `trireme config options` lists them",
          place, setting.key);

@@ -29,7 +29,110 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string_view last_part(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
+std::string characters_of(std::string_view key, bool digits) {
+  std::string out;
+  for (const char c : key) {
+    const bool digit = c >= '0' && c <= '9';
+    if (c != '-' && c != '.' && (digits ? digit : true)) out += c;
+  }
+  return out;
+}
+
+std::vector<std::string_view> words_of(std::string_view key) {
+  std::vector<std::string_view> words;
+  for (size_t at = 0; at <= key.size();) {
+    const size_t end = std::min(key.find_first_of("-.", at), key.size());
+    if (end > at) words.push_back(key.substr(at, end - at));
+    at = end + 1;
+  }
+  return words;
+}
+
+/// How many slips of a word are no other word.
+size_t allowed_slips(size_t length) {
+  constexpr size_t kShort = 3, kLong = 8;
+  return length < kShort ? 0 : length < kLong ? 1 : 2;
+}
+
+/// Slips by which the one is a misspelling of the other; nothing where they are other words.
+std::optional<size_t> slips_between(std::string_view wanted, std::string_view candidate) {
+  const std::vector<std::string_view> ours = words_of(candidate), theirs = words_of(wanted);
+  if (characters_of(wanted, true) != characters_of(candidate, true)) return std::nullopt;  // beta3 is not beta1
+  if (ours.size() != theirs.size()) {                                                      // a '-' too many or too few
+    const std::string a = characters_of(wanted, false), b = characters_of(candidate, false);
+    const size_t distance = edit_distance(a, b);
+    return distance <= allowed_slips(std::min(a.size(), b.size())) ? std::optional(distance + 1) : std::nullopt;
+  }
+  size_t slips = 0;
+  for (size_t i = 0; i < ours.size(); ++i) {
+    const size_t distance = edit_distance(theirs[i], ours[i]);
+    if (distance > allowed_slips(std::max(theirs[i].size(), ours[i].size()))) return std::nullopt;
+    slips += distance;
+  }
+  return slips;
+}
+
+bool all_in(std::string_view text, std::string_view characters) {
+  return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
+}
+
+std::optional<int64_t> whole_number(std::string digits, int base, bool negative) {
+  std::erase(digits, '_');
+  int64_t value = 0;
+  const char* end = digits.data() + digits.size();
+  const auto r = std::from_chars(digits.data(), end, value, base);
+  if (digits.empty() || r.ec != std::errc() || r.ptr != end) return std::nullopt;
+  return negative ? -value : value;
+}
+
+/// "1:30" is 90.
+std::optional<int64_t> sexagesimal(std::string_view text, bool negative) {
+  int64_t sum = 0;
+  constexpr int64_t kBase = 60, kMost = INT64_MAX / kBase - kBase;
+  for (bool first = true; !text.empty(); first = false) {
+    const size_t colon = std::min(text.find(':'), text.size());
+    const std::string_view part = text.substr(0, colon);
+    const auto number = whole_number(std::string(part), 10, false);
+    if (!number || (!first && (part.size() > 2 || *number >= kBase)) || sum > kMost) return std::nullopt;
+    sum = sum * kBase + *number;
+    text.remove_prefix(std::min(colon + 1, text.size()));
+  }
+  return negative ? -sum : sum;
+}
+
 }  // namespace
+
+std::optional<Value> resolve_pyyaml(std::string_view text) {
+  for (const std::string_view word : {"yes", "Yes", "YES", "on", "On", "ON"}) {
+    if (text == word) return true;
+  }
+  for (const std::string_view word : {"no", "No", "NO", "off", "Off", "OFF"}) {
+    if (text == word) return false;
+  }
+  std::string_view digits = text;
+  const bool negative = digits.starts_with('-');
+  if (negative || digits.starts_with('+')) digits.remove_prefix(1);
+  constexpr std::string_view kDecimal = "0123456789_";
+  std::optional<int64_t> whole;
+  if (digits.empty() || digits[0] < '0' || digits[0] > '9') return std::nullopt;
+  if (digits.starts_with("0x") && all_in(digits.substr(2), "0123456789abcdefABCDEF_")) {
+    whole = whole_number(std::string(digits.substr(2)), 16, negative);
+  } else if (digits.starts_with("0b") && all_in(digits.substr(2), "01_")) {
+    whole = whole_number(std::string(digits.substr(2)), 2, negative);
+  } else if (digits.size() > 1 && digits[0] == '0' && all_in(digits.substr(1), "01234567_")) {
+    whole = whole_number(std::string(digits.substr(1)), 8, negative);
+  } else if (digits[0] != '0' && all_in(digits, kDecimal) && digits.find('_') != std::string_view::npos) {
+    whole = whole_number(std::string(digits), 10, negative);
+  } else if (digits[0] != '0' && digits.find(':') != std::string_view::npos && digits.back() != ':') {
+    whole = sexagesimal(digits, negative);
+  } else if (digits.find('_') != std::string_view::npos && digits.find('.') != std::string_view::npos) {
+    std::string plain(text);
+    std::erase(plain, '_');
+    const Value value = resolve_plain(plain);
+    if (std::holds_alternative<double>(value)) return value;
+  }
+  return whole ? std::optional<Value>(*whole) : std::nullopt;
+}
 
 Value resolve_plain(std::string_view text) {
   if (text == "true" || text == "True" || text == "TRUE") return true;
@@ -81,18 +184,35 @@ std::string nearest_name(std::string_view key, const std::vector<std::string>& n
   constexpr size_t kLongestKey = 100;  // no name is near a longer one, and the distance is quadratic
   if (key.size() > kLongestKey) return "";
   const std::string wanted = canonical(key);
+  const bool grouped = wanted.find('.') != std::string::npos;
   std::string best;
-  size_t best_distance = std::numeric_limits<size_t>::max();
+  size_t best_slips = std::numeric_limits<size_t>::max();
   for (const std::string& name : names) {
     const std::string candidate = canonical(name);
-    size_t distance = edit_distance(wanted, candidate);
-    // The right word without a group or in the wrong one is near, but less so than a slip in the right group.
-    const size_t penalty = wanted.find('.') == std::string::npos ? 1 : 2;
-    distance = std::min(distance, edit_distance(last_part(wanted), last_part(candidate)) + penalty);
-    if (distance < best_distance) best = name, best_distance = distance;
+    std::optional<size_t> slips = slips_between(wanted, candidate);
+    // The right word without its group, or with another: near, but less so, and only where no second name ends alike.
+    constexpr size_t kOtherGroup = 10;
+    if (!slips && (!grouped || candidate.find('.') != std::string::npos)) {
+      slips = slips_between(last_part(wanted), last_part(candidate));
+      if (slips) *slips += kOtherGroup;
+    }
+    if (!slips || *slips > best_slips) continue;
+    if (*slips == best_slips && canonical(best) != candidate) {
+      best.clear();
+    } else {
+      best = name, best_slips = *slips;
+    }
   }
-  const size_t allowed = std::max<size_t>(2, last_part(wanted).size() / 3);
-  return best_distance <= allowed ? best : "";
+  return best;
+}
+
+std::string nearest_name(std::string_view key, const std::vector<std::string>& names,
+                         std::span<const Synonym> synonyms) {
+  const std::string wanted = canonical(key);
+  for (const Synonym& synonym : synonyms) {
+    if (canonical(synonym.theirs) == wanted) return synonym.ours;
+  }
+  return nearest_name(key, names);
 }
 
 }  // namespace trireme

@@ -2,6 +2,8 @@
 // One setting as a file, a flag or a dialect gave it, before it is known which option it sets.
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -37,6 +39,10 @@ struct Setting {
 /// text.
 Value resolve_plain(std::string_view text);
 
+/// What PyYAML, which reads YAML 1.1, finds in a word that resolve_plain() takes for text: yes, no, on, off, 1_000,
+/// 0x1f, 0b11, 1:30; also 017, which is octal there. Nothing for all other words.
+std::optional<Value> resolve_pyyaml(std::string_view text);
+
 /// How a setting is named in a message: "configs/a.yaml:12: optim.clip", "--optim.clip".
 std::string place(const Setting& setting);
 /// How its value reads in a message: `"abc"`, `12`, `true`.
@@ -46,8 +52,17 @@ std::string to_text(const Value& value);
 /// '_' written as '-': the one spelling in which keys are compared.
 std::string canonical(std::string_view key);
 
-/// The name within a small edit distance of key, compared in canonical spelling, whole or after the last '.'; empty if
-/// none is near.
+/// A name of another program, and the one that means the same here.
+struct Synonym {
+  const char *theirs, *ours;
+};
+
+/// The one name that key is a misspelling of, compared in canonical spelling: slips inside words and between them, and
+/// a group that is missing. Never a name of other words, which would mean something else (save-interval is not
+/// eval-interval), nor one of several that are as near. Empty if there is none.
 std::string nearest_name(std::string_view key, const std::vector<std::string>& names);
+/// First what the key is called here, then nearest_name().
+std::string nearest_name(std::string_view key, const std::vector<std::string>& names,
+                         std::span<const Synonym> synonyms);
 
 }  // namespace trireme

@@ -1,5 +1,6 @@
 #include "config/gpt_neox.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,9 +106,25 @@ TEST_F(GptNeox, NamesAreTheSameWithEitherDash) {
   EXPECT_EQ(load_config({folder_ / "b.yml"}, {}).config.model.layers, 2);
 }
 
-TEST_F(GptNeox, AKeyInTwoFilesIsRefusedAlsoWhereNeoxOverlooksIt) {
-  EXPECT_ERROR(load_with("{\"num-layers\": 5}"), ErrorKind::config,
-               folder_ / "more.yml:1: \"num-layers\" stands in " + file_ + ":5 too, and files may share no key");
+// NeoX compares the later file's words, as they are written, with those that it has, which have '_'.
+TEST_F(GptNeox, AKeyInTwoFilesIsRefusedButReplacedWhereTheLaterOneHasDashes) {
+  EXPECT_ERROR(load_with("{\"num_layers\": 5}"), ErrorKind::config,
+               folder_ / "more.yml:1: \"num_layers\" stands in " + file_ + ":5 too, and files may share no key");
+  const LoadedConfig later = load_with("{\"num-layers\": 5}");
+  EXPECT_EQ(later.config.model.layers, 5);
+  EXPECT_THAT(later.notes, testing::Contains(folder_ / "more.yml:1: \"num-layers\" replaces what " + file_ +
+                                             ":5 says: in NeoX a later file wins where it writes a key with '-'"));
+  EXPECT_EQ(load_with("{\"lr-decay-iters\": 50, \"min-lr\": 0.0002}").config.optim.decay_steps, 50);
+  EXPECT_EQ(load_with("{\"num-layers\": 5}", {"--num_layers=7"}).config.model.layers, 7) << "flags win";
+  write_text(folder_ / "c.yml", "{\"num_layers\": 6}");
+  write_text(folder_ / "b.yml", "{\"num-layers\": 5}");
+  EXPECT_ERROR(load_config({file_, folder_ / "b.yml", folder_ / "c.yml"}, {}), ErrorKind::config,
+               "c.yml:1: \"num_layers\" stands in " + (folder_ / "b.yml") + ":1 too");
+  write_text(folder_ / "zero.yml", "{\"zero_optimization\": {\"stage\": 1, \"zero_quantized_gradients\": true}}");
+  write_text(folder_ / "later.yml", "{\"zero-optimization\": {\"stage\": 2}}");
+  EXPECT_EQ(load_config({file_, folder_ / "zero.yml", folder_ / "later.yml"}, {}).config.optim.shard,
+            ShardChoice::gradients)
+      << "a whole group is replaced";
   EXPECT_ERROR(load_with("{\n\"optimizer\": {\"extra\": 1}}"), ErrorKind::config,
                "more.yml:2: \"optimizer\" stands in " + file_ + ":10 too");
   EXPECT_EQ(load_with("model:\n  layers: 6\n").config.model.layers, 6) << "native files let the later one win";
@@ -117,7 +134,7 @@ TEST_F(GptNeox, AKeyInTwoFilesIsRefusedAlsoWhereNeoxOverlooksIt) {
 TEST_F(GptNeox, TellsAllObjectionsAtOnce) {
   try {
     load_with(R"({"norm": "rmsnorm", "activation": "swiglu", "num_kv_heads": 2, "hiden_dropout": 0.1,
-                  "sliding_window_width": 128, "seed": "x", "zero_optimization": {"stage": 4}})");
+                  "sliding_window_width": 16, "seed": "x", "zero_optimization": {"stage": 4}})");
     ADD_FAILURE() << "no error";
   } catch (const Error& e) {
     EXPECT_EQ(e.kind(), ErrorKind::config);
@@ -126,7 +143,7 @@ TEST_F(GptNeox, TellsAllObjectionsAtOnce) {
                                 HasSubstr("activation is \"swiglu\": the MLP computes gelu or relu"),
                                 HasSubstr("num_kv_heads is 2: every query head has keys and values of its own")));
     EXPECT_THAT(e.what(), AllOf(HasSubstr("has no key \"hiden_dropout\"; did you mean \"hidden_dropout\"?"),
-                                HasSubstr("sliding_window_width cannot be used here: every query sees all keys"),
+                                HasSubstr("sliding_window_width is 16: every query sees all keys"),
                                 HasSubstr("seed is \"x\", expected a whole number"),
                                 HasSubstr("zero_optimization.stage is 4: expected 0 to 3")));
   }
@@ -226,12 +243,22 @@ TEST_F(GptNeox, ModelsThatAreNotHereAreRefused) {
       {"tokenizer_type: SPMTokenizer", "tokenizers are read as HFTokenizer"},
       {"merge_file: m.txt", "GPT2BPETokenizer needs vocab_file and merge_file"},
       {"train_epochs: 2", "set train_iters"},
+      {"eval_tasks: [lambada]", "tasks of lm-evaluation-harness are not run here"},
+      {"gas: 2", "gas is 2: NeoX, which once knew it, went by gradient_accumulation_steps alone, which is 3"},
+      {"save_interval: 5\ncheckpoint_factor: 6", "it is the older name of checkpoint_factor, which is 6"},
+      {"expansion_factor: 3\nintermediate_size: 128", "intermediate_size says the MLP's width too"},
+      {"num_unique_layers: 2", "layers that share weights are not here; set it to num_layers"},
+      {"sliding_window_width: 8", "set it to seq_length or more"},
+      {"weight_by_num_documents: true\ntrain_data_paths: [a, b]", "give train_data_weights"},
+      {"num_workers: 2\nhiden_size: null", "has no key \"hiden_size\"; did you mean \"hidden_size\"?"},
       {"use_shared_fs: false", "--data.index-dir FOLDER"},
       {"test_data_paths: [a]", "NeoX reads it with train_data_paths only"},
       {"{train_data_paths: [a, b], train_data_weights: [1]}", "2 paths and 1 weights"},
       {"checkpoint_scale: log", "set linear"},
-      {"fp16: {enabled: true, type: bfloat16}", "set precision: bfloat16 and remove fp16"},
-      {"deepspeed_extra_args: {a: 1}", "give them as a ds_config.json"},
+      {"fp16: {enabled: true, type: bfloat16}\nprecision: fp16", "says fp16; set one of the two"},
+      {"deepspeed_extra_args: {a: 1}", "DeepSpeed has no key \"a\"; remove it from deepspeed_extra_args"},
+      {"deepspeed_extra_args: {optimizer: {type: Lamb}}", "the one in deepspeed_extra_args has no effect"},
+      {"deepspeed_extra_args: {elasticity: {enabled: true}}", "this part of DeepSpeed is not here"},
   };
   for (const auto& [text, message] : cases) {
     SCOPED_TRACE(text);
@@ -254,10 +281,156 @@ TEST_F(GptNeox, DataAndTokenizers) {
           "{train_data_paths: [a, b], train_data_weights: [1., 2], valid_data_paths: [c], test_data_paths: [d, e]}")
           .config.data;
   EXPECT_EQ(many.train, "1 a 2 b");
-  EXPECT_EQ(many.validation, "c");
+  EXPECT_EQ(many.validation, "1 c") << "NeoX blends a single path too: its order has half a per cent more samples";
+  EXPECT_EQ(load_with("{train_data_paths: [a], weight_by_num_documents: true}").config.data.train, "1 a");
+  EXPECT_EQ(load_with("{train_data_paths: [a, b], train_data_weights: [1_000, 2]}").config.data.train, "1000 a 2 b");
   EXPECT_EQ(many.test, "1 d 1 e");
   EXPECT_EQ(many.split, "");
   EXPECT_EQ(load_with("tokenizer_type: CharLevelTokenizer").config.data.tokenizer, "CharLevelTokenizer");
+}
+
+// Options come first, what a file leaves open follows from both.
+TEST_F(GptNeox, WhatFollowsIsDerivedAfterTheOptions) {
+  constexpr const char* kModel =
+      "num_layers: 2\nhidden_size: 64\nnum_attention_heads: 4\nseq_length: 8\nmax_position_embeddings: 8\n"
+      "train_iters: 3\noptimizer: {params: {lr: 0.1}}\n";
+  const struct {
+    const char* file;
+    std::vector<std::string> flags;
+    int64_t global, micro, accumulation;
+  } cases[] = {
+      // on 4 ranks
+      {"train-batch-size: 64", {"--batch.micro", "1"}, 64, 1, 16},
+      {"train-batch-size: 64", {"--batch.accumulation", "2"}, 64, 8, 2},
+      {"train_batch_size: 64\ntrain_micro_batch_size_per_gpu: 4", {"--batch.micro", "1"}, 64, 1, 16},
+      {"train_batch_size: 64\ntrain_micro_batch_size_per_gpu: 4", {"--batch.accumulation", "8"}, 64, 2, 8},
+      {"train_batch_size: 64\ngradient_accumulation_steps: 2", {"--batch.micro", "1"}, 64, 1, 16},
+      {"train_batch_size: 64\ntrain_micro_batch_size_per_gpu: 4\ngradient_accumulation_steps: 4",
+       {"--batch.micro", "2"},
+       64,
+       2,
+       8},
+      {"train_batch_size: 64\ntrain_micro_batch_size_per_gpu: 4\ngradient_accumulation_steps: 4",
+       {"--batch.accumulation", "2"},
+       64,
+       8,
+       2},
+      {"train_micro_batch_size_per_gpu: 4", {"--batch.accumulation", "2"}, 32, 4, 2},
+      {"train_micro_batch_size_per_gpu: 4\ngradient_accumulation_steps: 3", {"--batch.micro", "8"}, 96, 8, 3},
+      {"train_micro_batch_size_per_gpu: 4\ngradient_accumulation_steps: 3", {"--batch.accumulation", "1"}, 16, 4, 1},
+      {"gradient_accumulation_steps: 3", {"--batch.micro", "2"}, 24, 2, 3},
+      {"train_batch_size: 64", {"--batch.global", "32", "--batch.micro", "2"}, 32, 2, 4},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(std::string(c.file) + " " + c.flags[0]);
+    write_text(folder_ / "b.yml", std::string(kModel) + c.file);
+    const BatchPlan plan = plan_batch(load_config({folder_ / "b.yml"}, c.flags), 4);
+    EXPECT_EQ(plan.global, c.global);
+    EXPECT_EQ(plan.micro, c.micro);
+    EXPECT_EQ(plan.accumulation, c.accumulation);
+  }
+  EXPECT_EQ(load({"--mesh.tensor=3"}).config.model.vocabulary_multiple, 384) << "128 x the ranks of the run";
+  EXPECT_EQ(load({"--mesh.tensor=1"}).config.model.vocabulary_multiple, 128);
+  EXPECT_EQ(load({"--optim.warmup-steps=3", "--warmup=0"}).config.optim.warmup_steps, 3);
+}
+
+TEST_F(GptNeox, SequenceParallelIsOurs) {
+  EXPECT_FALSE(load().config.mesh.sequence);
+  EXPECT_TRUE(load_with("sequence_parallel: true").config.mesh.sequence);
+  EXPECT_TRUE(load_with("\"sequence-parallel\": True").config.mesh.sequence);
+  EXPECT_FALSE(load_with("sequence_parallel: true", {"--mesh.tensor=1"}).config.mesh.sequence) << "nothing to share";
+  EXPECT_FALSE(load_with("sequence_parallel: true", {"--mesh.sequence=false"}).config.mesh.sequence);
+  const LoadedConfig given = load_with("sequence_parallel: true");
+  EXPECT_THAT(given.notes, testing::Not(testing::Contains(HasSubstr("sequence_parallel"))));
+}
+
+TEST_F(GptNeox, NumbersAndWordsArePyyamls) {
+  EXPECT_EQ(load_with("seed: 1_000").config.run.seed, 1000);
+  EXPECT_EQ(load_with("seed: 017").config.run.seed, 15) << "octal, in YAML 1.1";
+  EXPECT_EQ(load_with("seed: 0x1F").config.run.seed, 31);
+  EXPECT_EQ(load_with("eval_interval: 1e3").config.evaluation.every, 1000);
+  EXPECT_EQ(load_with("weight_decay: .1").config.optim.weight_decay, 0.1);
+  EXPECT_EQ(load_with("rotary_emb_base: 10_000.0").config.model.rotary_base, 10000);
+  EXPECT_EQ(load_with("checkpoint-activations: yes").config.model.recompute, Recompute::full);
+  EXPECT_EQ(load_with("checkpoint-activations: Off").config.model.recompute, Recompute::none);
+  EXPECT_EQ(load_with("save: 1_000").config.run.dir, "1_000") << "a text stays as it is";
+  EXPECT_EQ(load({"--seed=2_000"}).config.run.seed, 2000);
+  EXPECT_ERROR(load_with("seed: 1.5"), ErrorKind::config, "seed is 1.5, expected a whole number");
+  EXPECT_ERROR(load_with("seed: yes"), ErrorKind::config, "seed is \"yes\", expected a whole number");
+}
+
+// What the published files of Pythia have, and those of its time.
+TEST_F(GptNeox, OlderKeys) {
+  EXPECT_EQ(load_with("save-interval: 500").config.checkpoint.every, 500);
+  EXPECT_EQ(load_with("save_interval: 5\ncheckpoint_factor: 5").config.checkpoint.every, 5);
+  EXPECT_NO_THROW(load_with("gas: 3")) << "gradient_accumulation_steps is 3, too";
+  EXPECT_ERROR(load({"--optimizer.params.max_grad_norm=1.0"}), ErrorKind::config,
+               "optimizer.params.max_grad_norm cannot be used here: gradient_clipping clips: set that one");
+  EXPECT_EQ(load_with("fp16: {enabled: true, type: bfloat16}").config.precision.dtype, DType::bf16);
+  EXPECT_EQ(load_with("fp16: {enabled: false, type: bfloat16}").config.precision.dtype, DType::f32);
+  EXPECT_EQ(load_with("lr_decay_fraction: 0.5").config.optim.decay_steps, 100) << "lr_decay_iters wins";
+  write_text(folder_ / "b.yml",
+             "num_layers: 2\nhidden_size: 64\nnum_attention_heads: 4\nseq_length: 8\nmax_position_embeddings: 8\n"
+             "train_iters: 7\noptimizer: {params: {lr: 0.1}}\ntrain_batch_size: 4\n");
+  const auto with_share = [&](const std::string& share, const std::vector<std::string>& flags = {}) {
+    write_text(folder_ / "share.yml", "lr_decay_fraction: " + share);
+    return load_config({folder_ / "b.yml", folder_ / "share.yml"}, flags).config.optim.decay_steps;
+  };
+  EXPECT_EQ(with_share("0.5"), 3) << "rounded down";
+  EXPECT_EQ(with_share("0.01"), 1);
+  EXPECT_EQ(with_share("0.5", {"--run.steps=20"}), 10) << "of the steps of the run";
+  EXPECT_ERROR(with_share("1.5"), ErrorKind::config, "expected a share of train_iters");
+  EXPECT_EQ(load_with("expansion_factor: 2.5").config.model.inner_width, 160);
+  EXPECT_EQ(load_with("sliding_window_width: 32\nnum_unique_layers: 4").config.model.layers, 4);
+}
+
+TEST_F(GptNeox, KeysOfDeepspeedMayBeInExtraArgs) {
+  EXPECT_NO_THROW(load_with("deepspeed_extra_args: {comms_logger: {enabled: true, verbose: false}}"));
+  EXPECT_NO_THROW(load_with("deepspeed-extra-args: {}"));
+  EXPECT_EQ(load_with("deepspeed_extra_args: {bf16: {enabled: true}}").config.precision.dtype, DType::bf16);
+  EXPECT_EQ(load_with("deepspeed_extra_args: {zero_optimization: {stage: 2}}").config.optim.shard,
+            ShardChoice::gradients);
+  EXPECT_EQ(load_with("deepspeed_extra_args: {gradient_clipping: 1.0}").config.optim.clip, 1)
+      << "this one reaches DeepSpeed";
+}
+
+TEST_F(GptNeox, AFileMayBeJsonAsAYamlIs) {
+  write_text(folder_ / "a.json", R"({"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "seq_length": 8,
+    "max_position_embeddings": 8, "train_iters": 3, "train_batch_size": 4, "gradient_clipping": 1.0,
+    "optimizer": {"params": {"lr": 0.1}}})");
+  const LoadedConfig loaded = load_config({folder_ / "a.json"}, {});
+  EXPECT_EQ(loaded.config.model.layers, 2);
+  EXPECT_EQ(loaded.config.optim.clip, 0) << "it is NeoX's file, not DeepSpeed's";
+}
+
+TEST_F(GptNeox, AWarmUpOfLessThanAnUpdateIsTold) {
+  EXPECT_THAT(load({"--warmup=0.005"}).notes,
+              testing::Contains(HasSubstr("warmup 0.005 of 100 updates is 0.5, less than one: by NeoX's rule the first "
+                                          "update has 2 times the peak rate; warmup 0 gives it the peak")));
+  for (const char* warmup : {"--warmup=0", "--warmup=0.01", "--warmup=0.5"})
+    EXPECT_THAT(load({warmup}).notes, testing::Not(testing::Contains(HasSubstr("peak rate")))) << warmup;
+}
+
+TEST_F(GptNeox, HintsNameKeysOfTheSameMeaning) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"learning_rate", "did you mean \"optimizer.params.lr\"?"},
+      {"max_grad_norm", "\"gradient_clipping\"?"},
+      {"save_steps", "\"checkpoint_factor\"?"},
+      {"eval-steps", "\"eval_interval\"?"},
+      {"n_layer", "\"num_layers\"?"},
+      {"max_iters", "\"train_iters\"?"},
+      {"hiddensize", "\"hidden_size\"?"},
+      {"eval_itters", "\"eval_iters\"?"},
+      {"lr_decay_styl", "\"lr_decay_style\"?"},
+  };
+  for (const auto& [key, hint] : cases)
+    EXPECT_ERROR(load_with(fmt::format("num_workers: 2\n{}: 3", key)), ErrorKind::config, hint);
+  EXPECT_ERROR(load_with("n_layer: 3"), ErrorKind::config, "did you mean \"num_layers\"?");  // alone in its file
+  // a word more, less or another is another meaning
+  for (const char* key : {"save_every", "test_interval", "load_interval", "num_tokens", "train_seed", "data_seed",
+                          "max_lr", "final_lr", "train_tokens", "hidden_layers", "opt_seed"})
+    EXPECT_ERROR(load_with(fmt::format("num_workers: 2\n{}: 3", key)), ErrorKind::config,
+                 fmt::format("has no key \"{}\"; docs/options.md lists its keys", key));
 }
 
 TEST_F(GptNeox, MaskedEndsAskForTheMeanThatIsMeant) {
@@ -302,6 +475,12 @@ TEST_F(GptNeox, NativeFilesAndOtherProgramsFilesAreNotTakenForIt) {
   EXPECT_EQ(load_config({folder_ / "native.yaml"}, {}).dialect, "native");
   write_text(folder_ / "group.yaml", "precision: {dtype: bf16}\n");
   EXPECT_EQ(load_config({folder_ / "group.yaml"}, {}).dialect, "native");
+  write_text(folder_ / "empty.yaml", "precision:\ncheckpoint:\n");
+  EXPECT_EQ(load_config({folder_ / "empty.yaml"}, {}).dialect, "native");
+  write_text(folder_ / "snapshots.yaml", "checkpoint: {every: 3}\n");
+  EXPECT_EQ(load_config({folder_ / "snapshots.yaml"}, {}).dialect, "native");
+  EXPECT_EQ(load_with("precision: null\ncheckpoint: {load_universal: false}").dialect, "gpt-neox")
+      << "groups of this name are in both";
   write_text(folder_ / "mixed.yaml", "model:\n  layers: 3\nnum_layers: 3\n");
   EXPECT_ERROR(load_config({folder_ / "mixed.yaml"}, {}), ErrorKind::config,
                "dialect gpt-neox has a key of this name: add --dialect gpt-neox");

@@ -1,0 +1,184 @@
+// What GPT-NeoX's files say of datasets, tokenizers and folders.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "config/gpt_neox.h"
+
+namespace trireme {
+namespace {
+
+namespace fs = std::filesystem;
+
+class DataTranslator {
+ public:
+  DataTranslator(const DialectView& view, Translation& out) : view_(view), out_(out) {}
+
+  void translate() {
+    data();
+    tokenizer();
+    folders();
+  }
+
+ private:
+  bool is(const char* key) const { return view_.flag(key); }
+  void set(const char* option, Value value, const char* key) { out_.set(option, std::move(value), view_.origin(key)); }
+  void copy(const char* key, const char* option) { set(option, view_.value(key), key); }
+  void object(const char* key, const std::string& reason) const { view_.object(key, reason); }
+
+  /// "0.3 a 0.7 b" of the paths and weights of one of NeoX's three parts; a single path has a weight, too, by which its
+  /// order is that of a blend.
+  std::optional<std::string> blend(const std::string& part) {
+    const std::string paths_key = part + "_data_paths", weights_key = part + "_data_weights";
+    const auto paths =
+        neox_list(view_, paths_key.c_str(), "a list of paths", [](const Json& item) { return item.is_string(); });
+    if (!paths) return std::nullopt;
+    Json weights = Json::array();
+    for (size_t i = 0; i < paths->size(); ++i) weights.push_back(1.0);
+    if (view_.given(weights_key)) {
+      const auto given =
+          neox_list(view_, weights_key.c_str(), "a list of numbers", [](const Json& item) { return item.is_number(); });
+      if (!given) return std::nullopt;
+      weights = *given;
+    }
+    if (weights.size() != paths->size() || paths->empty()) {
+      view_.object(paths_key, fmt::format("{} paths and {} weights", paths->size(), weights.size()));
+      return std::nullopt;
+    }
+    std::string text;
+    for (size_t i = 0; i < paths->size(); ++i)
+      text += fmt::format("{}{} {}", i > 0 ? " " : "", weights[i].get<double>(), (*paths)[i].get<std::string>());
+    return text;
+  }
+
+  /// Weights by documents are those of several paths: one has all of it.
+  void document_weights() {
+    const auto several = [&](const char* key) {
+      return view_.given(key) && parse_json(view_.setting(key).text, view_.origin(key).text()).size() > 1;
+    };
+    if (is("weight_by_num_documents") &&
+        (several("train_data_paths") || several("valid_data_paths") || several("test_data_paths")))
+      object("weight_by_num_documents", "weights are not computed here; give train_data_weights and the other parts'");
+  }
+
+  void data() {
+    document_weights();
+    if (is("eod_mask_loss")) {
+      set("data.mask-end-of-text", true, "eod_mask_loss");
+      if (!view_.native("optim.loss-mean"))
+        object(
+            "eod_mask_loss",
+            "say which mean is meant where micro-batches count different numbers of tokens: --optim.loss-mean tokens, "
+            "over all of them, or --optim.loss-mean micro-batches, the mean of the micro-batches' means, as in NeoX");
+    }
+    if (!is("use_shared_fs") && !view_.native("data.index-dir"))
+      object("use_shared_fs", "name a folder of each host's own for the order of the samples: --data.index-dir FOLDER");
+    if (view_.given("test_data_paths") && !view_.given("train_data_paths"))
+      object("test_data_paths",
+             "NeoX reads it with train_data_paths only; with data_path the third share of split is the test");
+    if (view_.given("train_data_paths")) {
+      if (view_.given("data_path")) object("data_path", "train_data_paths says the data too; remove one of them");
+      if (const auto text = blend("train")) set("data.train", *text, "train_data_paths");
+      if (!view_.given("valid_data_paths")) {
+        set("data.validation", "", "train_data_paths");
+      } else if (const auto validation = blend("valid")) {
+        set("data.validation", *validation, "valid_data_paths");
+      }
+      if (view_.given("test_data_paths")) {
+        if (const auto test = blend("test")) set("data.test", *test, "test_data_paths");
+      }
+    } else if (view_.given("data_path")) {
+      copy("data_path", "data.train");
+      copy("split", "data.split");
+    }
+  }
+
+  void tokenizer() {
+    constexpr const char *kType = "tokenizer_type", *kVocabulary = "vocab_file", *kMerges = "merge_file";
+    const std::string& type = view_.text(kType);
+    if (type == "CharLevelTokenizer") return set("data.tokenizer", "CharLevelTokenizer", kType);
+    if (type == "HFTokenizer") {
+      if (view_.given(kVocabulary)) copy(kVocabulary, "data.tokenizer");
+      return;
+    }
+    if (type != "GPT2BPETokenizer")
+      return object(kType,
+                    "tokenizers are read as HFTokenizer (vocab_file is a tokenizer.json), GPT2BPETokenizer (vocab_file "
+                    "and merge_file) or CharLevelTokenizer; set one of them, or --data.tokenizer FILE and HFTokenizer");
+    if (view_.given(kVocabulary)) copy(kVocabulary, "data.tokenizer");
+    if (view_.given(kMerges) && view_.given(kVocabulary)) copy(kMerges, "data.merges");
+    if (view_.given(kMerges) != view_.given(kVocabulary))
+      object(view_.given(kMerges) ? kMerges : kVocabulary, "GPT2BPETokenizer needs vocab_file and merge_file");
+  }
+
+  enum class Found { nothing, ours, neox };
+  static Found look_into(const std::string& folder) {
+    const fs::path latest = fs::path(folder) / "latest";
+    std::error_code unreadable;
+    if (!fs::exists(latest, unreadable)) return Found::nothing;
+    constexpr size_t kMostBytes = 4096;  // the name of a folder
+    return read_text(latest.string(), kMostBytes).starts_with("step-") ? Found::ours : Found::neox;
+  }
+
+  /// `save` is where the run is; `load` where it goes on from.
+  void folders() {
+    const std::string &save = view_.text("save"), &load = view_.text("load");
+    if (view_.given("save")) {
+      copy("save", "run.dir");
+      if (!view_.native("run.dir") && look_into(save) == Found::neox)
+        object("save", fmt::format("its `latest` is that of NeoX's own checkpoints, which are never written over; name "
+                                   "another folder: --run.dir {}-trireme",
+                                   save));
+    }
+    if (view_.native("checkpoint.resume")) return;
+    const Setting* own = view_.native("run.dir");
+    const Found found = view_.given("load") ? look_into(load) : Found::nothing;
+    if (found == Found::neox) return go_on_from_neox(own ? own->text : save, load);
+    if (own) return;
+    if (!view_.given("load")) return set("checkpoint.resume", "none", "load");
+    if (found == Found::nothing)
+      out_.notes.push_back(fmt::format("{}: load is {}, which holds no checkpoint: the run starts from scratch",
+                                       view_.origin("load").text(), load));
+    if (load == save) return set("checkpoint.resume", "auto", "load");
+    set("checkpoint.resume", found == Found::ours ? load : "none", "load");
+  }
+
+  /// A run that began with NeoX's checkpoint and was stopped goes on with its own snapshots.
+  void go_on_from_neox(const std::string& save, const std::string& load) {
+    if (look_into(save) != Found::ours) return set("checkpoint.resume", load, "load");
+    set("checkpoint.resume", "auto", "load");
+    out_.notes.push_back(
+        fmt::format("{}: load is {}, NeoX's own checkpoints; the run goes on from its newer snapshots "
+                    "in {}",
+                    view_.origin("load").text(), load, save));
+  }
+
+  const DialectView& view_;
+  Translation& out_;
+};
+
+}  // namespace
+
+std::optional<Json> neox_list(const DialectView& view, const char* key, const char* expected,
+                              bool (*is_item)(const Json& item)) {
+  Json list = parse_json(view.setting(key).text, view.origin(key).text());
+  for (Json& item : list) {
+    const auto number = item.is_string() ? resolve_pyyaml(item.get<std::string>()) : std::nullopt;
+    if (!number || is_item(item)) continue;
+    if (const auto* whole = std::get_if<int64_t>(&*number)) item = *whole;
+    if (const auto* real = std::get_if<double>(&*number)) item = *real;
+  }
+  if (list.is_array() && std::ranges::all_of(list, is_item)) return list;
+  view.object(key, fmt::format("found {}, expected {}", view.setting(key).text, expected));
+  return std::nullopt;
+}
+
+void translate_neox_data(const DialectView& view, Translation& out) { DataTranslator(view, out).translate(); }
+
+}  // namespace trireme
