@@ -11,6 +11,7 @@
 #include "checkpoint/model_folder.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
+#include "model/pipeline_order.h"
 #include "model/presets.h"
 #include "text/tokenizer.h"
 #include "train/data_setup.h"
@@ -99,6 +100,8 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   const HostMap host_map = even_hosts(ranks, hosts > 0 ? hosts : ranks);
   require_hosts(config, mesh, host_map);
   require_mesh(loaded);
+  pipeline_order(0, mesh.pipeline, mesh.chunks,
+                 config.batch.accumulation);  // refuses a step that cannot be interleaved
   const std::optional<Spec> spec = model_of(loaded);
   if (!spec)
     return fmt::format(

@@ -148,6 +148,8 @@ TEST(RankTable, RefusesWhatTrainRefusesAlsoWithoutAVocabulary) {
     all.emplace_back("model.vocabulary=1000");
     EXPECT_ERROR(ranks_of(all, ranks), ErrorKind::config, message);
   }
+  EXPECT_ERROR(ranks_of({"mesh.pipeline=2", "mesh.chunks=2", "batch.global=12", "batch.micro=4"}, 2), ErrorKind::config,
+               "3 micro-batches cannot be interleaved over 2 stages");
   EXPECT_NO_THROW(require_mesh(load({"mesh.pipeline=12", "mesh.tensor=3", "mesh.data=7"})));
   EXPECT_NO_THROW(require_mesh(load({"model.init=/not/here", "mesh.pipeline=900"})));
   EXPECT_THAT(ranks_of({"mesh.tensor=3", "batch.global=24"}, 24),
