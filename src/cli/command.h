@@ -13,6 +13,7 @@ struct Command {
   /// Arguments after the name. Returns the exit code; throws Error for everything that goes wrong.
   int (*run)(std::vector<std::string> arguments);
   bool prints_result = false;  ///< what it prints is what it is called for: where that cannot be written, it fails
+  bool computes = false;       ///< with a team of threads
 };
 
 std::span<const Command> commands();

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/team_wait.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/version.h"
@@ -32,7 +33,7 @@ void require_printed() {
   require(std::ferror(stdout) == 0, ErrorKind::io, "cannot write all of the output");  // the reason came earlier
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run(const std::vector<std::string>& arguments, char** argv) {
   if (arguments.empty()) {
     print_usage(stderr);
     return exit_code(ErrorKind::usage);
@@ -47,6 +48,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   for (const Command& command : commands()) {
     if (arguments[0] != command.name) continue;
+    if (command.computes) wait_briefly(argv);
     const int code = command.run({arguments.begin() + 1, arguments.end()});
     if (command.prints_result) require_printed();
     return code;
@@ -61,7 +63,7 @@ int run(const std::vector<std::string>& arguments) {
 
 int main(int argc, char** argv) {
   try {
-    return run({argv + 1, argv + argc});
+    return run({argv + 1, argv + argc}, argv);
   } catch (const Error& e) {
     log::error("{}", e.what());
     return exit_code(e.kind());

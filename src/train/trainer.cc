@@ -40,6 +40,7 @@ Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason
       profile_(config().log.profile),
       peak_(config().log.peak_tflops * 1e12, work.session.ops(), rank().threads, rank().local_size(),
             work.run.plan.dtype, scalars()),
+      contention_(rank().threads),
       data_guard_(task.mapped_files()),
       data_windows_(task.mapped_files(), static_cast<uint64_t>(config().run.seed), rank().size()) {
   if (config().log.profile > 0) work_.session.ops().report_to(&profile_);
@@ -115,6 +116,7 @@ void Trainer::report(const StepResult& result, double rate) {
   metrics.mfu = peak_.share(metrics.flops_per_second);
   work_.run.reporter->step(metrics);
   straggler_.tell(scalars(), rank().host, meter.busy_per_step(), meter.steps());
+  contention_.tell(scalars(), rank().host);
   together(scalars(), [&] { data_guard_.check(); });
 }
 

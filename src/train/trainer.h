@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "ops/backend.h"
+#include "train/guard/contention.h"
 #include "train/guard/data_guard.h"
 #include "train/guard/data_proof.h"
 #include "train/guard/straggler.h"
@@ -59,6 +60,7 @@ class Trainer {
   StepProfile profile_;
   PeakRate peak_;
   StragglerWatch straggler_;
+  ContentionWatch contention_;
   DataGuard data_guard_;
   DataWindows data_windows_;
   int64_t evaluated_step_ = -1;

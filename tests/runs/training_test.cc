@@ -275,5 +275,19 @@ TEST_F(Training, BindsItsThreadsAsItPrints) {
   EXPECT_EQ(program.finish().code, 75);
 }
 
+TEST_F(Training, ThreadsSpinBrieflyUnlessTheEnvironmentSaysHowTheyWait) {
+  const auto environment_of = [&](const std::string& name, const std::vector<std::string>& given) {
+    Program program(trireme_command(train(name, {"--run.steps", "1000000"})), given);
+    EXPECT_TRUE(program.wait_for([](const std::string& output) { return output.find("| loss") != std::string::npos; }))
+        << program.output();
+    EXPECT_EQ(read_text(fmt::format("/proc/{}/comm", program.pid())), "trireme\n");
+    return read_text(fmt::format("/proc/{}/environ", program.pid()));
+  };
+  EXPECT_THAT(environment_of("brief", {}), HasSubstr("GOMP_SPINCOUNT=10000"));
+  EXPECT_THAT(environment_of("told", {"GOMP_SPINCOUNT=77"}),
+              AllOf(HasSubstr("GOMP_SPINCOUNT=77"), Not(HasSubstr("GOMP_SPINCOUNT=10000"))));
+  EXPECT_THAT(environment_of("policy", {"OMP_WAIT_POLICY=active"}), Not(HasSubstr("GOMP_SPINCOUNT")));
+}
+
 }  // namespace
 }  // namespace trireme
