@@ -40,7 +40,10 @@ const DialectKey kKeys[] = {
     {"dynamo_config.dynamo_mode", "", no_effect, "", kNoTorch},
     {"dynamo_config.dynamo_use_dynamic", false, no_effect, "", kNoTorch},
     {"dynamo_config.dynamo_use_fullgraph", false, no_effect, "", kNoTorch},
+    {"ipex_config.*", "", no_effect, "", kNoTorch},
+    {"dynamo_config.*", "", no_effect, "", kNoTorch},
     {"dynamo_backend", "NO", no_effect, "", kNoTorch},
+    {"fp8_config.*", "", no_effect, "", "for mixed_precision fp8, which is refused"},
     {"main_training_function", "main", no_effect, "", "the program is trireme itself"},
     {"debug", false, no_effect, "", "operations between ranks are always checked"},
     {"enable_cpu_affinity", false, no_effect, "", "launch.bind: ranks bind themselves"},
@@ -50,6 +53,7 @@ const DialectKey kKeys[] = {
     {"gpu_ids", "all", no_effect, "", kNoAccelerator},
     {"tpu_name", "", no_effect, "", kNoAccelerator},
     {"tpu_zone", "", no_effect, "", kNoAccelerator},
+    {"tpu_vm", "", no_effect, "", kNoAccelerator},
     {"tpu_env", "", no_effect, "", kNoAccelerator},
     {"tpu_use_cluster", false, no_effect, "", kNoAccelerator},
     {"tpu_use_sudo", false, no_effect, "", kNoAccelerator},
@@ -62,10 +66,14 @@ const DialectKey kKeys[] = {
     {"deepspeed_config.deepspeed_config_file", "", refused, "", kDeepspeed},
     {"deepspeed_config.deepspeed_hostfile", "", refused, "", kDeepspeed},
     {"deepspeed_config.deepspeed_multinode_launcher", "", refused, "", kDeepspeed},
+    {"deepspeed_config.*", "", refused, "", kDeepspeed},
     {"fsdp_config.fsdp_sharding_strategy", "", refused, "", kSharding},
     {"fsdp_config.fsdp_offload_params", false, refused, "", kSharding},
+    {"fsdp_config.*", "", refused, "", kSharding},
+    {"parallelism_config.*", "", refused, "", kSharding},
     {"megatron_lm_config.megatron_lm_tp_degree", int64_t{1}, refused, "", kSharding},
     {"megatron_lm_config.megatron_lm_pp_degree", int64_t{1}, refused, "", kSharding},
+    {"megatron_lm_config.*", "", refused, "", kSharding},
 };
 
 bool claims(const std::string&, const std::vector<Setting>& settings) {

@@ -42,6 +42,28 @@ TEST_F(Accelerate, FileIsRecognisedAndGivesThePrecision) {
   EXPECT_EQ(load(with("mixed_precision: bf16", "mixed_precision: 'no'")).config.precision.dtype, DType::f32);
 }
 
+// Every field of the file that accelerate writes (its ClusterConfig), empty as it writes what was not asked for.
+TEST_F(Accelerate, EveryKeyIsKnown) {
+  const std::string file = kFile;
+  for (const char* key :
+       {"fp8_config", "deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config", "mpirun_config"})
+    EXPECT_NO_THROW(load(file + key + ": {}\n")) << key;
+  for (const char* lines :
+       {"debug: false", "gpu_ids: all", "enable_cpu_affinity: false", "command_file: null", "commands: null",
+        "tpu_name: null", "tpu_zone: null", "tpu_vm: null", "dynamo_backend: 'NO'",
+        "fp8_config: {backend: TE, fp8_format: HYBRID}", "mpirun_config: {mpirun_ccl: '1'}"})
+    EXPECT_NO_THROW(load(file + lines + "\n")) << lines;
+  EXPECT_NO_THROW(load(with("dynamo_config: {}", "dynamo_config: {dynamo_use_regional_compilation: false}")));
+  EXPECT_NO_THROW(load(with("  ipex: true", "  ipex: false\n  use_xpu: false\n  fuse: true")));
+  const std::pair<const char*, const char*> refused[] = {
+      {"deepspeed_config: {zero3_save_16bit_model: true}",
+       "deepspeed_config.zero3_save_16bit_model cannot be used here"},
+      {"fsdp_config: {fsdp_version: 2}", "set optim.shard, mesh.tensor and mesh.pipeline"},
+      {"parallelism_config: {parallelism_config_tp_size: 2}", "set optim.shard, mesh.tensor and mesh.pipeline"},
+      {"megatron_lm_config: {megatron_lm_sequence_parallelism: true}", "set optim.shard, mesh.tensor"}};
+  for (const auto& [lines, message] : refused) EXPECT_ERROR(load(file + lines + "\n"), ErrorKind::config, message);
+}
+
 TEST_F(Accelerate, WhatCannotBeHadIsRefusedWithItsLine) {
   EXPECT_ERROR(load(with("MULTI_CPU", "MULTI_GPU")), ErrorKind::config,
                "default_config.yaml:2: distributed_type is \"MULTI_GPU\": this build trains on CPUs");

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "config/load.h"
 #include "config/validate.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/test_data.h"
 
 namespace trireme {
@@ -120,6 +121,22 @@ TEST(GptNeoxFiles, AgreeWithTheArgumentsInNeoxsCheckpoints) {
   EXPECT_EQ(whole.config.optim.warmup_fraction * 20, 2.0) << "warmup_iter";
   EXPECT_EQ(whole.config.optim.decay_steps, 20) << "end_iter";
   EXPECT_EQ(whole.config.precision.dtype, DType::f16);
+}
+
+// As Pythia published them, with keys of their time.
+TEST(GptNeoxFiles, OlderOnesAreReadOrRefusedWithTheKeyOfToday) {
+  TRIREME_NEEDS_TEST_DATA("field/10-neox-wild-yaml");
+  const auto load = [](const char* name) {
+    return load_config({(test_data_dir() / "field/10-neox-wild-yaml" / name).string()}, {"--precision.dtype=bf16"});
+  };
+  const LoadedConfig pythia = load("pythia-160m.yml");
+  EXPECT_EQ(pythia.config.checkpoint.every, 500) << "save-interval";
+  EXPECT_EQ(pythia.config.evaluation.every, 40000);
+  EXPECT_EQ(plan_batch(pythia, 32).global, 1024) << "gas 1";
+  EXPECT_EQ(pythia.config.data.train, "1 pile/a_text_document");
+  EXPECT_EQ(load("exponents.yml").config.optim.learning_rate, 6e-4);
+  EXPECT_ERROR(load("pythia-gas2.yml"), ErrorKind::config, "went by gradient_accumulation_steps alone, which is 1");
+  EXPECT_ERROR(load("readme.yml"), ErrorKind::config, "max_grad_norm cannot be used here: gradient_clipping clips");
 }
 
 TEST(GptNeoxFiles, Llama2IsRefusedWithAllReasons) {

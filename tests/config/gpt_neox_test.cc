@@ -264,6 +264,8 @@ TEST_F(GptNeox, ModelsThatAreNotHereAreRefused) {
     SCOPED_TRACE(text);
     EXPECT_ERROR(load_with(text), ErrorKind::config, message);
   }
+  EXPECT_ERROR(load({"--eval_tasks=lambada"}), ErrorKind::config,
+               "--eval_tasks cannot be used here: tasks of lm-evaluation-harness are not run here");
   EXPECT_ERROR(load({"--output_layer_init_method=normal"}), ErrorKind::config,
                "new weights drawn with init_method small_init, output_layer_init_method normal");
   EXPECT_NO_THROW(load_with("attention_config: [[[\"flash\", global], 2]]"));
