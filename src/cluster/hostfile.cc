@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -27,6 +28,21 @@ std::string_view trim(std::string_view text) {
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
   return text;
 }
+
+// Open MPI's other words for slots and max_slots.
+constexpr std::string_view kCounts[] = {"slots", "count", "cpu"};
+constexpr std::string_view kBounds[] = {"max_slots", "slots_max", "max_count", "count_max", "max_cpu", "cpu_max"};
+constexpr const char* kPlacement =
+    "ranks are spread over its cores by trireme itself; drop it (--launch.bind inherit ends that)";
+const std::map<std::string_view, std::string> kRefused = {
+    {"ifname", "all ranks use one network; drop it and give --interface NAME or --interface 10.0.0.0/24"},
+    {"binding", kPlacement},
+    {"boards", kPlacement},
+    {"sockets", kPlacement},
+    {"sockets_per_board", kPlacement},
+    {"cores", kPlacement},
+    {"cores_per_socket", kPlacement},
+    {"cpu_set", kPlacement}};
 
 /// One line without its comment.
 class LineParser {
@@ -83,12 +99,22 @@ class LineParser {
     const std::string_view value = word();
     std::string folded(key);
     std::ranges::replace(folded, '-', '_');
-    if (folded == "slots") {
+    if (std::ranges::find(kCounts, folded) != std::end(kCounts)) {
       require(host_.slots == 0, ErrorKind::config, "{}: slots of \"{}\" are given twice", origin_, host_.name);
       host_.slots = number(value, key);
-    } else if (folded == "max_slots") {
+    } else if (std::ranges::find(kBounds, folded) != std::end(kBounds)) {
       require(host_.max_slots == 0, ErrorKind::config, "{}: max_slots of \"{}\" is given twice", origin_, host_.name);
       host_.max_slots = number(value, key);
+    } else if (folded == "port") {
+      host_.port = number(value, key);
+      require(host_.port <= 65535, ErrorKind::config, "{}: port={} is above 65535", origin_, host_.port);
+    } else if (folded == "user" || folded == "username" || folded == "user_name") {
+      require(host_.name.find('@') == std::string::npos, ErrorKind::config,
+              "{}: \"{}\" has a user already, found {}={}", origin_, host_.name, key, value);
+      host_.name = fmt::format("{}@{}", value, host_.name);
+      require_host_name(host_.name, origin_);
+    } else if (const auto refusal = kRefused.find(folded); refusal != kRefused.end()) {
+      fail(ErrorKind::config, "{}: {}={} cannot be set for one host: {}", origin_, key, value, refusal->second);
     } else {
       static const std::array<std::string, 2> kKnown = {"slots", "max_slots"};
       fail(ErrorKind::config, "{}: \"{}\" is not known; expected slots or max_slots, nearest is \"{}\"", origin_, key,
@@ -122,7 +148,8 @@ std::vector<std::string> expand_line(std::string_view line, const std::string& o
 }
 
 void add(std::vector<Host>& hosts, Host host, Repeats repeats) {
-  const auto known = std::ranges::find(hosts, host.name, &Host::name);
+  const auto known =
+      std::ranges::find_if(hosts, [&](const Host& h) { return host_key(h.name) == host_key(host.name); });
   if (repeats == Repeats::are_errors || known == hosts.end()) {
     if (repeats == Repeats::are_slots) host.slots = std::max(host.slots, 1);
     hosts.push_back(std::move(host));
@@ -193,6 +220,7 @@ std::string format_hostfile(std::span<const Host> hosts, HostfileForm form) {
       case HostfileForm::open_mpi:
         text += fmt::format("{} slots={}", host.name, slots);
         if (host.max_slots > 0) text += fmt::format(" max_slots={}", host.max_slots);
+        if (host.port > 0) text += fmt::format(" port={}", host.port);
         text += '\n';
         break;
       default:

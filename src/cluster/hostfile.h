@@ -13,10 +13,12 @@ namespace trireme {
 /// What a host that is listed again means: a mistake, or one more process (as in PBS_NODEFILE).
 enum class Repeats { are_errors, are_slots };
 
-/// One host per line: "host", "host:N" (Intel MPI, Hydra), "host slots=N [max_slots=M | max-slots=M]" (Open MPI,
-/// DeepSpeed); the host may be a host list expression, whose hosts get N each. "#" starts a comment; blank lines, CRLF,
-/// a byte order mark and a missing last line end are fine. Throws Error::config with "source:line:" for anything else,
-/// a host listed twice (unless repeats are slots), slots below 1, max_slots below slots, and for a file without hosts.
+/// One host per line: "host", "host:N" (Intel MPI, Hydra), "host slots=N [max_slots=M | max-slots=M] [port=P] [user=U]"
+/// (Open MPI with its other words for them, such as cpu=N; DeepSpeed); what chooses a network or cores for one host is
+/// refused with what to give instead; the host may be a host list expression, whose hosts get N each. "#" starts a
+/// comment; blank lines, CRLF, a byte order mark and a missing last line end are fine. Throws Error::config with
+/// "source:line:" for anything else, a host listed twice (unless repeats are slots), slots below 1, max_slots below
+/// slots, and for a file without hosts.
 std::vector<Host> parse_hostfile(std::string_view text, const std::string& source,
                                  Repeats repeats = Repeats::are_errors);
 

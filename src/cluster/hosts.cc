@@ -1,8 +1,11 @@
 #include "cluster/hosts.h"
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -33,6 +36,8 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
+bool is_same_host(std::string_view one, std::string_view other) { return host_key(one) == host_key(other); }
+
 /// One part of a filter: a host, and the slots of it that are meant (none: all).
 struct Selection {
   std::string host;
@@ -46,10 +51,10 @@ std::vector<Selection> parse_filter(std::string_view text, std::string_view flag
   for (std::string_view part : split(text, '@')) {
     const size_t colon = part.find(':');
     for (const std::string& name : expand_hostlist(part.substr(0, colon), flag)) {
-      const auto host = std::ranges::find(hosts, name, &Host::name);
+      const auto host = std::ranges::find_if(hosts, [&](const Host& h) { return is_same_host(h.name, name); });
       require(host != hosts.end(), ErrorKind::config, "{}: host \"{}\" is not among the {} hosts; nearest is \"{}\"",
               flag, name, hosts.size(), nearest(name, known));
-      Selection selection{name, {}};
+      Selection selection{host->name, {}};
       if (colon != std::string_view::npos) {
         for (std::string_view digits : split(part.substr(colon + 1), ',')) {
           const auto slot = to_count(digits);
@@ -108,13 +113,29 @@ std::vector<Host> drop(std::vector<Host> hosts, std::span<const Selection> selec
 
 }  // namespace
 
+std::string host_key(std::string_view name) {
+  name = name.substr(name.find('@') + 1);  // npos + 1 is 0
+  const size_t scope = std::min(name.find('%'), name.size());
+  in6_addr address{};
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (inet_pton(AF_INET6, std::string(name.substr(0, scope)).c_str(), &address) == 1) {
+    return inet_ntop(AF_INET6, &address, text.data(), text.size()) + std::string(name.substr(scope));
+  }
+  if (name.ends_with('.')) name.remove_suffix(1);
+  std::string key(name);
+  std::ranges::transform(key, key.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return key;
+}
+
 void require_unique(std::span<const Host> hosts) {
-  std::map<std::string_view, const Host*> seen;
+  std::map<std::string, const Host*> seen;
   for (const Host& host : hosts) {
-    const auto [first, fresh] = seen.emplace(host.name, &host);
+    const auto [first, fresh] = seen.emplace(host_key(host.name), &host);
+    const std::string other =
+        !fresh && first->second->name != host.name ? fmt::format(" as \"{}\"", first->second->name) : "";
     require(fresh, ErrorKind::config,
-            "{}: host \"{}\" is listed again, first by {}; list it once with the sum of its slots", host.origin,
-            host.name, first->second->origin);
+            "{}: host \"{}\" is listed again, first by {}{}; list it once with the sum of its slots", host.origin,
+            host.name, first->second->origin, other);
   }
 }
 

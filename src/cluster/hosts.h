@@ -15,7 +15,12 @@ struct Host {
   int max_slots = 0;   ///< hard bound (Open MPI's max_slots); 0: not told
   std::string origin;  ///< "hosts.txt:3", for messages
   std::string state;   ///< Slurm's word, when Slurm told
+  int port = 0;        ///< of its sshd; 0: ssh's own choice
 };
+
+/// What makes two entries one host: the name without user@ and a last dot, in lower case; an IPv6 address in its
+/// shortest form.
+std::string host_key(std::string_view name);
 
 /// Throws Error::config naming both origins when a host is listed twice: one of the two slot counts would be lost.
 void require_unique(std::span<const Host> hosts);

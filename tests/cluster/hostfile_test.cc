@@ -124,5 +124,44 @@ TEST(Hostfile, WritesEveryFormAndReadsItBack) {
   EXPECT_THROW(hostfile_form("pdsh"), Error);
 }
 
+TEST(Hostfile, TakesOpenMpisOtherWords) {
+  const auto hosts = parse_hostfile(
+      "n1 cpu=4\nn2 count=2 max-count=3\nn3 slots=2 port=2222\nn4 user=ann\nn5 username=bob cpu_max=4", "hosts");
+  ASSERT_EQ(hosts.size(), 5u);
+  expect_host(hosts[0], "n1", 4, 0, "hosts:1");
+  expect_host(hosts[1], "n2", 2, 3, "hosts:2");
+  EXPECT_EQ(hosts[2].port, 2222);
+  expect_host(hosts[3], "ann@n4", 0, 0, "hosts:4");
+  expect_host(hosts[4], "bob@n5", 0, 4, "hosts:5");
+  EXPECT_EQ(format_hostfile(std::vector<Host>{hosts[2]}, HostfileForm::open_mpi), "n3 slots=2 port=2222\n");
+}
+
+TEST(Hostfile, RefusesWhatOneHostCannotHaveWithWhatToGiveInstead) {
+  EXPECT_EQ(
+      reason("n1:2 ifname=eth1"),
+      "hosts:1: ifname=eth1 cannot be set for one host: all ranks use one network; drop it and give --interface NAME "
+      "or --interface 10.0.0.0/24");
+  for (const char* word :
+       {"binding=socket", "boards=1", "sockets=2", "cores=4", "cpu_set=0-3", "sockets-per-board=2"}) {
+    EXPECT_THAT(reason(std::string("n1\nn2 slots=2 ") + word),
+                HasSubstr("cannot be set for one host: ranks are spread over its cores by trireme itself"))
+        << word;
+  }
+  EXPECT_THAT(reason("n1 port=0"), HasSubstr("port: expected a number"));
+  EXPECT_EQ(reason("n1 port=99999"), "hosts:1: port=99999 is above 65535");
+  EXPECT_EQ(reason("ann@n1 user=bob"), "hosts:1: \"ann@n1\" has a user already, found user=bob");
+  EXPECT_THAT(reason("n1 user=-x"), HasSubstr("is not a host name"));
+}
+
+TEST(Hostfile, HostsInOtherCaseAreOne) {
+  EXPECT_EQ(
+      reason("DGX-01 slots=8\ndgx-01 slots=8\n"),
+      "hosts:2: host \"dgx-01\" is listed again, first by hosts:1 as \"DGX-01\"; list it once with the sum of its "
+      "slots");
+  const auto hosts = parse_hostfile("n1\nN1\nn2\n", "pbs", Repeats::are_slots);
+  ASSERT_EQ(hosts.size(), 2u);
+  EXPECT_EQ(hosts[0].slots, 2);
+}
+
 }  // namespace
 }  // namespace trireme

@@ -113,5 +113,35 @@ TEST(Place, RefusesMoreThanTheHostsHold) {
   EXPECT_THAT(reason([&] { place(bounded, {0, 3}); }), HasSubstr("has 2 slots"));
 }
 
+TEST(HostKey, IsOneForEverySpellingOfAHost) {
+  const std::pair<const char*, const char*> same[] = {{"DGX-01", "dgx-01"},
+                                                      {"n1.Example.Net", "n1.example.net"},
+                                                      {"n1.example.net.", "n1.example.net"},
+                                                      {"alice@n1", "n1"},
+                                                      {"alice@N1", "bob@n1"},
+                                                      {"fd88::1", "FD88:0:0:0:0:0:0:1"},
+                                                      {"fe80::1%eth0", "FE80:0::1%eth0"}};
+  for (const auto& [one, other] : same) EXPECT_EQ(host_key(one), host_key(other)) << one;
+  const std::pair<const char*, const char*> different[] = {{"n1.a", "n1.b"},       {"n1", "n1.a"},
+                                                           {"fd88::1", "fd88::2"}, {"fe80::1%eth0", "fe80::1%eth1"},
+                                                           {"n-1", "n_1"},         {"10.0.0.1", "10.0.0.2"}};
+  for (const auto& [one, other] : different) EXPECT_NE(host_key(one), host_key(other)) << one;
+}
+
+TEST(HostKey, OneHostUnderTwoSpellingsIsListedTwice) {
+  EXPECT_EQ(
+      reason([] { parse_host_argument("DGX-01:8,dgx-01:8"); }),
+      "--hosts: host \"dgx-01\" is listed again, first by --hosts as \"DGX-01\"; list it once with the sum of its "
+      "slots");
+  EXPECT_THAT(reason([] { parse_host_argument("fd88::1,fd88:0::1"); }), HasSubstr("listed again"));
+  EXPECT_THAT(reason([] { parse_host_argument("a@h,b@h"); }), HasSubstr("listed again"));
+  EXPECT_EQ(reason([] { parse_host_argument("n1.a,n1.b"); }), "no error");
+}
+
+TEST(HostFilter, KnowsAHostInAnyCase) {
+  EXPECT_THAT(text(filter_hosts(kHosts, "N3@N1", "")), ElementsAre("n1:4", "n3:0"));
+  EXPECT_THAT(text(filter_hosts(kHosts, "", "N2")), ElementsAre("n1:4", "n3:0"));
+}
+
 }  // namespace
 }  // namespace trireme
