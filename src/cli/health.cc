@@ -237,6 +237,7 @@ int run_health(std::vector<std::string> arguments) {
   app.add_switch("--require-all", options.require_all, "what cannot be checked is a failure, which drains nothing");
   app.add("variables", options.variables, "NAME=VALUE for the file's lines (wins over the file), or gen");
   HostRequest hosts;
+  hosts.states = "all";  // checks need no node for themselves
   launch::SshOptions ssh;
   add_host_flags(app, hosts);
   app.add("--host-key", ssh.host_key, "with hosts: yes refuses unknown host keys, accept-new learns them")
@@ -249,11 +250,17 @@ int run_health(std::vector<std::string> arguments) {
   const bool several = !hosts.hostfile.empty() || !hosts.hosts.empty() || !hosts.sinfo.empty() || hosts.slurm;
   if (options.variables == std::vector<std::string>{"gen"}) {
     refuse_with_gen(app);
-    return generate_for(several ? resolve_hosts(hosts, environment_variable) : HostSet(), ssh);
+    const HostSet set = several ? resolve_hosts(hosts, environment_variable) : HostSet();
+    ssh.ports = launch::ssh_ports(set.hosts);
+    return generate_for(set, ssh);
   }
   require(!options.dry_run || options.drain, ErrorKind::usage, "--dry-run is of --drain; give both");
   hosts.may_all_be_out = options.drain;
-  if (several) return check_nodes(options, resolve_hosts(hosts, environment_variable), ssh);
+  if (several) {
+    HostSet set = resolve_hosts(hosts, environment_variable);
+    ssh.ports = launch::ssh_ports(set.hosts);
+    return check_nodes(options, std::move(set), ssh);
+  }
   require(hosts.include.empty() && hosts.exclude.empty() && hosts.num_nodes == 0, ErrorKind::usage,
           "--include, --exclude and --num-nodes choose among hosts: name them with -f, --hosts, --sinfo or --slurm");
   return check_this_node(options);

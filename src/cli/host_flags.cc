@@ -11,6 +11,10 @@ void add_host_flags(Flags& app, HostRequest& request) {
       .optional_value("run", "[FILE|-|run]");
   app.add_switch("--slurm", request.slurm, "the nodes of the Slurm job around this command (the default inside one)");
   app.add("--partition", request.partition, "with --sinfo: nodes of this partition only");
+  app.add("--states", request.states,
+          "with --sinfo: nodes in these states, such as idle,mix; all: any that can run a job")
+      .not_empty()
+      .show_default();
   app.add("--include", request.include, "only these: host[:slot,slot]@host");
   app.add("--exclude", request.exclude, "all but these: host[:slot,slot]@host");
   app.add("--num-nodes", request.num_nodes, "the first N hosts that are left").positive();
@@ -19,6 +23,8 @@ void add_host_flags(Flags& app, HostRequest& request) {
 void require_sinfo(const Flags& app, const HostRequest& request) {
   require(app.count("--sinfo") == 0 || !request.sinfo.empty(), ErrorKind::usage,
           "--sinfo: nothing given; is a variable of the shell not set?");
+  require(app.count("--states") == 0 || !request.sinfo.empty(), ErrorKind::usage,
+          "--states chooses among the rows of sinfo; give --sinfo as well");
 }
 
 }  // namespace trireme

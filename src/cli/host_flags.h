@@ -7,7 +7,8 @@
 namespace trireme {
 
 void add_host_flags(Flags& app, HostRequest& request);
-/// After app.parse(): throws Error::usage for --sinfo with an empty word, which the parser does not look at.
+/// After app.parse(): throws Error::usage for --sinfo with an empty word, which the parser does not look at, and for
+/// --states without --sinfo.
 void require_sinfo(const Flags& app, const HostRequest& request);
 
 }  // namespace trireme

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <sstream>
@@ -18,6 +19,7 @@ namespace {
 
 // PBS and LSF tell the hosts of a job in a file with one line per slot, LSF also in variables: "h1 h1 h2", "h1 2 h2 1".
 constexpr const char* kSlotFiles[] = {"PBS_NODEFILE", "LSB_DJOB_HOSTFILE"};
+constexpr const char* kJobHostfile = "DLTS_HOSTFILE";  // DeepSpeed's and GPT-NeoX's
 constexpr const char* kSlotLists[] = {"LSB_MCPU_HOSTS", "LSB_HOSTS"};
 
 std::vector<Host> hosts_of_words(const std::string& text, const char* name) {
@@ -44,6 +46,7 @@ std::string sinfo_text(const std::string& source) {
 HostSet from_sinfo(const HostRequest& request) {
   const std::string name = request.sinfo == "run" ? "sinfo" : request.sinfo == "-" ? "standard input" : request.sinfo;
   SlurmNodes nodes = parse_sinfo(sinfo_text(request.sinfo), name, request.partition);
+  keep_states(nodes, request.states, "--states");
   require(!nodes.usable.empty() || request.may_all_be_out, ErrorKind::config,
           "{}: none of its {} nodes is usable; the first is {} {}", name, nodes.skipped.size(),
           nodes.skipped.front().name, nodes.skipped.front().state);
@@ -76,8 +79,20 @@ HostSet from_source(const HostRequest& request, const EnvironmentReader& environ
   for (const char* name : kSlotLists) {
     if (is_set(name)) return {hosts_of_words(environment(name), name), {}, name};
   }
+  if (is_set(kJobHostfile)) {
+    const std::string path = environment(kJobHostfile);
+    return {read_hostfile(path), {}, fmt::format("hostfile {}, which {} names", path, kJobHostfile)};
+  }
+  std::error_code unseen;
+  if (std::filesystem::exists(request.job_hostfile, unseen)) {
+    return {
+        read_hostfile(request.job_hostfile), {}, fmt::format("hostfile {}, as -f is not given", request.job_hostfile)};
+  }
   const int cpus = static_cast<int>(std::thread::hardware_concurrency());  // those our affinity allows
-  return {{Host{"localhost", 0, cpus, "no hostfile", ""}}, {}, "this host alone (no hostfile, no Slurm job)"};
+  return {{Host{"localhost", 0, cpus, "no hostfile", ""}},
+          {},
+          fmt::format("this host alone (no -f, no job of Slurm, PBS or LSF, no {} and no {})", kJobHostfile,
+                      request.job_hostfile)};
 }
 
 }  // namespace

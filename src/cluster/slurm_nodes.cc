@@ -1,10 +1,14 @@
 #include "cluster/slurm_nodes.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -295,6 +299,60 @@ std::vector<int> expand_counts(std::string_view text, std::string_view variable,
   return counts;
 }
 
+/// What a node is used for, by its word of sinfo in both lengths.
+struct Use {
+  std::string_view word, longer;
+};
+constexpr Use kUses[] = {{"idle", "idle"},     {"mix", "mixed"},    {"alloc", "allocated"}, {"comp", "completing"},
+                         {"resv", "reserved"}, {"plnd", "planned"}, {"npc", "perfctrs"}};
+
+/// The most restrictive of the state's words; idle where it has none of them ("cloud").
+std::string_view use_of(std::string_view state) {
+  std::string_view use = "idle";
+  std::string text = lower(state);
+  text = text.substr(0, text.find(' '));
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('+', begin), text.size());
+    const std::string_view word = std::string_view(text).substr(begin, end - begin), name = strip_flags(word);
+    const auto* found = std::ranges::find_if(kUses, [&](const Use& u) { return u.word == name || u.longer == name; });
+    if (found != std::end(kUses) && found->word != "idle") use = found->word;
+    if (use == "idle" && word.size() > name.size() && word.back() == '-') use = "plnd";
+    begin = end + 1;
+  }
+  return use;
+}
+
+std::vector<Host> component_hosts(const EnvironmentReader& environment, const std::string& variable,
+                                  const std::string& counts_variable) {
+  const char* list = environment(variable.c_str());
+  require(list != nullptr && *list != '\0', ErrorKind::config,
+          "no Slurm job: {} is not set; run inside salloc or sbatch, or give --hostfile",
+          variable == "SLURM_NODELIST" ? "SLURM_JOB_NODELIST" : variable);
+  std::vector<Host> hosts;
+  for (std::string& name : expand_hostlist(list, variable)) hosts.push_back({std::move(name), 0, 0, variable, ""});
+  if (const char* tasks = environment(counts_variable.c_str())) {
+    const std::vector<int> counts = expand_counts(tasks, counts_variable, hosts.size());
+    require(counts.size() == hosts.size(), ErrorKind::config, "{} is \"{}\" for {} nodes in {}; the two must fit",
+            counts_variable, tasks, hosts.size(), variable);
+    for (size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = counts[i];
+  }
+  return hosts;
+}
+
+/// Of a heterogeneous job; 1 of any other.
+int component_count(const EnvironmentReader& environment) {
+  for (const char* name : {"SLURM_HET_SIZE", "SLURM_PACK_SIZE"}) {  // the second up to 19.05
+    if (const char* count = environment(name)) return std::max(1, std::atoi(count));
+  }
+  return 1;
+}
+
+std::vector<Host> component(const EnvironmentReader& environment, int index) {
+  const char* word = environment("SLURM_HET_SIZE") != nullptr ? "HET" : "PACK";
+  const auto name = [&](const char* variable) { return fmt::format("{}_{}_GROUP_{}", variable, word, index); };
+  return component_hosts(environment, name("SLURM_JOB_NODELIST"), name("SLURM_TASKS_PER_NODE"));
+}
+
 }  // namespace
 
 std::string unusable_reason(std::string_view state, std::string_view where) {
@@ -328,20 +386,58 @@ SlurmNodes parse_sinfo(std::string_view text, const std::string& source, std::st
   return table.finish();
 }
 
+void keep_states(SlurmNodes& nodes, std::string_view states, std::string_view flag) {
+  std::set<std::string_view> wanted;
+  bool all = false;
+  for (std::string_view word : split_outside_brackets(states)) {
+    const std::string name = lower(word);
+    all = all || name == "all";
+    const auto* use = std::ranges::find_if(kUses, [&](const Use& u) { return u.word == name || u.longer == name; });
+    require(all || use != std::end(kUses), ErrorKind::usage,
+            "{}: \"{}\" is not a state in which Slurm offers a node; expected idle, mix, alloc, comp, resv, plnd, npc "
+            "or all",
+            flag, word);
+    if (!all) wanted.insert(use->word);
+  }
+  if (all) return;
+  std::vector<Host> kept;
+  for (Host& node : nodes.usable) {
+    const std::string_view use = use_of(node.state);
+    if (wanted.contains(use)) {
+      kept.push_back(std::move(node));
+    } else {
+      node.state += fmt::format(" ({} {} offers it)", flag, use);
+      nodes.skipped.push_back(std::move(node));
+    }
+  }
+  nodes.usable = std::move(kept);
+}
+
 std::vector<Host> slurm_job_hosts(const EnvironmentReader& environment) {
-  const char* variable = environment("SLURM_JOB_NODELIST") ? "SLURM_JOB_NODELIST" : "SLURM_NODELIST";
-  const char* list = environment(variable);
-  require(list != nullptr && *list != '\0', ErrorKind::config,
-          "no Slurm job: SLURM_JOB_NODELIST is not set; run inside salloc or sbatch, or give --hostfile");
+  const int components = component_count(environment);
+  if (components <= 1) {
+    const char* variable = environment("SLURM_JOB_NODELIST") ? "SLURM_JOB_NODELIST" : "SLURM_NODELIST";
+    return component_hosts(environment, variable, "SLURM_TASKS_PER_NODE");
+  }
   std::vector<Host> hosts;
-  for (std::string& name : expand_hostlist(list, variable)) hosts.push_back({std::move(name), 0, 0, variable, ""});
-  if (const char* tasks = environment("SLURM_TASKS_PER_NODE")) {
-    const std::vector<int> counts = expand_counts(tasks, "SLURM_TASKS_PER_NODE", hosts.size());
-    require(counts.size() == hosts.size(), ErrorKind::config,
-            "SLURM_TASKS_PER_NODE is \"{}\" for {} nodes in {}; the two must fit", tasks, hosts.size(), variable);
-    for (size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = counts[i];
+  for (int i = 0; i < components; ++i) {
+    for (Host& host : component(environment, i)) hosts.push_back(std::move(host));
   }
   return hosts;
+}
+
+void require_first_component(const EnvironmentReader& environment, const std::vector<Host>& hosts) {
+  const int components = component_count(environment);
+  if (components <= 1) return;
+  std::vector<std::string> first, others;
+  for (const Host& host : component(environment, 0)) first.push_back(host.name);
+  for (const Host& host : hosts) {
+    if (std::ranges::find(first, host.name) == first.end()) others.push_back(host.name);
+  }
+  require(others.empty(), ErrorKind::config,
+          "the Slurm job has {} components, and ranks of one job start in the first alone ({}), not on {}; ask for all "
+          "nodes in one component, or choose its hosts with --include {}; nothing was started",
+          components, compress_hostlist(first), compress_hostlist(others), fmt::join(first, "@"));
 }
 
 }  // namespace trireme

@@ -27,10 +27,20 @@ struct SlurmNodes {
 /// Error::data with "source:line:".
 SlurmNodes parse_sinfo(std::string_view text, const std::string& source, std::string_view partition);
 
+/// Moves usable nodes that are in none of these states to `skipped`, with the word that would offer them: nodes in use
+/// (mix, alloc, comp), reserved (resv), planned for another job (plnd), in perfctrs (npc). states: comma-separated
+/// words of sinfo in either length, or "all". Throws Error::usage naming `flag` for another word.
+void keep_states(SlurmNodes& nodes, std::string_view states, std::string_view flag);
+
 using EnvironmentReader = std::function<const char*(const char*)>;
 
 /// Hosts of the job this process runs in: SLURM_JOB_NODELIST (SLURM_NODELIST), slots from SLURM_TASKS_PER_NODE
-/// ("2(x3),1") where it is set. Throws Error::config when there is no job, or the counts do not fit the nodes.
+/// ("2(x3),1") where it is set; of a heterogeneous job those of all components. Throws Error::config when there is no
+/// job, or the counts do not fit the nodes.
 std::vector<Host> slurm_job_hosts(const EnvironmentReader& environment);
+
+/// In a heterogeneous job, whose steps start in the first component alone: throws Error::config when any of `hosts` is
+/// in another one.
+void require_first_component(const EnvironmentReader& environment, const std::vector<Host>& hosts);
 
 }  // namespace trireme

@@ -89,5 +89,52 @@ TEST_F(HostSource, RefusesSeveralSources) {
   EXPECT_THAT(reason(request), HasSubstr("no Slurm job"));
 }
 
+TEST_F(HostSource, LooksWhereDeepSpeedDoesWhenNobodyNamesAHostfile) {
+  HostRequest request;
+  request.job_hostfile = folder_ / "absent";
+  EXPECT_EQ(resolve(request).source, "this host alone (no -f, no job of Slurm, PBS or LSF, no DLTS_HOSTFILE and no " +
+                                         request.job_hostfile + "), 1 host");
+  request.job_hostfile = write("job", "n1\nn2\n");
+  EXPECT_THAT(names(resolve(request).hosts), ElementsAre("n1", "n2"));
+  EXPECT_EQ(resolve(request).source, "hostfile " + request.job_hostfile + ", as -f is not given, 2 hosts");
+  variables_["DLTS_HOSTFILE"] = write("dlts", "m1\nm2\nm3\n");
+  EXPECT_EQ(resolve(request).source, "hostfile " + folder_ / "dlts" + ", which DLTS_HOSTFILE names, 3 hosts");
+  variables_["PBS_NODEFILE"] = write("pbs", "p1\n");
+  EXPECT_THAT(names(resolve(request).hosts), ElementsAre("p1")) << "the job around it says more";
+  variables_.erase("PBS_NODEFILE");
+  variables_["DLTS_HOSTFILE"] = folder_ / "nowhere";
+  EXPECT_THAT(reason(request), HasSubstr("nowhere does not exist; nothing was started"));
+  request.hosts = "x";
+  EXPECT_THAT(names(resolve(request).hosts), ElementsAre("x"));
+}
+
+TEST_F(HostSource, OffersIdleNodesAndOthersOnRequest) {
+  HostRequest request;
+  request.sinfo = write("sinfo", "n1 idle\nn2 mix\nn3 alloc\nn4 resv\nn5 down\nn6 idle+cloud\nn7 idle-\nn8 comp\n");
+  EXPECT_THAT(names(resolve(request).hosts), ElementsAre("n1", "n6"));
+  EXPECT_EQ(resolve(request).skipped.size(), 6u);
+  const std::pair<const char*, std::vector<std::string>> wanted[] = {
+      {"idle,mix", {"n1", "n2", "n6"}},
+      {"allocated,RESV", {"n3", "n4"}},
+      {"planned", {"n7"}},
+      {"comp", {"n8"}},
+      {"all", {"n1", "n2", "n3", "n4", "n6", "n7", "n8"}}};
+  for (const auto& [states, expected] : wanted) {
+    request.states = states;
+    EXPECT_EQ(names(resolve(request).hosts), expected) << states;
+  }
+  request.states = "idle";
+  for (const Host& host : resolve(request).skipped) {
+    EXPECT_EQ(host.state, host.name == "n3" ? "alloc (--states alloc offers it)" : host.state);
+  }
+  request.states = "happy";
+  EXPECT_THAT(reason(request),
+              HasSubstr("--states: \"happy\" is not a state in which Slurm offers a node; expected idle, mix"));
+  request.states = "idle";
+  request.sinfo = write("sinfo", "n2 mix\n");
+  EXPECT_THAT(reason(request),
+              HasSubstr("none of its 1 nodes is usable; the first is n2 mix (--states mix offers it)"));
+}
+
 }  // namespace
 }  // namespace trireme

@@ -153,5 +153,25 @@ TEST_F(SlurmJob, RefusesWhatDoesNotFit) {
   }
 }
 
+TEST_F(SlurmJob, OfAHeterogeneousJobAllComponentsAreSeenAndOneAloneIsTaken) {
+  variables_ = {{"SLURM_HET_SIZE", "2"},
+                {"SLURM_JOB_NODELIST", "n[1-2]"},
+                {"SLURM_JOB_NODELIST_HET_GROUP_0", "n[1-2]"},
+                {"SLURM_TASKS_PER_NODE_HET_GROUP_0", "2(x2)"},
+                {"SLURM_JOB_NODELIST_HET_GROUP_1", "g1"},
+                {"SLURM_TASKS_PER_NODE_HET_GROUP_1", "4"}};
+  const auto hosts = slurm_job_hosts(reader());
+  EXPECT_THAT(names(hosts), ElementsAre("n1", "n2", "g1"));
+  EXPECT_EQ(hosts[2].slots, 4);
+  EXPECT_EQ(
+      reason([&] { require_first_component(reader(), hosts); }),
+      "the Slurm job has 2 components, and ranks of one job start in the first alone (n[1-2]), not on g1; ask for all "
+      "nodes in one component, or choose its hosts with --include n1@n2; nothing was started");
+  EXPECT_EQ(reason([&] { require_first_component(reader(), {hosts[1]}); }), "no error");
+  variables_["SLURM_HET_SIZE"] = "1";
+  EXPECT_THAT(names(slurm_job_hosts(reader())), ElementsAre("n1", "n2"));
+  EXPECT_EQ(reason([&] { require_first_component(reader(), hosts); }), "no error");
+}
+
 }  // namespace
 }  // namespace trireme
