@@ -4,15 +4,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/launch_facts.h"
 #include "cluster/sbatch.h"
+#include "cluster/slurm_limits.h"
 #include "cluster/subprocess.h"
 
 namespace trireme {
@@ -37,22 +37,37 @@ std::string check_command(const std::vector<std::string>& command) {
   return describe_job(request).stop_folder;
 }
 
-/// sbatch takes a job of more nodes than there are, and never starts it.
-void check_nodes_exist(const BatchJob& job) {
-  const ProcessResult asked =
-      run_process({.arguments = {"sinfo", "-h", "-N", "-o", "%N %P"}, .input = "", .variables = {}, .user = ""});
+ProcessResult ask(std::vector<std::string> words, const std::string& input = "") {
+  return run_process({.arguments = std::move(words), .input = input, .variables = {}, .user = ""});
+}
+
+/// sbatch takes a job that its partition never starts.
+void check_limits(const BatchJob& job, const std::string& script) {
+  const ProcessResult asked = ask({"sinfo", "-h", "-N", "-o", kPartitionFormat});
   if (asked.exit_code != 0) return;  // sbatch will say why
-  std::set<std::string> nodes;
-  std::istringstream rows(asked.out);
-  for (std::string node, partition; rows >> node >> partition;) {
-    const bool is_default = partition.ends_with('*');
-    if (is_default) partition.pop_back();
-    if (job.partition.empty() ? is_default : partition == job.partition) nodes.insert(node);
+  const std::vector<PartitionNode> nodes = read_partitions(asked.out);
+  const std::string never = why_never(job, nodes), later = why_not_now(job, nodes);
+  require(never.empty(), ErrorKind::usage, "{}, so the job would wait for ever; nothing was submitted", never);
+  if (!later.empty()) log::warning("{}", later);
+  const ProcessResult tried = ask({"sbatch", "--test-only"}, script);
+  if (tried.exit_code == 0 || tried.timed_out) return;
+  const std::string said = tried.err.substr(0, tried.err.find('\n'));
+  log::warning("Slurm could not start the job now (sbatch --test-only: {}); it is submitted all the same", said);
+}
+
+/// Slurm makes no folder for a job's output: the job fails before its first line.
+void make_output_folders(const BatchJob& job) {
+  for (const std::string& folder : output_folders(job)) {
+    require(folder.find('%') == std::string::npos, ErrorKind::usage,
+            "--output: the folder {} has a % that Slurm fills in, and Slurm makes no folders; put % into the file's "
+            "name alone, nothing was submitted",
+            folder);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    require(!error && std::filesystem::is_directory(folder), ErrorKind::usage,
+            "--output: the folder {} cannot be made: {}; nothing was submitted", folder,
+            error ? error.message() : "a file is in its place");
   }
-  const std::string where = job.partition.empty() ? "the default partition" : "partition " + job.partition;
-  require(nodes.empty() || static_cast<size_t>(job.nodes) <= nodes.size(), ErrorKind::usage,
-          "--nodes {}: {} has {} node(s), so the job would wait for ever; nothing was submitted", job.nodes, where,
-          nodes.size());
 }
 
 }  // namespace
@@ -94,7 +109,10 @@ int run_slurm(std::vector<std::string> arguments) {
   app.add("--warn", job.warning_seconds, "seconds before the time limit at which ranks save and stop")
       .positive()
       .show_default();
-  app.add_switch("--no-requeue", no_requeue, "do not queue the job again after such a stop");
+  app.add_switch("--no-requeue", no_requeue, "do not queue the job again, neither after such a stop nor after a loss");
+  app.add("--max-restarts", job.max_restarts, "queue the job again up to N times after a lost rank or node")
+      .not_negative()
+      .show_default();
   app.add_switch("--preflight", job.preflight, "let `trireme launch` look at the nodes before the ranks start");
   app.add("--health", job.health,
           "NHC configuration file that every node must pass first; looks at the nodes as --preflight does")
@@ -106,7 +124,10 @@ int run_slurm(std::vector<std::string> arguments) {
   job.requeue = !no_requeue;
   if (!job.command.empty()) job.run_folder = check_command(job.command);
   const std::string script = batch_script(job);
-  if (submits) check_nodes_exist(job);
+  if (submits) {
+    check_limits(job, script);
+    make_output_folders(job);
+  }
   if (!write_to.empty()) write_text(write_to, script);
   if (submits) return submit(script);
   if (write_to.empty()) fmt::print("{}", script);

@@ -125,6 +125,48 @@ std::string stays_stopped_test(const BatchJob& job) {
   return fmt::format(" && ! grep -qs '{}' {}", kStaysStopped, shell_quote(job.run_folder + "/status.json"));
 }
 
+bool may_restart(const BatchJob& job) { return job.requeue && !job.run_folder.empty(); }
+
+/// Counts what Slurm did by itself, and ends a job whose nodes or ranks were lost too often.
+std::string restarts_part(const BatchJob& job) {
+  if (!may_restart(job)) return "";
+  const std::string folder = shell_quote(job.run_folder);
+  return fmt::format(
+      "# Why this job was queued again, a line each time: 75 to go on after a stop, 76 after a lost rank, node where "
+      "Slurm lost one.\n"
+      "restarts={0}/slurm-\"$SLURM_JOB_ID\".restarts\n"
+      "if [ \"${{SLURM_RESTART_COUNT:-0}}\" != 0 ]; then\n"
+      "  mkdir -p {0}\n"
+      "  while [ \"$(cat \"$restarts\" 2>/dev/null | wc -l)\" -lt \"$SLURM_RESTART_COUNT\" ]; do echo node "
+      ">>\"$restarts\" || "
+      "break; done\n"
+      "fi\n"
+      "losses=$(grep -cvx 75 \"$restarts\" 2>/dev/null)\n"
+      "losses=${{losses:-0}}\n"
+      "if [ \"$losses\" -gt {1} ]; then\n"
+      "  echo \"trireme: job $SLURM_JOB_ID lost ranks or nodes $losses times, more than the {1} of --max-restarts; "
+      "nothing is started\" >&2\n"
+      "  exit 76\n"
+      "elif [ \"$losses\" -gt 0 ]; then\n"
+      "  echo \"trireme: restart $losses of {1} after a lost rank or node, on $SLURM_JOB_NODELIST\" >&2\n"
+      "  sinfo -h -R -o 'trireme: Slurm leaves out %N (%t): %E' >&2\n"
+      "fi\n",
+      folder, job.max_restarts);
+}
+
+std::string after_a_loss(const BatchJob& job) {
+  if (!may_restart(job)) return "";
+  return fmt::format(
+      "[ \"$code\" != 75 ] || echo 75 >>\"$restarts\"\n"
+      "if {{ [ \"$code\" = 76 ] || [ \"$code\" -gt 128 ]; }} && [ \"$losses\" -lt {} ]; then\n"
+      "  pause=$((losses < 6 ? 1 << losses : 60))\n"
+      "  echo \"trireme: code $code: job $SLURM_JOB_ID goes back to Slurm in $pause s\" >&2\n"
+      "  echo \"$code\" >>\"$restarts\"\n"
+      "  sleep \"$pause\"; scontrol requeue \"$SLURM_JOB_ID\" && sleep 60\n"
+      "fi\n",
+      job.max_restarts);
+}
+
 std::string srun_part(const BatchJob& job) {
   std::vector<std::string> words = {"srun", "--mpi=" + job.mpi, "--label", "--kill-on-bad-exit=1",
                                     "--cpu-bind=" + (job.cpu_bind.empty() ? std::string("none") : job.cpu_bind)};
@@ -133,8 +175,9 @@ std::string srun_part(const BatchJob& job) {
   if (!job.container_mounts.empty()) words.push_back("--container-mounts=" + job.container_mounts);
   words.push_back(job.program);
   words.insert(words.end(), job.command.begin(), job.command.end());
-  std::string text = preflight_part(job) + shell_join(words) + "\ncode=$?\n";
+  std::string text = restarts_part(job) + preflight_part(job) + shell_join(words) + "\ncode=$?\n";
   if (job.requeue) {
+    text += after_a_loss(job);
     text +=
         "# 75: all ranks stopped after the same step with a snapshot; the next run, which Slurm begins two minutes "
         "later, goes on from it.\n"
@@ -149,10 +192,11 @@ std::string srun_part(const BatchJob& job) {
 std::string launch_part(const BatchJob& job) {
   std::vector<std::string> words = {"exec", job.program, "launch", "--starter", "auto"};
   if (job.requeue) words.push_back("--requeue");
+  if (may_restart(job)) words.insert(words.end(), {"--max-requeues", std::to_string(job.max_restarts)});
   if (!job.health.empty()) words.insert(words.end(), {"--health", job.health});
   words.push_back("--");
   words.insert(words.end(), job.command.begin(), job.command.end());
-  return shell_join(words) + "\n";
+  return restarts_part(job) + shell_join(words) + "\n";
 }
 
 }  // namespace

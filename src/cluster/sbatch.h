@@ -23,6 +23,7 @@ struct BatchJob {
   int nodes = 1, tasks_per_node = 1, cpus_per_task = 0, gpus_per_node = 0;
   int warning_seconds = 180;  ///< before the time limit ranks are asked to stop and save
   bool exclusive = false, requeue = true;
+  int max_restarts = 3;                ///< after a lost rank or node; a stop before the time limit is not counted
   std::vector<std::string> variables;  ///< NAME=VALUE
   std::string program;                 ///< path of trireme on the nodes
   std::vector<std::string> command;    ///< train config.yaml ...
@@ -34,9 +35,11 @@ struct BatchJob {
 int64_t slurm_seconds(const std::string& time);
 
 /// The script. With srun Slurm warns the steps (--signal=USR1@N) and the script queues the job again when it ends with
-/// code 75, unless it was stopped by `trireme stop`; with mpirun it warns the batch shell (B:), which `trireme launch`
-/// has become and which does both. Throws Error::usage for a value that Slurm would refuse: a time or mask of another
-/// form, a container with mpirun, a line break in a value, a time limit that is not longer than the warning.
+/// code 75, unless it was stopped by `trireme stop`, and where the command has a run folder after a lost rank (76, or a
+/// death by signal); with mpirun it warns the batch shell (B:), which `trireme launch` has become and which does all of
+/// that. A job that Slurm itself queued again after a lost node counts as a loss, too (launch/slurm_restarts.h). Throws
+/// Error::usage for a value that Slurm would refuse: a time or mask of another form, a container with mpirun, a line
+/// break in a value, a time limit that is not longer than the warning.
 std::string batch_script(const BatchJob& job);
 
 }  // namespace trireme

@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/error.h"
+#include "base/file.h"
+#include "cluster/subprocess.h"
+#include "tests/support/temporary_folder.h"
 
 namespace trireme {
 namespace {
@@ -164,6 +169,97 @@ TEST(BatchScript, RefusesWhatSlurmWould) {
                 j.container = "x";
               }),
               HasSubstr("are of srun's"));
+}
+
+/// Runs a script with srun, scontrol, sinfo and sleep that only tell what they were asked for.
+class RunScript : public testing::Test {
+ protected:
+  RunScript() {
+    std::filesystem::create_directories(folder_ / "bin");
+    stub("srun", "echo srun >>\"$CALLS\"; exit $CODE");
+    stub("scontrol", "echo scontrol $* >>\"$CALLS\"");
+    stub("sinfo", "echo 'trireme: Slurm leaves out h3 (down): Not responding'");
+    stub("sleep", "echo sleep $* >>\"$CALLS\"");
+    job_ = job_of();
+    job_.run_folder = folder_ / "my run";
+  }
+  void stub(const std::string& name, const std::string& body) {
+    write_text(folder_ / ("bin/" + name), "#!/bin/sh\n" + body + "\n");
+    std::filesystem::permissions(folder_ / ("bin/" + name), std::filesystem::perms::owner_all);
+  }
+  /// What was called, and the exit code behind it.
+  std::string run(int code, int restarts) {
+    write_text(folder_ / "script", batch_script(job_));
+    std::filesystem::remove(folder_ / "calls");
+    const ProcessResult result = run_process({.arguments = {"bash", folder_ / "script"},
+                                              .input = "",
+                                              .variables = {{"PATH", folder_ / "bin" + ":/usr/bin:/bin"},
+                                                            {"CALLS", folder_ / "calls"},
+                                                            {"CODE", std::to_string(code)},
+                                                            {"SLURM_JOB_ID", "12"},
+                                                            {"SLURM_JOB_NODELIST", "h[2-3]"},
+                                                            {"SLURM_RESTART_COUNT", std::to_string(restarts)}},
+                                              .user = ""});
+    said_ = result.err;
+    return read_text_if_there(folder_ / "calls") + std::to_string(result.exit_code);
+  }
+  std::string notes() { return read_text_if_there(job_.run_folder + "/slurm-12.restarts"); }
+  TemporaryFolder folder_;
+  BatchJob job_;
+  std::string said_;
+};
+
+TEST_F(RunScript, AJobThatLostARankIsQueuedAgainUntilThatHappensTooOften) {
+  std::filesystem::create_directories(job_.run_folder);
+  job_.max_restarts = 2;
+  EXPECT_EQ(run(0, 0), "srun\n0");
+  EXPECT_EQ(run(76, 0), "srun\nsleep 1\nscontrol requeue 12\nsleep 60\n76");
+  EXPECT_THAT(said_, HasSubstr("trireme: code 76: job 12 goes back to Slurm in 1 s"));
+  EXPECT_EQ(run(137, 1), "srun\nsleep 2\nscontrol requeue 12\nsleep 60\n137");
+  EXPECT_THAT(said_, HasSubstr("trireme: restart 1 of 2 after a lost rank or node, on h[2-3]"));
+  EXPECT_THAT(said_, HasSubstr("Slurm leaves out h3 (down)"));
+  EXPECT_EQ(notes(), "76\n137\n");
+  EXPECT_EQ(run(76, 2), "srun\n76") << "twice is enough";
+  EXPECT_EQ(run(0, 2), "srun\n0");
+}
+
+TEST_F(RunScript, StopsBeforeTheTimeLimitAreNotCounted) {
+  std::filesystem::create_directories(job_.run_folder);
+  job_.max_restarts = 1;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(75, i), "srun\nscontrol requeue 12\nsleep 60\n75");
+  EXPECT_EQ(run(76, 3), "srun\nsleep 1\nscontrol requeue 12\nsleep 60\n76");
+  EXPECT_EQ(run(75, 4), "srun\nscontrol requeue 12\nsleep 60\n75");
+  EXPECT_EQ(run(76, 5), "srun\n76");
+}
+
+TEST_F(RunScript, WhatSlurmQueuedAgainByItselfCountsAsALoss) {
+  job_.max_restarts = 1;
+  EXPECT_EQ(run(0, 1), "srun\n0");
+  EXPECT_EQ(notes(), "node\n") << "the folder was not there: the node was lost before the run began";
+  EXPECT_EQ(run(0, 2), "76");
+  EXPECT_THAT(said_,
+              HasSubstr("job 12 lost ranks or nodes 2 times, more than the 1 of --max-restarts; nothing is started"));
+}
+
+TEST_F(RunScript, OtherFaultsAndJobsWithoutSnapshotsAreNotQueuedAgain) {
+  std::filesystem::create_directories(job_.run_folder);
+  for (const int code : {1, 2, 3}) EXPECT_EQ(run(code, 0), "srun\n" + std::to_string(code));
+  job_.max_restarts = 0;
+  EXPECT_EQ(run(76, 0), "srun\n76");
+  job_.max_restarts = 3;
+  job_.requeue = false;
+  EXPECT_EQ(run(76, 0), "srun\n76");
+  job_.requeue = true;
+  job_.run_folder.clear();
+  EXPECT_EQ(run(76, 0), "srun\n76");
+}
+
+TEST(BatchScript, LaunchHearsHowOftenAJobMayLoseARank) {
+  BatchJob job = job_of();
+  job.run_folder = "run";
+  job.starter = "mpirun";
+  EXPECT_THAT(batch_script(job), HasSubstr("launch --starter auto --requeue --max-requeues 3 -- train"));
+  EXPECT_THAT(batch_script(job), HasSubstr("restarts=run/slurm-\"$SLURM_JOB_ID\".restarts\n"));
 }
 
 }  // namespace

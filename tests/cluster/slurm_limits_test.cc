@@ -1,0 +1,124 @@
+#include "cluster/slurm_limits.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trireme {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// sinfo -h -N -o "%N|%P|%c|%m|%l|%s|%a|%B|%G"
+constexpr const char* kNodes =
+    "h2|all*|2|4000|infinite|1-infinite|up|UNLIMITED|(null)\n"
+    "h3|all*|2|8000|infinite|1-infinite|up|UNLIMITED|gpu:2(S:0)\n"
+    "h2|small|2|4000|10:00|1|up|UNLIMITED|(null)\n"
+    "h3|pairs|2|8000|1-00:00:00|2-4|down|1|gpu:2(S:0)\n"
+    "not a row\n";
+
+std::string never(void (*change)(BatchJob&)) {
+  BatchJob job;
+  change(job);
+  return why_never(job, read_partitions(kNodes));
+}
+
+TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
+  const std::pair<void (*)(BatchJob&), const char*> cases[] = {
+      {[](BatchJob& j) { j.nodes = 9; }, "--nodes 9: the default partition has 2 node(s)"},
+      {[](BatchJob& j) {
+         j.nodes = 2;
+         j.exclude = "h[3-4]";
+       },
+       "the default partition has 1 node(s) without those of --exclude"},
+      {[](BatchJob& j) {
+         j.nodes = 2;
+         j.partition = "small";
+       },
+       "--nodes 2: partition small runs jobs of 1 node(s) at most"},
+      {[](BatchJob& j) { j.partition = "pairs"; }, "--nodes 1: partition pairs runs jobs of 2 nodes at least"},
+      {[](BatchJob& j) {
+         j.partition = "small";
+         j.time = "60";
+       },
+       "--time 60: partition small runs jobs of 10 min at most"},
+      {[](BatchJob& j) {
+         j.partition = "small";
+         j.time = "0";
+       },
+       "--time 0: partition small"},
+      {[](BatchJob& j) {
+         j.lines = {"--time=2:00:00", "-p small"};
+       },
+       "--time 2:00:00: partition small"},
+      {[](BatchJob& j) { j.tasks_per_node = 99; },
+       "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node(s), 0 of the 2 node(s) of the default partition "
+       "have that, "
+       "the largest has 2"},
+      {[](BatchJob& j) {
+         j.tasks_per_node = 2;
+         j.cpus_per_task = 2;
+       },
+       "--ntasks-per-node 2 with --cpus-per-task 2: 4 CPUs"},
+      {[](BatchJob& j) {
+         j.nodes = 2;
+         j.memory = "6G";
+       },
+       "--mem 6G: 6144 MB are needed on each of 2 node(s), 1 of the 2"},
+      {[](BatchJob& j) { j.gpus_per_node = 4; }, "--gpus-per-node 4: 4 GPUs are needed"},
+      {[](BatchJob& j) { j.partition = "hpc"; }, "partition hpc has no node, known are all, pairs, small"},
+      {[](BatchJob& j) {
+         j.partition = "small,hpc";
+         j.time = "60";
+       },
+       "10 min at most; partition hpc has no node"}};
+  for (const auto& [change, said] : cases) EXPECT_THAT(never(change), HasSubstr(said));
+}
+
+TEST(SlurmLimits, JobsThatCouldAreLeftAlone) {
+  void (*const cases[])(BatchJob&) = {[](BatchJob&) {},
+                                      [](BatchJob& j) {
+                                        j.nodes = 2;
+                                        j.tasks_per_node = 2;
+                                      },
+                                      [](BatchJob& j) {
+                                        j.partition = "small";
+                                        j.time = "10";
+                                      },
+                                      [](BatchJob& j) { j.partition = "small"; },
+                                      [](BatchJob& j) {
+                                        j.partition = "small,all";
+                                        j.time = "60";
+                                      },
+                                      [](BatchJob& j) {
+                                        j.tasks_per_node = 99;
+                                        j.lines = {"--overcommit"};
+                                      },
+                                      [](BatchJob& j) { j.memory = "0"; },
+                                      [](BatchJob& j) { j.memory = "8000"; },
+                                      [](BatchJob& j) { j.gpus_per_node = 2; },
+                                      [](BatchJob& j) { j.exclude = "h2"; }};
+  for (auto* change : cases) EXPECT_EQ(never(change), "");
+  EXPECT_EQ(why_never(BatchJob{}, {}), "") << "nothing is known";
+}
+
+TEST(SlurmLimits, APartitionThatIsDownIsSaid) {
+  BatchJob job;
+  EXPECT_EQ(why_not_now(job, read_partitions(kNodes)), "");
+  job.partition = "pairs";
+  EXPECT_EQ(why_not_now(job, read_partitions(kNodes)), "partition pairs is not up: the job waits until it is");
+}
+
+TEST(SlurmLimits, FoldersOfTheOutputAreKnown) {
+  BatchJob job;
+  EXPECT_THAT(output_folders(job), ElementsAre());
+  job.output = "nodir/x-%j.out";
+  EXPECT_THAT(output_folders(job), ElementsAre("nodir"));
+  job.lines = {"--error=/var/log/a b/%j.err", "--comment=x/y"};
+  EXPECT_THAT(output_folders(job), ElementsAre("nodir", "/var/log/a b"));
+  job.lines = {"-o other/%j"};
+  EXPECT_THAT(output_folders(job), ElementsAre("other"));
+}
+
+}  // namespace
+}  // namespace trireme
