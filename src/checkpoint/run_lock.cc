@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -126,7 +127,8 @@ LockOwner this_owner() {
   LockOwner owner{host_name(), boot_id(), getpid(), variable("TRIREME_JOB_ID"), count_in("TRIREME_ATTEMPT")};
   if (owner.job.empty()) {
     owner.job = variable("SLURM_JOB_ID");
-    owner.attempt = count_in("SLURM_RESTART_CNT");
+    // The first is Slurm's; the second has been ours.
+    owner.attempt = std::max(count_in("SLURM_RESTART_COUNT"), count_in("SLURM_RESTART_CNT"));
   }
   return owner;
 }

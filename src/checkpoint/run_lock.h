@@ -17,7 +17,7 @@ struct LockOwner {
 };
 
 /// This process: job and attempt from TRIREME_JOB_ID and TRIREME_ATTEMPT (set by `trireme launch`), else SLURM_JOB_ID
-/// and SLURM_RESTART_CNT.
+/// and SLURM_RESTART_COUNT.
 LockOwner this_owner();
 
 class RunLock {

@@ -80,7 +80,11 @@ int run_launch(std::vector<std::string> arguments) {
       .not_negative()
       .show_default();
   app.add("--spares", request.spares, "the last N hosts wait and step in for those that fail").not_negative();
+  app.add("--start-timeout", request.start_seconds,
+          "seconds until the first sign of a rank, else code 76; default: the command's run.start-timeout, 120; 0: any")
+      .not_negative();
   app.add("--log-dir", request.log_folder, "also write each rank's lines to a file of this folder");
+  app.add_switch("--timestamps", request.times, "the time in front of every line, in the files of --log-dir, too");
   app.add_switch("--drop-bad-hosts", request.drop_bad_hosts,
                  "leave out hosts that fail preflight, at the start and before a restart");
   app.add_switch("--drop-failed-host", request.drop_failed_host, "restart without the host of the rank that was lost");
@@ -89,6 +93,8 @@ int run_launch(std::vector<std::string> arguments) {
       .not_negative()
       .show_default();
   app.add_switch("--requeue", request.requeue, "in a Slurm job: queue it again when it stopped with code 75");
+  app.add("--max-requeues", request.max_requeues, "with --requeue: also after a lost rank, up to N times in all")
+      .not_negative();
   app.add_switch("--dry-run", request.dry_run, "print the exact commands and start nothing");
   app.add_switch("--preflight-only", request.preflight_only, "look at the hosts and start nothing");
   app.add_switch("--skip-preflight", request.skip_preflight, "start without looking at the hosts");
@@ -121,6 +127,7 @@ int run_launch(std::vector<std::string> arguments) {
   request.starter.build_mpi = TRIREME_MPI_CHOICE;
   request.starter.in_slurm_job = environment_variable("SLURM_JOB_ID") != nullptr;
   HostSet hosts = resolve_hosts(request.hosts, environment_variable);
+  require_first_component(environment_variable, hosts.hosts);
   JobFacts job = describe_job(request);
   return launch_job(std::move(request), std::move(hosts), std::move(job));
 }
@@ -128,13 +135,17 @@ int run_launch(std::vector<std::string> arguments) {
 int run_remote_shell_command(std::vector<std::string> arguments) {
   Flags app("trireme remote-shell", "What mpirun calls in place of ssh; started by `trireme launch`.");
   SshOptions options;
+  std::string ports;
   std::vector<std::string> words;
   const auto dashes = std::ranges::find(arguments, "--");
   if (dashes != arguments.end()) words.assign(dashes + 1, arguments.end());
   arguments.erase(dashes, arguments.end());
   app.add("--host-key", options.host_key);
   app.add("--connect-timeout", options.connect_seconds);
+  app.add("--daemon-mark", options.daemon_mark);
+  app.add("--ports", ports);
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  options.ports = read_ports_word(ports);
   return run_remote_shell(options, words);
 }
 

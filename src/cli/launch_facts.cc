@@ -10,6 +10,7 @@
 #include "config/load.h"
 #include "text/tokenizer.h"
 #include "train/data_setup.h"
+#include "train/run_bytes.h"
 #include "train/runnable.h"
 
 namespace trireme {
@@ -51,6 +52,8 @@ JobFacts describe_job(const LaunchRequest& request) {
   if (!request.default_dtype.empty() && !loaded.given("precision.dtype")) {
     job.flags = {"--precision.dtype", request.default_dtype};
   }
+  job.run_bytes = snapshot_file_bytes(loaded);
+  job.start_seconds = loaded.config.run.start_timeout;
   job.inherit_binding = loaded.config.launch.bind == Binding::inherit;
   for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
   for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));

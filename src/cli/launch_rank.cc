@@ -34,6 +34,8 @@ std::string starters_business(const LaunchRequest& request) {
                                                 {"--drop-failed-host", request.drop_failed_host},
                                                 {"--spares", request.spares > 0},
                                                 {"--log-dir", !request.log_folder.empty()},
+                                                {"--start-timeout", request.start_seconds >= 0},
+                                                {"--timestamps", request.times},
                                                 {"--requeue", request.requeue},
                                                 {"--dry-run", request.dry_run},
                                                 {"--preflight-only", request.preflight_only}};

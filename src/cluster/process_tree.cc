@@ -63,6 +63,18 @@ std::set<int> descendants_of(int pid) {
   return found;
 }
 
+std::set<int> processes_with(const std::string& assignment) {
+  std::set<int> found;
+  std::error_code error;
+  for (const auto& folder : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = folder.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const std::string text = read_text_if_there(folder.path() / "environ");
+    if (('\0' + text).find('\0' + assignment + '\0') != std::string::npos) found.insert(std::atoi(name.c_str()));
+  }
+  return found;
+}
+
 void become_subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
 
 void end_tree(int pid, const std::set<int>& spared) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <set>
+#include <string>
 
 namespace trireme {
 
@@ -12,6 +13,9 @@ int parent_of(int pid);
 /// Children, their children, and so on; not those that have ended and wait for their parent (zombies). Processes whose
 /// parents ended count as the children of the nearest ancestor that called become_subreaper().
 std::set<int> descendants_of(int pid);
+
+/// Processes in whose environment this assignment ("NAME=VALUE") stands, as far as we may read it.
+std::set<int> processes_with(const std::string& assignment);
 
 /// Orphans below this process become its children from now on, those of setsid and double forks included.
 void become_subreaper();

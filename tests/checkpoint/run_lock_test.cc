@@ -149,6 +149,9 @@ TEST(RunLock, JobAndAttemptComeFromTheLauncherOrSlurm) {
   setenv("SLURM_RESTART_CNT", "3", 1);
   EXPECT_EQ(this_owner().job, "991");
   EXPECT_EQ(this_owner().attempt, 3);
+  setenv("SLURM_RESTART_COUNT", "4", 1);
+  EXPECT_EQ(this_owner().attempt, 4) << "Slurm's own name of it";
+  unsetenv("SLURM_RESTART_COUNT");
   setenv("TRIREME_JOB_ID", "abc", 1);
   setenv("TRIREME_ATTEMPT", "1", 1);
   EXPECT_EQ(this_owner().job, "abc");

@@ -1,9 +1,11 @@
 #include "cluster/launch/job.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -23,9 +25,13 @@
 #include "checkpoint/run_status.h"
 #include "cluster/health/run.h"
 #include "cluster/launch/attendant.h"
+#include "cluster/launch/host_alias.h"
 #include "cluster/launch/host_pool.h"
 #include "cluster/launch/node_agent.h"
+#include "cluster/launch/output.h"
 #include "cluster/launch/preflight.h"
+#include "cluster/launch/slurm_restarts.h"
+#include "cluster/launch/start_look.h"
 #include "cluster/launch/starter_probe.h"
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
@@ -66,8 +72,8 @@ std::string random_hex() {
 constexpr const char* kSecretVariable = "TRIREME_CONTROL_SECRET";
 constexpr double kSecondsAfterLoss = 3, kSecondsAfterEnd = 15;         // for the starter to end
 constexpr double kFirstPause = 1, kLongestPause = 60, kLookAgain = 5;  // seconds before a restart
-constexpr double kTakenBackSeconds = 60;                               // for Slurm to end a job that it queues again
 constexpr int kStopped = 75, kCannotStart = 2;
+constexpr double kSecondsToLook = 20;
 constexpr double kJoinSeconds = 2;  // while we wait no output is passed on
 
 using StatusStamp = std::pair<std::filesystem::file_time_type, uintmax_t>;
@@ -76,6 +82,7 @@ class Launch {
  public:
   Launch(LaunchRequest request, HostSet hosts, JobFacts job)
       : request_(std::move(request)),
+        ports_(ssh_ports(hosts.hosts)),
         pool_(std::move(hosts.hosts), request_.spares, request_.placement),
         job_(std::move(job)),
         id_(random_hex()),
@@ -85,11 +92,15 @@ class Launch {
               starter_.why);
     for (const Host& host : hosts.skipped) log::info("launch: skipped {}: {}", host.name, host.state);
     request_.ssh.through_srun = starter_.kind == StarterKind::srun;
+    request_.ssh.ports = ports_;
+    if (request_.start_seconds < 0) request_.start_seconds = job_.start_seconds;
+    check_own_name();
     network_ = request_.interface;
     if (network_.find('/') == std::string::npos) interface_ = network_;
   }
 
   int run() {
+    if (!request_.dry_run && !request_.preflight_only) const RankLogs folder_is_made(request_.log_folder);
     const bool looks = request_.dry_run ? request_.preflight_only : !request_.skip_preflight;
     if (looks) preflight();
     if (request_.dry_run) return print_plan();
@@ -101,7 +112,7 @@ class Launch {
     if (job_.has_status) attendant_.emplace(job_.run_folder, secret_, stays_here());
     const int code = run_attempts(signals);
     if (attendant_) attendant_->end(code, status_);
-    return code == kStopped && request_.requeue && !stays_stopped() ? requeue(signals) : code;
+    return request_.requeue ? requeue(code, signals) : code;
   }
 
  private:
@@ -113,13 +124,15 @@ class Launch {
       const auto before = status_stamp();
       say_what_runs(
           fmt::format("attempt {}: {} rank(s): {}", attempt + 1, total_processes(placement()), to_text(placement())));
-      const AttemptEnd end = run_attempt(prepare(attempt), starter_.kind, placement(),
-                                         {request_.stop_seconds, request_.log_folder}, job_channel(before), signals);
+      const AttemptEnd end =
+          run_attempt(prepare(attempt), starter_.kind, placement(),
+                      {request_.stop_seconds, request_.log_folder, request_.start_seconds, request_.times},
+                      job_channel(before), signals);
       const bool began = !job_.has_status || status_stamp() != before;
       int code = final_code(end, before);
       if (!began && code != 0 && cause != 0) code = cause;
       cause = code;
-      if (code != 0 && code != kStopped) sweep_hosts();
+      if (code != 0 && code != kStopped) sweep_hosts(!end.not_begun.empty() || !end.refusal.empty());
       const bool again = !end.stop_requested && may_restart(code) && attempt < request_.max_restarts;
       tell_end(end, code, again ? attempt + 1 : 0);
       if (!again) return code;
@@ -151,6 +164,7 @@ class Launch {
 
   JobChannel job_channel(const StatusStamp& before) {
     JobChannel job = {.ask_to_stop = [this, before](const std::string& why) { return ask_to_stop(before, why); },
+                      .not_begun = [this] { return not_begun(); },
                       .over = [this, before] { return seconds_to_end(before); }};
     if (!attendant_) return job;
     job.caller = [this] { return attendant_->caller(); };
@@ -183,6 +197,33 @@ class Launch {
     }
   }
 
+  /// mpirun has its own host's name beside those of the hostfile, and no other can be given to it.
+  void check_own_name() const {
+    if (starter_.kind != StarterKind::open_mpi || placement().size() < 2) return;
+    std::array<char, 256> own{};
+    gethostname(own.data(), own.size() - 1);
+    require(name_for_starter(starter_.kind, own.data()) == own.data(), ErrorKind::config,
+            "launch: this host calls itself \"{}\", and Open MPI takes letters, digits, dots and hyphens alone in a "
+            "name; give it another one: `hostnamectl set-hostname NAME`",
+            own.data());
+  }
+
+  /// What keeps ranks from beginning, a line for each cause; empty: they have begun.
+  std::string not_begun() {
+    NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
+    std::vector<Json> requests;
+    std::string here;
+    for (const std::string& host : sessions.hosts()) {
+      if (is_this_host(host)) here = host;
+      requests.push_back({{"do", "start"}, {"id", id_}, {"daemon", daemon_mark(host)}});
+    }
+    const std::vector<Json> answers = sessions.ask(requests, kSecondsToLook);
+    const auto problems = hosts_not_begun(starter_.kind, sessions.hosts(), answers, sessions.problems(), here);
+    return fmt::format("{}", fmt::join(group(problems), "\n"));
+  }
+
+  std::string daemon_mark(const std::string& host) const { return id_ + "/" + host_key(host); }
+
   StartRequest start_request(int attempt) const {
     StartRequest start;
     start.placement = placement();
@@ -196,7 +237,7 @@ class Launch {
     start.variables.emplace_back(kLaunchIdVariable, id_);
     // The run folder's owner: a requeued Slurm job is the same job.
     const char* slurm_job = environment_variable("SLURM_JOB_ID");
-    const char* requeued = environment_variable("SLURM_RESTART_CNT");
+    const char* requeued = environment_variable("SLURM_RESTART_COUNT");
     const int base = slurm_job != nullptr && requeued != nullptr ? std::atoi(requeued) * 1000 : 0;
     start.variables.emplace_back("TRIREME_JOB_ID", slurm_job != nullptr ? slurm_job : id_);
     start.variables.emplace_back("TRIREME_ATTEMPT", std::to_string(base + attempt));
@@ -208,6 +249,10 @@ class Launch {
       if (value != nullptr && !given) start.secrets.emplace_back(name, value);  // a proxy's address may have a password
     }
     start.hostfile = folder_.file("hosts");
+    for (const Placement& entry : placement()) {
+      const bool taken = name_for_starter(starter_.kind, entry.host) == entry.host;
+      if (!taken && is_this_host(entry.host)) start.this_host = entry.host;
+    }
     start.agent = agent();
     start.agent_script = folder_.file("remote-shell");
     start.ipv6 = network_.find(':') != std::string::npos;
@@ -219,13 +264,13 @@ class Launch {
   }
 
   std::vector<std::string> agent() const {
-    return {program_path(),
-            "remote-shell",
-            "--host-key",
-            request_.ssh.host_key,
-            "--connect-timeout",
-            std::to_string(request_.ssh.connect_seconds),
-            "--"};
+    std::vector<std::string> words = {program_path(),      "remote-shell",
+                                      "--host-key",        request_.ssh.host_key,
+                                      "--connect-timeout", std::to_string(request_.ssh.connect_seconds),
+                                      "--daemon-mark",     id_};
+    if (!request_.ssh.ports.empty()) words.insert(words.end(), {"--ports", ports_word(request_.ssh.ports)});
+    words.push_back("--");
+    return words;
   }
   std::string agent_script() const { return fmt::format("#!/bin/sh\nexec {} \"$@\"\n", shell_join(agent())); }
 
@@ -300,7 +345,7 @@ class Launch {
     NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
     PreflightResult result =
         run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files, job_.named,
-                       cache_variables(), request_.interface, request_.port},
+                       cache_variables(), request_.interface, request_.port, job_.run_bytes},
                       sessions);
     check_starter(sessions, result);
     check_health(sessions, result);
@@ -368,7 +413,9 @@ class Launch {
   int final_code(const AttemptEnd& end, const StatusStamp& before) {
     status_.reset();
     // Open MPI's own number of this fault looks like a death by signal.
-    const int said = end.not_started ? kCannotStart : end.code;
+    const int said = end.not_started || !end.refusal.empty() ? kCannotStart
+                     : !end.not_begun.empty()                ? exit_code(ErrorKind::peer)
+                                                             : end.code;
     if (!job_.has_status) return said;
     if (status_stamp() == before) {
       if (said != 0) return said;
@@ -438,10 +485,16 @@ class Launch {
     }
   }
 
-  void sweep_hosts() {
+  /// daemons: those of mpirun, too, which it may not know of.
+  void sweep_hosts(bool daemons) {
     const size_t asked = placement().size();
     NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
-    const auto answers = sessions.ask_all({{"do", "sweep"}, {"id", id_}}, 20);
+    std::vector<Json> requests;
+    for (const std::string& host : sessions.hosts()) {
+      requests.push_back({{"do", "sweep"}, {"id", id_}});
+      if (daemons) requests.back()["daemon"] = daemon_mark(host);
+    }
+    const auto answers = sessions.ask(requests, 20);
     for (size_t i = 0; i < asked; ++i) {
       if (answers[i].is_null()) continue;
       const std::string& host = sessions.hosts()[i];
@@ -462,22 +515,12 @@ class Launch {
   }
 
   /// Slurm runs the job again from its start; the run goes on from its snapshot.
-  static int requeue(const StopSignals& signals) {
-    const char* job = environment_variable("SLURM_JOB_ID");
-    require(job != nullptr, ErrorKind::config, "--requeue: this is not a Slurm job");
-    // Said before: Slurm ends this program, too, when it takes the job back.
-    log::info("launch: queueing job {} again", job);
-    ProcessRequest request;
-    request.arguments = {"scontrol", "requeue", job};
-    const ProcessResult result = run_process(request);
-    const bool ended_by_slurm = result.exit_code == 128 + SIGTERM || result.exit_code == 128 + SIGKILL;
-    require(result.exit_code == 0 || ended_by_slurm, ErrorKind::io, "scontrol requeue {} {}: {}", job,
-            describe_end(result), result.err);
-    // A code of ours that reached Slurm before it has taken the job back would be the job's end: it ends us.
-    while (signals.next() != 0) {
-    }
-    signals.wait(kTakenBackSeconds);
-    return kStopped;
+  int requeue(int code, const StopSignals& signals) const {
+    SlurmRestarts restarts(job_.stop_folder);
+    if (code == kStopped && stays_stopped()) return code;
+    if (code != kStopped && !(may_restart(code) && restarts.may_follow_loss(request_.max_requeues))) return code;
+    restarts.requeue(code, signals);
+    return code;
   }
 
   void tell_end(const AttemptEnd& end, int code, int next_attempt) const {
@@ -486,7 +529,20 @@ class Launch {
       log::info("launch: the job stopped as asked (code 75); start it again to go on");
       return;
     }
+    if (end.stop_requested && end.stop_forced) {
+      // What ranks say when mpirun ends them one after the other is not the cause of anything.
+      log::error(
+          "launch: the job was ended before it had stopped (code {}); what it did since its last snapshot is lost",
+          code);
+      return;
+    }
+    if (!end.refusal.empty()) log::error("launch: {} refuses its hostfile: {}", starter_.path, end.refusal);
+    for (std::istringstream lines(end.not_begun); lines;) {
+      if (std::string line; std::getline(lines, line)) log::error("launch: no rank has begun: {}", line);
+    }
     fmt::print(stderr, "{}", end.verdict);
+    const bool explained = !end.verdict.empty() || !end.first_error.empty() || !end.refusal.empty();
+    if (!explained) fmt::print(stderr, "{}", end.traces);
     if (!end.first_error.empty()) log::error("launch: first failure: {}", end.first_error);
     if (const std::string absent = describe_absent(placement(), end.arrived); !absent.empty())
       log::error("launch: {}", absent);
@@ -503,6 +559,7 @@ class Launch {
   }
 
   LaunchRequest request_;
+  std::map<std::string, int> ports_;
   HostPool pool_;
   JobFacts job_;
   std::string id_;

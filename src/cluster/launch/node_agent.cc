@@ -28,6 +28,8 @@
 #include "cluster/health/run.h"
 #include "cluster/health/slurm_state.h"
 #include "cluster/launch/node_facts.h"
+#include "cluster/launch/remote_shell.h"
+#include "cluster/launch/start_look.h"
 #include "cluster/launch/starter_probe.h"
 #include "cluster/process_tree.h"
 
@@ -175,6 +177,9 @@ Json describe() {
   return {{"host", machine.host}, {"lines", lines}};
 }
 
+std::string launch_assignment(const std::string& id) { return fmt::format("{}={}", kLaunchIdVariable, id); }
+std::string daemon_assignment(const std::string& mark) { return fmt::format("{}={}", kDaemonVariable, mark); }
+
 Json answer(const Json& request, Listener& listener) {
   const std::string what = request.at("do");
   if (what == "facts") {
@@ -194,40 +199,39 @@ Json answer(const Json& request, Listener& listener) {
   }
   if (what == "listen") return {{"port", listener.open(request.at("port"))}};
   if (what == "connect") return connect_all(request.at("targets"));
-  if (what == "sweep") return {{"killed", sweep(request.at("id"))}, {"memory_kills", to_json(read_memory_kills())}};
+  if (what == "sweep") {
+    return {{"killed", sweep(request.at("id"), request.value("daemon", ""))},
+            {"memory_kills", to_json(read_memory_kills())}};
+  }
+  if (what == "start") {
+    return look_for_start(daemon_assignment(request.at("daemon")), launch_assignment(request.at("id")));
+  }
   if (what == "health") return check_health(request);
   if (what == "starter") return probe_starter(request.at("program"), request.at("daemon"));
   if (what == "describe") return describe();
   fail(ErrorKind::data, "node-agent: no request \"{}\"", what);
 }
 
-std::set<int> marked_processes(const std::string& mark, const std::set<int>& spared) {
-  std::set<int> found;
-  std::error_code error;
-  for (const auto& folder : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = folder.path().filename();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    const int pid = std::stoi(name);
-    const std::string text = read_text_if_there(folder.path() / "environ");
-    const bool marked = ('\0' + text).find('\0' + mark + '\0') != std::string::npos;
-    if (marked && !spared.contains(pid)) found.insert(pid);
-  }
-  return found;
-}
-
 }  // namespace
 
-int sweep(const std::string& launch_id) {
+int sweep(const std::string& launch_id, const std::string& daemon) {
+  std::vector<std::string> assignments = {launch_assignment(launch_id)};
+  if (!daemon.empty()) assignments.push_back(daemon_assignment(daemon));
   std::set<int> spared;
   for (int pid = getpid(); pid > 1; pid = parent_of(pid)) spared.insert(pid);
-  const std::string mark = fmt::format("{}={}", kLaunchIdVariable, launch_id);
-  const std::set<int> first = marked_processes(mark, spared);
+  const auto marked = [&] {
+    std::set<int> found;
+    for (const std::string& assignment : assignments) found.merge(processes_with(assignment));
+    std::erase_if(found, [&](int pid) { return spared.contains(pid); });
+    return found;
+  };
+  const std::set<int> first = marked();
   for (int pid : first) kill(pid, SIGTERM);
   const Clock::time_point start = Clock::now();
   std::set<int> left = first;
   while (!left.empty() && seconds_since(start) < 1) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    left = marked_processes(mark, spared);
+    left = marked();
   }
   for (int pid : left) kill(pid, SIGKILL);
   return static_cast<int>(first.size());

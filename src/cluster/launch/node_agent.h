@@ -10,8 +10,10 @@
 //   {"do": "clock"}                                           -> {"time": seconds since the epoch}
 //   {"do": "listen", "port": P}                               -> {"port": P'} or {"error": why}; P 0: any free port
 //   {"do": "connect", "targets": [[host, address, port], ..]} -> {"failed": [[host, reason], ..]}
-//   {"do": "sweep", "id": ID}                                 -> {"killed": N, "memory_kills": MemoryKills}: processes
-//                                                                with TRIREME_LAUNCH_ID=ID
+//   {"do": "sweep", "id": ID, "daemon": M}                    -> {"killed": N, "memory_kills": MemoryKills}: processes
+//                                                                with TRIREME_LAUNCH_ID=ID, or TRIREME_DAEMON=M where
+//                                                                M is given
+//   {"do": "start", "id": ID, "daemon": M}                    -> look_for_start() of those two
 //   {"do": "health", "config": TEXT, "name": N, "all": A, "seconds": S, "repair": R,
 //    "drain": D, "dry_run": Y, "variables": {..}}            -> health report
 //   {"do": "starter", "program": P, "daemon": D}              -> probe_starter()
@@ -32,8 +34,8 @@ inline constexpr const char* kAgentGreeting = "trireme-node-agent 1";
 /// Serves until `in` ends. A request that fails is answered with {"error": why}.
 void serve_node(std::istream& in, std::ostream& out);
 
-/// Ends every process of this user on this host that carries the launch id, TERM first, KILL after a second; returns
-/// how many there were. This process and its ancestors are left alone.
-int sweep(const std::string& launch_id);
+/// Ends every process of this user on this host that carries the launch id, or the mark of mpirun's daemon where one is
+/// given, TERM first, KILL after a second; returns how many there were. This process and its ancestors are left alone.
+int sweep(const std::string& launch_id, const std::string& daemon = "");
 
 }  // namespace trireme::launch

@@ -161,8 +161,7 @@ std::vector<std::string> agent_command(const std::string& host, const std::strin
     return {"srun",       "--nodes=1",    "--ntasks=1",   "--nodelist=" + host, "--overlap",
             "--mpi=none", "--export=ALL", "--unbuffered", executable,           "node-agent"};
   }
-  std::vector<std::string> words = ssh_command(options);
-  words.push_back(host);
+  std::vector<std::string> words = ssh_command(options, host);
   words.push_back(shell_join({executable, "node-agent"}));
   return words;
 }

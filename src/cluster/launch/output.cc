@@ -1,13 +1,20 @@
 #include "cluster/launch/output.h"
 
 #include <fmt/format.h>
+#include <sys/time.h>
+#include <unistd.h>
 
+#include <array>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <filesystem>
+#include <system_error>
+#include <utility>
 
 #include "base/error.h"
-
+#include "cluster/launch/host_alias.h"
 #include "comm/start_watch.h"
 
 namespace trireme::launch {
@@ -43,6 +50,39 @@ Tag find_tag(StarterKind kind, std::string_view text, size_t from, int ranks) {
 /// Whether it passes on parts of lines as they come.
 bool mixes_parts(StarterKind kind) { return kind == StarterKind::open_mpi || kind == StarterKind::prrte; }
 
+// What Open MPI 4 and 5 say of a hostfile; after most of it mpirun goes on and never ends.
+constexpr std::pair<const char*, const char*> kRefusals[] = {
+    {"presence of an illegal character in the following node name", "it does not take the name of a host"},
+    {"detected a parse error in the hostfile", "it cannot read its hostfile"},
+    {"detected a bad parameter in the hostfile", "it cannot read its hostfile"},
+    {"unable to open the hostfile", "it cannot open its hostfile"},
+    {"contains multiple definitions", "it takes two hosts for one"},
+    {"requested hosts are not included in the current allocation", "its batch system does not hold these hosts"},
+    {"contains at least one node not", "its batch system does not hold these hosts"},
+    {"There are not enough slots available", "its hostfile has too few slots"},
+    {"All nodes which are allocated for this job are already filled", "its hostfile has too few slots"}};
+
+/// " NAME" of the box's line "node:  NAME"; empty where there is none.
+std::string value_of(const std::string& box, const std::string& key) {
+  const size_t at = box.find(key);
+  if (at == std::string::npos) return "";
+  const size_t begin = box.find_first_not_of(' ', at + key.size());
+  return begin == std::string::npos ? "" : ": " + box.substr(begin, box.find('\n', begin) - begin);
+}
+
+/// "[h2:123] [[1,0],0] ORTE_ERROR_LOG: ...", "[h2:123] [ 3] /lib/libx.so(f+0x1)[0x2]": of a process of the starter, by
+/// its host and number, and with a mark of its sources.
+bool is_trace(std::string_view line) {
+  if (!line.starts_with('[')) return false;
+  for (const char* mark :
+       {"ORTE_ERROR_LOG", "PRTE_ERROR_LOG", "PRTE ERROR", "PMIX ERROR", "OPAL ERROR", "*** Process received signal",
+        "*** End of error message", "] Signal: ", "] Signal code: ", "] Failing at address: "}) {
+    if (line.find(mark) != std::string_view::npos) return true;
+  }
+  const size_t frame = line.find("] [");
+  return frame != std::string_view::npos && line.ends_with(']') && line.rfind("[0x") != std::string_view::npos;
+}
+
 }  // namespace
 
 TaggedLine read_tag(StarterKind kind, std::string_view line) {
@@ -73,39 +113,80 @@ TaggedLine read_tag(StarterKind kind, std::string_view line) {
 }
 
 RankLogs::RankLogs(std::string folder) : folder_(std::move(folder)) {
-  if (!folder_.empty()) std::filesystem::create_directories(folder_);
+  if (folder_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder_, error);
+  if (!error && !std::filesystem::is_directory(folder_)) error = std::make_error_code(std::errc::not_a_directory);
+  if (!error && access(folder_.c_str(), W_OK | X_OK) != 0) error = std::error_code(errno, std::generic_category());
+  require(!error, ErrorKind::usage,
+          "--log-dir {}: no folder that can be written: {}; nothing was started, name another folder", folder_,
+          error.message());
 }
 
-void RankLogs::add(int rank, std::string_view text) {
+void RankLogs::add(int rank, std::string_view text) { write(fmt::format("rank-{:04}.log", rank), text); }
+
+void RankLogs::add_starter(std::string_view text) { write("starter.log", text); }
+
+void RankLogs::write(const std::string& name, std::string_view text) {
   if (folder_.empty()) return;
-  std::ofstream& file = files_[rank];
+  std::ofstream& file = files_[name];
   if (!file.is_open()) {
-    const std::string path = fmt::format("{}/rank-{:04}.log", folder_, rank);
+    const std::string path = fmt::format("{}/{}", folder_, name);
     file.open(path, std::ios::app);
-    require(file.is_open(), ErrorKind::io, "cannot write the log {} of a rank", path);
+    require(file.is_open(), ErrorKind::io, "cannot write the log {}", path);
   }
   file << text << std::endl;
 }
 
-std::string OutputPrefixer::own_words(std::string_view text) {
+std::string OutputPrefixer::stamp() const {
+  if (!with_times_) return "";
+  timeval now{};
+  gettimeofday(&now, nullptr);
+  tm local{};
+  localtime_r(&now.tv_sec, &local);
+  std::array<char, 32> text{};
+  strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local);
+  return fmt::format("{}.{:03} ", text.data(), now.tv_usec / 1000);
+}
+
+std::string OutputPrefixer::own_words(std::string_view words) {
   constexpr size_t kBoxLine = 60;
   // PRRTE writes a blank behind a box, which comes in front of what follows.
-  if (kind_ == StarterKind::prrte && box_.empty() && text.starts_with(' ')) text.remove_prefix(1);
-  const bool edge = text.size() >= kBoxLine && text.find_first_not_of('-') == std::string_view::npos;
+  if (kind_ == StarterKind::prrte && box_.empty() && words.starts_with(' ')) words.remove_prefix(1);
+  const std::string text = without_aliases(words);
+  const bool edge = text.size() >= kBoxLine && text.find_first_not_of('-') == std::string::npos;
+  if (!text.empty()) logs_.add_starter(stamp() + text);
+  if (!edge && is_trace(text)) {
+    traces_ += fmt::format("{}mpirun: {}\n", stamp(), text);
+    return "";
+  }
   if (box_.empty() && !edge) {
-    return text.empty() ? "" : fmt::format("{}: {}\n", kind_ == StarterKind::srun ? "srun" : "mpirun", text);
+    return text.empty() ? "" : fmt::format("{}{}: {}\n", stamp(), kind_ == StarterKind::srun ? "srun" : "mpirun", text);
   }
   const bool closes = edge && !box_.empty();
-  if (!text.empty()) box_ += fmt::format("mpirun: {}\n", text);
-  if (!closes) return "";
+  if (!text.empty()) box_ += fmt::format("{}mpirun: {}\n", stamp(), text);
+  return closes ? end_of_box() : "";
+}
+
+std::string OutputPrefixer::end_of_box() {
   std::string box;
   std::swap(box, box_);
+  const auto says = [&](const char* words) { return box.find(words) != std::string::npos; };
   for (const char* words : {"unable to launch the specified application", "unable to find the specified executable"}) {
-    not_started_ = not_started_ || box.find(words) != std::string::npos;
+    not_started_ = not_started_ || says(words);
   }
-  if (box.find("non-zero") == std::string::npos) return box;
-  verdict_ += box;
-  return "";
+  if (says("An internal error has occurred in") || says("This is something that should be reported")) {
+    traces_ += box;
+    return "";
+  }
+  for (const auto& [words, meaning] : kRefusals) {
+    if (refusal_.empty() && says(words)) refusal_ = fmt::format("{}{}", meaning, value_of(box, "node: "));
+  }
+  if (says("non-zero")) {
+    verdict_ += box;
+    return "";
+  }
+  return box;
 }
 
 std::string OutputPrefixer::prefixed(std::string_view line) {
@@ -117,14 +198,16 @@ std::string OutputPrefixer::prefixed(std::string_view line) {
 }
 
 std::string OutputPrefixer::of_rank(int rank, std::string_view line) {
+  heard_ = true;
   if (line == kArrival) {
     arrived_.insert(rank);
     return "";
   }
-  logs_.add(rank, line);
+  const std::string time = stamp();
+  logs_.add(rank, time + std::string(line));
   std::string out = fmt::format("{}[{}] {}\n", host_of_rank(placement_, rank), rank, line);
   if (!first_error_ && line.find("error: ") != std::string_view::npos) first_error_ = out.substr(0, out.size() - 1);
-  return out;
+  return time + out;
 }
 
 /// `ends`: a line end follows, which is that of the last part.
@@ -137,6 +220,7 @@ std::string OutputPrefixer::parts_of_ranks(std::string_view text, bool ends) {
   for (size_t at = 0;; at = next.end, rank = next.rank, next = find_tag(kind_, text, at, ranks)) {
     const bool last = next.begin == std::string_view::npos;
     if (rank >= 0) {
+      heard_ = true;
       std::string& begun = begun_[rank];
       begun += text.substr(at, last ? text.size() : next.begin - at);
       if ((ends && last) || begun.size() > kLongestLine) {

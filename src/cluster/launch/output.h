@@ -25,21 +25,26 @@ TaggedLine read_tag(StarterKind kind, std::string_view line);
 /// One file per rank with its lines, as they come; those of an earlier attempt stay.
 class RankLogs {
  public:
-  /// Empty: writes nothing. Makes the folder.
+  /// Empty: writes nothing. Makes the folder. Throws Error::usage when it cannot be made or written.
   explicit RankLogs(std::string folder);
   /// Throws Error::io when the file cannot be opened.
   void add(int rank, std::string_view text);
+  /// The starter's own words, into starter.log.
+  void add_starter(std::string_view text);
 
  private:
+  void write(const std::string& name, std::string_view text);
+
   std::string folder_;
-  std::map<int, std::ofstream> files_;
+  std::map<std::string, std::ofstream> files_;
 };
 
 /// Collects bytes into lines; gives "host[rank] text" lines, the starter's own words as "mpirun: text".
 class OutputPrefixer {
  public:
-  OutputPrefixer(StarterKind kind, const std::vector<Placement>& placement, RankLogs& logs)
-      : kind_(kind), placement_(placement), logs_(logs) {}
+  /// with_times: the time stands in front of every line, in the files, too.
+  OutputPrefixer(StarterKind kind, const std::vector<Placement>& placement, RankLogs& logs, bool with_times = false)
+      : kind_(kind), placement_(placement), logs_(logs), with_times_(with_times) {}
   /// Whole lines that the bytes complete, prefixed. Open MPI's mpirun passes on what a rank has written so far, a tag
   /// in front and no line end behind; such parts are put together again.
   std::string take(std::string_view bytes);
@@ -54,20 +59,29 @@ class OutputPrefixer {
   const std::string& verdict() const { return verdict_; }
   /// Whether Open MPI's mpirun or Hydra said that the command cannot be started on a host.
   bool not_started() const { return not_started_; }
+  /// Whether any rank has said anything.
+  bool heard() const { return heard_; }
+  /// What the starter said of a hostfile or of host names that it does not take, in one line; empty: nothing such.
+  const std::string& refusal() const { return refusal_; }
+  /// Call traces and codes of the starter's own sources. Kept back: they say nothing where a cause is told.
+  const std::string& traces() const { return traces_; }
 
  private:
   std::string prefixed(std::string_view line);
   std::string parts_of_ranks(std::string_view text, bool ends);
   std::string of_rank(int rank, std::string_view line);
   std::string own_words(std::string_view line);
+  std::string end_of_box();
+  std::string stamp() const;
 
   StarterKind kind_;
   const std::vector<Placement>& placement_;
   RankLogs& logs_;
-  std::string open_, box_, verdict_;
+  bool with_times_;
+  std::string open_, box_, verdict_, refusal_, traces_;
   std::map<int, std::string> begun_;  ///< of Open MPI: lines of ranks without their ends
   int continues_ = -1;                ///< whose the next bytes are where they begin without a tag
-  bool not_started_ = false;
+  bool not_started_ = false, heard_ = false;
   std::optional<std::string> first_error_;
   std::set<int> arrived_;
 };

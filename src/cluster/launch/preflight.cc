@@ -12,12 +12,12 @@
 #include <tuple>
 
 #include "base/folder_token.h"
+#include "base/text.h"
 
 namespace trireme::launch {
 namespace {
 
 constexpr double kMostSkewSeconds = 2;
-constexpr int64_t kLeastDisk = int64_t{1} << 30;
 // Open MPI's and MPICH's shared-memory transports take about 32 MiB for each process on a host.
 constexpr int64_t kShmPerProcess = int64_t{32} << 20;
 
@@ -63,7 +63,7 @@ void require_same_file(const std::vector<Placement>& hosts, const std::vector<st
   require_same(readers, prints, file, kFix, problems);
 }
 
-void judge_resources(const Placement& entry, const NodeFacts& facts, PreflightResult& result) {
+void judge_resources(const Placement& entry, const NodeFacts& facts, int64_t disk_bytes, PreflightResult& result) {
   const double cores = facts.cpu_quota > 0 ? std::min<double>(facts.cpus, facts.cpu_quota) : facts.cpus;
   if (entry.processes > cores) {
     result.problems.push_back(
@@ -77,9 +77,13 @@ void judge_resources(const Placement& entry, const NodeFacts& facts, PreflightRe
     result.problems.push_back(
         {entry.host, fmt::format("{:.2f} GiB of memory are free", gib(memory)), "end what uses it"});
   }
-  if (facts.disk_free >= 0 && facts.disk_free < kLeastDisk) {
-    result.problems.push_back({entry.host, fmt::format("{:.2f} GiB are free for the run folder", gib(facts.disk_free)),
-                               "make room or set run.dir elsewhere"});
+  if (facts.disk_free >= 0 && facts.disk_free < disk_bytes) {
+    result.problems.push_back(
+        {entry.host,
+         fmt::format("{:.2f} GiB are free for the run folder: {}, and the run needs {} for a snapshot",
+                     gib(facts.disk_free), human_bytes(static_cast<uint64_t>(facts.disk_free)),
+                     human_bytes(static_cast<uint64_t>(disk_bytes))),
+         "make room or set run.dir elsewhere"});
   }
   if (entry.processes > 1 && facts.shm_free < kShmPerProcess * entry.processes) {
     result.notes.push_back(
@@ -234,7 +238,7 @@ void judge_facts(const PreflightRequest& request, const std::vector<NodeFacts>& 
     for (const NodeFacts& fact : facts) prints.push_back(fact.files.at(f).second);
     require_same_file(request.placement, prints, request.files[f], result.problems);
   }
-  for (size_t i = 0; i < facts.size(); ++i) judge_resources(request.placement[i], facts[i], result);
+  for (size_t i = 0; i < facts.size(); ++i) judge_resources(request.placement[i], facts[i], request.disk_bytes, result);
   for (size_t i = 0; i < facts.size(); ++i) judge_cache(request.placement[i], facts[i], result);
   if (std::set<std::string>(features.begin(), features.end()).size() > 1) {
     for (size_t i = 0; i < facts.size(); ++i) {

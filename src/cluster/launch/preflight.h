@@ -13,13 +13,14 @@ namespace trireme::launch {
 
 struct PreflightRequest {
   std::vector<Placement> placement;
-  std::string run_folder;              ///< absolute; for disk space
-  bool shares_run_folder = false;      ///< all ranks write into it
-  std::vector<std::string> files;      ///< that must be the same on every host
-  hub::Named named;                    ///< what the job has by name, to be in each host's cache or fetched into it
-  std::vector<std::string> variables;  ///< NAME=VALUE that ranks are given
-  std::string interface;               ///< --interface: a name or a network; empty: picked
-  int port = 0;                        ///< --port: one that must be free on every host; 0: any
+  std::string run_folder;                 ///< absolute; for disk space
+  bool shares_run_folder = false;         ///< all ranks write into it
+  std::vector<std::string> files;         ///< that must be the same on every host
+  hub::Named named;                       ///< what the job has by name, to be in each host's cache or fetched into it
+  std::vector<std::string> variables;     ///< NAME=VALUE that ranks are given
+  std::string interface;                  ///< --interface: a name or a network; empty: picked
+  int port = 0;                           ///< --port: one that must be free on every host; 0: any
+  int64_t disk_bytes = int64_t{1} << 30;  ///< that must be free for the run folder
 };
 
 struct PreflightResult {

@@ -1,6 +1,7 @@
 #include "cluster/launch/remote_shell.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,11 +9,15 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "cluster/launch/host_alias.h"
 #include "cluster/launch/node_facts.h"
+#include "cluster/subprocess.h"
 
 namespace trireme::launch {
 namespace {
@@ -70,7 +75,7 @@ struct RemoteWords {
       if (words[at] == "-l" && at + 1 < words.size()) user = words[++at] + "@";
     }
     require(at < words.size(), ErrorKind::usage, "remote-shell: no host among {} words", words.size());
-    host = user + words[at];
+    host = user + name_of_alias(words[at]);
     command.assign(words.begin() + static_cast<std::ptrdiff_t>(at) + 1, words.end());
   }
 };
@@ -110,11 +115,53 @@ SshFailure explain_ssh_failure(const std::string& host, const std::string& messa
           fmt::format("try `ssh -v -o BatchMode=yes {} true`", host)};
 }
 
+std::vector<std::string> ssh_command(const SshOptions& options, const std::string& host) {
+  std::vector<std::string> words = ssh_command(options);
+  const auto port = options.ports.find(host_key(host));
+  if (port != options.ports.end()) words.insert(words.end(), {"-p", std::to_string(port->second)});
+  words.push_back(host);
+  return words;
+}
+
+std::map<std::string, int> ssh_ports(const std::vector<Host>& hosts) {
+  std::map<std::string, int> ports;
+  for (const Host& host : hosts) {
+    if (host.port > 0) ports[host_key(host.name)] = host.port;
+  }
+  return ports;
+}
+
+std::string ports_word(const std::map<std::string, int>& ports) {
+  std::string word;
+  for (const auto& [host, port] : ports) {
+    word += fmt::format("{}{}={}", word.empty() ? "" : ",", name_for_starter(StarterKind::open_mpi, host), port);
+  }
+  return word;
+}
+
+std::map<std::string, int> read_ports_word(const std::string& word) {
+  std::map<std::string, int> ports;
+  std::istringstream list(word);
+  for (std::string entry; std::getline(list, entry, ',');) {
+    const size_t equals = entry.find('=');
+    require(equals != std::string::npos && equals + 1 < entry.size(), ErrorKind::usage,
+            "--ports: expected HOST=PORT,..., found \"{}\"", word);
+    ports[host_key(name_of_alias(entry.substr(0, equals)))] = std::atoi(entry.c_str() + equals + 1);
+  }
+  return ports;
+}
+
 int run_remote_shell(const SshOptions& options, const std::vector<std::string>& words) {
   const RemoteWords remote(words);
-  std::vector<std::string> command = ssh_command(options);
-  command.push_back(remote.host);
-  command.insert(command.end(), remote.command.begin(), remote.command.end());
+  std::vector<std::string> command = ssh_command(options, remote.host);
+  if (options.daemon_mark.empty()) {
+    command.insert(command.end(), remote.command.begin(), remote.command.end());
+  } else {
+    // ssh would join the words for the shell of that login; the same shell gets them, in an environment with the mark.
+    command.push_back(fmt::format("env {}={} \"$SHELL\" -c {}", kDaemonVariable,
+                                  shell_quote(options.daemon_mark + "/" + host_key(remote.host)),
+                                  shell_quote(fmt::format("{}", fmt::join(remote.command, " ")))));
+  }
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -157,7 +204,8 @@ bool is_this_host(const std::string& host) {
   gethostname(own.data(), own.size() - 1);
   const std::string full = lower(own.data());
   if (name == full || name == full.substr(0, full.find('.')) || name.substr(0, name.find('.')) == full) return true;
-  return std::ranges::any_of(list_interfaces(), [&](const Interface& i) { return i.address == name; });
+  const std::string key = host_key(host);
+  return std::ranges::any_of(list_interfaces(), [&](const Interface& i) { return host_key(i.address) == key; });
 }
 
 }  // namespace trireme::launch

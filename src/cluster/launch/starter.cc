@@ -1,5 +1,6 @@
 #include "cluster/launch/starter.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "cluster/hostfile.h"
 #include "cluster/hostlist.h"
+#include "cluster/launch/host_alias.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::launch {
@@ -95,6 +97,25 @@ std::string agent_words(const std::vector<std::string>& agent) {
   return fmt::format("{}", fmt::join(agent, " "));
 }
 
+/// Open MPI cuts names at their first dot: then ssh looks for another name, and hosts may fall together.
+bool has_domain_names(const std::vector<Host>& hosts) {
+  return std::ranges::any_of(hosts, [](const Host& host) {
+    const std::string name = host_key(host.name);
+    in_addr ignored{};
+    return name.find('.') != std::string::npos && inet_pton(AF_INET, name.c_str(), &ignored) != 1;
+  });
+}
+
+/// What its hostfile has: the placement, in names that it takes.
+std::vector<Host> hosts_for_starter(StarterKind kind, const StartRequest& request) {
+  std::vector<Host> hosts;
+  for (const Placement& entry : request.placement) {
+    const bool here = !request.this_host.empty() && entry.host == request.this_host;
+    hosts.push_back({here ? "localhost" : name_for_starter(kind, entry.host), entry.processes, 0, "", ""});
+  }
+  return hosts;
+}
+
 std::vector<std::string> open_mpi_words(const Starter& starter, const StartRequest& request) {
   std::vector<std::string> words = {open_mpi_program(starter.path)};
   if (request.as_root) words.push_back("--allow-run-as-root");
@@ -108,6 +129,10 @@ std::vector<std::string> open_mpi_words(const Starter& starter, const StartReque
   } else {
     add(words,
         {"--tag-output", "--mca", "plm_rsh_agent", agent_words(request.agent), "--mca", "plm_rsh_no_tree_spawn", "1"});
+  }
+  if (has_domain_names(hosts_for_starter(starter.kind, request))) {
+    const bool prte = starter.kind == StarterKind::prrte;
+    add(words, {prte ? "--prtemca" : "--mca", prte ? "prte_keep_fqdn_hostnames" : "orte_keep_fqdn_hostnames", "1"});
   }
   // vader is sm since Open MPI 5, which knows the old name, too.
   if (request.tcp_only) add(words, {"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp"});
@@ -213,7 +238,10 @@ Starter find_starter(const StarterRequest& request) {
   Starter starter;
   if (request.program.empty()) {
     starter = find_mpirun(request);
-    if (request.in_slurm_job) starter.why += " and srun here cannot start it";
+    if (request.in_slurm_job) {
+      starter.why +=
+          wanted == "auto" ? " and srun here cannot start it" : fmt::format(" and --starter {} asks for it", wanted);
+    }
   } else {
     const std::string path = find_program(request.program);
     require(!path.empty(), ErrorKind::config, "--mpirun {}: no such program", request.program);
@@ -230,8 +258,7 @@ Starter find_starter(const StarterRequest& request) {
 
 StartCommand start_command(const Starter& starter, const StartRequest& request) {
   StartCommand command;
-  std::vector<Host> hosts;
-  for (const Placement& entry : request.placement) hosts.push_back({entry.host, entry.processes, 0, "", ""});
+  const std::vector<Host> hosts = hosts_for_starter(starter.kind, request);
   switch (starter.kind) {
     case StarterKind::open_mpi:
     case StarterKind::prrte:

@@ -45,7 +45,8 @@ struct StartRequest {
   std::vector<std::string> command;                            ///< what each rank runs
   std::vector<std::pair<std::string, std::string>> variables;  ///< for every rank
   std::vector<std::pair<std::string, std::string>> secrets;    ///< passed by name: never on a command line
-  std::string hostfile;                                        ///< path of the file for the starter
+  std::string this_host;  ///< the placement's name of this host, where the starter does not take that name; else empty
+  std::string hostfile;   ///< path of the file for the starter
   std::vector<std::string> agent;  ///< the remote shell and its options, found on every host (Open MPI)
   std::string agent_script;        ///< a script on this host that runs it (Hydra takes no options)
   std::string network;             ///< "10.0.0.0/24" or an interface; empty: the starter's choice

@@ -5,9 +5,42 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "cluster/launch/node_facts.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::launch {
+namespace {
+
+ProcessResult run(std::vector<std::string> words, double seconds) {
+  return run_process({.arguments = std::move(words),
+                      .timeout = std::chrono::duration<double>(seconds),
+                      .input = "",
+                      .variables = {},
+                      .user = ""});
+}
+
+/// The first line of what it says of its version; empty where it does not run.
+std::string version_of(const std::string& program) {
+  const ProcessResult said = run({program, "--version"}, 10);
+  if (said.exit_code != 0) return "";
+  const size_t line = said.out.find("Version:");  // Hydra's second line; Open MPI says it in the first
+  const size_t begin = line == std::string::npos ? 0 : said.out.find_first_not_of(' ', line + 8);
+  return said.out.substr(begin, said.out.find('\n', begin) - begin);
+}
+
+/// Of the mpirun in the daemon's folder, by the name that is used here before any other.
+std::string version_beside(const std::string& daemon, const std::string& program) {
+  const std::filesystem::path folder = std::filesystem::path(daemon).parent_path();
+  const std::string name = std::filesystem::path(program).filename();
+  for (const std::string& candidate :
+       {name, std::string("mpirun"), std::string("orterun"), std::string("prterun"), std::string("mpiexec.hydra")}) {
+    const std::string path = find_program((folder / candidate).string());
+    if (!path.empty()) return version_of(path);
+  }
+  return "";
+}
+
+}  // namespace
 
 std::string daemon_of(const Starter& starter) {
   switch (starter.kind) {
@@ -23,22 +56,18 @@ std::string daemon_of(const Starter& starter) {
 }
 
 Json probe_starter(const std::string& program, const std::string& daemon) {
-  // mpirun called by its path looks beside itself on every host, then in PATH.
-  const std::string beside = (std::filesystem::path(program).parent_path() / daemon).string();
-  std::string found = find_program(beside);
-  if (found.empty()) found = find_program(daemon);
-  const ProcessResult said = run_process({.arguments = {program, "--version"},
-                                          .timeout = std::chrono::seconds(10),
-                                          .input = "",
-                                          .variables = {},
-                                          .user = ""});
-  std::string version;
-  if (said.exit_code == 0) {
-    const size_t line = said.out.find("Version:");  // Hydra's second line; Open MPI says it in the first
-    const size_t begin = line == std::string::npos ? 0 : said.out.find_first_not_of(' ', line + 8);
-    version = said.out.substr(begin, said.out.find('\n', begin) - begin);
-  }
-  return {{"daemon", found}, {"version", version}};
+  const std::filesystem::path folder = std::filesystem::path(program).parent_path();
+  const std::string beside = find_program((folder / daemon).string()), in_path = find_program(daemon);
+  // mpirun of the system is called by its name, and so are its daemons; another one sets its own folder on every host.
+  const bool by_name = folder == "/usr/bin" || folder == "/bin";
+  const std::string found = by_name ? (in_path.empty() ? beside : in_path) : (beside.empty() ? in_path : beside);
+  if (found.empty()) return {{"daemon", ""}, {"version", version_of(program)}, {"print", ""}, {"answers", false}};
+  const ProcessResult help = run({found, "--help"}, 5);
+  const std::string said = help.out + help.err;
+  return {{"daemon", found},
+          {"version", version_beside(found, program)},
+          {"print", file_fingerprint(found)},
+          {"answers", !help.timed_out && said.find(daemon) != std::string::npos}};
 }
 
 std::vector<Problem> judge_starters(const Starter& starter, const std::vector<std::string>& hosts,
@@ -47,13 +76,27 @@ std::vector<Problem> judge_starters(const Starter& starter, const std::vector<st
   const std::string daemon = daemon_of(starter), expected = own.at("version");
   for (size_t i = 0; i < hosts.size(); ++i) {
     if (answers[i].is_null()) continue;
-    const std::string version = answers[i].at("version");
-    if (answers[i].at("daemon").get<std::string>().empty()) {
-      problems.push_back({hosts[i], fmt::format("it has no {}, which {} starts there", daemon, starter.path),
-                          fmt::format("install the MPI of this host there ({})", expected)});
+    const Json& answer = answers[i];
+    const std::string found = answer.at("daemon"), version = answer.at("version");
+    const bool same_file = answer.at("print") == own.at("print");
+    const auto add = [&](std::string what, std::string fix) {
+      problems.push_back({hosts[i], std::move(what), std::move(fix)});
+    };
+    if (found.empty()) {
+      add(fmt::format("it has no {}, which {} starts there", daemon, starter.path),
+          fmt::format("install the MPI of this host there ({})", expected));
     } else if (!version.empty() && version != expected) {
-      problems.push_back({hosts[i], fmt::format("its {} is \"{}\", here it is \"{}\"", starter.path, version, expected),
-                          "install the same version on every host"});
+      const bool here = std::filesystem::path(found).parent_path() == std::filesystem::path(starter.path).parent_path();
+      add(fmt::format("its {} is \"{}\", here it is \"{}\"", here ? starter.path : "mpirun beside " + found, version,
+                      expected),
+          here ? "install the same version on every host" : "put the MPI of this host first in the PATH of its logins");
+    } else if (!same_file && own.at("answers").get<bool>() && !answer.at("answers").get<bool>()) {
+      add(fmt::format("its {} is another program: it does not explain itself as {} when it is asked with --help", found,
+                      daemon),
+          fmt::format("install the MPI of this host there ({}), and put it first in the PATH of its logins", expected));
+    } else if (!same_file && version.empty()) {
+      add(fmt::format("its {} is not the one of this host, and no mpirun beside it tells its version", found),
+          fmt::format("install the MPI of this host there ({}), and put it first in the PATH of its logins", expected));
     }
   }
   return problems;

@@ -13,7 +13,9 @@ namespace trireme::launch {
 /// The program that this starter starts on every host before the ranks; empty for srun, whose daemon is Slurm's.
 std::string daemon_of(const Starter& starter);
 
-/// On the host itself: {"daemon": its path or "", "version": first line of `program --version`, "" without one}.
+/// On the host itself: {"daemon": the path that mpirun would start, or "", "version": first line that the mpirun beside
+/// it says of its version, "" without one, "print": file_fingerprint() of the daemon, "answers": whether it explains
+/// itself under its own name}.
 Json probe_starter(const std::string& program, const std::string& daemon);
 
 /// `answers` of probe_starter(), index i of hosts[i], null where there is none; `own` is that of this host. Pure.

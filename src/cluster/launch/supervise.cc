@@ -45,9 +45,10 @@ class Attempt {
           const AttemptLimits& limits, const JobChannel& job, const StopSignals& signals)
       : signals_(signals),
         logs_(limits.log_folder),
-        out_(kind, placement, logs_),
-        err_(kind, placement, logs_),
+        out_(kind, placement, logs_, limits.times),
+        err_(kind, placement, logs_, limits.times),
         stop_seconds_(limits.stop_seconds),
+        start_seconds_(limits.start_seconds),
         job_(job) {
     start(command);
   }
@@ -57,6 +58,8 @@ class Attempt {
     pass_on(1, out_.flush());
     pass_on(2, err_.flush());
     end_.verdict = out_.verdict() + err_.verdict();
+    end_.traces = out_.traces() + err_.traces();
+    end_.refusal = out_.refusal().empty() ? err_.refusal() : out_.refusal();
     end_.first_error = err_.first_error().value_or(out_.first_error().value_or(""));
     end_.not_started = out_.not_started() || err_.not_started();
     end_.arrived = out_.arrived();
@@ -105,6 +108,7 @@ class Attempt {
     while (const int number = signals_.next()) handle(number);
     if (!ended_) {
       reap();
+      enforce_start();
       enforce_stop();
     } else if (seconds_since(ended_at_) > 2) {  // something it left behind holds the pipes
       for (Stream& stream : streams_) close_stream(stream);
@@ -149,6 +153,19 @@ class Attempt {
     }
   }
 
+  void enforce_start() {
+    if (ended_ || end_.stop_forced) return;
+    end_.refusal = out_.refusal().empty() ? err_.refusal() : out_.refusal();
+    if (!end_.refusal.empty()) return force("mpirun refuses its hostfile: " + end_.refusal);
+    if (begun_ || end_.stop_requested || start_seconds_ <= 0 || seconds_since(start_at_) < start_seconds_) return;
+    begun_ = out_.heard() || err_.heard();
+    if (begun_) return;
+    end_.not_begun = job_.not_begun();
+    begun_ = end_.not_begun.empty();
+    if (!begun_)
+      force(fmt::format("no rank has begun within {:g} s (--start-timeout, run.start-timeout)", start_seconds_));
+  }
+
   void enforce_stop() {
     if (end_.stop_requested && !end_.stop_forced && seconds_since(stop_at_) > stop_seconds_) {
       force(fmt::format("the job did not stop within {} s", stop_seconds_));
@@ -188,11 +205,12 @@ class Attempt {
   const StopSignals& signals_;
   RankLogs logs_;
   OutputPrefixer out_, err_;
-  double stop_seconds_;
+  double stop_seconds_, start_seconds_;
   const JobChannel& job_;
   pid_t child_ = -1;
   std::array<Stream, 2> streams_;
-  bool ended_ = false;
+  bool ended_ = false, begun_ = false;
+  const Clock::time_point start_at_ = Clock::now();
   Clock::time_point stop_at_, forced_at_, ended_at_, asked_at_ = Clock::now();
   std::optional<Clock::time_point> over_at_;
   AttemptEnd end_;

@@ -17,6 +17,9 @@ struct AttemptEnd {
   bool not_started = false;     ///< the starter said that a host cannot start the command
   bool stop_requested = false;  ///< we got TERM, INT or USR1, or somebody asked by other means
   bool stop_forced = false;     ///< and the job did not stop in time, or a second signal came
+  std::string refusal;          ///< the starter does not take its hostfile, which ended it
+  std::string not_begun;        ///< why no rank had begun within the limit, which ended it; one line per cause
+  std::string traces;           ///< OutputPrefixer::traces()
   std::string first_error;      ///< first line of a rank that said "error:"
   std::set<int> arrived;        ///< ranks that came to MPI's start; none: no rank is of trireme, or none uses MPI
   std::string verdict;          ///< what mpirun said of a code that is not 0, kept back: a stop has one, too
@@ -25,6 +28,8 @@ struct AttemptEnd {
 struct AttemptLimits {
   double stop_seconds = 120;  ///< that a stop may take
   std::string log_folder;     ///< where each rank's lines go, too: rank-0003.log; empty: nowhere
+  double start_seconds = 0;   ///< until the first sign of a rank; 0: any time
+  bool times = false;         ///< in front of every line
 };
 
 /// Somebody who asked for a stop by other means than a signal, which tells that this was so.
@@ -37,6 +42,8 @@ struct StopCaller {
 struct JobChannel {
   /// Asks the running job itself to stop; false where that is not possible.
   std::function<bool(const std::string& why)> ask_to_stop;
+  /// When no rank has given a sign in time: what keeps them from beginning, one line per cause; empty: they have begun.
+  std::function<std::string()> not_begun = [] { return std::string(); };
   /// Once the job says that it is over: seconds that its starter may take to end; below 0 before. A starter may wait
   /// for ever for a host that does not answer.
   std::function<double()> over;
@@ -50,7 +57,8 @@ struct JobChannel {
 /// gives false SIGUSR1 to the starter, which every starter passes on to the ranks (Open MPI's mpirun turns TERM into a
 /// kill after 1 s, so TERM is never sent first);
 /// signals within 5 s of the first are the same request. A later TERM or INT, or `stop_seconds` without an end, ends
-/// the starter with TERM, and KILL 5 s later. Throws Error::io, also where a log cannot be written.
+/// the starter with TERM, and KILL 5 s later; so does a start that takes longer than its limit, and a hostfile that the
+/// starter refuses (it may hang then). Throws Error::io, also where a log cannot be written.
 AttemptEnd run_attempt(const StartCommand& command, StarterKind kind, const std::vector<Placement>& placement,
                        const AttemptLimits& limits, const JobChannel& job, const StopSignals& signals);
 

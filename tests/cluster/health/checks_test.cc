@@ -388,6 +388,9 @@ TEST_F(Checks, PingFailsWithTheHost) {
   node.answer("ping -q -c 1 -W 5 gw", "");
   EXPECT_EQ(run("check_net_ping gw"), "");
   EXPECT_THAT(run("check_net_ping gw other"), HasSubstr("other does not answer ping"));
+  EXPECT_THAT(run("check_net_ping gw other"), HasSubstr("this node has no program ping; install iputils-ping"));
+  node.answers["ping -q -c 1 -W 5 mute"] = {1, false, "", "", 0};
+  EXPECT_EQ(run("check_net_ping mute"), "mute does not answer ping (ended with code 1)");
   run("check_net_ping -I eth0 -w 3 -t 2 gw");
   EXPECT_EQ(node.commands.back(), "ping -q -c 1 -W 5 -I eth0 -t 2 -w 3 gw");
 }

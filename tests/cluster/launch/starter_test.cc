@@ -428,5 +428,68 @@ TEST(Facts, SurviveJson) {
   EXPECT_THAT(back.files[1].second, HasSubstr("/nonexistent"));
 }
 
+TEST(StartCommand, OpenMpiKeepsTheDomainsOfNames) {
+  const Starter four{StarterKind::open_mpi, "/usr/bin/mpirun", "mpirun (Open MPI) 4.1.4", ""};
+  const Starter five{StarterKind::prrte, "/usr/bin/mpirun", "mpirun (Open MPI) 5.0.7", ""};
+  const auto words = [](const Starter& starter, std::vector<Placement> placement) {
+    return shell_join(start_command(starter, request_for(std::move(placement))).words);
+  };
+  for (const auto& hosts : {std::vector<Placement>{{"mpi-worker.1.example.net", 2}, {"mpi-worker.2.example.net", 2}},
+                            std::vector<Placement>{{"n1", 1}, {"ann@n1.example.net", 1}},
+                            std::vector<Placement>{{"a.example.net", 1}, {"b.example.net", 1}}}) {
+    EXPECT_THAT(words(four, hosts), HasSubstr(" --mca orte_keep_fqdn_hostnames 1 "));
+    EXPECT_THAT(words(five, hosts), HasSubstr(" --prtemca prte_keep_fqdn_hostnames 1 "));
+  }
+  for (const auto& hosts :
+       {std::vector<Placement>{{"n1", 2}, {"n2", 2}}, std::vector<Placement>{{"10.0.0.1", 1}, {"ann@10.0.0.2", 1}}}) {
+    EXPECT_EQ(words(four, hosts).find("keep_fqdn"), std::string::npos);
+  }
+}
+
+TEST(StartCommand, HostsWhoseNamesMpirunRefusesGetOthers) {
+  StartRequest request = request_for({{"fd88::1", 2}, {"mpi_w2", 1}, {"n3", 1}});
+  EXPECT_EQ(start_command({StarterKind::open_mpi, "/usr/bin/mpirun", "", ""}, request).hostfile_text,
+            "trireme-name-fd88-c-c1 slots=2\ntrireme-name-mpi-uw2 slots=1\nn3 slots=1\n");
+  request.this_host = "fd88::1";
+  EXPECT_EQ(start_command({StarterKind::open_mpi, "/usr/bin/mpirun", "", ""}, request).hostfile_text,
+            "localhost slots=2\ntrireme-name-mpi-uw2 slots=1\nn3 slots=1\n");
+  EXPECT_EQ(start_command({StarterKind::hydra, "/usr/bin/mpiexec.hydra", "", ""}, request).hostfile_text,
+            "localhost:2\nmpi_w2:1\nn3:1\n");
+}
+
+TEST(Starter, SaysWhyItIsMpirunInASlurmJob) {
+  StarterRequest request{.wanted = "openmpi", .program = "", .build_mpi = "openmpi", .in_slurm_job = true};
+  try {
+    EXPECT_THAT(find_starter(request).why, HasSubstr("this build uses Open MPI and --starter openmpi asks for it"));
+  } catch (const Error&) {
+    GTEST_SKIP() << "no mpirun of Open MPI on this host";
+  }
+}
+
+TEST(Ssh, PortsOfAHostfileReachSshAndTheRemoteShell) {
+  const std::vector<Host> hosts = {
+      {"n1", 1, 0, "", "", 2222}, {"ann@N2", 1, 0, "", "", 2022}, {"n3", 1, 0, "", ""}, {"fd88::1", 1, 0, "", "", 22}};
+  SshOptions options;
+  options.ports = read_ports_word(ports_word(ssh_ports(hosts)));
+  EXPECT_EQ(ports_word(options.ports).find_first_of(" :\t"), std::string::npos);
+  const auto line = [&](const char* host) { return shell_join(ssh_command(options, host)); };
+  EXPECT_THAT(line("n1"), testing::EndsWith(" -p 2222 n1"));
+  EXPECT_THAT(line("ann@N2"), testing::EndsWith(" -p 2022 ann@N2"));
+  EXPECT_THAT(line("fd88::1"), testing::EndsWith(" -p 22 fd88::1"));
+  EXPECT_EQ(line("n3").find("-p "), std::string::npos);
+  EXPECT_THAT(reason([] { read_ports_word("n1"); }), HasSubstr("--ports: expected HOST=PORT"));
+}
+
+TEST_F(Judge, DiskThatARunNeedsIsHeldAgainstWhatIsFree) {
+  request.disk_bytes = 9'700'000;
+  for (NodeFacts& fact : facts) fact.disk_free = 100 << 20;
+  EXPECT_EQ(problems(), "");
+  facts[1].disk_free = 5'000'000;
+  EXPECT_THAT(problems(), HasSubstr("n2: 0.00 GiB are free for the run folder: 5.0 MB, and the run needs 9.7 MB for a "
+                                    "snapshot; make room or set run.dir elsewhere"));
+  request.disk_bytes = 0;
+  EXPECT_EQ(problems(), "") << "a command that writes nothing";
+}
+
 }  // namespace
 }  // namespace trireme::launch

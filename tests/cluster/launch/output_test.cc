@@ -1,0 +1,101 @@
+#include "cluster/launch/output.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "tests/support/temporary_folder.h"
+
+namespace trireme::launch {
+namespace {
+
+using testing::HasSubstr;
+
+template <class F>
+std::string reason(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Output, WhatMpirunRefusesOfItsHostfileIsKnown) {
+  const std::vector<Placement> placement = {{"fd88::1", 1}};
+  RankLogs no_logs("");
+  const std::string edge(74, '-');
+  const std::pair<const char*, const char*> boxes[] = {
+      {"While trying to create a regular expression of the node names\nused in this application, the regex parser has "
+       "detected the\npresence of an illegal character in the following node name:\n\n  node:  h%1\n",
+       "it does not take the name of a host: h%1"},
+      {"Open RTE detected a parse error in the hostfile:\n    a\nIt occured on line number 1 on token 1.\n",
+       "it cannot read its hostfile"},
+      {"Open RTE detected a bad parameter in the hostfile:\n", "it cannot read its hostfile"},
+      {"A hostfile was provided that contains multiple definitions\nof the slot count for at least one node:\n\n  "
+       "hostfile:  a\n  node:      n1\n",
+       "it takes two hosts for one: n1"},
+      {"Some of the requested hosts are not included in the current allocation.\n",
+       "its batch system does not hold these hosts"},
+      {"There are not enough slots available in the system to satisfy the 3\n", "its hostfile has too few slots"}};
+  for (const auto& [text, meaning] : boxes) {
+    OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
+    EXPECT_EQ(prefixer.refusal(), "");
+    prefixer.take(edge + "\n" + text + edge + "\n");
+    EXPECT_EQ(prefixer.refusal(), meaning);
+  }
+  OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
+  prefixer.take("[1,0]<stdout>:" + edge + "\n[1,0]<stdout>:detected a parse error in the hostfile\n");
+  EXPECT_EQ(prefixer.refusal(), "") << "a rank said it";
+  EXPECT_TRUE(prefixer.heard());
+}
+
+TEST(Output, TracesOfMpirunAreKeptBack) {
+  const std::vector<Placement> placement = {{"n1", 1}};
+  RankLogs no_logs("");
+  OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
+  const char* traces[] = {"[h2:01234] [[57735,0],1] ORTE_ERROR_LOG: Not found in file ess_base.c at line 302",
+                          "[h1:99] PMIX ERROR: UNREACHABLE in file ../src/server.c at line 1",
+                          "[h1:99] *** Process received signal ***", "[h1:99] Signal: Segmentation fault (11)",
+                          "[h1:99] [ 2] /lib/libopen-rte.so.40(orte_init+0x31)[0x7f12]"};
+  for (const char* line : traces) EXPECT_EQ(prefixer.take(std::string(line) + "\n"), "") << line;
+  EXPECT_THAT(prefixer.traces(), HasSubstr("mpirun: [h1:99] Signal: Segmentation fault"));
+  const std::string edge(74, '-');
+  EXPECT_EQ(
+      prefixer.take(edge + "\nAn internal error has occurred in ORTE:\n\n[[1,0],0] FORCE-TERMINATE AT (null):1\n" +
+                    edge + "\n"),
+      "");
+  EXPECT_EQ(prefixer.take("[h1:99] 1 more process has sent help message\n"),
+            "mpirun: [h1:99] 1 more process has sent help message\n");
+  EXPECT_EQ(prefixer.take("[1,0]<stdout>:[h1:99] PMIX ERROR: mine\n"), "n1[0] [h1:99] PMIX ERROR: mine\n");
+  EXPECT_FALSE(OutputPrefixer(StarterKind::open_mpi, placement, no_logs).heard());
+}
+
+TEST(Output, TheTimeStandsInFrontWhereItIsWanted) {
+  const std::vector<Placement> placement = {{"n1", 1}};
+  TemporaryFolder folder;
+  RankLogs logs(folder / "logs");
+  OutputPrefixer prefixer(StarterKind::hydra, placement, logs, true);
+  constexpr const char* kTime = "^20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3} ";
+  EXPECT_THAT(prefixer.take("[0]error: x\n"), testing::ContainsRegex(std::string(kTime) + "n1\\[0\\] error: x\n$"));
+  EXPECT_EQ(prefixer.first_error(), "n1[0] error: x");
+  EXPECT_THAT(prefixer.take("own words\n"), testing::ContainsRegex(std::string(kTime) + "mpirun: own words\n$"));
+  EXPECT_THAT(read_text(folder / "logs/rank-0000.log"), testing::ContainsRegex(std::string(kTime) + "error: x\n$"));
+  EXPECT_THAT(read_text(folder / "logs/starter.log"), testing::ContainsRegex(std::string(kTime) + "own words\n$"));
+}
+
+TEST(RankLogs, RefuseAFolderThatCannotBe) {
+  TemporaryFolder folder;
+  write_text(folder / "file", "");
+  for (const std::string& path :
+       {std::string("/proc/x"), std::string("/proc/x/y"), folder / "file", folder / "file/below"}) {
+    EXPECT_THAT(reason([&] { RankLogs logs(path); }),
+                testing::AllOf(HasSubstr("--log-dir " + path + ": no folder that can be written: "),
+                               HasSubstr("name another folder")));
+  }
+  EXPECT_EQ(reason([&] { RankLogs logs(folder / "a/b"); }), "no error");
+}
+
+}  // namespace
+}  // namespace trireme::launch
