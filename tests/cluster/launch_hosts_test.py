@@ -2,6 +2,7 @@
 """trireme launch on three hosts made of namespaces (hosts.sh). Arguments: the binary, a work folder outside /tmp."""
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import unittest
@@ -108,6 +109,126 @@ class Launch(unittest.TestCase):
         self.assertIn("error: launch: 2 of 3 ranks came to MPI_Init; rank 2 on h3 did not: see what runs there", result.both)
         self.assertNotIn("this rank has come", result.both)
         self.assertFalse(run.exists())
+
+    def fake_daemon(self, host):
+        """A program in place of mpirun's daemon on this host, which runs and never calls back."""
+        fake, orted = BED.work / "fake-orted", pathlib.Path(shutil.which("orted")).resolve()
+        fake.write_text("#!/bin/sh\nsleep 16180.3398\n")
+        fake.chmod(0o755)
+        BED.script("run", BED.folder, host, "mount", "--bind", fake, orted)
+        self.addCleanup(BED.script, "run", BED.folder, host, "umount", orted)
+
+    def test_a_start_whose_daemon_never_calls_back_ends_and_names_the_host(self):
+        self.fake_daemon(3)
+        config, run = BED.write_training("no-daemon")
+        for words in (("--start-timeout", "4", "--program", "--", "hostname"),
+                      ("--max-restarts", "1", "--", "train", config, "--run.start-timeout", "4")):
+            result = launch("-f", "hosts", "--skip-preflight", *words)
+            self.assertEqual(result.returncode, 76, result.both)
+            self.assertIn("launch: no rank has begun within 4 s", result.both)
+            self.assertIn("error: launch: no rank has begun: h3: mpirun's daemon runs there and has not called back", result.both)
+            self.assertNotIn("begun: h2", result.both)
+            self.assertEqual("restart 1 of 1" in result.both, "--max-restarts" in words, result.both)
+            self.assertTrue(wait_for(lambda: not bed.processes("16180.3398") and not bed.processes("ess_base_jobid"), 10))
+        self.assertFalse(run.exists())
+
+    def test_a_foreign_daemon_does_not_pass_preflight(self):
+        self.fake_daemon(2)
+        result = launch("-f", "hosts", "--program", "--", "echo", "RAN")
+        self.assertEqual(result.returncode, 2, result.both)
+        self.assertRegex(result.both, "h2: its /usr/bin/orted is another program: it does not explain itself as orted")
+        self.assertNotIn("RAN", result.stdout)
+
+    def test_a_silent_program_is_not_taken_for_one_that_has_not_begun(self):
+        result = launch("-f", "hosts", "--start-timeout", "2", "--program", "--", "sleep", "6")
+        self.assertEqual(result.returncode, 0, result.both)
+
+    def name_hosts(self, lines):
+        """More names for the hosts, which ssh knows."""
+        hosts = BED.folder / "etc-hosts"
+        before = hosts.read_text()
+        hosts.write_text(before + lines)  # in place: every host has it mounted
+        known = BED.folder / "h1.home/.ssh/known_hosts"
+        keys = known.read_text()
+        names = [(int(line.split()[0].rpartition(".")[2].rpartition(":")[2]), name) for line in lines.splitlines() for name in line.split()]
+        with open(known, "a") as file:
+            for host, name in names:
+                key = (BED.folder / f"h{host}.hostkey.pub").read_text().split()
+                file.write(f"{name} {key[0]} {key[1]}\n")
+        self.addCleanup(hosts.write_text, before)
+        self.addCleanup(known.write_text, keys)
+
+    def test_names_that_mpirun_does_not_take_are_launchable(self):
+        for host in (1, 2, 3):
+            BED.run(host, "ip", "-6", "addr", "add", f"fd88::{host}/64", "dev", "eth0", "nodad")
+        self.name_hosts("10.77.0.1 mpi_1 w.1.example.net\n10.77.0.2 mpi_2 w.2.example.net\n10.77.0.3 mpi_3 w.3.example.net\n"
+                        "fd88::1\nfd88::2\nfd88::3\n")
+        for names in ("fd88::{}", "mpi_{}", "w.{}.example.net", "root@fd88:0::{}"):
+            hosts = [names.format(i) for i in (1, 2, 3)]
+            (BED.work / "odd").write_text("".join(f"{host}\n" for host in hosts))
+            result = launch("-f", "odd", "--start-timeout", "60", "--program", "--", "hostname")
+            self.assertEqual(result.returncode, 0, result.both)
+            self.assertEqual(sorted(result.stdout.splitlines()), [f"{host}[{i}] h{i + 1}" for i, host in enumerate(hosts)])
+        config, run = BED.write_training("ipv6")
+        (BED.work / "odd").write_text("[fd88::1]:1\nfd88::2 slots=1\nfd88::3\n")
+        result = launch("-f", "odd", "--", "train", config)
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertEqual(len(bed.losses(run)), 20)
+
+    def test_a_port_of_the_hostfile_is_taken(self):
+        pid = BED.work / "sshd-2222"
+        BED.run(2, "/usr/sbin/sshd", "-f", "/dev/null", "-h", BED.folder / "h2.hostkey", "-o", f"PidFile={pid}", "-o", "UsePAM=no", "-o",
+                "StrictModes=no", "-p", "2222")
+        self.name_hosts("")
+        known = BED.folder / "h1.home/.ssh/known_hosts"
+        key = (BED.folder / "h2.hostkey.pub").read_text().split()
+        known.write_text(known.read_text() + f"[h2]:2222 {key[0]} {key[1]}\n")
+        (BED.work / "ports").write_text("h1 slots=1\nh2 slots=1 port=2222\n")
+        try:
+            result = launch("-f", "ports", "--program", "--", "sh", "-c", 'echo "$SSH_CONNECTION"; sleep 1')
+        finally:
+            os.kill(int(pid.read_text()), signal.SIGTERM)
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertRegex(result.stdout, r"h2\[1\] 10\.77\.0\.1 \d+ 10\.77\.0\.2 2222")
+
+    def test_what_mpirun_refuses_of_its_hostfile_is_an_error_at_once(self):
+        fake = BED.work / "mpirun-that-refuses"
+        fake.write_text('#!/bin/sh\n[ "$1" = --version ] && { echo "mpirun (Open MPI) 4.1.4"; exit 0; }\nedge=$(printf "%074d" 0 | tr 0 -)\n'
+                        'echo "$edge\nOpen RTE detected a parse error in the hostfile:\n    hosts\n$edge" >&2\nexec sleep 14142.1356\n')
+        fake.chmod(0o755)
+        result = launch("--hosts", "h1", "--mpirun", fake, "--program", "--", "hostname", timeout=60)
+        self.assertEqual(result.returncode, 2, result.both)
+        self.assertIn(f"error: launch: {fake} refuses its hostfile: it cannot read its hostfile", result.both)
+        self.assertFalse(bed.processes("14142.1356"))
+
+    def test_a_stop_by_force_blames_no_rank(self):
+        job = start("-f", "hosts", "--stop-timeout", "1", "--program", "--", "sh", "-c",
+                    "trap '' USR1 TERM; echo ready; for i in $(seq 600); do sleep 0.1; done")
+        self.assertTrue(wait_for(lambda: job.output().count("ready") == 3 or not job.running()), job.output())
+        job.signal(signal.SIGTERM)
+        code, text = job.finish()
+        self.assertNotIn(code, (0, 75), text)
+        self.assertIn("error: launch: the job was ended before it had stopped", text)
+        self.assertNotRegex(text, "rank 0|first failure")
+
+    def test_a_folder_of_logs_that_cannot_be_is_refused_before_the_start(self):
+        result = launch("--hosts", "h1", "--log-dir", "/proc/x", "--program", "--", "echo", "RAN")
+        self.assertEqual(result.returncode, 2, result.both)
+        self.assertIn("error: --log-dir /proc/x: no folder that can be written: ", result.both)
+        self.assertNotIn("RAN", result.stdout)
+
+    def test_lines_have_the_time_where_it_is_wanted(self):
+        result = launch("--hosts", "h1", "--timestamps", "--log-dir", "timed", "--program", "--", "echo", "hello")
+        self.assertRegex(result.stdout, r"^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} h1\[0\] hello\n$")
+        self.assertRegex((BED.work / "timed/rank-0000.log").read_text(), r"^20\d\d-\d\d-\d\d \S+ hello\n$")
+
+    def test_without_a_hostfile_deepspeeds_place_is_looked_at(self):
+        result = BED.run(1, "env", "DLTS_HOSTFILE=hosts", BED.binary, "launch", "--program", "--", "hostname")
+        self.assertEqual(result.returncode, 0, result.both)
+        self.assertIn("launch: hostfile hosts, which DLTS_HOSTFILE names, 3 hosts; ", result.stderr)
+        self.assertEqual(len(result.stdout.splitlines()), 3)
+        result = launch("--program", "--", "hostname")
+        self.assertIn("launch: this host alone (no -f, no job of Slurm, PBS or LSF, no DLTS_HOSTFILE and no /job/hostfile)", result.stderr)
 
     def test_a_stop_signal_asks_the_ranks_and_waits_for_them(self):
         job = start("-f", "hosts", "--program", "--", "sh", "-c",

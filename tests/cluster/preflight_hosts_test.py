@@ -244,6 +244,16 @@ class Preflight(unittest.TestCase):
         self.assertIn("the run folder is not the same on every host: rank 1 on h2, rank 2 on h3 do not see in /tmp/own/run what "
                       "rank 0 on h1 wrote there", result.both)
 
+    def test_the_disk_must_hold_what_the_run_needs_and_no_more(self):
+        config, run = BED.write_training("small-disk")
+        BED.run(1, "sh", "-c", "mkdir -p /tmp/small && mount -t tmpfs -o size=8m tmpfs /tmp/small")
+        self.addCleanup(BED.run, 1, "umount", "/tmp/small")
+        words = ("--hosts", "h1", "--preflight-only", "--", "train", config, "--run.dir", "/tmp/small/run")
+        result = launch(*words)
+        self.assertEqual(result.returncode, 0, result.both)
+        result = launch(*words, "--model.width", "512")
+        self.assert_fails_before_start(result, "h1: 0.01 GiB are free for the run folder: 8.4 MB, and the run needs ", " MB for a snapshot; make room")
+
     def test_a_clock_that_is_ahead_is_told(self):
         real, wrapper = BED.work / "real", BED.work / "ahead"
         shutil.copy(BED.binary, real)

@@ -2,6 +2,7 @@
 # A Slurm of its own on hosts made by hosts.sh: slurmctld on host 1, slurmd on the others, munge on all of them.
 #
 #   slurm.sh up FOLDER COUNT [HEALTH_PROGRAM PROLOG EPILOG]   on the hosts that `hosts.sh up FOLDER COUNT` made
+#   slurm.sh join FOLDER I   starts the daemons of node I again, after `hosts.sh crash` and `hosts.sh boot`
 #
 # Clients need SLURM_CONF=FOLDER/slurm.conf. `hosts.sh down FOLDER` ends it. Exits with 77 and a message where Slurm is
 # not installed.
@@ -51,6 +52,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,no
 $health
 NodeName=$nodes CPUs=2 State=UNKNOWN
 PartitionName=all Nodes=$nodes Default=YES MaxTime=INFINITE State=UP
+PartitionName=small Nodes=$nodes MaxTime=10 MaxNodes=1 State=UP
 CONF
 }
 
@@ -85,9 +87,17 @@ up() {
   return 1
 }
 
-command=${1:?up} folder=${2:?folder} count=${3:?count} health_program=${4-} prolog=${5-} epilog=${6-}
+join() {
+  export SLURM_CONF=$folder/slurm.conf
+  rm -rf "$folder/slurm/spool.h$1"  # sockets of steps that died would be taken for running ones
+  start_munge "$1"
+  on "$1" slurmd </dev/null >/dev/null 2>&1
+}
+
+command=${1:?up or join} folder=${2:?folder} count=${3:?count or node} health_program=${4-} prolog=${5-} epilog=${6-}
 [[ $folder == /* ]] || folder=$PWD/$folder
 case $command in
   up) up ;;
+  join) join "$count" ;;
   *) echo "slurm.sh: no command $command" >&2 && exit 2 ;;
 esac

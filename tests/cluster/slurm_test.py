@@ -100,6 +100,71 @@ class Slurm(unittest.TestCase):
             self.assertIn(said, result.both)
         self.assertEqual(slurm("squeue", "-h").stdout, "")
 
+    def test_limits_of_the_partition_are_asked_before_a_job_is_submitted(self):
+        config, run = BED.write_training("limits")
+        for words, said in ((("-p", "small", "--time", "60"), "--time 60: partition small runs jobs of 10 min at most, so the job would wait"),
+                            (("-p", "small", "--nodes", "2"), "--nodes 2: partition small runs jobs of 1 node(s) at most"),
+                            (("--ntasks-per-node", "99"), "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node(s)"),
+                            (("--mem", "999G"), "--mem 999G: "), (("-p", "nowhere"), "partition nowhere has no node, known are all, small"),
+                            (("-o", "d%j/x"), "--output: the folder d%j has a % that Slurm fills in")):
+            result = slurm(BED.binary, "slurm", *words, "--submit", "--", "train", config)
+            self.assertEqual(result.returncode, 2, result.both)
+            self.assertIn(said, result.both)
+        self.assertEqual(slurm("squeue", "-h").stdout, "")
+
+    def test_the_folder_of_a_jobs_output_is_made(self):
+        config, run = BED.write_training("output-folder", steps=3)
+        result = slurm(BED.binary, "slurm", "-o", "made/x-%j.out", "--submit", "--", "train", config)
+        self.assertEqual(result.returncode, 0, result.both)
+        job = result.stdout.strip()
+        self.assertTrue(bed.wait_for(lambda: job_state(job).get("JobState") == "COMPLETED"), job_state(job))
+        self.assertIn("done at step 3", (BED.work / f"made/x-{job}.out").read_text())
+
+    def test_idle_nodes_are_offered_and_others_on_request(self):
+        job = slurm("sbatch", "--parsable", "--nodelist=h2", "--output=/dev/null", "--wrap=sleep 600").stdout.strip()
+        try:
+            self.assertTrue(bed.wait_for(lambda: node_state("h2")[0] == "alloc"), job_state(job))
+            shown = slurm(BED.binary, "hosts", "--sinfo", "--to", "list")
+            self.assertEqual(shown.stdout, "h3\n", shown.both)
+            self.assertIn("skipped h2: allocated (--states alloc offers it)", shown.stderr)
+            shown = slurm(BED.binary, "hosts", "--sinfo", "--states", "idle,alloc", "--to", "list")
+            self.assertEqual(sorted(shown.stdout.split()), ["h2", "h3"], shown.both)
+        finally:
+            slurm("scancel", job)
+
+    def test_launch_in_a_heterogeneous_job_is_refused(self):
+        result = slurm("salloc", "-N1", "-n1", ":", "-N1", "-n1", BED.binary, "launch", "--slurm", "--program", "--", "echo", "RAN")
+        self.assertNotIn("RAN", result.stdout)
+        self.assertRegex(result.both, r"the Slurm job has 2 components, and ranks of one job start in the first alone \(h[23]\), not on h[23]")
+
+    def test_mpirun_in_a_job_is_said_to_be_asked_for(self):
+        result = slurm("salloc", "-N1", "-n1", BED.binary, "launch", "--slurm", "--starter", "openmpi", "--dry-run", "--program", "--", "true")
+        self.assertIn("because this build uses Open MPI and --starter openmpi asks for it", result.both)
+
+    def test_a_job_outlives_a_lost_node(self):
+        config, run = BED.write_training("outlives", **{**bed.FOREVER, "every": 50})
+        job = submit(config)
+        self.addCleanup(slurm, "scancel", job)
+        self.assertTrue(bed.wait_for(lambda: bed.has_snapshot(run)), output(job))
+        BED.script("crash", BED.folder, 3)
+        self.assertTrue(bed.wait_for(lambda: job_state(job).get("Restarts") == "1"), output(job))
+        self.assertIn("trireme: code 76: job", output(job))
+        self.assertIn("rank 1 on h3 was lost", output(job))
+        last = json.loads((run / "status.json").read_text())["step"] + 200
+        text = (BED.work / config).read_text()
+        (BED.work / config).write_text(text.replace(f"steps: {bed.FOREVER['steps']}", f"steps: {last}"))
+        BED.script("boot", BED.folder, 3)
+        BED.script("join", BED.folder, 3, name="slurm.sh")
+        self.assertTrue(bed.wait_for(lambda: slurm("sinfo", "-h", "-r", "-t", "idle", "-o", "%D").stdout.strip() == "2"), slurm("sinfo", "-R").both)
+        ended = int(time.time())
+        self.assertTrue(bed.wait_for(lambda: int(time.time()) > ended))
+        slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.assert_ends(job, "COMPLETED")
+        self.assertIn("trireme: restart 1 of 3 after a lost rank or node, on h[2-3]", output(job))
+        self.assertIn(f"RESUMING from {run}/step-", output(job))
+        self.assertEqual((run / f"slurm-{job}.restarts").read_text(), "76\n")
+        self.assertEqual(json.loads((run / "status.json").read_text())["state"], "done")
+
     def test_a_job_that_looks_at_its_nodes_first_does_not_start_on_a_sick_one(self):
         (BED.work / "only-h2.conf").write_text("* || check_hw_eth eth0\nh3 || check_hw_eth ib0\n")
         config, run = BED.write_training("looks")
