@@ -2,74 +2,107 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "text/byte_alphabet.h"
 #include "text/metaspace.h"
 #include "text/replacement.h"
+#include "text/token_stage.h"
 #include "text/unicode.h"
 
 namespace trireme {
 namespace {
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
+/// Takes back the spaces that English writes nowhere.
+void clean_up(std::string& token) {
+  static constexpr std::pair<std::string_view, std::string_view> kPairs[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kPairs) replace_all(token, from, to);
 }
 
-/// Tokens spelled in GPT-2's byte alphabet become their bytes; a token with other characters stays as it is.
+/// A decoder that needs each token as a whole, and its index.
+std::unique_ptr<TokenSink> rewriting(TokenSink& next, RewriteStage::Rewrite rewrite) {
+  return std::make_unique<RewriteStage>(next, std::move(rewrite));
+}
+
+/// Tokens spelled in GPT-2's byte alphabet become their bytes, all in one; a token with other characters stays as it
+/// is.
 class ByteLevelDecoder final : public Decoder {
  public:
-  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
-    for (std::string& token : tokens) {
-      std::string bytes;
-      if (read_spelling(token, bytes)) token = std::move(bytes);
-    }
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
+    return std::make_unique<Stage>(next);
   }
   bool is_per_token() const override { return true; }
+  bool joins() const override { return true; }
   bool may_grow() const override { return false; }
-  void append(std::string_view token, const TextLimit&, std::string& out) const override {
-    if (!read_spelling(token, out)) out += token;
-  }
+
+ private:
+  class Stage final : public WholeTokenStage {
+   public:
+    using WholeTokenStage::WholeTokenStage;
+    void end() override {
+      if (any_) next().end_token();
+      WholeTokenStage::end();
+    }
+
+   protected:
+    void token(std::string& text, size_t) override {
+      std::string bytes;
+      next().part(read_spelling(text, bytes) ? bytes : text);
+      any_ = true;
+    }
+
+   private:
+    bool any_ = false;
+  };
 };
 
-/// Joins all tokens into one.
+/// All tokens become one.
 class Fuse final : public Decoder {
  public:
-  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
-    std::string joined;
-    for (const std::string& token : tokens) joined += token;
-    tokens.assign(1, joined);
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
+    return std::make_unique<Stage>(next);
   }
   bool is_per_token() const override { return true; }
+  bool joins() const override { return true; }
+  bool may_grow() const override { return false; }
+
+ private:
+  class Stage final : public TokenStage {
+   public:
+    using TokenStage::TokenStage;
+    void end_token() override { any_ = true; }
+    void end() override {
+      if (any_) next().end_token();
+      TokenStage::end();
+    }
+
+   private:
+    bool any_ = false;
+  };
 };
 
 /// Continuing pieces lose their prefix, all others get a space before them.
 class WordPieceDecoder final : public Decoder {
  public:
   WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
-  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      std::string& token = tokens[i];
-      if (i > 0) {
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
+    return rewriting(next, [this](std::string& token, size_t index) {
+      if (index > 0) {
         if (token.starts_with(prefix_))
           token.erase(0, prefix_.size());
         else
           token.insert(0, " ");
       }
       if (cleanup_) clean_up(token);
-    }
+    });
   }
 
  private:
-  /// Takes back the spaces that English writes nowhere.
-  static void clean_up(std::string& token) {
-    static constexpr std::pair<std::string_view, std::string_view> kPairs[] = {
-        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
-        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-    for (const auto& [from, to] : kPairs) replace_all(token, from, to);
-  }
-
   std::string prefix_;
   bool cleanup_;
 };
@@ -77,11 +110,11 @@ class WordPieceDecoder final : public Decoder {
 class MetaspaceDecoder final : public Decoder {
  public:
   explicit MetaspaceDecoder(MetaspaceOptions options) : options_(std::move(options)) {}
-  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
-    const bool drops_first = options_.prepend != MetaspaceOptions::Prepend::never;
-    for (size_t i = 0; i < tokens.size(); ++i)
-      replace_all(tokens[i], options_.replacement, i == 0 && drops_first ? "" : " ");
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes& given) const override {
+    return std::make_unique<LiteralStage>(next, options_.replacement, is_per_token() ? " " : "", " ", given);
   }
+  bool is_per_token() const override { return options_.prepend == MetaspaceOptions::Prepend::never; }
+  bool may_grow() const override { return false; }
 
  private:
   MetaspaceOptions options_;
@@ -91,25 +124,84 @@ class MetaspaceDecoder final : public Decoder {
 class SuffixDecoder final : public Decoder {
  public:
   explicit SuffixDecoder(std::string suffix) : suffix_(std::move(suffix)) {}
-  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
-    for (size_t i = 0; i < tokens.size(); ++i) replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
+    return std::make_unique<Stage>(next, suffix_);
   }
 
  private:
+  /// The last token is known when no other follows: each waits for the next one.
+  class Stage final : public TokenStage {
+   public:
+    Stage(TokenSink& next, const std::string& suffix) : TokenStage(next), suffix_(suffix) {}
+    void part(std::string_view text) override {
+      release(" ");
+      token_ += text;
+    }
+    void end_token() override {
+      release(" ");
+      waits_ = true;
+    }
+    void end() override {
+      release("");
+      TokenStage::end();
+    }
+
+   private:
+    void release(std::string_view to) {
+      if (!waits_) return;
+      replace_all(token_, suffix_, to);
+      hand_on(token_);
+      token_.clear();
+      waits_ = false;
+    }
+
+    const std::string& suffix_;
+    std::string token_;
+    bool waits_ = false;
+  };
+
   std::string suffix_;
 };
 
-/// <0xE2> becomes the byte.
+/// <0xE2> becomes the byte; bytes that follow each other become one token.
 class ByteFallbackDecoder final : public Decoder {
  public:
-  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
-    for (std::string& token : tokens) {
-      if (const std::optional<char> byte = read(token)) token.assign(1, *byte);
-    }
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
+    return std::make_unique<Stage>(next);
   }
   bool is_per_token() const override { return true; }
+  bool joins() const override { return true; }
+  bool may_grow() const override { return false; }
 
  private:
+  class Stage final : public WholeTokenStage {
+   public:
+    using WholeTokenStage::WholeTokenStage;
+    void end() override {
+      end_bytes();
+      WholeTokenStage::end();
+    }
+
+   protected:
+    void token(std::string& text, size_t) override {
+      const std::optional<char> byte = read(text);
+      if (byte) {
+        next().part({&*byte, 1});
+        in_bytes_ = true;
+        return;
+      }
+      end_bytes();
+      hand_on(text);
+    }
+
+   private:
+    void end_bytes() {
+      if (in_bytes_) next().end_token();
+      in_bytes_ = false;
+    }
+    bool in_bytes_ = false;
+  };
+
   static std::optional<char> read(std::string_view token) {
     if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
     unsigned value = 0;
@@ -126,8 +218,10 @@ class ByteFallbackDecoder final : public Decoder {
 class ReplaceDecoder final : public Decoder {
  public:
   explicit ReplaceDecoder(Replacement replacement) : replacement_(std::move(replacement)) {}
-  void apply(std::vector<std::string>& tokens, const TextLimit& limit) const override {
-    for (std::string& token : tokens) replacement_.apply(token, limit);
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes& given) const override {
+    if (const std::string* literal = replacement_.literal())
+      return std::make_unique<LiteralStage>(next, *literal, replacement_.content(), replacement_.content(), given);
+    return rewriting(next, [this, &given](std::string& token, size_t) { replacement_.apply(token, given.limit()); });
   }
   bool is_per_token() const override { return true; }
 
@@ -135,47 +229,106 @@ class ReplaceDecoder final : public Decoder {
   Replacement replacement_;
 };
 
-/// Takes up to so many of one character off both ends of each token.
 class StripDecoder final : public Decoder {
  public:
   StripDecoder(std::string content, uint64_t start, uint64_t stop)
       : content_(std::move(content)), start_(start), stop_(stop) {}
-  void apply(std::vector<std::string>& tokens, const TextLimit&) const override {
-    for (std::string& token : tokens) {
-      size_t begin = 0;
-      for (uint64_t i = 0; i < start_ && std::string_view(token).substr(begin).starts_with(content_); ++i)
-        begin += content_.size();
-      token.erase(0, begin);
-      for (uint64_t i = 0; i < stop_ && token.ends_with(content_); ++i) token.resize(token.size() - content_.size());
-    }
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
+    return std::make_unique<StripStage>(next, content_, start_, stop_);
   }
+  bool is_per_token() const override { return true; }
+  bool may_grow() const override { return false; }
 
  private:
   std::string content_;
   uint64_t start_, stop_;
 };
 
-class SequenceDecoder final : public Decoder {
+/// Of equal tokens that follow each other one is left; padding goes, the delimiter of words becomes a space.
+class CtcDecoder final : public Decoder {
  public:
-  explicit SequenceDecoder(std::vector<std::unique_ptr<Decoder>> parts) : parts_(std::move(parts)) {}
-  void apply(std::vector<std::string>& tokens, const TextLimit& limit) const override {
-    for (const auto& part : parts_) part->apply(tokens, limit);
-  }
-  bool is_per_token() const override {
-    for (const auto& part : parts_) {
-      if (joined_before(part.get()) || !part->is_per_token()) return false;
-    }
-    return true;
+  CtcDecoder(std::string padding, std::string delimiter, bool cleanup)
+      : padding_(std::move(padding)), delimiter_(std::move(delimiter)), cleanup_(cleanup) {}
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
+    return std::make_unique<Stage>(next, *this);
   }
 
  private:
-  bool joined_before(const Decoder* last) const {
-    for (const auto& part : parts_) {
-      if (part.get() == last) return false;
-      if (dynamic_cast<const Fuse*>(part.get())) return true;
+  class Stage final : public WholeTokenStage {
+   public:
+    Stage(TokenSink& next, const CtcDecoder& decoder) : WholeTokenStage(next), decoder_(decoder) {}
+
+   protected:
+    void token(std::string& text, size_t index) override {
+      if (index > 0 && text == previous_) return;
+      previous_ = text;
+      replace_all(text, decoder_.padding_, "");
+      if (decoder_.cleanup_) {
+        clean_up(text);
+        replace_all(text, decoder_.delimiter_, " ");
+      }
+      if (!text.empty()) hand_on(text);
     }
-    return false;
+
+   private:
+    const CtcDecoder& decoder_;
+    std::string previous_;
+  };
+
+  std::string padding_, delimiter_;
+  bool cleanup_;
+};
+
+class SpacedDecoder final : public Decoder {
+ public:
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes&) const override {
+    return rewriting(next, [](std::string& token, size_t index) {
+      if (index > 0) token.insert(0, " ");
+    });
   }
+};
+
+class SequenceDecoder final : public Decoder {
+ public:
+  explicit SequenceDecoder(std::vector<std::unique_ptr<Decoder>> parts) : parts_(std::move(parts)) {}
+  std::unique_ptr<TokenSink> stage(TokenSink& next, const GivenBytes& given) const override {
+    auto chain = std::make_unique<Chain>(next);
+    for (auto part = parts_.rbegin(); part != parts_.rend(); ++part)
+      chain->put_before((*part)->stage(chain->first(), given));
+    return chain;
+  }
+  bool is_per_token() const override {
+    bool joined = false;  // tokens are then no longer those that were given
+    for (const auto& part : parts_) {
+      if (!part->is_per_token() || (joined && !dynamic_cast<const Fuse*>(part.get()))) return false;
+      joined = joined || part->joins();
+    }
+    return true;
+  }
+  bool joins() const override {
+    return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->joins(); });
+  }
+  bool may_grow() const override {
+    return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->may_grow(); });
+  }
+
+ private:
+  class Chain final : public TokenSink {
+   public:
+    explicit Chain(TokenSink& next) : first_(&next) {}
+    TokenSink& first() { return *first_; }
+    void put_before(std::unique_ptr<TokenSink> stage) {
+      first_ = stage.get();
+      stages_.push_back(std::move(stage));
+    }
+    void part(std::string_view text) override { first_->part(text); }
+    void end_token() override { first_->end_token(); }
+    void end() override { first_->end(); }
+
+   private:
+    TokenSink* first_;
+    std::vector<std::unique_ptr<TokenSink>> stages_;
+  };
 
   std::vector<std::unique_ptr<Decoder>> parts_;
 };
@@ -198,11 +351,7 @@ std::string read_text(const JsonObject& element, std::string_view key, std::stri
 
 }  // namespace
 
-void Decoder::append(std::string_view token, const TextLimit& limit, std::string& out) const {
-  std::vector<std::string> one{std::string(token)};
-  apply(one, limit);
-  for (const std::string& part : one) out += part;
-}
+std::unique_ptr<Decoder> make_spaced_decoder() { return std::make_unique<SpacedDecoder>(); }
 
 std::unique_ptr<Decoder> make_decoder(const JsonObject& element) {
   const std::string type = element.string("type");
@@ -225,6 +374,12 @@ std::unique_ptr<Decoder> make_decoder(const JsonObject& element) {
     element.allow_only({"type", "content", "start", "stop"});
     return std::make_unique<StripDecoder>(read_text(element, "content", ""), element.count("start"),
                                           element.count("stop"));
+  }
+  if (type == "CTC") {
+    element.allow_only({"type", "pad_token", "word_delimiter_token", "cleanup"});
+    return std::make_unique<CtcDecoder>(read_text(element, "pad_token", "<pad>"),
+                                        read_text(element, "word_delimiter_token", "|"),
+                                        element.boolean("cleanup", true));
   }
   if (type == "Fuse" || type == "ByteFallback") {
     element.allow_only({"type"});

@@ -115,7 +115,7 @@ PipelineTokenizer::PipelineTokenizer(PipelineParts parts, std::string_view where
   tokens_ = TokenNames(parts_.model->vocabulary());
   add_tokens(where);
   check_fixed_ids(where);
-  if (decodes_per_token() && parts_.decoder->may_grow()) (void)decoded_tokens();
+  if (parts_.decoder->is_per_token() && parts_.decoder->may_grow()) (void)decoded_tokens();
   const auto find = [&](const char* name) { return tokens_.find(name); };
   if (const char* name = end_of_text_name(find)) end_of_text_ = find(name);
   if (parts_.plan) planned_ = dynamic_cast<const BpeModel*>(parts_.model.get());
@@ -185,22 +185,42 @@ struct PipelineTokenizer::DecodedTokens {
   }
 };
 
+namespace {
+
+/// The text of tokens, joined.
+class JoinedText final : public TokenSink {
+ public:
+  explicit JoinedText(std::string& text) : text_(text) {}
+  void part(std::string_view text) override { text_ += text; }
+  void end_token() override {}
+  void end() override {}
+
+ private:
+  std::string& text_;
+};
+
+}  // namespace
+
 const PipelineTokenizer::DecodedTokens& PipelineTokenizer::decoded_tokens() const {
   std::call_once(decoded_once_, [&] {
     auto tokens = std::make_unique<DecodedTokens>();
     tokens->starts.reserve(tokens_.id_limit() + 1);
     tokens->short_texts.resize(tokens_.id_limit());
+    JoinedText joined(tokens->text);
+    GivenBytes present{0, where_};  // of the token alone: none may hide behind the others
+    const std::unique_ptr<TokenSink> decoder = parts_.decoder->stage(joined, present);
     size_t given = 0;  // of all tokens so far
     for (TokenId id = 0; id < tokens_.id_limit(); ++id) {
       const size_t start = tokens->text.size();
       tokens->starts.push_back(static_cast<uint32_t>(start));
       const std::optional<std::string_view> token = tokens_.token(id);
       if (!token) continue;
-      parts_.decoder->append(*token, TextLimit(token->size(), where_), tokens->text);
+      present.bytes = token->size();
+      decoder->part(*token);
+      decoder->end_token();
       TextLimit(given += token->size(), where_).check(tokens->text.size());
       const std::string_view text = std::string_view(tokens->text).substr(start);
-      const bool special = id < special_.size() && special_[id];
-      if (special || text.empty() || text.size() > DecodedTokens::ShortText::kMost) continue;
+      if (is_special(id) || text.empty() || text.size() > DecodedTokens::ShortText::kMost) continue;
       tokens->short_texts[id].size = static_cast<uint8_t>(text.size());
       std::copy(text.begin(), text.end(), tokens->short_texts[id].bytes);
     }
@@ -311,24 +331,62 @@ std::string_view PipelineTokenizer::token_or_fail(TokenId id) const {
 
 std::string PipelineTokenizer::id_to_token(TokenId id) const { return std::string(token_or_fail(id)); }
 
+/// The decoder's stages, from ids to text.
+class PipelineTokenizer::Stream final : public TextStream {
+ public:
+  Stream(const PipelineTokenizer& owner, bool skips_special)
+      : owner_(owner),
+        skips_special_(skips_special),
+        given_{0, owner.where_},
+        joined_(text_),
+        decoder_(owner.parts_.decoder->stage(joined_, given_)) {}
+
+  void put(TokenId id) {
+    const std::string_view token = owner_.token_or_fail(id);
+    if (skips_special_ && owner_.is_special(id)) return;
+    given_.bytes += token.size();
+    decoder_->part(token);
+    decoder_->end_token();
+    given_.limit().check(returned_ + text_.size());
+  }
+
+  std::string feed(TokenId id) override {
+    put(id);
+    return take(whole_characters(text_));
+  }
+
+  std::string finish() override {
+    decoder_->end();
+    return take(text_.size());
+  }
+
+ private:
+  std::string take(size_t bytes) {
+    std::string taken = text_.substr(0, bytes);
+    text_.erase(0, bytes);
+    returned_ += bytes;
+    return taken;
+  }
+
+  const PipelineTokenizer& owner_;
+  bool skips_special_;
+  GivenBytes given_;
+  std::string text_;  // not returned yet
+  size_t returned_ = 0;
+  JoinedText joined_;
+  std::unique_ptr<TokenSink> decoder_;
+};
+
+std::unique_ptr<TextStream> PipelineTokenizer::stream(bool skip_special_tokens) const {
+  return std::make_unique<Stream>(*this, skip_special_tokens);
+}
+
 std::string PipelineTokenizer::decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
-  const auto is_left_out = [&](TokenId id) { return skip_special_tokens && id < special_.size() && special_[id]; };
-  if (decodes_per_token()) return decode_per_token(ids, is_left_out);
-  std::vector<std::string> tokens;
-  size_t bytes = 0;
-  for (const TokenId id : ids) {
-    const std::string_view token = token_or_fail(id);
-    if (is_left_out(id)) continue;
-    tokens.emplace_back(token);
-    bytes += token.size();
-  }
-  if (parts_.decoder) parts_.decoder->apply(tokens, TextLimit(bytes, where_));
-  std::string text;
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    if (i > 0 && !parts_.decoder) text += ' ';
-    text += tokens[i];
-  }
-  return text;
+  const auto is_left_out = [&](TokenId id) { return skip_special_tokens && is_special(id); };
+  if (parts_.decoder->is_per_token()) return decode_per_token(ids, is_left_out);
+  Stream stream(*this, skip_special_tokens);
+  for (const TokenId id : ids) stream.put(id);
+  return stream.finish();
 }
 
 template <class IsLeftOut>

@@ -26,7 +26,7 @@ struct PipelineParts {
   std::unique_ptr<PreTokenizer> pre_tokenizer;  ///< none: the text is one piece
   std::optional<CutPlan> plan;                  ///< what the pre-tokenizer does, for a model that takes plans
   std::unique_ptr<Model> model;
-  std::unique_ptr<Decoder> decoder;  ///< none: tokens are joined with spaces
+  std::unique_ptr<Decoder> decoder;
   PostProcessor post_processor;
   std::optional<Truncation> truncation;
   std::optional<Padding> padding;
@@ -60,9 +60,11 @@ class PipelineTokenizer final : public Tokenizer {
   Encoding encode_pair(std::string_view first, std::string_view second, const EncodeOptions& options) const override;
   void encode_plain(std::string_view text, std::vector<TokenId>& out) const override;
   std::string decode(std::span<const TokenId> ids, bool skip_special_tokens) const override;
+  std::unique_ptr<TextStream> stream(bool skip_special_tokens) const override;
   size_t vocabulary_size() const override { return tokens_.id_limit(); }
   std::optional<TokenId> token_to_id(std::string_view token) const override { return tokens_.find(token); }
   std::string id_to_token(TokenId id) const override;
+  bool has_token(TokenId id) const override { return tokens_.token(id).has_value(); }
   std::optional<TokenId> end_of_text() const override { return end_of_text_; }
   const std::string& json() const override;
   size_t cut(std::string_view text, size_t near) const override;
@@ -84,7 +86,8 @@ class PipelineTokenizer final : public Tokenizer {
   void check_fixed_ids(std::string_view where) const;
   struct DecodedTokens;
   const DecodedTokens& decoded_tokens() const;
-  bool decodes_per_token() const { return parts_.decoder && parts_.decoder->is_per_token(); }
+  class Stream;
+  bool is_special(TokenId id) const { return id < special_.size() && special_[id]; }
   template <class IsLeftOut>
   std::string decode_per_token(std::span<const TokenId> ids, IsLeftOut is_left_out) const;
   std::string_view token_or_fail(TokenId id) const;

@@ -23,6 +23,9 @@ class Replacement {
   explicit Replacement(const JsonObject& element);
   /// Replaces every match. Throws Error::data when the text would grow beyond the limit.
   void apply(std::string& text, const TextLimit& limit) const;
+  /// What is replaced; null: the matches of a regular expression.
+  const std::string* literal() const { return pattern_.regex ? nullptr : &pattern_.literal; }
+  const std::string& content() const { return content_; }
 
  private:
   TextPattern pattern_;

@@ -29,6 +29,17 @@ struct Encoding {
   std::vector<uint8_t> types;  ///< segment of each id; empty: all 0
 };
 
+/// Ids become text one by one. All that feed() and finish() return, joined, is decode() of all the ids.
+class TextStream {
+ public:
+  virtual ~TextStream() = default;
+  /// What no later id can change of the text, and was not returned before: whole UTF-8 characters and invalid bytes.
+  /// Throws Error::data for an id that has no token.
+  virtual std::string feed(TokenId id) = 0;
+  /// The rest; no id follows.
+  virtual std::string finish() = 0;
+};
+
 /// Thread-safe for concurrent const calls.
 class Tokenizer {
  public:
@@ -42,9 +53,13 @@ class Tokenizer {
   /// byte-level.
   virtual std::string decode(std::span<const TokenId> ids, bool skip_special_tokens = false) const = 0;
 
+  /// decode() while the ids come; borrows the tokenizer.
+  virtual std::unique_ptr<TextStream> stream(bool skip_special_tokens = false) const = 0;
+
   virtual size_t vocabulary_size() const = 0;  ///< largest id + 1, added tokens included
   virtual std::optional<TokenId> token_to_id(std::string_view token) const = 0;
   virtual std::string id_to_token(TokenId id) const = 0;  ///< as written in the vocabulary
+  virtual bool has_token(TokenId id) const = 0;           ///< false: a hole, or beyond the vocabulary
   virtual std::optional<TokenId> end_of_text()
       const = 0;  ///< what separates documents; none for character vocabularies
   virtual const std::string& json()

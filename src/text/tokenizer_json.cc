@@ -168,7 +168,7 @@ PipelineParts read_parts(std::string_view frame, ModelSource source, std::string
     }
   }
   parts.model = read_model(model, source, raw_bytes);
-  if (file.has("decoder")) parts.decoder = make_decoder(file.object("decoder"));
+  parts.decoder = file.has("decoder") ? make_decoder(file.object("decoder")) : make_spaced_decoder();
   if (file.has("post_processor")) parts.post_processor = make_post_processor(file.object("post_processor"));
   if (file.has("truncation")) parts.truncation = make_truncation(file.object("truncation"));
   if (file.has("padding")) parts.padding = make_padding(file.object("padding"));

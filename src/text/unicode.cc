@@ -101,4 +101,14 @@ const CharTable& char_table() {
   return *table;
 }
 
+size_t whole_characters(std::string_view text) {
+  for (size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const auto byte = static_cast<uint8_t>(text[text.size() - back]);
+    if ((byte & 0xC0) == 0x80) continue;  // not the first of its character
+    const size_t length = byte >= 0xF8 ? 1 : byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : byte >= 0xC0 ? 2 : 1;
+    return length > back ? text.size() - back : text.size();
+  }
+  return text.size();
+}
+
 }  // namespace trireme

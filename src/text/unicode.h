@@ -39,6 +39,9 @@ inline Decoded decode_utf8(const char* p, const char* end) {
 /// Appends the UTF-8 form of a valid code point.
 void append_utf8(char32_t code, std::string& out);
 
+/// Length of the longest prefix that does not end within a character; bytes that begin none count as they stand.
+size_t whole_characters(std::string_view text);
+
 /// Code points in text; each invalid byte counts as one.
 size_t count_code_points(std::string_view text);
 

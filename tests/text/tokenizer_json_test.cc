@@ -204,7 +204,7 @@ TEST(TokenizerJson, NamesElementsThatAreNotImplemented) {
               HasSubstr("t.json: normalizer: the normalizer \"Foo\" is not implemented"));
   EXPECT_THAT(error_of(R"({"pre_tokenizer": {"type": "Foo"}, )" + model + "}"),
               HasSubstr("the pre-tokenizer \"Foo\" is not implemented"));
-  EXPECT_THAT(error_of(R"({"decoder": {"type": "CTC"}, )" + model + "}"), HasSubstr("the decoder \"CTC\""));
+  EXPECT_THAT(error_of(R"({"decoder": {"type": "Foo"}, )" + model + "}"), HasSubstr("the decoder \"Foo\""));
   EXPECT_THAT(error_of(R"({"post_processor": {"type": "Foo"}, )" + model + "}"),
               HasSubstr("the post-processor \"Foo\""));
   EXPECT_THAT(error_of(R"({"model": {"type": "Foo"}})"), HasSubstr("the model \"Foo\" is not implemented"));
