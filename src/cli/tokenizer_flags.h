@@ -9,7 +9,7 @@
 namespace trireme {
 
 struct TokenizerFlags {
-  std::string lower_case = "auto", pattern;
+  std::string lower_case = "auto", pattern, merges;
 };
 
 void add_tokenizer_flags(Flags& app, TokenizerFlags& flags);

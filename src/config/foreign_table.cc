@@ -14,7 +14,8 @@ constexpr const char* kSlurm = "`trireme slurm --nodes N --ntasks-per-node G --p
 constexpr const char* kGlue = "`trireme glue`, which takes run_glue's arguments";
 constexpr const char* kSteps = "--run.steps N: an epoch is tokens / (batch.global x batch.sequence) steps";
 constexpr const char* kTokenizer =
-    "--tokenizer FILE, or a FOLDER with vocab.json and merges.txt: the file says its type";
+    "--tokenizer FILE (of a vocabulary with --merges FILE), or a FOLDER with vocab.json and merges.txt: the file says "
+    "its type";
 constexpr const char* kEnvironment = "--env NAME=VALUE";
 constexpr const char* kAccelerator = "ranks on CPUs: --np N with --ppn N";
 
@@ -34,7 +35,6 @@ constexpr ForeignOption kOptions[] = {
     {"sample", "--sample_output_file", same, "--output"},
     {"sample", "-o", same, "--output"},
     {"sample", "--text_gen_type", elsewhere, "--prompt-file FILE, --interactive, or neither to begin a document"},
-    {"sample", "--tokenizer", elsewhere, "the tokenizer.json in the model's folder: put it there"},
     // nanoGPT's bench.py, metaseq's --benchmark
     {"bench step", "--batch_size", same, "--batch"},
     {"bench step", "--block_size", same, "--seq"},

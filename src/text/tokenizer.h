@@ -81,16 +81,16 @@ struct TokenizerLoadOptions {
   /// tiktoken rank files: a preset (gpt2, r50k_base, p50k_base, cl100k_base, o200k_base, llama3) or a regular
   /// expression; empty: by the file's name.
   std::string pattern;
-  /// Merges of a vocabulary of GPT-2's form, when either file has a name of its own; empty: `path` alone says them.
+  /// Merges of a vocabulary of GPT-2's form; empty: those beside it.
   std::string merges;
 };
 
 /// In place of a path: bytes as ids, 512 of them, as NeoX's tokenizer of that name; id 0 ends documents.
 constexpr const char* kCharLevelTokenizer = "CharLevelTokenizer";
 
-/// `given`: tokenizer.json, vocab.txt (BERT), a tiktoken rank file, or a folder that holds tokenizer.json, encoder.json
-/// + vocab.bpe, vocab.json + merges.txt or vocab.txt; or a name of the Hugging Face hub (hub/place.h). Throws
-/// Error::io, Error::data, Error::usage.
+/// `given`: tokenizer.json, vocab.txt (BERT), a tiktoken rank file, a vocabulary of GPT-2's form with its merges beside
+/// it (X-vocab.json and X-merges.txt, encoder.json and vocab.bpe) or named, or a folder that holds one of these; or a
+/// name of the Hugging Face hub (hub/place.h). Throws Error::io, Error::data, Error::usage.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const TokenizerLoadOptions& options = {});
 /// Does load_tokenizer() find its files in that folder?
 bool holds_tokenizer(const std::string& folder);

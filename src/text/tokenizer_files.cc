@@ -106,21 +106,46 @@ std::unique_ptr<Tokenizer> load_vocab_and_merges(const fs::path& vocab, const fs
   return tokenizer_from_description(std::move(tokenizer), fmt::format("{} with {}", vocab.string(), merges.string()));
 }
 
-/// The merges file that belongs to a vocabulary file of that folder, if there is one.
-std::optional<fs::path> merges_in(const fs::path& folder) {
-  for (const char* name : {"merges.txt", "vocab.bpe"}) {
-    if (fs::exists(folder / name)) return folder / name;
+/// The merges that lie beside a vocabulary: X-merges.txt for X-vocab.json, vocab.bpe for encoder.json.
+std::optional<fs::path> merges_beside(const fs::path& vocabulary) {
+  const fs::path folder = vocabulary.parent_path();
+  const std::string name = vocabulary.filename().string();
+  for (const std::string_view known : {"vocab.json", "encoder.json"}) {
+    if (!name.ends_with(known)) continue;
+    const std::string prefix = name.substr(0, name.size() - known.size());
+    for (const char* merges : {"merges.txt", "vocab.bpe"}) {
+      if (fs::exists(folder / (prefix + merges))) return folder / (prefix + merges);
+    }
   }
   return std::nullopt;
 }
 
+/// The text without white space at its end, as Unicode has it.
+std::string_view trimmed_end(std::string_view text) {
+  size_t end = 0;
+  for (const char *p = text.data(), *const stop = p + text.size(); p < stop;) {
+    const Decoded next = decode_utf8(p, stop);
+    p += next.length;
+    if ((char_table()[next.code] & kSpace) == 0) end = static_cast<size_t>(p - text.data());
+  }
+  return text.substr(0, end);
+}
+
+/// A token per line, as Hugging Face's tokenizers library reads them (BertTokenizer of transformers does, too, from
+/// version 5 on; earlier ones kept blanks at the end of a line): lines end with \n alone, white space at the end of one
+/// is not part of the token, a line without any other is the empty token.
 std::vector<std::string> read_lines(const std::string& path) {
   const std::string text = read_tokenizer_file(path);
   std::vector<std::string> lines;
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-    if (lines.back().ends_with('\r')) lines.back().pop_back();
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    for_each_valid_run(line, [&](std::string_view, bool valid) {
+      require(valid, ErrorKind::data,
+              "{}, line {}: not UTF-8; `iconv -f LATIN1 -t UTF-8` converts a file of that encoding", path,
+              lines.size() + 1);
+    });
+    lines.emplace_back(trimmed_end(line));
     require(lines.size() <= Vocabulary::kLargestId, ErrorKind::data,
             "{} has more than {} lines, the most ids that are read", path, Vocabulary::kLargestId);
     at = end + 1;
@@ -129,7 +154,9 @@ std::vector<std::string> read_lines(const std::string& path) {
 }
 
 bool has_upper_case(const std::vector<std::string>& tokens) {
-  return std::any_of(tokens.begin(), tokens.end(), [](const std::string& token) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // stays part of the first token
+  return std::any_of(tokens.begin(), tokens.end(), [&](std::string_view token) {
+    if (token.starts_with(kByteOrderMark)) token.remove_prefix(kByteOrderMark.size());
     if (token.starts_with('[') && token.ends_with(']')) return false;
     const char* const end = token.data() + token.size();
     for (const char* p = token.data(); p < end;) {
@@ -168,7 +195,9 @@ bool choose_lower_case(const fs::path& path, const std::vector<std::string>& tok
 
 /// Options for files of another kind would do nothing.
 void refuse_options(const TokenizerLoadOptions& options, const std::string& path, bool pattern = true,
-                    bool lower_case = true) {
+                    bool lower_case = true, bool merges = true) {
+  require(!merges || options.merges.empty(), ErrorKind::usage,
+          "--merges belongs to a vocabulary of GPT-2's form (vocab.json), and {} is not one; leave it out", path);
   require(!pattern || options.pattern.empty(), ErrorKind::usage,
           "--pattern says how text is cut for a file of tiktoken ranks, and {} is none; leave it out", path);
   require(!lower_case || options.lower_case == TokenizerLoadOptions::LowerCase::automatic, ErrorKind::usage,
@@ -182,21 +211,42 @@ std::unique_ptr<Tokenizer> load_vocab_txt(const fs::path& path, const TokenizerL
   return tokenizer_from_text(bert_tokenizer_json(tokens, lower, path.string()), path.string());
 }
 
-/// The vocabulary of that folder for which merges lie beside it, if there is one.
+/// The vocabulary of that folder for which merges lie beside it: vocab.json, encoder.json, or the only one of another
+/// name.
 std::optional<fs::path> vocabulary_with_merges(const fs::path& folder) {
-  if (!merges_in(folder)) return std::nullopt;
   for (const char* name : {"vocab.json", "encoder.json"}) {
-    if (fs::exists(folder / name)) return folder / name;
+    if (fs::exists(folder / name) && merges_beside(folder / name)) return folder / name;
   }
-  return std::nullopt;
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (merges_beside(entry.path())) found.push_back(entry.path());
+  }
+  return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
+}
+
+/// The merges that are named, or those beside it.
+std::unique_ptr<Tokenizer> load_vocabulary(const fs::path& vocabulary, const TokenizerLoadOptions& options) {
+  refuse_options(options, vocabulary.string(), true, true, false);
+  if (!options.merges.empty()) {
+    require(fs::exists(options.merges), ErrorKind::io, "no merges {}: those of the vocabulary {}", options.merges,
+            vocabulary.string());
+    return load_vocab_and_merges(vocabulary, options.merges);
+  }
+  const std::optional<fs::path> merges = merges_beside(vocabulary);
+  require(merges.has_value(), ErrorKind::io,
+          "{} needs merges.txt or vocab.bpe beside it, under its own name (X-merges.txt for X-vocab.json); --merges "
+          "FILE names one that lies elsewhere",
+          vocabulary.string());
+  return load_vocab_and_merges(vocabulary, *merges);
 }
 
 std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLoadOptions& options) {
-  if (fs::exists(folder / "tokenizer.json")) return load_tokenizer((folder / "tokenizer.json").string(), options);
-  if (const auto vocabulary = vocabulary_with_merges(folder)) {
-    refuse_options(options, vocabulary->string());
-    return load_vocab_and_merges(*vocabulary, *merges_in(folder));
+  for (const char* name : {"vocab.json", "encoder.json"}) {
+    if (!options.merges.empty() && fs::exists(folder / name)) return load_vocabulary(folder / name, options);
   }
+  if (fs::exists(folder / "tokenizer.json")) return load_tokenizer((folder / "tokenizer.json").string(), options);
+  if (const auto vocabulary = vocabulary_with_merges(folder)) return load_vocabulary(*vocabulary, options);
   if (fs::exists(folder / "vocab.txt")) return load_vocab_txt(folder / "vocab.txt", options);
   fail(ErrorKind::io,
        "{} has no tokenizer: neither tokenizer.json, nor vocab.json or encoder.json with merges.txt or vocab.bpe, nor "
@@ -213,10 +263,22 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLo
       path, why_not);
 }
 
-/// vocab.json and encoder.json are objects of ids; tokenizer.json has a "model".
-bool is_vocab_json(const fs::path& path) {
-  const std::string name = path.filename().string();
-  return name == "vocab.json" || name == "encoder.json";
+/// Is it an object of ids, as vocab.json and encoder.json are? tokenizer.json begins with other members.
+bool is_vocabulary(std::string_view text) {
+  const auto skip_blank = [&] { text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size())); };
+  const auto take = [&](char wanted) {
+    skip_blank();
+    if (!text.starts_with(wanted)) return false;
+    text.remove_prefix(1);
+    return true;
+  };
+  if (!take('{') || !take('"')) return false;
+  size_t end = 0;
+  while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+  text.remove_prefix(std::min(end + 1, text.size()));
+  if (!take(':')) return false;
+  skip_blank();
+  return !text.empty() && text.front() >= '0' && text.front() <= '9';
 }
 
 }  // namespace
@@ -235,21 +297,15 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const Tokeni
   const std::string& path = place.path;
   const fs::path file(path);
   if (!fs::exists(file)) refuse_missing(path, place.why_not);
-  if (!options.merges.empty()) {
-    require(fs::exists(options.merges), ErrorKind::io, "no merges {}: those of the vocabulary {}", options.merges,
-            path);
-    refuse_options(options, path);
-    return load_vocab_and_merges(file, options.merges);
-  }
   if (fs::is_directory(file)) return load_folder(file, options);
-  if (is_vocab_json(file)) {
-    refuse_options(options, path);
-    const std::optional<fs::path> merges = merges_in(file.parent_path());
-    require(merges.has_value(), ErrorKind::io, "{} needs merges.txt or vocab.bpe beside it", path);
-    return load_vocab_and_merges(file, *merges);
-  }
-  if (file.extension() == ".txt") return load_vocab_txt(file, options);
   std::string text = read_tokenizer_file(path);
+  const std::string name = file.filename().string();
+  if (is_vocabulary(text) || name == "vocab.json" || name == "encoder.json") return load_vocabulary(file, options);
+  require(!text.starts_with("#version"), ErrorKind::usage,
+          "{} holds the merges of a vocabulary; name the vocabulary (--tokenizer X-vocab.json), and this by --merges "
+          "where it has another name",
+          path);
+  if (file.extension() == ".txt") return load_vocab_txt(file, options);
   if (file.extension() == ".tiktoken" || is_tiktoken(text)) {
     refuse_options(options, path, false);
     return load_tiktoken(text, path, options.pattern);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -102,8 +103,11 @@ std::string bert_tokenizer_json(const std::vector<std::string>& tokens, bool low
   Json added = Json::array();
   std::optional<TokenId> separator, begin;
   bool has_unknown = false;
+  std::unordered_map<std::string_view, size_t> last;  // line of a word; of several the last counts
+  for (size_t i = 0; i < tokens.size(); ++i) last[tokens[i]] = i;
   for (size_t i = 0; i < tokens.size(); ++i) {
     const std::string& text = tokens[i];
+    if (last[text] != i) continue;
     if (text != "[PAD]" && text != "[UNK]" && text != "[CLS]" && text != "[SEP]" && text != "[MASK]") continue;
     AddedToken token;
     token.id = static_cast<TokenId>(i);
@@ -131,8 +135,11 @@ std::string bert_tokenizer_json(const std::vector<std::string>& tokens, bool low
       "    \"type\": \"WordPiece\",\n    \"unk_token\": \"[UNK]\",\n    \"continuing_subword_prefix\": \"##\",\n"
       "    \"max_input_chars_per_word\": 100,\n    \"vocab\": {{",
       dump_valid_json(added), dump_valid_json(normalizer), dump_valid_json(post));
-  size_t id = 0;
-  write_list(out, tokens, [&](const std::string& token) { out += fmt::format("{}: {}", quoted(token), id++); });
+  std::vector<size_t> lines;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (last[tokens[i]] == i) lines.push_back(i);
+  }
+  write_list(out, lines, [&](size_t line) { out += fmt::format("{}: {}", quoted(tokens[line]), line); });
   return out + "}\n  }\n}\n";
 }
 

@@ -21,8 +21,8 @@ struct BpeDescription {
 
 std::string write_tokenizer_json(const BpeDescription& tokenizer);
 
-/// BERT's tokenizer over the tokens of vocab.txt, in the order of their ids. Throws Error::data if [UNK] is missing;
-/// [CLS] and [SEP] make the template if both are there.
+/// BERT's tokenizer over the lines of vocab.txt: a token's id is its line, the last one where several hold it. Throws
+/// Error::data if [UNK] is missing; [CLS] and [SEP] make the template if both are there.
 std::string bert_tokenizer_json(const std::vector<std::string>& tokens, bool lower_case, const std::string& where);
 
 /// NeoX's CharLevelTokenizer of 512 ids: each byte of UTF-8 is its own number, the ids from 256 on stand for nothing.

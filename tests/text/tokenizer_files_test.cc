@@ -52,6 +52,67 @@ TEST_F(VocabTxt, TheUserDecidesBeforeAll) {
   EXPECT_THAT(said_, HasSubstr("lower case on, as --lower-case says"));
 }
 
+/// What the tokenizers library of Hugging Face reads of the same bytes (WordPiece.read_file, 0.23): token and id.
+TEST_F(VocabTxt, LinesAreReadAsHuggingFaceReadsThem) {
+  struct Row {
+    const char *name, *lines;
+    std::vector<std::pair<std::string, TokenId>> tokens;
+  };
+  const std::string first = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
+  for (const Row& row : {
+           Row{"lines", "the\ncat\n", {{"the", 5}, {"cat", 6}}},
+           Row{"no end of the last line", "the\ncat", {{"the", 5}, {"cat", 6}}},
+           Row{"CRLF", "the\r\ncat\r\n", {{"the", 5}, {"cat", 6}}},
+           Row{"two CR", "the\r\r\ncat\n", {{"the", 5}, {"cat", 6}}},
+           Row{"blank at the end of a line", "the \ncat\t \v\f\nsat\n", {{"the", 5}, {"cat", 6}, {"sat", 7}}},
+           Row{"blank at its beginning", " cat\ncat\nnew york\n", {{" cat", 5}, {"cat", 6}, {"new york", 7}}},
+           Row{"white space of Unicode",
+               "the\u00a0\ncat\u3000\nsat\u200b\n",
+               {{"the", 5}, {"cat", 6}, {"sat\u200b", 7}}},
+           Row{"controls stay", "the\x1c\ncat\n", {{"the\x1c", 5}, {"cat", 6}}},
+           Row{"blank lines", "the\n\ncat\n\n\n", {{"the", 5}, {"cat", 7}, {"", 9}}},
+           Row{"NEL and U+2028 do not end lines",
+               "the\n\u0085\nc\u2028t\nsat\n",
+               {{"the", 5}, {"", 6}, {"c\u2028t", 7}, {"sat", 8}}},
+           Row{"the last of equal words", "the\ncat\ncat \nsat\n", {{"the", 5}, {"cat", 7}, {"sat", 8}}},
+           Row{"the last of equal special words", "the\n[UNK]\n[CLS]\n", {{"[UNK]", 6}, {"[CLS]", 7}, {"[SEP]", 3}}},
+       }) {
+    SCOPED_TRACE(row.name);
+    write_text(folder_ / "vocab.txt", first + row.lines);
+    const auto tokenizer = load_tokenizer(folder_ / "vocab.txt");
+    for (const auto& [token, id] : row.tokens) {
+      EXPECT_EQ(tokenizer->token_to_id(token), id) << token;
+      EXPECT_EQ(tokenizer->id_to_token(id), token);
+    }
+    EXPECT_EQ(tokenizer->vocabulary_size(), std::max_element(
+                                                row.tokens.begin(), row.tokens.end(),
+                                                [](auto& a, auto& b) {
+                                                  return a.second < b.second;
+                                                })->second +
+                                                1u);
+  }
+}
+
+TEST_F(VocabTxt, TemplatesTakeTheLastOfEqualSpecialWords) {
+  write_text(folder_ / "vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n[CLS]\ncat\ncat\n");
+  EXPECT_EQ(load_tokenizer(folder_ / "vocab.txt")->encode("the cat").ids, (std::vector<TokenId>{5, 4, 7, 3}));
+}
+
+TEST_F(VocabTxt, AByteOrderMarkStaysInTheFirstTokenAndSaysNothingOfCase) {
+  write_text(folder_ / "vocab.txt", "\xEF\xBB\xBF[PAD]\n[UNK]\nhello\n");
+  const auto tokenizer = load_tokenizer(folder_ / "vocab.txt");
+  EXPECT_EQ(tokenizer->token_to_id("\xEF\xBB\xBF[PAD]"), TokenId{0});
+  std::vector<TokenId> out;
+  tokenizer->encode_plain("HELLO", out);
+  EXPECT_EQ(out, std::vector<TokenId>{2});
+}
+
+TEST_F(VocabTxt, TextOfAnotherEncodingIsNamedByItsLine) {
+  write_text(folder_ / "vocab.txt", "[PAD]\n[UNK]\n\xE9\n");
+  EXPECT_ERROR(load_tokenizer(folder_ / "vocab.txt"), ErrorKind::data,
+               "vocab.txt, line 3: not UTF-8; `iconv -f LATIN1");
+}
+
 TEST(TokenizerNames, OneThatIsNotThereIsToldWithWhatIsTakenAndHowToGetIt) {
   setenv("HF_HUB_OFFLINE", "1", 1);
   EXPECT_ERROR(
@@ -75,6 +136,54 @@ TEST(VocabularyAndMerges, MayHaveAnyNames) {
   options.merges = folder / "none.txt";
   EXPECT_ERROR(load_tokenizer(folder / "gpt2-vocab.json", options), ErrorKind::io,
                "no merges " + (folder / "none.txt") + ": those of the vocabulary " + (folder / "gpt2-vocab.json"));
+}
+
+TEST(VocabularyAndMerges, AreFoundBesideEachOther) {
+  const std::string vocabulary = R"({"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3})", merges = "#version: 0.2\na b\n";
+  for (const auto& [name, partner] : {std::pair{"vocab.json", "merges.txt"},
+                                      {"vocab.json", "vocab.bpe"},
+                                      {"encoder.json", "vocab.bpe"},
+                                      {"encoder.json", "merges.txt"},
+                                      {"gpt2-vocab.json", "gpt2-merges.txt"},
+                                      {"my.own_vocab.json", "my.own_merges.txt"},
+                                      {"gpt2-encoder.json", "gpt2-vocab.bpe"}}) {
+    SCOPED_TRACE(name);
+    const TemporaryFolder folder;
+    write_text(folder / name, vocabulary);
+    EXPECT_ERROR(load_tokenizer(folder / name), ErrorKind::io, "needs merges.txt or vocab.bpe beside it");
+    EXPECT_FALSE(holds_tokenizer(folder.path()));
+    write_text(folder / partner, merges);
+    for (const std::string& given : {folder / name, folder.path()}) {
+      std::vector<TokenId> ids;
+      load_tokenizer(given)->encode_plain("abb", ids);
+      EXPECT_EQ(ids, (std::vector<TokenId>{2, 1})) << given;
+    }
+    EXPECT_TRUE(holds_tokenizer(folder.path()));
+    EXPECT_ERROR(load_tokenizer(folder / partner), ErrorKind::usage, "holds the merges of a vocabulary; name the");
+  }
+}
+
+TEST(VocabularyAndMerges, AFolderWithSeveralOfThemDoesNotSayWhich) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a", "b"}) {
+    write_text(folder / (std::string(name) + "-vocab.json"), R"({"a": 0})");
+    write_text(folder / (std::string(name) + "-merges.txt"), "");
+  }
+  EXPECT_FALSE(holds_tokenizer(folder.path()));
+  EXPECT_ERROR(load_tokenizer(folder.path()), ErrorKind::io, "has no tokenizer");
+}
+
+TEST(VocabularyAndMerges, MergesBelongToAVocabulary) {
+  const TemporaryFolder folder;
+  write_text(folder / "tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})");
+  write_text(folder / "bert.txt", "[UNK]\n[CLS]\n[SEP]\na\n");
+  write_text(folder / "x.tiktoken", "YQ== 0\n");
+  write_text(folder / "m.txt", "a b\n");
+  TokenizerLoadOptions merges;
+  merges.merges = folder / "m.txt";
+  for (const char* name : {"tokenizer.json", "bert.txt", "x.tiktoken", ""})
+    EXPECT_ERROR(load_tokenizer(folder / name, merges), ErrorKind::usage,
+                 "--merges belongs to a vocabulary of GPT-2's form (vocab.json), and ");
 }
 
 TEST(LoadOptions, AreRefusedWhereTheyWouldDoNothing) {
