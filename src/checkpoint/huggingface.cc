@@ -6,14 +6,14 @@
 
 #include "base/error.h"
 #include "checkpoint/family.h"
+#include "checkpoint/family_config.h"
+#include "checkpoint/folder_kind.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/spec_json.h"
 #include "checkpoint/tensor_source.h"
 
 namespace trireme {
 namespace {
-
-Json read_config_file(const std::string& folder) { return read_json(folder + "/config.json", size_t{16} << 20); }
 
 const Family& family_of(const Json& config, const std::string& folder) {
   const std::string where = folder + "/config.json";
@@ -48,14 +48,14 @@ void require_head(const Family& family, HeadKind head, const std::string& where)
 }  // namespace
 
 Spec read_huggingface_spec(const std::string& folder) {
-  const Json config = read_config_file(folder);
+  const Json config = read_model_config(folder);
   const std::string where = folder + "/config.json";
   const Family& family = family_of(config, folder);
   return read_spec(config, family, find_architecture(family, config, where).head, where);
 }
 
 Spec read_huggingface_spec(const std::string& folder, HeadKind head) {
-  const Json config = read_config_file(folder);
+  const Json config = read_model_config(folder);
   const std::string where = folder + "/config.json";
   const Family& family = family_of(config, folder);
   require_head(family, head, where);
@@ -65,7 +65,9 @@ Spec read_huggingface_spec(const std::string& folder, HeadKind head) {
 std::vector<std::string> load_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
                                           TrainingState& state, MissingHead missing_head) {
   const TensorSource source = TensorSource::of_folder(folder);
-  return import_tensors(family_of(read_config_file(folder), folder), source, folder, spec, table, missing_head, state);
+  const Json config = read_model_config(folder);
+  const bool tied = spec.has_decoder() ? spec.tied_head : field_or<bool>(config, "tie_word_embeddings", true, folder);
+  return import_tensors(family_of(config, folder), source, folder, spec, table, missing_head, state, tied);
 }
 
 }  // namespace trireme

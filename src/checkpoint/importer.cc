@@ -37,12 +37,13 @@ struct Wanted {
 class Importer {
  public:
   Importer(const Family& family, const TensorSource& source, const Spec& spec, const ParameterTable& table,
-           MissingHead missing_head)
+           MissingHead missing_head, bool tied)
       : family_(family),
         spec_(spec),
         table_(table),
         whole_(spec),
         missing_head_(missing_head),
+        tied_(tied),
         rules_(numbered_rules(family.names, spec.layers)),
         all_(source.all()) {
     index_tensors();
@@ -118,11 +119,23 @@ class Importer {
     const SourceTensor* found = named == tensors_.end() ? nullptr : named->second;
     const NameRule* copy = untied_copy(family_, spec_, rule.ours);
     const auto instead = copy ? tensors_.find(copy->theirs) : tensors_.end();
-    if (instead == tensors_.end()) return found;
+    if (instead == tensors_.end()) return found ? found : only_copy(rule);
     used_.insert(copy->theirs);
     if (found && found->read() != instead->second->read())
       log::info("{}: left out, an untied head computes with {} instead", rule.theirs, copy->theirs);
     return instead->second;
+  }
+
+  /// What the files of a tied model hold under the other name alone.
+  const SourceTensor* only_copy(const NamedRule& rule) {
+    if (!tied_) return nullptr;
+    for (const NameRule& copy : family_.copies) {
+      const auto found = rule.ours == copy.ours ? tensors_.find(copy.theirs) : tensors_.end();
+      if (found == tensors_.end()) continue;
+      used_.insert(copy.theirs);
+      return found->second;
+    }
+    return nullptr;
   }
 
   bool check(const Parameter& parameter, const NamedRule& rule, const SourceTensor& source) {
@@ -196,6 +209,7 @@ class Importer {
   const ParameterTable& table_;
   ParameterTable whole_;
   MissingHead missing_head_;
+  bool tied_;
   std::vector<NamedRule> rules_;
   std::vector<SourceTensor> all_;
   std::map<std::string, const SourceTensor*> tensors_;  // by plain name
@@ -208,8 +222,8 @@ class Importer {
 
 std::vector<std::string> import_tensors(const Family& family, const TensorSource& source, const std::string& where,
                                         const Spec& spec, const ParameterTable& table, MissingHead missing_head,
-                                        TrainingState& state) {
-  const Importer importer(family, source, spec, table, missing_head);
+                                        TrainingState& state, bool tied) {
+  const Importer importer(family, source, spec, table, missing_head, tied);
   importer.require_no_faults(where);
   importer.load(where, state);
   return importer.new_head();

@@ -103,7 +103,8 @@ Spec read_nanogpt_spec(const std::string& path) {
 }
 
 void load_nanogpt(const std::string& path, const Spec& spec, const ParameterTable& table, TrainingState& state) {
-  import_tensors(family(), TensorSource::of_torch_file(path), path, spec, table, MissingHead::refuse, state);
+  import_tensors(family(), TensorSource::of_torch_file(path), path, spec, table, MissingHead::refuse, state,
+                 spec.tied_head);
 }
 
 }  // namespace trireme

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/folder_kind.h"
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
@@ -39,8 +40,13 @@ TensorSource TensorSource::of_folder(const std::string& folder) {
     source.torch_.emplace_back(torch);
   } else if (fs::exists(torch + ".index.json")) {
     source.open_index(folder, torch + ".index.json", false);
+  } else if (const std::vector<std::string> files = find_unnamed_weights(folder); !files.empty()) {
+    for (const std::string& file : files)
+      file.ends_with(".safetensors") ? (void)source.safe_.emplace_back(file) : (void)source.torch_.emplace_back(file);
+    source.require_each_once();
   } else {
     refuse_other_formats(folder);
+    refuse_other_folder(folder);
     fail(ErrorKind::io, "{} holds no weights: neither model.safetensors nor pytorch_model.bin, nor an index of either",
          folder);
   }
@@ -89,6 +95,14 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
   }
   require(tensors.size() == map.size(), ErrorKind::data, "{} lists {} tensors, its files hold {}", index_path,
           map.size(), tensors.size());
+}
+
+void TensorSource::require_each_once() const {
+  std::unordered_map<std::string, std::string> file_of;
+  for (const auto& [file, tensor] : places()) {
+    const auto [before, added] = file_of.emplace(tensor, file);
+    require(added, ErrorKind::data, "{}: tensor {} is in {}, too", file, tensor, before->second);
+  }
 }
 
 std::vector<std::pair<std::string, std::string>> TensorSource::places() const {

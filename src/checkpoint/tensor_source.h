@@ -19,8 +19,8 @@ struct SourceTensor {
 class TensorSource {
  public:
   /// A Hugging Face folder: model.safetensors, or the files of its index, or pytorch_model.bin, or the files of its
-  /// index; the first of these that is there. Throws Error::io when there is none, Error::data for a bad file, an index
-  /// that does not fit its files, or a tensor in two files.
+  /// index, or what find_unnamed_weights() (folder_kind.h) finds; the first of these that is there. Throws Error::io
+  /// when there is none, Error::data for a bad file, an index that does not fit its files, or a tensor in two files.
   static TensorSource of_folder(const std::string& folder);
   /// One file of torch.save().
   static TensorSource of_torch_file(const std::string& path);
@@ -31,6 +31,8 @@ class TensorSource {
  private:
   TensorSource() = default;
   void open_index(const std::string& folder, const std::string& index_path, bool safe);
+  /// Throws Error::data naming a tensor that is in two files.
+  void require_each_once() const;
   /// File and name of every tensor.
   std::vector<std::pair<std::string, std::string>> places() const;
   std::vector<SafetensorsFile> safe_;

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -155,6 +157,103 @@ TEST_F(EncoderFiles, ATiedHeadThatDiffersIsAnError) {
   EXPECT_ERROR(Loaded{write()}, ErrorKind::data,
                "cls.predictions.decoder.weight: differs from embeddings.word_embeddings.weight although the head is "
                "tied");
+}
+
+/// Names of what a tied model has once, in the embedding and in the head, or in two places of the head.
+struct TiedNames {
+  const char* model;
+  std::vector<std::pair<std::string, std::string>> names;
+};
+const TiedNames kTiedNames[] = {
+    {"gpt2", {{"transformer.wte.weight", "lm_head.weight"}}},
+    {"opt", {{"model.decoder.embed_tokens.weight", "lm_head.weight"}}},
+    {"opt-post-norm", {{"model.decoder.embed_tokens.weight", "lm_head.weight"}}},
+    {"bert-mlm",
+     {{"bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"},
+      {"cls.predictions.bias", "cls.predictions.decoder.bias"}}},
+    {"roberta-mlm",
+     {{"roberta.embeddings.word_embeddings.weight", "lm_head.decoder.weight"},
+      {"lm_head.bias", "lm_head.decoder.bias"}}},
+    {"distilbert-mlm", {{"distilbert.embeddings.word_embeddings.weight", "vocab_projector.weight"}}},
+};
+
+TEST_F(EncoderFiles, ATiedTensorMayBeThereUnderEitherNameAlone) {
+  for (const TiedNames& tied : kTiedNames) {
+    for (size_t which = 1; which < size_t{1} << tied.names.size(); ++which) {
+      SCOPED_TRACE(fmt::format("{} {}", tied.model, which));
+      take(tied.model);
+      for (size_t i = 0; i < tied.names.size(); ++i) {
+        if ((which >> i & 1) == 0) continue;
+        const auto& [embedding, head] = tied.names[i];
+        tensors_[head] = tensors_.at(embedding);
+        tensors_.erase(embedding);
+      }
+      expect_the_same_model();
+    }
+    take(tied.model);
+    for (const auto& [embedding, head] : tied.names) tensors_[head] = tensors_.at(embedding);  // both
+    expect_the_same_model();
+    for (const auto& [embedding, head] : tied.names) tensors_[head].at<float>(0) += 1;
+    EXPECT_ERROR(Loaded{write()}, ErrorKind::data, "although the head is tied");
+  }
+}
+
+TEST_F(EncoderFiles, ATiedNeoxModelMayKeepEitherOfItsMatrices) {
+  take("neox-parallel");
+  const StoredTensor matrix = tensors_.at("gpt_neox.embed_in.weight");
+  Json config = read_json(original_ + "/config.json");
+  config["tie_word_embeddings"] = true;
+  const auto load = [&](const std::vector<std::string>& names) {
+    tensors_.erase("gpt_neox.embed_in.weight");
+    tensors_.erase("embed_out.weight");
+    tensors_.erase("lm_head.weight");
+    for (const std::string& name : names) tensors_[name] = matrix;
+    write();
+    write_text(folder_ / "config.json", config.dump());
+    return Loaded(folder_.path());
+  };
+  const Loaded want = load({"gpt_neox.embed_in.weight"});
+  for (const std::vector<std::string>& names : {std::vector<std::string>{"embed_out.weight"},
+                                                {"lm_head.weight"},
+                                                {"gpt_neox.embed_in.weight", "embed_out.weight"}})
+    EXPECT_TRUE(same_state(load(names).state, want.state)) << names.front();
+}
+
+TEST_F(EncoderFiles, AnUntiedModelNeedsBothMatrices) {
+  for (const TiedNames& tied : kTiedNames) {
+    SCOPED_TRACE(tied.model);
+    take(tied.model);
+    tied_ = false;
+    const auto& [embedding, head] = tied.names.front();
+    tensors_[head] = tensors_.at(embedding);
+    tensors_.erase(embedding);
+    EXPECT_ERROR(Loaded{write()}, ErrorKind::data, "missing, expected [37, ");
+  }
+}
+
+TEST_F(EncoderFiles, AClassifierStartsFromATiedMatrixUnderTheHeadsName) {
+  for (const TiedNames& tied : kTiedNames) {
+    if (!std::string(tied.model).ends_with("-mlm")) continue;
+    SCOPED_TRACE(tied.model);
+    take(tied.model);
+    const auto& [embedding, head] = tied.names.front();
+    const auto classifier = [&](const std::string& folder) {
+      const Spec spec = read_huggingface_spec(folder, HeadKind::classifier);
+      const ParameterTable table(spec);
+      TrainingState state(table, DType::f32, false);
+      load_huggingface(folder, spec, table, state, MissingHead::keep);
+      std::vector<float> values(static_cast<size_t>(table.find("embedding.token.weight").stored_shape.count()));
+      state.read_master(table.find("embedding.token.weight"), values);
+      return values;
+    };
+    const auto want = classifier(original_);
+    tensors_[head] = tensors_.at(embedding);
+    tensors_.erase(embedding);
+    EXPECT_EQ(classifier(write()), want);
+    tied_ = false;
+    EXPECT_ERROR(classifier(write()), ErrorKind::data, "word_embeddings.weight: missing");
+    tied_ = true;
+  }
 }
 
 TEST_F(EncoderFiles, AnUntiedHeadComputesWithTheBiasOfItsDecoder) {

@@ -13,6 +13,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "checkpoint/family.h"
+#include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/model_folder.h"
 #include "hub/place.h"
@@ -97,7 +98,7 @@ void reorder_classes(const std::vector<int64_t>& order, const ParameterTable& ta
 PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task) {
   require_no_file(options.model);
   const hub::Place place = hub::place_of_model(options.model);
-  const std::string& folder = place.path;
+  const std::string folder = plain_model_folder(place.path);
   const std::string config_path = folder + "/config.json";
   require(fs::exists(config_path), ErrorKind::io,
           "no {}: --model takes a Hugging Face folder with config.json, weights and tokenizer; `trireme export` makes "
