@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "checkpoint/family_config.h"
+#include "checkpoint/folder_kind.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/json_fields.h"
 #include "checkpoint/model_folder.h"
@@ -101,7 +102,7 @@ class Run {
   /// Null: no Hugging Face folder, its names are the family's all the same.
   static Json config_of(const std::string& folder) {
     const std::string path = folder + "/config.json";
-    return std::filesystem::exists(path) ? read_json(path, size_t{16} << 20) : Json();
+    return std::filesystem::exists(path) ? read_model_config(folder) : Json();
   }
 
   std::vector<double> expected(const std::string& name, size_t count) const {
@@ -131,11 +132,11 @@ class Run {
       logits.want = expected("logits", logits.got.size());
       return logits;
     }
-    const auto width = static_cast<size_t>(model_.spec.vocabulary_rows);
+    const auto width = static_cast<size_t>(spec_.vocabulary);  // without rows that only fill the matrix up
     const auto want = expected("logits", static_cast<size_t>(case_.sequences() * case_.length()) * width);
     logits.got.clear();
     for (size_t row = 0; row < case_.places().size(); ++row) {
-      const float* own = &narrow[row * static_cast<size_t>(columns)];  // without rows that were added for the ranks
+      const float* own = &narrow[row * static_cast<size_t>(columns)];
       logits.got.insert(logits.got.end(), own, own + width);
       const auto from = want.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(case_.places()[row]) * width);
       logits.want.insert(logits.want.end(), from, from + static_cast<std::ptrdiff_t>(width));
@@ -190,8 +191,8 @@ class Run {
     std::vector<float> ours = gradient(*parameter);
     int64_t rows = parameter->shape[0];
     const int64_t columns = parameter->shape.count() / rows;
-    if (rows == spec_.vocabulary_rows && rows > model_.spec.vocabulary_rows && parameter->stored_shape[0] < rows) {
-      rows = model_.spec.vocabulary_rows;  // without those that were added for the ranks
+    if (parameter->stored_shape[0] < rows) {
+      rows = parameter->stored_shape[0];  // without those that only fill the vocabulary's matrix up
       ours.resize(static_cast<size_t>(rows * columns));
     }
     const bool part =
