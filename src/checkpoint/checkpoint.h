@@ -51,6 +51,7 @@ struct CheckpointFacts {
   std::string tokenizer_json;  ///< empty: none known
   std::vector<DataFileFact> data_files;
   std::string parameter_hash = {};  ///< hex64 of parameter_hash() (optim/training_state.h); empty: not known
+  std::string generation = {};      ///< read_generation_files() of the model that it began as; empty: none known
 };
 
 struct LocalSnapshot;  // shared_copies.h

@@ -143,13 +143,37 @@ Json tokenizer_config(const Spec& spec, const std::map<std::string, int64_t>& ad
   return config;
 }
 
+/// What config.json and generation_config.json say of writing text.
+struct GenerationFields {
+  Json config = Json::object(), file;
+};
+
+/// As the files were that the model began as; else the tokenizer's end of a text, where the model writes any.
+GenerationFields generation_fields(const std::string& files, bool generates, const Json& end) {
+  GenerationFields fields;
+  if (files.empty()) {
+    if (!generates) return fields;
+    fields.config = {{"bos_token_id", end}, {"eos_token_id", end}};
+  } else {
+    const Json both = parse_json(files, "the model's generation settings");
+    fields.config = json_member(both, "config", "the model's generation settings");
+    fields.file = json_member(both, "generation_config", "the model's generation settings");
+  }
+  if (!fields.file.is_null() || !generates) return fields;
+  fields.file = {{"_from_model_config", true}};
+  for (const char* name : {"bos_token_id", "eos_token_id", "pad_token_id"}) {
+    if (const auto found = fields.config.find(name); found != fields.config.end()) fields.file[name] = *found;
+  }
+  return fields;
+}
+
 void write_json(const std::string& path, const Json& json) { write_text(path, dump_json(json, 2) + "\n"); }
 
 }  // namespace
 
 void export_huggingface(const std::string& folder, const Spec& spec, const ParameterTable& table,
                         const TrainingState& state, const std::string& tokenizer_json, DType dtype,
-                        const std::function<bool()>& stop) {
+                        const std::function<bool()>& stop, const std::string& generation) {
   require(dtype == DType::f32 || dtype == DType::bf16, ErrorKind::config,
           "cannot export weights as {}; use f32 or bf16", name_of(dtype));
   const Family& family = family_for(spec);
@@ -170,16 +194,14 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
     write_json(folder + "/tokenizer_config.json", tokenizer_config(spec, added));
   }
   const bool generates = spec.head == HeadKind::language_model;
-  if (generates) {
-    write_json(folder + "/generation_config.json",
-               {{"_from_model_config", true}, {"bos_token_id", end_id}, {"eos_token_id", end_id}});
-  }
+  const GenerationFields said = generation_fields(generation, generates, end_id);
+  if (!said.file.is_null()) write_json(folder + "/generation_config.json", said.file);
   const auto architecture = std::find_if(family.architectures.begin(), family.architectures.end(),
                                          [&](const Architecture& a) { return a.head == spec.head; });
   Json config{{"architectures", {architecture->name}}, {"model_type", family.model_type}};
   family.write_config(spec, config);
   if (spec.has_decoder()) config["tie_word_embeddings"] = spec.tied_head;
-  if (generates) config["bos_token_id"] = config["eos_token_id"] = end_id;
+  config.update(said.config);
   config["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
   if (generates) config["use_cache"] = true;
   write_json(folder + "/config.json", config);  // last: a folder with it is whole

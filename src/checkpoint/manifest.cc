@@ -253,6 +253,7 @@ std::string write_manifest(const Manifest& manifest) {
     json["data_files"].push_back({{"path", file.path}, {"bytes", file.bytes}, {"hash", file.hash}});
   }
   json["parameter_hash"] = facts.parameter_hash.empty() ? Json() : Json(facts.parameter_hash);
+  if (!facts.generation.empty()) json["generation"] = parse_json(facts.generation, "generation settings to store");
   json.update(tensors_to_json(manifest));
   std::string text = dump_json(json, 1) + "\n";
   const size_t digits = text.find(kHashKey) + kHashKey.size();
@@ -286,6 +287,7 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
   }
   const Json* hash = fields.newer("parameter_hash", 2);
   if (hash && !hash->is_null()) manifest.facts.parameter_hash = hex64(parse_hash(*hash, "parameter_hash", where));
+  if (json.contains("generation")) manifest.facts.generation = dump_json(fields.member("generation"));
   read_tensors(fields, manifest, where);
   fields.end();
   return manifest;

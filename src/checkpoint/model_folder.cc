@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/folder_kind.h"
+#include "checkpoint/generation_settings.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/nanogpt.h"
 #include "checkpoint/neox_files.h"
@@ -30,7 +32,8 @@ ModelFolder open_huggingface(const std::string& path) {
           .spec = read_huggingface_spec(path),
           .tokenizer_json = tokenizer_in(path),
           .checkpoint = {},
-          .nanogpt = false};
+          .nanogpt = false,
+          .generation = read_generation_files(path, read_model_config(path))};
 }
 
 ModelFolder open_nanogpt(const std::string& path) {
@@ -39,13 +42,6 @@ ModelFolder open_nanogpt(const std::string& path) {
           .tokenizer_json = tokenizer_in(fs::path(path).parent_path()),
           .checkpoint = {},
           .nanogpt = true};
-}
-
-bool holds_huggingface_weights(const fs::path& folder) {
-  for (const char* name : {"model.safetensors", "pytorch_model.bin"}) {
-    if (fs::exists(folder / name) || fs::exists(folder / (std::string(name) + ".index.json"))) return true;
-  }
-  return false;
 }
 
 [[noreturn]] void refuse_file(const std::string& path) {
@@ -97,7 +93,8 @@ ModelFolder open_model(const std::string& given, const std::function<void()>& al
   if (!fs::exists(fs::path(path) / "manifest.json") && !find_neox_step(path)) {
     const std::string nanogpt = find_nanogpt_checkpoint(path);
     if (!nanogpt.empty() && !holds_huggingface_weights(path)) return open_nanogpt(nanogpt);
-    if (fs::exists(fs::path(path) / "config.json")) return open_huggingface(path);
+    const std::string plain = plain_model_folder(path);
+    if (fs::exists(fs::path(plain) / "config.json")) return open_huggingface(plain);
     require(!holds_huggingface_weights(path), ErrorKind::io,
             "{} holds weights and no config.json, which says of what model they are; put it beside them", path);
   }
@@ -106,7 +103,8 @@ ModelFolder open_model(const std::string& given, const std::function<void()>& al
                      .spec = checkpoint.facts.spec,
                      .tokenizer_json = checkpoint.facts.tokenizer_json,
                      .checkpoint = {},
-                     .nanogpt = false};
+                     .nanogpt = false,
+                     .generation = checkpoint.facts.generation};
   folder.checkpoint = std::move(checkpoint);
   return folder;
 }

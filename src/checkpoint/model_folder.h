@@ -16,6 +16,7 @@ struct ModelFolder {
   std::string tokenizer_json;                  ///< made of older files where only those are there; empty: none is
   std::optional<CheckpointFolder> checkpoint;  ///< empty: a Hugging Face folder or nanoGPT's file
   bool nanogpt = false;
+  std::string generation = {};  ///< read_generation_files(), of the model that a run began as, too
 };
 
 /// Opens without loading weights: a path, or a name of the Hugging Face hub (hub/place.h; `alive` is called while that

@@ -88,7 +88,8 @@ void write_model(const Wanted& wanted, const std::string& path, const ModelFolde
   const DType dtype = wanted.dtype == "bf16" ? DType::bf16 : DType::f32;
   if (wanted.format == "huggingface") {
     if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer; none is written", folder.path);
-    return export_huggingface(path, spec, table, state, folder.tokenizer_json, dtype, stop::requested);
+    return export_huggingface(path, spec, table, state, folder.tokenizer_json, dtype, stop::requested,
+                              folder.generation);
   }
   NeoxExport options{
       .tensor = wanted.tensor, .pipeline = wanted.pipeline, .dtype = dtype, .progress = {}, .config_json = {}};

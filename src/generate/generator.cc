@@ -1,6 +1,8 @@
 #include "generate/generator.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/rng.h"
@@ -14,6 +16,25 @@ size_t memory_bytes(const Spec& spec, const Layout& held, DType dtype) {
   const int64_t values = held.part.layers() * 2 * spec.context * held.share(spec.heads) * spec.head_dim();
   const size_t cache = static_cast<size_t>(values) * size_of(dtype);
   return cache + static_cast<size_t>(spec.vocabulary_rows) * sizeof(float) + 4096;  // alignment
+}
+
+void penalize(std::span<float> logits, const std::vector<uint8_t>& in_text, double penalty) {
+  const auto factor = static_cast<float>(penalty);
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (in_text[id]) logits[id] = logits[id] > 0 ? logits[id] / factor : logits[id] * factor;
+  }
+}
+
+/// Throws Error::data where no id is left to draw.
+void require_some_left(const std::vector<TokenId>& never, int64_t vocabulary) {
+  std::vector<TokenId> ids = never;
+  std::ranges::sort(ids);
+  const auto from = std::ranges::unique(ids).begin();
+  const int64_t known = std::ranges::count_if(ids.begin(), from, [&](TokenId id) { return id < vocabulary; });
+  require(known < vocabulary, ErrorKind::data,
+          "none of the model's {} ids may be drawn: its tokenizer has no token for any of them, or the settings "
+          "suppress all",
+          vocabulary);
 }
 
 }  // namespace
@@ -36,7 +57,7 @@ Generator::Generator(const Spec& spec, const ParameterViews& views, DType dtype,
   cache_.past = ConstView(&past_, DType::i32, {1});
 }
 
-std::span<const float> Generator::next_logits(std::span<const TokenId> tokens, int64_t past) {
+std::span<float> Generator::next_logits(std::span<const TokenId> tokens, int64_t past) {
   const auto rows = static_cast<int64_t>(tokens.size());
   for (size_t i = 0; i < tokens.size(); ++i) {
     tokens_[i] = static_cast<int32_t>(tokens[i]);
@@ -50,7 +71,7 @@ std::span<const float> Generator::next_logits(std::span<const TokenId> tokens, i
   batch.offsets = View(std::span(offsets_), {2});
   stage_.decode(batch, cache_, logits_);
   stage_.context().stream->copy(logits_, View(std::span(read_logits_), logits_.shape()));
-  return std::span<const float>(read_logits_).first(static_cast<size_t>(spec_.vocabulary));
+  return std::span<float>(read_logits_).first(static_cast<size_t>(spec_.vocabulary));
 }
 
 void Generator::run(std::span<const TokenId> prompt, const GenerateOptions& options, uint64_t sample,
@@ -62,6 +83,14 @@ void Generator::run(std::span<const TokenId> prompt, const GenerateOptions& opti
             "the prompt has token {}, the model's vocabulary ends at {}: its tokenizer is another one", id,
             spec_.vocabulary - 1);
   }
+  require(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0, ErrorKind::usage,
+          "--repetition-penalty is {}, it must be above 0", options.repetition_penalty);
+  require_some_left(options.never, spec_.vocabulary);
+  const bool penalizes = options.repetition_penalty != 1;
+  in_text_.assign(penalizes ? static_cast<size_t>(spec_.vocabulary) : 0, 0);
+  if (penalizes) {
+    for (const TokenId id : prompt) in_text_[id] = 1;
+  }
   const uint64_t key = mix_key(options.seed, sample);
   std::vector<TokenId> window(prompt.begin(), prompt.end());
   const auto context = static_cast<size_t>(spec_.context);
@@ -71,11 +100,16 @@ void Generator::run(std::span<const TokenId> prompt, const GenerateOptions& opti
       window.erase(window.begin(), window.end() - static_cast<std::ptrdiff_t>(context));
       past = 0;
     }
-    const auto logits = next_logits(std::span(window).subspan(static_cast<size_t>(past)), past);
+    const std::span<float> logits = next_logits(std::span(window).subspan(static_cast<size_t>(past)), past);
     past = static_cast<int64_t>(window.size());
+    if (penalizes) penalize(logits, in_text_, options.repetition_penalty);
+    for (const TokenId never : options.never) {
+      if (never < logits.size()) logits[never] = -std::numeric_limits<float>::infinity();
+    }
     const TokenId id =
         choose_token(logits, options.sampling, RandomStream(key, static_cast<uint64_t>(i)).uniform(), order_);
-    if (options.stop_at && id == *options.stop_at) return;
+    if (options.stop_at.contains(id)) return;
+    if (penalizes) in_text_[id] = 1;
     window.push_back(id);
     if (!on_token(id)) return;
   }

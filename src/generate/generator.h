@@ -1,19 +1,39 @@
 #pragma once
 // Continues token sequences with a model: prefill of the prompt, then one row per token against a key-value cache.
 
+#include <algorithm>
 #include <functional>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "generate/sampling.h"
 #include "model/mesh_stage.h"
 
 namespace trireme {
 
+/// Tokens that end a text: one, some or none.
+class StopTokens {
+ public:
+  StopTokens() = default;
+  StopTokens(TokenId id) : ids_{id} {}
+  StopTokens(std::vector<TokenId> ids) : ids_(std::move(ids)) {}
+  bool contains(TokenId id) const { return std::ranges::find(ids_, id) != ids_.end(); }
+  const std::vector<TokenId>& ids() const { return ids_; }
+
+ private:
+  std::vector<TokenId> ids_;
+};
+
 struct GenerateOptions {
   SamplingOptions sampling;
   int64_t max_new_tokens = 100;
   uint64_t seed = 1337;
-  std::optional<TokenId> stop_at;  ///< end here; the token itself is not reported
+  StopTokens stop_at;               ///< end here; the token itself is not reported
+  std::vector<TokenId> never = {};  ///< ids that are never drawn: no token has them
+  /// Above 0: positive logits of tokens that the text has are divided by it, negative ones multiplied (CTRL, Keskar et
+  /// al. 2019).
+  double repetition_penalty = 1.0;
 };
 
 class Generator {
@@ -32,7 +52,7 @@ class Generator {
            const std::function<bool(TokenId)>& on_token);
 
  private:
-  std::span<const float> next_logits(std::span<const TokenId> tokens, int64_t past);
+  std::span<float> next_logits(std::span<const TokenId> tokens, int64_t past);
 
   Spec spec_;
   MeshStage stage_;
@@ -42,6 +62,7 @@ class Generator {
   int32_t past_ = 0;
   std::vector<int32_t> tokens_, positions_, offsets_;  // on the host
   std::vector<float> read_logits_;
+  std::vector<uint8_t> in_text_;  // by id, where repetition has a penalty
   std::vector<uint32_t> order_;
 };
 

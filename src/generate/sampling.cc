@@ -65,11 +65,14 @@ TokenId choose_token(std::span<const float> logits, const SamplingOptions& optio
   double total = 0;
   for (const uint32_t id : order) total += weight(id);
   double left = uniform * total;
+  uint32_t last = order.front();
   for (const uint32_t id : order) {
-    left -= weight(id);
+    const double own = weight(id);
+    left -= own;
     if (left < 0) return id;
+    if (own > 0) last = id;
   }
-  return order.back();  // rounding left a crumb
+  return last;  // rounding left a crumb
 }
 
 }  // namespace trireme

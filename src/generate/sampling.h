@@ -18,7 +18,8 @@ struct SamplingOptions {
   void validate() const;
 };
 
-/// Chooses among logits [vocabulary] with `uniform` in [0, 1). `order` is working memory, kept by the caller.
+/// Chooses among logits [vocabulary] with `uniform` in [0, 1); one of minus infinity is never chosen, and at least one
+/// is not. `order` is working memory, kept by the caller.
 TokenId choose_token(std::span<const float> logits, const SamplingOptions& options, double uniform,
                      std::vector<uint32_t>& order);
 

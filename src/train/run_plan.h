@@ -27,6 +27,7 @@ struct RunPlan {
   int64_t step_rows = 0;                   ///< of all micro-batches of a step on one rank, at most
   std::optional<CheckpointFolder> resume;  ///< the run goes on from here
   std::string tokenizer_json;              ///< empty: none known
+  std::string generation;                  ///< what the model's first folder says of writing text; empty: nothing
   std::vector<DataFileFact> data_files;
 
   const Config& config() const { return loaded.config; }

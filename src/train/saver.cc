@@ -67,7 +67,9 @@ CheckpointFacts Saver::facts_of(const RunCounters& progress) const {
           .progress = progress,
           .config_json = dump_json(to_json(plan_.config())),
           .tokenizer_json = plan_.tokenizer_json,
-          .data_files = plan_.data_files};
+          .data_files = plan_.data_files,
+          .parameter_hash = {},
+          .generation = plan_.generation};
 }
 
 void Saver::start_from(int64_t step) {

@@ -173,9 +173,11 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
     if (setup.resume) check_resume(setup);
     if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);
   });
-  if (scalars.rank() == 0 && setup.init && !setup.resume) {
+  if (setup.resume) setup.generation = setup.resume->facts.generation;
+  if (setup.init && !setup.resume) {
     const std::string others = other_meanings(data_tokenizer, setup.init->tokenizer_json);
-    if (!others.empty())
+    if (others.empty()) setup.generation = setup.init->generation;  // else its ids are other tokens
+    if (!others.empty() && scalars.rank() == 0)
       log::warning(
           "the data has another tokenizer than {}: {}, so the model starts from what it has learned of other text; "
           "`trireme prepare --tokenizer {}` makes data in its own",

@@ -178,6 +178,50 @@ TEST(Generator, EndsAtTheStopTokenWithoutReportingIt) {
   EXPECT_EQ(model.generate(prompt_of(3), options), std::vector<TokenId>(all.begin(), end));
 }
 
+TEST(Generator, EndsAtAnyOfSeveralStopTokens) {
+  Model<float> model;
+  const auto all = model.generate(prompt_of(3), kGreedy);
+  GenerateOptions options = kGreedy;
+  options.stop_at = std::vector<TokenId>{all[9], all[4]};
+  const auto end = std::ranges::find_if(all, [&](TokenId id) { return id == all[4] || id == all[9]; });
+  EXPECT_EQ(model.generate(prompt_of(3), options), std::vector<TokenId>(all.begin(), end));
+}
+
+TEST(Generator, NeverDrawsWhatMayNotBeDrawn) {
+  Model<float> model;
+  for (const SamplingOptions& sampling :
+       {SamplingOptions{.greedy = true}, SamplingOptions{.temperature = 3.0}, SamplingOptions{.top_k = 12},
+        SamplingOptions{.temperature = 3.0, .top_p = 0.99},
+        SamplingOptions{.temperature = 3.0, .top_k = 3, .top_p = 0.9}}) {
+    GenerateOptions options = {.sampling = sampling, .max_new_tokens = 60, .seed = 2, .stop_at = {}};
+    options.never = {0, 2, 3, 5, 7, 8, 11, 12, 99};
+    for (const TokenId id : model.generate(prompt_of(3), options))
+      EXPECT_TRUE(std::ranges::find(options.never, id) == options.never.end()) << id;
+  }
+  GenerateOptions none = kGreedy;
+  for (TokenId id = 0; id < 13; ++id) none.never.push_back(id);
+  EXPECT_ERROR(model.generate({1}, none), ErrorKind::data, "none of the model's 13 ids may be drawn");
+}
+
+TEST(Generator, ARepetitionPenaltyMakesTokensOfTheTextLessProbable) {
+  Model<float> model;
+  GenerateOptions options = kGreedy;
+  options.repetition_penalty = 1e6;
+  options.max_new_tokens = 8;
+  std::vector<TokenId> text = prompt_of(3);
+  for (const TokenId id : model.generate(prompt_of(3), options)) {
+    std::vector<double> logits = model.uncached(text);
+    for (const TokenId seen : text) {
+      double& logit = logits[seen];
+      logit = model.uncached(text)[seen] > 0 ? model.uncached(text)[seen] / 1e6 : model.uncached(text)[seen] * 1e6;
+    }
+    EXPECT_EQ(id, std::ranges::max_element(logits) - logits.begin());
+    text.push_back(id);
+  }
+  options.repetition_penalty = 0;
+  EXPECT_ERROR(model.generate({1}, options), ErrorKind::usage, "--repetition-penalty is 0, it must be above 0");
+}
+
 TEST(Generator, RefusesAnEmptyPromptAndForeignTokens) {
   Model<float> model;
   EXPECT_ERROR(model.generate({}, kGreedy), ErrorKind::usage, "the prompt has no tokens");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -64,6 +65,21 @@ TEST(ChooseToken, TheLastRandomNumberStillGivesAToken) {
   const std::vector<float> logits(1000, 0.1f);
   std::vector<uint32_t> order;
   EXPECT_LT(choose_token(logits, {}, std::nextafter(1.0, 0.0), order), 1000u);
+}
+
+TEST(ChooseToken, NeverTakesALogitOfMinusInfinity) {
+  const float never = -std::numeric_limits<float>::infinity();
+  const std::vector<float> logits = {never, 1, never, 0, never};
+  std::vector<uint32_t> order;
+  for (const SamplingOptions& options :
+       {SamplingOptions{.greedy = true}, SamplingOptions{}, SamplingOptions{.top_k = 4},
+        SamplingOptions{.top_p = 0.9999}, SamplingOptions{.temperature = 1e-30},
+        SamplingOptions{.temperature = 1e30, .top_k = 3, .top_p = 0.99}}) {
+    for (const double uniform : {0.0, 0.5, std::nextafter(1.0, 0.0)}) {
+      const TokenId id = choose_token(logits, options, uniform, order);
+      EXPECT_TRUE(id == 1 || id == 3) << id << " at " << uniform;
+    }
+  }
 }
 
 std::string message_of(const SamplingOptions& options) {

@@ -1,0 +1,37 @@
+#pragma once
+// How text is written with a model, as its Hugging Face folder says: generation_config.json, and the fields of
+// config.json with the same meaning.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+
+/// Both files' fields as they stand, a JSON object {"config": {...}, "generation_config": {...} or null}, which travels
+/// with the model and is written back by an export; empty: neither file has any. Throws Error::data for a
+/// generation_config.json that is not an object.
+std::string read_generation_files(const std::string& folder, const Json& config);
+
+struct GenerationSettings {
+  std::vector<TokenId> end;      ///< eos_token_id: each ends a text; empty: not said
+  std::optional<TokenId> begin;  ///< bos_token_id
+  std::optional<bool> draws;     ///< do_sample; false: always the most probable token
+  std::optional<double> temperature, top_p, repetition_penalty;
+  std::optional<int64_t> top_k, max_new_tokens;
+  std::optional<int64_t> max_length;        ///< of prompt and new tokens together
+  std::vector<TokenId> suppressed;          ///< never drawn
+  std::vector<std::string> without_effect;  ///< settings that would change texts and are not known here: "num_beams 4"
+};
+
+/// Reads read_generation_files()'s text: a field of generation_config.json, or, where that file is absent, of
+/// config.json; the special tokens also where only the file's field is absent. Throws Error::data, which begins with
+/// `where`, for a value of a wrong type or range.
+GenerationSettings generation_settings(const std::string& files, std::string_view where);
+
+}  // namespace trireme

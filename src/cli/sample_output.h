@@ -1,0 +1,47 @@
+#pragma once
+// Where `trireme sample` writes: a file of JSON lines, or standard output of one of several ranks.
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "comm/process.h"
+#include "comm/scalars.h"
+
+namespace trireme {
+
+/// Lines that are in PATH.partial as soon as they are written, and in PATH at the end, also at one by an error; PATH is
+/// left as it was where no line was written then.
+class SampleFile {
+ public:
+  /// Throws Error::io.
+  explicit SampleFile(std::string path);
+  SampleFile(const SampleFile&) = delete;
+  SampleFile& operator=(const SampleFile&) = delete;
+  ~SampleFile();
+  /// Throws Error::io.
+  void write(const std::string& line);
+  /// Throws Error::io.
+  void commit();
+
+ private:
+  std::string path_, partial_;
+  std::FILE* file_ = nullptr;
+  int64_t lines_ = 0;
+};
+
+/// What ranks that hold a model between them print: the first one does.
+class Printer {
+ public:
+  explicit Printer(Process& process) : scalars_(process.world()) {}
+  bool prints() const { return scalars_.rank() == 0; }
+  bool alone() const { return scalars_.size() == 1; }
+  /// The first rank's text on every rank.
+  std::string shared(const std::string& text) { return alone() ? text : scalars_.broadcast(text); }
+  void put(std::string_view text) const;
+
+ private:
+  Scalars scalars_;
+};
+
+}  // namespace trireme
