@@ -50,8 +50,12 @@ struct CheckpointFacts {
   std::string config_json;     ///< resolved configuration, a JSON object (empty: none)
   std::string tokenizer_json;  ///< empty: none known
   std::vector<DataFileFact> data_files;
-  std::string parameter_hash = {};  ///< hex64 of parameter_hash() (optim/training_state.h); empty: not known
-  std::string generation = {};      ///< read_generation_files() of the model that it began as; empty: none known
+  /// hex64 of the weights' hash (optim/parameter_hash.h); empty: not known. A CheckpointWriter stores that of what it
+  /// writes, whatever is given here.
+  std::string parameter_hash = {};
+  /// The one of manifests of version 2, which depends on the layout and is shown alone; empty: there is none.
+  std::string layout_hash = {};
+  std::string generation = {};  ///< read_generation_files() of the model that it began as; empty: none known
 };
 
 struct LocalSnapshot;  // shared_copies.h
@@ -95,6 +99,8 @@ class CheckpointWriter {
   /// and starts to prune(keep). Returns the published folder, nothing if no save was begun. Throws Error::io or
   /// Error::locked, the same on every rank, if one failed; nothing is published then and its files are removed.
   std::optional<std::string> publish(int64_t keep, bool is_best);
+  /// hex64 of the weights' hash (optim/parameter_hash.h) of what publish() or publish_local() published last.
+  const std::string& parameter_hash() const;
   /// Collective, of a save that goes to local disks: waits for the writing of every rank, agrees, and leaves the
   /// manifest on every host. Nothing where a disk did not take its part, which is told in a warning: nothing of the
   /// save is left there, it goes to the run folder now, and is pending until publish().

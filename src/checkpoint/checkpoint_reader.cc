@@ -22,11 +22,6 @@ namespace trireme {
 namespace fs = std::filesystem;
 namespace {
 
-std::span<const float> floats(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const float*>(bytes.data()),
-          bytes.size() / sizeof(float)};  // slices begin at multiples of 4
-}
-
 /// Files that look like shards and are none of this checkpoint's.
 std::vector<std::string> extra_shards(const std::string& folder, const Manifest& manifest) {
   std::vector<std::string> extra;
@@ -141,7 +136,7 @@ class SliceLoader {
       const auto bytes = read(slice, piece);
       bytes_read_ += bytes.size();
       for_each_run(overlap(rows, wanted), rows, own.box, [&](int64_t from, int64_t to, int64_t count) {
-        store(own, slice.part, to, floats(bytes).subspan(static_cast<size_t>(from), static_cast<size_t>(count)));
+        store(own, slice.part, to, floats_of(bytes).subspan(static_cast<size_t>(from), static_cast<size_t>(count)));
       });
     }
   }
@@ -190,7 +185,7 @@ class SliceLoader {
 
   void store(const Parameter& own, Part part, int64_t at, std::span<const float> values) {
     if (part == Part::weight) return state_.write_weights(own.offset + at, values);
-    state_.write_moment(part == Part::adam_m ? state_.moment1() : state_.moment2(), *own.gradient_offset + at, values);
+    state_.write_moment(moment_of(part), *own.gradient_offset + at, values);
   }
 
   const std::string &folder_, &nearby_;
@@ -227,8 +222,16 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
   if (!faults.empty()) return faults;
   collect(faults, [&] { check_name(step_folder, manifest); });
   collect(faults, [&] { read_tokenizer(step_folder, manifest); });
+  uint64_t weights = 0;
+  const size_t before = faults.size();
   for (size_t i = 0; i < manifest.shards.size(); ++i)
-    for (std::string& fault : verify_shard(step_folder, manifest, i)) faults.push_back(std::move(fault));
+    for (std::string& fault : verify_shard(step_folder, manifest, i, weights)) faults.push_back(std::move(fault));
+  const std::string& said = manifest.facts.parameter_hash;
+  if (faults.size() == before && !said.empty() && said != hex64(weights))
+    faults.push_back(fmt::format(
+        "{}/manifest.json: parameter_hash is {}, the hash of the weights in the shards is {}: they were not written "
+        "together",
+        step_folder, said, hex64(weights)));
   collect(faults, [&] {
     for (std::string& line : extra_shards(step_folder, manifest)) faults.push_back(std::move(line));
   });

@@ -29,6 +29,7 @@
 #include "checkpoint/slices.h"
 #include "comm/agreement.h"
 #include "comm/heartbeat.h"
+#include "optim/parameter_hash.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -37,7 +38,7 @@ namespace {
 /// Copies elements [first, first + count) of a part; of what the optimizer keeps only those that are here.
 void copy_part(const TrainingState& state, Part part, int64_t first, int64_t count, float* out) {
   if (part == Part::weight) return state.read_weights(first, {out, static_cast<size_t>(count)});
-  state.read_moment(part == Part::adam_m ? state.moment1() : state.moment2(), first, {out, static_cast<size_t>(count)});
+  state.read_moment(moment_of(part), first, {out, static_cast<size_t>(count)});
 }
 
 /// What each rank of the group holds.
@@ -144,6 +145,7 @@ struct CheckpointWriter::Implementation {
   std::string local;  // on this host's disk, where the save under way goes; empty: to the run folder
   int64_t saves = 0;  // that have begun: a step may be saved again while its first save is still copied
   CheckpointFacts facts;
+  std::string parameter_hash;  // of what was published last
   std::thread writer;
   std::atomic<bool> written{true};
   std::atomic<int64_t> slices_done{0};
@@ -151,7 +153,7 @@ struct CheckpointWriter::Implementation {
   std::condition_variable changed;
   // Filled by the writer thread, read after it was joined.
   std::string failure;
-  std::vector<uint64_t> hashes;  // of the header, then of each slice
+  std::vector<uint64_t> hashes;  // this rank's part of the weights' hash, of the header, then of each slice
 
   std::thread janitor;  // prunes; rank 0 only
 
@@ -252,6 +254,13 @@ struct CheckpointWriter::Implementation {
     if (janitor.joinable()) janitor.join();
   }
 
+  /// The slices of all ranks have each element once, so their parts add up.
+  uint64_t weights_hash(const Slice& slice, ConstView values) const {
+    const Parameter& parameter = whole.all()[slice.parameter];
+    if (slice.part != Part::weight) return 0;
+    return box_hash(parameter_key(parameter.name), parameter.global_shape, slice.box, values.values<float>());
+  }
+
   void write_files() {
     const std::string folder = saving_folder();
     std::error_code error;
@@ -262,8 +271,9 @@ struct CheckpointWriter::Implementation {
     require(!error, ErrorKind::io, "cannot create {}: {}", folder, error.message());
     SafetensorsWriter shard(folder + "/" + shard_name(group.rank(), group.size()), shard_entries(whole, slices()),
                             shard_metadata());
-    hashes = {xxh3(std::as_bytes(std::span(shard.header())))};
+    hashes = {0, xxh3(std::as_bytes(std::span(shard.header())))};
     for (size_t i = 0; i < buffers.size(); ++i) {
+      hashes[0] += weights_hash(slices()[i], buffers[i]);
       const std::span bytes_of(static_cast<const std::byte*>(buffers[i].data()), buffers[i].bytes());
       const Box& box = slices()[i].box;
       const auto piece = static_cast<size_t>(piece_rows(box) * box.row_width()) * sizeof(float);
@@ -283,17 +293,20 @@ struct CheckpointWriter::Implementation {
   Manifest make_manifest(const std::vector<std::string>& hashes_of) const {
     Manifest manifest = planned();
     auto slice = manifest.slices.begin();
+    uint64_t of_weights = 0;
     for (size_t rank = 0; rank < manifest.shards.size(); ++rank) {
       std::vector<uint64_t> own(hashes_of[rank].size() / sizeof(uint64_t));
       std::memcpy(own.data(), hashes_of[rank].data(), own.size() * sizeof(uint64_t));
-      assert(!own.empty());
-      manifest.shards[rank].header_hash = own[0];
-      for (auto hash = own.begin() + 1; hash != own.end(); ++slice) {
+      assert(own.size() >= 2);
+      of_weights += own[0];
+      manifest.shards[rank].header_hash = own[1];
+      for (auto hash = own.begin() + 2; hash != own.end(); ++slice) {
         assert(slice != manifest.slices.end() && slice->shard == rank);
         for (uint64_t& place : slice->hashes) place = *hash++;
       }
     }
     assert(slice == manifest.slices.end());
+    manifest.facts.parameter_hash = hex64(of_weights);
     return manifest;
   }
 
@@ -393,6 +406,7 @@ void CheckpointWriter::begin(const CheckpointFacts& facts, const std::string& lo
 
 bool CheckpointWriter::pending() const { return implementation_->pending; }
 bool CheckpointWriter::is_local() const { return !implementation_->local.empty(); }
+const std::string& CheckpointWriter::parameter_hash() const { return implementation_->parameter_hash; }
 bool CheckpointWriter::idle() const { return implementation_->written; }
 int64_t CheckpointWriter::slices_done() const { return implementation_->slices_done; }
 
@@ -435,6 +449,7 @@ std::optional<std::string> CheckpointWriter::publish(int64_t keep, bool is_best)
   try {
     Scalars scalars(self.group);
     const Manifest manifest = self.agree_on_manifest(scalars);
+    self.parameter_hash = manifest.facts.parameter_hash;
     together(scalars, [&] {
       if (self.group.rank() == 0)
         publish_step({.run_dir = self.run_dir,
@@ -460,6 +475,7 @@ std::optional<LocalSnapshot> CheckpointWriter::publish_local() {
     Scalars scalars(self.group);
     LocalSnapshot snapshot{
         .folder = self.saving_folder(), .manifest = self.agree_on_manifest(scalars), .shards = {own}};
+    self.parameter_hash = snapshot.manifest.facts.parameter_hash;
     together(scalars, [&] {
       if (!self.facts.tokenizer_json.empty())
         write_alike(snapshot.folder, "tokenizer.json", self.facts.tokenizer_json, self.group.rank());

@@ -25,8 +25,8 @@ int64_t count_in(ConstView x) {
   return count;
 }
 
-int64_t not_finite(View flat, int64_t first, int64_t n) {
-  const View part = flat.rows_slice(first, n);
+int64_t not_finite(ConstView flat, int64_t first, int64_t n) {
+  const ConstView part = flat.rows_slice(first, n);
   if (flat.dtype() == DType::bf16) return count_in<bf16_t>(part);
   if (flat.dtype() == DType::f64) return count_in<double>(part);
   return count_in<float>(part);
@@ -35,9 +35,9 @@ int64_t not_finite(View flat, int64_t first, int64_t n) {
 }  // namespace
 
 std::string describe_not_finite(const TrainingState& state, const ParameterTable& table) {
-  const std::pair<const char*, View> parts[] = {
+  const std::pair<const char*, ConstView> parts[] = {
       {"", state.weights()}, {", first moment", state.moment1()}, {", second moment", state.moment2()}};
-  const auto count_bad = [&](View values, const Parameter& parameter, bool is_weights) {
+  const auto count_bad = [&](ConstView values, const Parameter& parameter, bool is_weights) {
     const int64_t first = parameter.offset, n = parameter.stored_shape.count();
     if (is_weights && !state.shares_weights()) return not_finite(values, first, n);
     int64_t bad = 0;

@@ -100,8 +100,10 @@ std::vector<LocalStep> list_local_steps(const std::string& folder) {
 
 std::vector<std::string> verify_local_shards(const LocalStep& step, const std::vector<size_t>& shards) {
   std::vector<std::string> faults;
+  uint64_t part_of_weights = 0;
   for (const size_t shard : shards) {
-    for (std::string& fault : verify_shard(step.path, step.manifest, shard)) faults.push_back(std::move(fault));
+    for (std::string& fault : verify_shard(step.path, step.manifest, shard, part_of_weights))
+      faults.push_back(std::move(fault));
   }
   return faults;
 }

@@ -16,7 +16,8 @@ namespace trireme {
 namespace {
 
 constexpr const char* kFormat = "trireme-checkpoint";
-constexpr int64_t kOldest = 1, kVersion = 2;  // 2: boxes of tensors, optimizer states by name, several hashes per slice
+// 2: boxes of tensors, optimizer states by name, several hashes per slice; 3: parameter_hash is the same on any layout
+constexpr int64_t kOldest = 1, kVersion = 3;
 constexpr std::string_view kHashKey = "\"hash\": \"";  // its first occurrence is the manifest's own: it stands second
 constexpr size_t kHashDigits = 16;
 constexpr size_t kMaxManifest = size_t{1} << 30;
@@ -286,7 +287,9 @@ Manifest parse_manifest(std::string_view text, std::string_view where) {
     file.end();
   }
   const Json* hash = fields.newer("parameter_hash", 2);
-  if (hash && !hash->is_null()) manifest.facts.parameter_hash = hex64(parse_hash(*hash, "parameter_hash", where));
+  if (hash && !hash->is_null())
+    (version < 3 ? manifest.facts.layout_hash : manifest.facts.parameter_hash) =
+        hex64(parse_hash(*hash, "parameter_hash", where));
   if (json.contains("generation")) manifest.facts.generation = dump_json(fields.member("generation"));
   read_tensors(fields, manifest, where);
   fields.end();

@@ -37,6 +37,7 @@ Manifest plan_manifest(const ParameterTable& whole, std::span<const std::vector<
                        const CheckpointFacts& facts, bool states) {
   Manifest manifest;
   manifest.facts = facts;
+  manifest.facts.parameter_hash = hex64(0);  // takes the room of the one that is known once all is written
   manifest.has_tokenizer = !facts.tokenizer_json.empty();
   manifest.tokenizer_hash = xxh3(std::as_bytes(std::span(facts.tokenizer_json)));
   for (const Parameter& p : whole.all())

@@ -68,12 +68,13 @@ class NeoxCheckpoint::Implementation {
       if (!moments || !own->gradient_offset) continue;
       // Every rank's moments of what all ranks hold are the same.
       const NeoxJoin alike = rule.join == NeoxJoin::shares ? NeoxJoin::copies : rule.join;
-      const auto into = [&](View moment) {
-        float* values = moment.as<float>() + *own->gradient_offset;
-        return [values](int64_t at, std::span<const float> from) { std::ranges::copy(from, values + at); };
+      const auto into = [&](Moment moment) {
+        return [&state, moment, first = *own->gradient_offset](int64_t at, std::span<const float> values) {
+          state.write_moment(moment, first + at, values);
+        };
       };
-      joiner.join(rule, *own, alike, pieces(rule, &NeoxState::m), into(state.moment1()));
-      joiner.join(rule, *own, alike, pieces(rule, &NeoxState::v), into(state.moment2()));
+      joiner.join(rule, *own, alike, pieces(rule, &NeoxState::m), into(Moment::first));
+      joiner.join(rule, *own, alike, pieces(rule, &NeoxState::v), into(Moment::second));
     }
     for (const Parameter& parameter : table.all()) state.clear_padding(parameter);
     joiner.tell();

@@ -1,6 +1,7 @@
 #include "checkpoint/slices.h"
 
 #include <algorithm>
+#include <cassert>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -87,6 +88,11 @@ void share_out(const std::vector<const Holding*>& list, std::vector<std::vector<
 }  // namespace
 
 const char* name_of(Part part) { return kPartNames[static_cast<size_t>(part)].second; }
+
+Moment moment_of(Part state) {
+  assert(state != Part::weight);
+  return state == Part::adam_m ? Moment::first : Moment::second;
+}
 
 std::optional<Part> part_called(std::string_view name) {
   for (const auto& [part, known] : kPartNames) {

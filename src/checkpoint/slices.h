@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "model/parameter_table.h"
+#include "optim/training_state.h"
 
 namespace trireme {
 
@@ -22,6 +23,7 @@ inline constexpr std::array kParts = {Part::weight, Part::adam_m, Part::adam_v};
 
 const char* name_of(Part part);  ///< "weight", "adam.m", "adam.v"
 std::optional<Part> part_called(std::string_view name);
+Moment moment_of(Part state);  ///< what of the training state an optimizer state is
 
 /// Name of a part inside a shard: "x.weight", "x.weight.adam.m", "x.weight.adam.v".
 std::string stored_name(const std::string& parameter, Part part);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "optim/parameter_hash.h"
 
 namespace trireme {
 namespace fs = std::filesystem;
@@ -11,7 +12,18 @@ namespace {
 
 constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
 
+uint64_t weights_hash(const Manifest& manifest, const StoredSlice& slice, size_t piece,
+                      std::span<const std::byte> bytes) {
+  if (slice.part != Part::weight) return 0;
+  const StoredParameter& parameter = manifest.parameters[slice.parameter];
+  return box_hash(parameter_key(parameter.name), parameter.shape, slice.piece(piece), floats_of(bytes));
+}
+
 }  // namespace
+
+std::span<const float> floats_of(std::span<const std::byte> piece) {
+  return {reinterpret_cast<const float*>(piece.data()), piece.size() / sizeof(float)};
+}
 
 MappedFile open_shard(const std::string& folder, const StoredShard& shard) {
   const std::string path = folder + "/" + shard.file;
@@ -51,14 +63,15 @@ std::span<const std::byte> checked_piece(const MappedFile& file, const Manifest&
   return bytes;
 }
 
-std::vector<std::string> verify_shard(const std::string& folder, const Manifest& manifest, size_t shard) {
+std::vector<std::string> verify_shard(const std::string& folder, const Manifest& manifest, size_t shard,
+                                      uint64_t& weights) {
   std::vector<std::string> faults;
   try {
     const MappedFile file = open_shard(folder, manifest.shards[shard]);
     for (const StoredSlice& slice : manifest.slices) {
       for (size_t piece = 0; slice.shard == shard && piece < slice.pieces(); ++piece) {
         try {
-          checked_piece(file, manifest, slice, piece);
+          weights += weights_hash(manifest, slice, piece, checked_piece(file, manifest, slice, piece));
         } catch (const Error& e) {
           faults.emplace_back(e.what());
         }

@@ -142,7 +142,11 @@ int show(const std::string& path) {
   fmt::print("model       {} layers, {} heads, width {}, context {}, vocabulary {}: {:.2f} M parameters\n",
              facts.spec.layers, facts.spec.heads, facts.spec.width, facts.spec.context, facts.spec.vocabulary,
              static_cast<double>(table.total()) / 1e6);
-  fmt::print("parameters  {}\n", facts.parameter_hash.empty() ? "no hash was stored" : "hash " + facts.parameter_hash);
+  fmt::print("parameters  {}\n",
+             !facts.parameter_hash.empty() ? "hash " + facts.parameter_hash
+             : !facts.layout_hash.empty()
+                 ? fmt::format("hash {} of an older version, which depends on the layout", facts.layout_hash)
+                 : "no hash was stored");
   fmt::print("tokenizer   {}\n", facts.tokenizer_json.empty() ? "none" : "tokenizer.json");
   for (const DataFileFact& file : facts.data_files) {
     fmt::print("data        {} ({} bytes, XXH3 {})\n", file.path, file.bytes, file.hash);

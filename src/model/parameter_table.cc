@@ -150,7 +150,8 @@ class Builder {
   int64_t offset_ = 0;
 };
 
-View part_of(View flat, int64_t offset, const Shape& shape) {
+template <class V>
+V part_of(V flat, int64_t offset, const Shape& shape) {
   if (flat.empty()) return {};
   return flat.rows_slice(offset, shape.count()).reshape(shape);
 }
@@ -246,6 +247,14 @@ View view_of(View flat, const Parameter& parameter) { return part_of(flat, param
 
 View gradient_of(View flat, const Parameter& parameter) {
   return parameter.gradient_offset ? part_of(flat, *parameter.gradient_offset, parameter.shape) : View();
+}
+
+ConstView view_of(ConstView flat, const Parameter& parameter) {
+  return part_of(flat, parameter.offset, parameter.shape);
+}
+
+ConstView gradient_of(ConstView flat, const Parameter& parameter) {
+  return parameter.gradient_offset ? part_of(flat, *parameter.gradient_offset, parameter.shape) : ConstView();
 }
 
 }  // namespace trireme

@@ -124,8 +124,10 @@ class ParameterTable {
 
 /// A parameter's part of a flat array of weights. Empty for an empty array.
 View view_of(View flat, const Parameter& parameter);
+ConstView view_of(ConstView flat, const Parameter& parameter);
 /// A parameter's part of the flat array of gradients or of an optimizer state; empty where it is frozen, too.
 View gradient_of(View flat, const Parameter& parameter);
+ConstView gradient_of(ConstView flat, const Parameter& parameter);
 
 /// Told, in the same order on every rank, of the gradients that a backward makes, a ready range at a time.
 class GradientSink {

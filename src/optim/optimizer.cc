@@ -185,10 +185,9 @@ void Optimizer::update(Context& context, double learning_rate, int64_t t, double
     AdamW own = adamw;
     if (parameter.rule == UpdateRule::adamw_no_decay && !options_.decay_all) own.weight_decay = 0;
     const auto update_run = [&](int64_t first, int64_t count, int64_t place) {
-      const View remainder = state_.remainder();
-      ops_.adamw(context, own, state_.summed_gradient(first, count), slice(state_.moment1(), place, count),
-                 slice(state_.moment2(), place, count), slice(state_.weights(), first, count),
-                 remainder.empty() ? remainder : slice(remainder, place, count));
+      const TrainingState::Owned changed = state_.owned(first, count, place);
+      ops_.adamw(context, own, state_.summed_gradient(first, count), changed.moment1, changed.moment2, changed.weights,
+                 changed.remainder);
     };
     state_.for_owned(parameter.offset, parameter.offset + parameter.count(), update_run);
   }

@@ -1,6 +1,7 @@
 #include "optim/training_state.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -76,10 +77,12 @@ size_t held_bytes(const ParameterTable& table, DType dtype, bool moments, const 
 }
 
 void join(std::span<const bf16_t> high, std::span<const int16_t> low, float* out) {
-  for (size_t i = 0; i < high.size(); ++i) {
-    const uint32_t bits = (uint32_t{high[i].bits} << 16) + static_cast<uint32_t>(int32_t{low[i]});
-    std::memcpy(&out[i], &bits, sizeof bits);
-  }
+  const bf16_t* const upper = high.data();
+  const int16_t* const lower = low.data();
+  const size_t count = high.size();
+#pragma omp simd
+  for (size_t i = 0; i < count; ++i)
+    out[i] = std::bit_cast<float>((uint32_t{upper[i].bits} << 16) + static_cast<uint32_t>(int32_t{lower[i]}));
 }
 
 /// What the nearest bf16 values leave of values.
@@ -92,13 +95,13 @@ void split(const float* values, std::span<int16_t> low) {
 }
 
 /// Sets weights [first, first + n).
-void store_run(const TrainingState& state, int64_t first, const float* values, int64_t n) {
+void store_run(TrainingState& state, int64_t first, const float* values, int64_t n) {
   const View weights = state.weights().rows_slice(first, n);
   switch (state.weights().dtype()) {
     case DType::bf16:
       std::transform(values, values + n, HostWriter<bf16_t>(weights).get().begin(), to_bf16_master);
       state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t place) {
-        split(values + (begin - first), HostWriter<int16_t>(state.remainder().rows_slice(place, count)).get());
+        split(values + (begin - first), HostWriter<int16_t>(state.owned(begin, count, place).remainder).get());
       });
       return;
     case DType::f64:
@@ -110,7 +113,7 @@ void store_run(const TrainingState& state, int64_t first, const float* values, i
 }
 
 /// Sets those of elements [first, first + n) of the flat weights that this rank keeps.
-void store(const TrainingState& state, int64_t first, const float* values, int64_t n) {
+void store(TrainingState& state, int64_t first, const float* values, int64_t n) {
   if (!state.shares_weights()) return store_run(state, first, values, n);
   state.for_owned(first, first + n, [&](int64_t begin, int64_t count, int64_t) {
     store_run(state, begin, values + (begin - first), count);
@@ -211,16 +214,23 @@ void TrainingState::read_weights(int64_t first, std::span<float> out) const {
   }
 }
 
-void TrainingState::read_moment(ConstView moment, int64_t first, std::span<float> out) const {
+TrainingState::Owned TrainingState::owned(int64_t first, int64_t count, int64_t place) {
+  const auto part = [&](const View& array, int64_t begin) {
+    return array.empty() ? array : array.rows_slice(begin, count);
+  };
+  return {part(weights_, first), part(remainder_, place), part(moment1_, place), part(moment2_, place)};
+}
+
+void TrainingState::read_moment(Moment which, int64_t first, std::span<float> out) const {
   for_owned(first, first + static_cast<int64_t>(out.size()), [&](int64_t begin, int64_t count, int64_t place) {
-    std::ranges::copy(HostValues<float>(moment.rows_slice(place, count)).get(), out.begin() + (begin - first));
+    std::ranges::copy(HostValues<float>(moment(which).rows_slice(place, count)).get(), out.begin() + (begin - first));
   });
 }
 
-void TrainingState::write_moment(View moment, int64_t first, std::span<const float> values) const {
+void TrainingState::write_moment(Moment which, int64_t first, std::span<const float> values) {
+  const View all = which == Moment::first ? moment1_ : moment2_;
   for_owned(first, first + static_cast<int64_t>(values.size()), [&](int64_t begin, int64_t count, int64_t place) {
-    std::copy_n(values.data() + (begin - first), count,
-                HostWriter<float>(moment.rows_slice(place, count)).get().begin());
+    std::copy_n(values.data() + (begin - first), count, HostWriter<float>(all.rows_slice(place, count)).get().begin());
   });
 }
 
@@ -246,7 +256,9 @@ void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed
   const auto zero_weights = [&](int64_t begin, int64_t count, int64_t) {
     zero(state.weights().rows_slice(begin, count));
   };
-  zero(state.remainder());
+  state.for_owned(0, table.flat_count(), [&](int64_t begin, int64_t count, int64_t place) {
+    zero(state.owned(begin, count, place).remainder);
+  });
   state.shares_weights() ? state.for_owned(0, table.flat_count(), zero_weights) : zero(state.weights());
   for (const Parameter& parameter : table.all()) {
     if (parameter.init == Init::zeros) continue;
@@ -261,39 +273,6 @@ void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed
       store(state, parameter.offset + begin, block, length);
     }
   }
-}
-
-uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table, WeightSource& source) {
-  const auto& parameters = table.all();
-  const auto count = static_cast<int64_t>(parameters.size());
-  std::vector<uint64_t> hashes(2 * parameters.size());
-  const size_t groups = table.ready_ranges().size();
-  const auto weights_of = [&](size_t group) { return group < groups ? table.weights_of(group) : ParameterRange(); };
-  int64_t first = 0;
-  for (size_t group = 0; group < groups; ++group) {
-    const Reading weights(source, weights_of(group), weights_of(group + 1));
-    int64_t end = first;
-    while (end < count && parameters[static_cast<size_t>(end)].group == group) ++end;
-#pragma omp parallel for schedule(dynamic) if (table.flat_count() > kWorthATeam)
-    for (int64_t at = first; at < end; ++at) {
-      const auto i = static_cast<size_t>(at);
-      const auto hash_of = [&](View flat) {
-        if (flat.empty()) return uint64_t{0};
-        const HostBytes bytes(flat.rows_slice(parameters[i].offset, stored_count(parameters[i])));
-        return xxh3(bytes.get());
-      };
-      hashes[2 * i] = hash_of(state.weights());
-      hashes[2 * i + 1] = state.is_sharded() ? 0 : hash_of(state.remainder());
-    }
-    first = end;
-  }
-  return xxh3(std::as_bytes(std::span(hashes)));
-}
-
-uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table) {
-  assert(!state.shares_weights());
-  WeightSource all;
-  return parameter_hash(state, table, all);
 }
 
 }  // namespace trireme

@@ -8,6 +8,7 @@
 // The memory of the others is released.
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <span>
 #include <vector>
@@ -25,6 +26,9 @@ struct KeptState {
   bool operator==(const KeptState&) const = default;
 };
 
+/// The two running means that AdamW keeps of each element: of its gradient, and of the square of that.
+enum class Moment : uint8_t { first, second };
+
 class TrainingState {
  public:
   /// dtype: weights' type: f32, bf16, or f64 (reference). `moments` false leaves gradients and moments out (sampling,
@@ -40,10 +44,20 @@ class TrainingState {
   View summed_gradient(int64_t first, int64_t count) const {
     return shares_gradients() ? sums_.rows_slice(place_of(first), count) : gradients_.rows_slice(first, count);
   }
-  // Of owned elements: all in order, or those that for_owned() gives the place of.
-  View remainder() const { return remainder_; }  ///< i16 with bf16 weights, else empty
-  View moment1() const { return moment1_; }      ///< f32 (f64)
-  View moment2() const { return moment2_; }
+  // Of owned elements: all in order, or those that for_owned() gives the place of. Written by write_weights(),
+  // write_moment(), an update of owned() ones and the healing of a replica alone: an element's place in them is not its
+  // place in the flat order.
+  ConstView remainder() const { return remainder_; }  ///< i16 with bf16 weights, else empty
+  ConstView moment1() const { return moment1_; }      ///< f32 (f64)
+  ConstView moment2() const { return moment2_; }
+  ConstView moment(Moment which) const { return which == Moment::first ? moment1_ : moment2_; }
+  /// What an update changes of `count` owned elements that for_owned() gives the first and its place of.
+  struct Owned {
+    View weights, remainder, moment1, moment2;
+  };
+  Owned owned(int64_t first, int64_t count, int64_t place);
+  /// Weights, remainder, moments: what replicas that hold the same have the same bits of, to be copied as it is.
+  std::array<View, 4> replicated() { return {weights_, remainder_, moment1_, moment2_}; }
   bool is_sharded() const { return !kept_.owned.empty(); }
   bool shares_gradients() const { return kept_.gradients; }
   bool shares_weights() const { return kept_.weights; }
@@ -81,9 +95,9 @@ class TrainingState {
   /// values.
   void write_weights(int64_t first, std::span<const float> values);
   /// Owned ones of elements [first, first + out.size()) of one of the moments, each in its place of `out`.
-  void read_moment(ConstView moment, int64_t first, std::span<float> out) const;
+  void read_moment(Moment which, int64_t first, std::span<float> out) const;
   /// Sets owned ones of elements [first, first + values.size()) of one of the moments.
-  void write_moment(View moment, int64_t first, std::span<const float> values) const;
+  void write_moment(Moment which, int64_t first, std::span<const float> values);
   /// Zeroes the weights of a parameter's padding rows.
   void clear_padding(const Parameter& parameter);
 
@@ -106,10 +120,5 @@ class TrainingState {
 /// Fills every parameter by its Init: values are pure functions of (seed, parameter name, element of the whole tensor),
 /// so they depend neither on layout nor on padding.
 void initialize(TrainingState& state, const ParameterTable& table, uint64_t seed);
-
-/// XXH3 over all weights, and remainders where every rank has all of them, in table order: equal on every rank, or they
-/// have drifted. source: makes the weights readable where ranks share them.
-uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table, WeightSource& source);
-uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table);
 
 }  // namespace trireme

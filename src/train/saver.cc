@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
@@ -23,9 +22,6 @@ namespace fs = std::filesystem;
 
 Saver::Saver(const Run& run, Session& session)
     : plan_(run.plan),
-      table_(run.table),
-      state_(run.state),
-      weights_(session.weights()),
       claim_(*run.claim),
       scalars_(session.mesh().world()),
       writer_(run.config().run.dir, run.table, run.state, session.mesh().world(), session.rank().heartbeat,
@@ -73,7 +69,7 @@ CheckpointFacts Saver::facts_of(const RunCounters& progress) const {
 }
 
 void Saver::start_from(int64_t step) {
-  begun_ = published_ = shared_ = step;
+  begun_ = published_ = shared_ = started_ = step;
   unpruned_ = true;
   const bool named = plan_.config().checkpoint.resume != "auto";
   together(scalars_, [&] {
@@ -94,21 +90,10 @@ void Saver::put_off(int64_t step) {
             step, newest());
 }
 
-/// Of the ranks that hold the model between them, without their replicas. Collective.
-std::string Saver::hash_of_model() {
-  std::vector<uint64_t> hashes = scalars_.gather_values(parameter_hash(state_, table_, weights_));
-  int rank = 0;
-  std::erase_if(hashes, [&](uint64_t) { return place_of(plan_.mesh, rank++).data != 0; });
-  return hex64(hashes.size() == 1 ? hashes[0] : xxh3(std::as_bytes(std::span(hashes))));
-}
-
 void Saver::begin(const RunCounters& progress) {
   together(scalars_, [&] { claim_.check(); });
   start_ = Clock::now();
-  CheckpointFacts facts = facts_of(progress);
-  parameters_ = hash_of_model();
-  facts.parameter_hash = parameters_;
-  writer_.begin(facts, copies_ ? copies_->folder() : std::string());
+  writer_.begin(facts_of(progress), copies_ ? copies_->folder() : std::string());
   put_off_ = false;
   saving_best_ = best_;
   best_ = false;
@@ -123,13 +108,14 @@ std::optional<CheckpointEvent> Saver::publish() {
     unpruned_ = watch_.good_step() < begun_;
     const std::string folder = writer_.publish(unpruned_ ? 0 : options.keep, saving_best_).value();
     published_ = shared_ = begun_;
+    started_ = -1;
     if (copies_) copies_->note_published(begun_);
     if (saving_best_) link_best(folder);
     return CheckpointEvent{.step = begun_,
                            .path = folder,
                            .seconds = seconds_since(start_),
                            .best = saving_best_,
-                           .parameters = parameters_};
+                           .parameters = writer_.parameter_hash()};
   } catch (const CommonError& e) {
     together(scalars_, [&] { claim_.check(); });  // to who took the folder over what we wrote is a leftover
     if (insists_ || options.on_error == OnError::stop) throw;
@@ -153,7 +139,7 @@ std::optional<CheckpointEvent> Saver::publish_local() {
                          .path = folder,
                          .seconds = seconds_since(start_),
                          .best = saving_best_,
-                         .parameters = parameters_,
+                         .parameters = writer_.parameter_hash(),
                          .place = CheckpointEvent::Place::local_disks};
 }
 
@@ -173,6 +159,7 @@ std::optional<CheckpointEvent> Saver::publish_copy() {
 
 CheckpointEvent Saver::account_copy(const SharedCopies::Published& copy) {
   shared_ = std::max(shared_, copy.step);
+  started_ = -1;
   if (copy.best) link_best(copy.path);
   unpruned_ = watch_.good_step() < shared_;
   if (!unpruned_) writer_.prune(plan_.config().checkpoint.keep);
@@ -223,9 +210,15 @@ void Saver::wait_for_disk() const {
   }
 }
 
+std::string Saver::newest_folder() const {
+  if (shared_ < 0) return {};
+  if (shared_ == started_ && plan_.resume) return plan_.resume->path;
+  return plan_.config().run.dir + "/" + step_name(shared_);
+}
+
 std::string Saver::newest() const {
   if (published_ > shared_) return fmt::format("that of step {} on the local disks", published_);
-  return published_ < 0 ? "none" : plan_.config().run.dir + "/" + step_name(published_);
+  return published_ < 0 ? "none" : newest_folder();
 }
 
 void Saver::finish(const RunCounters& progress) {

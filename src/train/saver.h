@@ -28,8 +28,10 @@ class Saver {
   bool has_best() const { return best_; }
   /// A snapshot of these weights is there or under way.
   bool has(int64_t step) const { return begun_ == step && !best_; }
-  /// Newest step that a snapshot of the run folder holds; -1: none.
+  /// Step of the newest snapshot that every host can read, and its folder: of the run folder, or, until that has one of
+  /// this start, what the run was resumed from, wherever that lies. -1 and "": there is none.
   int64_t published_step() const { return shared_; }
+  std::string newest_folder() const;
   /// What the step after `step` steps showed of the weights that it was made on; what an evaluation of them did.
   void saw_step(int64_t step, const StepResult& result);
   void saw_evaluation(double loss, bool of_validation_data) {
@@ -80,20 +82,15 @@ class Saver {
   CheckpointFacts facts_of(const RunCounters& progress) const;
   void wait_for_disk() const;
   std::string newest() const;  ///< path of the newest snapshot, "none"
-  std::string hash_of_model();
   void tell_best(const RunCounters& progress) const;
   void link_best(const std::string& folder) const;
 
   const RunPlan& plan_;
-  const ParameterTable& table_;
-  const TrainingState& state_;
-  WeightSource& weights_;
   const RunClaim& claim_;
   Scalars scalars_;
   CheckpointWriter writer_;
   std::optional<SharedCopies> copies_;  ///< with checkpoint.local
   Clock::time_point start_;
-  std::string parameters_;    ///< hash of the weights of the newest save
   bool best_ = false;         ///< no snapshot has the best weights yet
   bool saving_best_ = false;  ///< the one under way does
   bool validates_ = true;     ///< evaluations are of validation data, which the run has
@@ -102,7 +99,8 @@ class Saver {
   bool put_off_ = false;                 ///< a snapshot was due in a streak
   bool unpruned_ = false;                ///< older ones wait until a good step has followed the newest
   int64_t begun_ = -1, published_ = -1;  ///< steps; the latter whole on local disks or in the run folder
-  int64_t shared_ = -1;                  ///< newest in the run folder
+  int64_t shared_ = -1;                  ///< newest that every host can read
+  int64_t started_ = -1;                 ///< the same, while that is what the run was resumed from
 };
 
 }  // namespace trireme

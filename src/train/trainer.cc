@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/finite_weights.h"
-#include "checkpoint/run_folder.h"
 #include "comm/agreement.h"
 #include "train/guard/healing.h"
 #include "train/guard/spikes.h"
@@ -150,7 +149,7 @@ bool Trainer::roll_back() {
   const uint64_t samples = progress().samples;
   const int64_t skipped = progress().skipped;
   together(scalars(), [&] {
-    const CheckpointFolder folder = open_checkpoint(config().run.dir + "/" + step_name(step));
+    const CheckpointFolder folder = open_checkpoint(work_.saver->newest_folder());
     load_checkpoint(folder, work_.run.table, work_.run.state);
     progress() = folder.facts.progress;
   });

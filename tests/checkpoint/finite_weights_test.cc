@@ -37,7 +37,8 @@ TEST_P(FiniteWeights, OnesThatAreNotAreNamedAndCounted) {
 }
 
 TEST_P(FiniteWeights, MomentsAreLookedAtToo) {
-  state_.moment2().as<float>()[table_.find("norm.bias").offset] = std::numeric_limits<float>::infinity();
+  const std::vector<float> infinite{std::numeric_limits<float>::infinity()};
+  state_.write_moment(Moment::second, table_.find("norm.bias").offset, infinite);
   EXPECT_EQ(describe_not_finite(state_, table_), "norm.bias, second moment (1 of 8 values)");
 }
 

@@ -48,7 +48,7 @@ std::vector<fs::path> saving_folders(const std::string& run_dir) {
   const auto group = make_single();
   CheckpointWriter writer(run_dir, table, state, *group);
   for (int64_t step = first_step;; ++step) {
-    for (const View part : {state.weights(), state.moment1(), state.moment2()}) {
+    for (const View part : state.replicated()) {
       for (float& value : part.values<float>()) value = static_cast<float>(step);
     }
     writer.begin(facts_of(spec, step));

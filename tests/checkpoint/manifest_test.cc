@@ -49,7 +49,7 @@ TEST(Manifest, WhatIsWrittenIsReadAgain) {
 
 TEST(Manifest, NamesTheOptimizerStatesOfEveryParameter) {
   const Json json = parse_json(planned_text(), "M");
-  EXPECT_EQ(json["version"], 2);
+  EXPECT_EQ(json["version"], 3);
   for (const Json& p : json["parameters"]) EXPECT_EQ(p["states"], (Json{"adam.m", "adam.v"})) << p["name"];
   const Json weights = parse_json(planned_text(1, 1, 1, false), "M");
   for (const Json& p : weights["parameters"]) EXPECT_EQ(p["states"], Json::array()) << p["name"];
@@ -115,13 +115,29 @@ TEST(Manifest, Version1IsReadAndWrittenAsTheNewest) {
   for (size_t i = 0; i < now.parameters.size(); ++i) EXPECT_EQ(then.parameters[i].states, now.parameters[i].states);
   const std::string again = write_manifest(then);
   EXPECT_EQ(write_manifest(parse_manifest(again, "again")), again);
-  EXPECT_EQ(parse_json(again, "again")["version"], 2);
+  EXPECT_EQ(parse_json(again, "again")["version"], 3);
+}
+
+TEST(Manifest, TheHashOfVersion2IsKeptApart) {
+  const auto hash = [](Json& json) { json["parameter_hash"] = "00000000000000aa"; };
+  const Manifest now = parse_manifest(changed_manifest(planned_text(), hash), "M");
+  EXPECT_EQ(now.facts.parameter_hash, "00000000000000aa");
+  EXPECT_EQ(now.facts.layout_hash, "");
+  const Manifest then = parse_manifest(changed_manifest(planned_text(),
+                                                        [&](Json& json) {
+                                                          hash(json);
+                                                          json["version"] = 2;
+                                                        }),
+                                       "M");
+  EXPECT_EQ(then.facts.parameter_hash, "") << "it depends on the layout: nothing is compared with it";
+  EXPECT_EQ(then.facts.layout_hash, "00000000000000aa");
+  EXPECT_TRUE(parse_json(write_manifest(then), "again")["parameter_hash"].is_null());
 }
 
 TEST(Manifest, OtherVersionsAreRefused) {
-  for (const int version : {0, 3})
+  for (const int version : {0, 4})
     expect_refused([&](Json& json) { json["version"] = version; },
-                   fmt::format("M: format version {}, this program reads 1 to 2", version));
+                   fmt::format("M: format version {}, this program reads 1 to 3", version));
   expect_refused([](Json& json) { json["version"] = 1; }, "\"moments\" is missing");
 }
 

@@ -41,10 +41,11 @@ std::vector<float> part_of(const std::vector<float>& whole, const Parameter& own
   return part;
 }
 
-std::vector<float> floats_of(View view) { return {view.as<float>(), view.as<float>() + view.count()}; }
+std::vector<float> floats_of(ConstView view) { return {view.as<float>(), view.as<float>() + view.count()}; }
 
 /// Every parameter of the table has the expected values of `prefix` in `got`.
-void expect_values(const SafetensorsFile& want, const std::string& prefix, const ParameterTable& table, View flat) {
+void expect_values(const SafetensorsFile& want, const std::string& prefix, const ParameterTable& table,
+                   ConstView flat) {
   for (const Parameter& own : table.all()) {
     const SafetensorsEntry* entry = want.find(prefix + own.name);
     ASSERT_TRUE(entry) << own.name;
@@ -155,7 +156,7 @@ TEST(NeoxCheckpoint, TakesNeoxsMastersAndMoments) {
   load_checkpoint(folder, table, state);
   const Family& family = gpt_neox_family();
   const auto rules = numbered_rules(family.names, folder.facts.spec.layers);
-  const std::pair<const char*, View> parts[] = {
+  const std::pair<const char*, ConstView> parts[] = {
       {"master.", state.weights()}, {"exp_avg.", state.moment1()}, {"exp_avg_sq.", state.moment2()}};
   for (const auto& [prefix, flat] : parts) {
     for (const NamedRule& rule : rules) {

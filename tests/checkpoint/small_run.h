@@ -29,12 +29,14 @@ inline void fill(TrainingState& state, const ParameterTable& table, uint64_t see
     std::vector<float> values(static_cast<size_t>(p.stored_shape.count()));
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(normal_at(key, i));
     state.write_master(p, values);
-    for (const View moment : {state.moment1(), state.moment2()}) {
+    for (const Moment moment : {Moment::first, Moment::second}) {
       ++key;
-      if (moment.empty()) continue;
+      if (state.moment(moment).empty()) continue;
       for (size_t i = 0; i < values.size(); ++i) {
-        moment.as<float>()[p.offset + static_cast<int64_t>(i)] = static_cast<float>(normal_at(key, i));
+        const double drawn = normal_at(key, i);
+        values[i] = static_cast<float>(moment == Moment::second ? drawn * drawn : drawn);
       }
+      state.write_moment(moment, p.offset, values);
     }
     ++key;
   }

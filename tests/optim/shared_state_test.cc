@@ -95,9 +95,6 @@ TEST_P(SharedState, WeightsAreThereWhenALayerNeedsThemAndOfTwoLayersAtATime) {
           EXPECT_LE(resident(state.weights()), most + page_ends(kept)) << "group " << at;
         }
       }
-      WeightSource everything;
-      EXPECT_EQ(parameter_hash(state, table, weights) == parameter_hash(all, table, everything), dtype == DType::f32)
-          << "the remainder of bf16 weights is in the hash where everyone has it";
       // Everyone's elements but the own ones arrive once a pass, and every own one leaves for two others.
       const size_t sent = 2 * owned * 4;
       EXPECT_EQ(weights.bytes_sent(), sent);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "comm/proof.h"
+#include "optim/parameter_hash.h"
 #include "tests/support/parallel.h"
 #include "tests/support/tiny_model.h"
 

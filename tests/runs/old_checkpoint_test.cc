@@ -1,5 +1,6 @@
 // Runs go on from checkpoints that older programs wrote. tests/golden/checkpoint-version-1 was saved by a program of
-// format version 1: two ranks, three steps of the run below.
+// format version 1: two ranks, three steps of the run below. checkpoint-version-2 by the last one of version 2: two
+// ranks that shared the optimizer's state, bf16 weights, a model of half the width.
 
 #include <gmock/gmock.h>
 
@@ -34,7 +35,7 @@ TEST_F(OldCheckpoint, OfVersion1HoldsWhatItsFilesSay) {
   const ParameterTable table(folder.facts.spec);
   TrainingState state(table, DType::f32, true);
   load_checkpoint(folder, table, state);
-  const std::pair<const char*, View> parts[] = {
+  const std::pair<const char*, ConstView> parts[] = {
       {"", state.weights()}, {".m", state.moment1()}, {".v", state.moment2()}};
   for (const auto& [suffix, flat] : parts) {
     for (const Parameter& p : table.all()) {
@@ -53,13 +54,47 @@ TEST_F(OldCheckpoint, OfVersion1HoldsWhatItsFilesSay) {
   }
 }
 
+TEST_F(OldCheckpoint, OfVersion2VerifiesAndResumesToTheBitsOfItsCopyInTheNewestFormat) {
+  fs::remove_all(step_);
+  fs::copy(source_dir() + "/tests/golden/checkpoint-version-2", step_, fs::copy_options::recursive);
+  EXPECT_EQ(read_json(step_ + "/manifest.json")["version"], 2);
+  EXPECT_EQ(verify_checkpoint(step_), std::vector<std::string>());
+  const CheckpointFolder folder = open_checkpoint(step_);
+  EXPECT_EQ(folder.facts.parameter_hash, "");
+  EXPECT_EQ(folder.facts.layout_hash.size(), 16);
+  EXPECT_THAT(
+      run(trireme_command({"checkpoint", "show", step_})).output,
+      testing::HasSubstr("hash " + folder.facts.layout_hash + " of an older version, which depends on the layout"));
+  const ParameterTable table(folder.facts.spec);
+  TrainingState state(table, DType::bf16, true);
+  load_checkpoint(folder, table, state);
+  save(path("new"), table, state, folder.facts);
+  save(path("ranks"), table, state, folder.facts, 2);
+  std::vector<std::string> names{"old", "new"};
+  if (!mpirun_path().empty()) names.push_back("ranks");
+  for (const std::string& name : names) {
+    const std::vector<std::string> words =
+        train(name, {"--model.layers", "1", "--model.width", "8", "--model.dropout", "0.1", "--run.steps", "8",
+                     "--precision.dtype", "bf16", "--batch.micro", "6", "--optim.shard",
+                     name == "ranks" ? "parameters" : "none"});
+    const Outcome resumed = run(name == "ranks" ? mpirun_command(2, words) : trireme_command(words));
+    EXPECT_EQ(resumed.code, 0) << resumed.output;
+    EXPECT_THAT(resumed.output, testing::HasSubstr("step-00000003: 3 steps and 36 samples are done"));
+    EXPECT_EQ(verify_checkpoint(path(name) + "/" + step_name(8)), std::vector<std::string>());
+  }
+  EXPECT_EQ(weights("old"), weights("new"));
+  if (names.size() == 3) {
+    EXPECT_EQ(weights("ranks"), weights("old")) << "two micro-batches, or two ranks with one each";
+  }
+}
+
 TEST_F(OldCheckpoint, OfVersion1ResumesToTheBitsOfItsCopyInTheNewestFormat) {
   const CheckpointFolder folder = open_checkpoint(step_);
   const ParameterTable table(folder.facts.spec);
   TrainingState state(table, DType::f32, true);
   load_checkpoint(folder, table, state);
   save(path("new"), table, state, folder.facts);
-  EXPECT_EQ(read_json(path("new") + "/" + step_name(3) + "/manifest.json")["version"], 2);
+  EXPECT_EQ(read_json(path("new") + "/" + step_name(3) + "/manifest.json")["version"], 3);
   for (const char* name : {"old", "new"}) {
     const Outcome resumed = run(trireme_command(go_on(name)));
     EXPECT_EQ(resumed.code, 0) << resumed.output;

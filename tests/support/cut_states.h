@@ -10,8 +10,9 @@ namespace trireme {
 
 /// What a parameter of one table has of that of another, from one state's flat array to the other's.
 template <class T>
-void copy_box(const Parameter& from, View source, const Parameter& to, View destination) {
-  const View a = view_of(source, from), b = view_of(destination, to);
+void copy_box(const Parameter& from, ConstView source, const Parameter& to, View destination) {
+  const ConstView a = view_of(source, from);
+  const View b = view_of(destination, to);
   for_each_run(overlap(from.stored(), to.stored()), from.box, to.box, [&](int64_t at, int64_t place, int64_t count) {
     std::copy_n(a.as<T>() + at, count, b.as<T>() + place);
   });
@@ -20,18 +21,19 @@ void copy_box(const Parameter& from, View source, const Parameter& to, View dest
 /// Copies what both tables hold: weights, remainders and moments where both states have them.
 inline void copy_common(const ParameterTable& from, const TrainingState& source, const ParameterTable& to,
                         TrainingState& destination) {
+  const auto [weights, remainder, moment1, moment2] = destination.replicated();
   for (const Parameter& parameter : from.all()) {
     const Parameter* other = to.look_up(parameter.name);
     if (!other) continue;
     if (source.weights().dtype() == DType::bf16) {
-      copy_box<bf16_t>(parameter, source.weights(), *other, destination.weights());
-      copy_box<int16_t>(parameter, source.remainder(), *other, destination.remainder());
+      copy_box<bf16_t>(parameter, source.weights(), *other, weights);
+      copy_box<int16_t>(parameter, source.remainder(), *other, remainder);
     } else {
-      copy_box<float>(parameter, source.weights(), *other, destination.weights());
+      copy_box<float>(parameter, source.weights(), *other, weights);
     }
-    if (source.moment1().empty() || destination.moment1().empty()) continue;
-    copy_box<float>(parameter, source.moment1(), *other, destination.moment1());
-    copy_box<float>(parameter, source.moment2(), *other, destination.moment2());
+    if (source.moment1().empty() || moment1.empty()) continue;
+    copy_box<float>(parameter, source.moment1(), *other, moment1);
+    copy_box<float>(parameter, source.moment2(), *other, moment2);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/finite_weights.h"
+#include "optim/parameter_hash.h"
 #include "tests/support/apart_device.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
@@ -54,8 +55,8 @@ struct Twins {
       for (const Parameter& parameter : table.all()) {
         std::vector<float> moments(static_cast<size_t>(parameter.stored_shape.count()));
         for (size_t i = 0; i < moments.size(); ++i) moments[i] = 1.0f / static_cast<float>(i + 1);
-        state->write_moment(state->moment1(), parameter.offset, moments);
-        state->write_moment(state->moment2(), parameter.offset, moments);
+        state->write_moment(Moment::first, parameter.offset, moments);
+        state->write_moment(Moment::second, parameter.offset, moments);
       }
     }
   }
@@ -65,10 +66,10 @@ struct Twins {
 };
 
 bool same_values(const TrainingState& a, const TrainingState& b) {
-  const std::pair<View, View> arrays[] = {{a.weights(), b.weights()},
-                                          {a.remainder(), b.remainder()},
-                                          {a.moment1(), b.moment1()},
-                                          {a.moment2(), b.moment2()}};
+  const std::pair<ConstView, ConstView> arrays[] = {{a.weights(), b.weights()},
+                                                    {a.remainder(), b.remainder()},
+                                                    {a.moment1(), b.moment1()},
+                                                    {a.moment2(), b.moment2()}};
   return std::ranges::all_of(arrays, [](const auto& pair) {
     return std::ranges::equal(HostBytes(pair.first).get(), HostBytes(pair.second).get());
   });

@@ -83,7 +83,7 @@ class LocalSnapshots : public testing::Test {
                  nullptr, {}) {}
     /// Every value of the state says the step.
     void begin(int64_t step) {
-      for (const View part : {state.weights(), state.moment1(), state.moment2()}) {
+      for (const View part : state.replicated()) {
         for (float& value : part.values<float>()) value = static_cast<float>(step);
       }
       writer.begin(facts_of(table.spec(), step), folder);

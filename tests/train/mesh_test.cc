@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "optim/parameter_hash.h"
 #include "tests/support/expect_error.h"
 #include "tests/train/mesh_training.h"
 

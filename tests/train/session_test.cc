@@ -44,9 +44,10 @@ class Trainee {
   }
   Trainee(const Trainee& other) : Trainee(other.wire_, other.spec_) {
     steps_ = other.steps_;
-    for (const auto& [from, to] :
-         {std::pair{other.state_.weights(), state_.weights()}, std::pair{other.state_.moment1(), state_.moment1()},
-          std::pair{other.state_.moment2(), state_.moment2()}})
+    const auto [weights, remainder, moment1, moment2] = state_.replicated();
+    for (const auto& [from, to] : {std::pair<ConstView, View>{other.state_.weights(), weights},
+                                   std::pair<ConstView, View>{other.state_.moment1(), moment1},
+                                   std::pair<ConstView, View>{other.state_.moment2(), moment2}})
       std::memcpy(to.data(), from.data(), from.bytes());
   }
 

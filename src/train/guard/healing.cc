@@ -7,6 +7,7 @@
 #include "comm/agreement.h"
 #include "comm/heartbeat.h"
 #include "comm/proof.h"
+#include "optim/parameter_hash.h"
 
 namespace trireme {
 namespace {
@@ -50,8 +51,7 @@ void heal_replicas(const std::vector<int>& ranks, Mesh& mesh, TrainingState& sta
   const std::vector<int> replicas = replicas_of(mesh.shape(), rank);
   if (std::ranges::none_of(replicas, [&](int r) { return std::ranges::find(ranks, r) != ranks.end(); })) return;
   const int source = good_replica(rank, ranks, mesh.shape()).value();
-  for (const View array : {state.weights(), state.remainder(), state.moment1(), state.moment2()})
-    copy_from(source, array, mesh.data());
+  for (const View array : state.replicated()) copy_from(source, array, mesh.data());
 }
 
 void warn(const std::vector<int>& ranks, const MeshShape& mesh, Scalars& scalars, std::string_view host, int64_t step) {

@@ -1,0 +1,80 @@
+#include "optim/parameter_hash.h"
+
+#include <algorithm>
+#include <cassert>
+#include <vector>
+
+#include "base/hash.h"
+#include "ops/element_sum.h"
+
+namespace trireme {
+namespace {
+
+constexpr int64_t kPiece = 8192;          // elements of a thread at a time: 32 KiB, in its first-level cache
+constexpr int64_t kWorthATeam = 1 << 16;  // below, waking threads costs more than they save
+
+/// Elements [first, first + values.size()) of a box's array.
+uint64_t run_hash(uint64_t key, const Box& whole, const Box& box, int64_t first, std::span<const float> values) {
+  const int last = box.dims() - 1;
+  uint64_t sum = 0;
+  for (size_t done = 0; done < values.size();) {
+    const Shape index = index_at(box, first + static_cast<int64_t>(done));
+    // To the end of what lies in one piece in the whole tensor, too: all rest of it, or of a row.
+    const bool whole_rows = box.row_width() == whole.row_width();
+    const size_t left = values.size() - done;
+    const size_t length = whole_rows ? left : std::min(left, static_cast<size_t>(box.end(last) - index[last]));
+    sum += element_sum(key, static_cast<uint64_t>(offset_of(whole, index)), values.subspan(done, length));
+    done += length;
+  }
+  return sum;
+}
+
+/// Of flat elements [first, first + count), which are elements [at, at + count) of the box: of their masters where this
+/// rank has them.
+uint64_t piece_hash(const TrainingState& state, int64_t first, int64_t count, uint64_t key, const Box& whole,
+                    const Box& box, int64_t at) {
+  const View weights = state.weights().rows_slice(first, count);
+  if (weights.dtype() == DType::f32) return run_hash(key, whole, box, at, HostValues<float>(weights).get());
+  float values[kPiece];
+  const std::span piece(values, static_cast<size_t>(count));
+  if (weights.dtype() == DType::bf16 && state.is_sharded()) {
+    const HostValues<bf16_t> rounded(weights);
+    std::ranges::transform(rounded.get(), piece.begin(), [](bf16_t value) { return to_float(value); });
+  } else {
+    state.read_weights(first, piece);
+  }
+  return run_hash(key, whole, box, at, piece);
+}
+
+}  // namespace
+
+uint64_t parameter_key(std::string_view name) { return xxh3(std::as_bytes(std::span(name))); }
+
+uint64_t box_hash(uint64_t key, const Shape& shape, const Box& box, std::span<const float> values) {
+  assert(static_cast<int64_t>(values.size()) == box.elements());
+  return run_hash(key, whole_box(shape), box, 0, values);
+}
+
+uint64_t parameter_hash(const TrainingState& state, const ParameterTable& table) {
+  assert(!state.shares_weights());
+  struct Piece {
+    const Parameter* parameter;
+    uint64_t key;
+    int64_t at;
+  };
+  std::vector<Piece> pieces;
+  for (const Parameter& parameter : table.all()) {
+    const uint64_t key = parameter_key(parameter.name);
+    for (int64_t at = 0; at < parameter.stored().elements(); at += kPiece) pieces.push_back({&parameter, key, at});
+  }
+  uint64_t sum = 0;
+#pragma omp parallel for schedule(static) reduction(+ : sum) if (table.flat_count() > kWorthATeam)
+  for (const auto& [parameter, key, at] : pieces) {
+    const Box box = parameter->stored();
+    sum += piece_hash(state, parameter->offset + at, std::min(kPiece, box.elements() - at), key,
+                      whole_box(parameter->global_shape), box, at);
+  }
+  return sum;
+}
+
+}  // namespace trireme
