@@ -10,6 +10,7 @@
 #include "checkpoint/nanogpt.h"
 #include "checkpoint/neox_files.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/spec_json.h"
 #include "hub/place.h"
 #include "text/tokenizer.h"
 
@@ -67,10 +68,9 @@ void require_same_model(const ModelFolder& folder, Spec wanted) {
   wanted.attention_dropout = found.attention_dropout;
   wanted.residual_dropout = found.residual_dropout;
   require(wanted == found, ErrorKind::config,
-          "{} holds another model than the configuration asks for: {} layers, {} heads, width {}, vocabulary {} "
-          "against {} layers, {} heads, width {}, vocabulary {}",
-          folder.path, found.layers, found.heads, found.width, found.vocabulary, wanted.layers, wanted.heads,
-          wanted.width, wanted.vocabulary);
+          "{} holds another model than the configuration asks for: {}; give the options of the model that it holds, or "
+          "another folder",
+          folder.path, describe_differences(found, wanted));
 }
 
 }  // namespace

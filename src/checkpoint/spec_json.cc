@@ -119,6 +119,33 @@ Json spec_to_json(const Spec& spec) {
   return json;
 }
 
+std::vector<SpecDifference> spec_differences(const Spec& a, const Spec& b) {
+  std::vector<std::pair<std::string, std::string>> all;
+  const auto add = [&](const char* name, const auto& field) {
+    using T = std::decay_t<decltype(field)>;
+    if constexpr (std::is_enum_v<T>) {
+      all.emplace_back(name, name_of_value(field));
+    } else {
+      all.emplace_back(name, fmt::format("{}", field));
+    }
+  };
+  for_each_field(a, add);
+  const size_t count = all.size();
+  for_each_field(b, add);
+  std::vector<SpecDifference> differences;
+  for (size_t i = 0; i < count; ++i) {
+    if (all[i] != all[count + i]) differences.push_back({all[i].first, all[i].second, all[count + i].second});
+  }
+  return differences;
+}
+
+std::string describe_differences(const Spec& found, const Spec& asked) {
+  std::string text;
+  for (const auto& [field, a, b] : spec_differences(found, asked))
+    text += fmt::format("{}{} is {}, asked for {}", text.empty() ? "" : "; ", field, a, b);
+  return text;
+}
+
 Spec spec_from_json(const Json& json, std::string_view where, int64_t version) {
   Spec spec;
   StoredFields fields(json, "the model", where, version);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,8 +14,10 @@
 #include "base/log.h"
 #include "checkpoint/run_folder.h"
 #include "checkpoint/run_steps.h"
+#include "checkpoint/spec_json.h"
 #include "comm/agreement.h"
 #include "config/document.h"
+#include "hub/place.h"
 #include "model/model_options.h"
 #include "model/presets.h"
 #include "text/tokenizer.h"
@@ -32,25 +35,23 @@ struct Difference {
 
 using Differences = std::vector<Difference>;
 
-std::string name_of(Activation activation) {
-  switch (activation) {
-    case Activation::gelu_tanh:
-      return "gelu-tanh";
-    case Activation::gelu_erf:
-      return "gelu-erf";
-    case Activation::relu:
-      return "relu";
-    default:
-      return "tanh";
-  }
-}
-
 /// "batch.per-rank (intel.yaml:12)": a dialect's user knows the option by the place that set it.
 std::string option_of(const LoadedConfig& loaded, const char* name) {
   return loaded.dialect != "native" && loaded.given(name) ? loaded.where(name) : name;
 }
 
 bool names_a_model(const std::string& init) { return !init.empty() && init != "scratch"; }
+
+/// Nothing where the model is gone, which a resume can do without.
+std::optional<Spec> spec_of_named_model(const std::string& init) {
+  const bool here =
+      hub::still_to_fetch({.model = init}).empty() && std::filesystem::exists(hub::place_of_model(init).path);
+  if (here) return open_model(init).spec;
+  log::write_once(log::Level::warning, fmt::format("model.init is {}, which is not there: the model is not compared "
+                                                   "with it, the weights are those of the checkpoint",
+                                                   init));
+  return {};
+}
 
 /// The checkpoint's model with everything that this start says about it: a preset, a folder other than the one that the
 /// run began with, single options.
@@ -62,7 +63,7 @@ Spec wanted_model(const Setup& setup, const Config& then) {
     wanted = preset(m.preset).spec;
     wanted.vocabulary = found.vocabulary;
   } else if (names_a_model(m.init) && m.init != then.model.init) {
-    wanted = open_model(m.init).spec;
+    if (const std::optional<Spec> named = spec_of_named_model(m.init)) wanted = *named;
   }
   wanted = with_given_options(wanted, setup.loaded);
   if (setup.loaded.origins.contains("model.vocabulary") && m.vocabulary > 0) wanted.vocabulary = m.vocabulary;
@@ -93,44 +94,30 @@ void compare_biases(const Setup& setup, const Biases& found, const Biases& wante
   }
 }
 
+/// The option that a field of the model comes from, or the field's own name where there is none.
+std::string option_of_field(const LoadedConfig& loaded, const std::string& field) {
+  if (field == "rotary_dims") return option_of(loaded, "model.rotary-fraction");
+  std::string name = field;
+  std::ranges::replace(name, '_', '-');
+  static const Json options = to_json(Config());
+  return options["model"].contains(name) ? option_of(loaded, ("model." + name).c_str()) : field;
+}
+
 void compare_models(const Setup& setup, const Config& then, Differences& out) {
   const Spec& found = setup.resume->facts.spec;
   const Spec wanted = wanted_model(setup, then);
-  const auto compare = [&](const char* name, auto before, auto now) {
-    if (before != now)
-      out.push_back({option_of(setup.loaded, name), fmt::format("{}", before), fmt::format("{}", now), nullptr});
-  };
-  compare("model.layers", found.layers, wanted.layers);
-  compare("model.heads", found.heads, wanted.heads);
-  compare("model.width", found.width, wanted.width);
-  compare("model.inner-width", found.inner_width, wanted.inner_width);
-  compare("model.context", found.context, wanted.context);
-  compare("model.vocabulary", found.vocabulary, wanted.vocabulary);
-  compare("model.activation", name_of(found.activation), name_of(wanted.activation));
-  compare("model.tied-head", found.tied_head, wanted.tied_head);
-  const auto places = [](const Spec& spec) { return spec.norm_place == NormPlace::pre ? "pre" : "post"; };
-  const auto residuals = [](const Spec& spec) {
-    return spec.residual == Residual::parallel ? "parallel" : "sequential";
-  };
-  const auto positions = [](const Spec& spec) { return spec.position == Position::rotary ? "rotary" : "learned"; };
-  const auto fractions = [](const Spec& spec) {
-    return fmt::format("{} of {} values", spec.rotary_dims, spec.head_dim());
-  };
-  compare("model.norm-place", std::string(places(found)), std::string(places(wanted)));
-  compare("model.residual", std::string(residuals(found)), std::string(residuals(wanted)));
-  compare("model.position", std::string(positions(found)), std::string(positions(wanted)));
-  compare("model.position-offset", found.position_offset, wanted.position_offset);
-  if (found.heads == wanted.heads && found.width == wanted.width)
-    compare("model.rotary-fraction", fractions(found), fractions(wanted));
-  compare("model.rotary-base", found.rotary_base, wanted.rotary_base);
-  compare("model.norm-epsilon", found.norm_epsilon, wanted.norm_epsilon);
+  const bool same_head_width = found.heads == wanted.heads && found.width == wanted.width;
+  for (auto& [field, before, now] : spec_differences(found, wanted)) {
+    if (field.ends_with("_bias")) continue;
+    if (field == "rotary_dims") {
+      if (!same_head_width) continue;  // it follows
+      before += fmt::format(" of {} values", found.head_dim());
+      now += fmt::format(" of {} values", wanted.head_dim());
+    }
+    out.push_back({option_of_field(setup.loaded, field), before, now, nullptr});
+  }
   const ModelOptions& m = setup.config().model;
   compare_biases(setup, found.biases, wanted.biases, out);
-  if (out.empty() && wanted != found) {  // another family of the same sizes
-    const bool by_preset = !m.preset.empty();
-    out.push_back({by_preset ? "model.preset" : "model.init", by_preset ? then.model.preset : then.model.init,
-                   by_preset ? m.preset : m.init, nullptr});
-  }
   if (out.empty() && names_a_model(m.init) && m.init != then.model.init)
     log::info("model.init is {} now and was \"{}\": without effect, the weights are those of the checkpoint", m.init,
               then.model.init);
