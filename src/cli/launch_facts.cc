@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "checkpoint/checkpoint.h"
 #include "cli/command.h"
 #include "cli/glue_flags.h"
 #include "config/load.h"
@@ -19,6 +20,11 @@ namespace {
 
 /// Empty for what is a path: what lies on the launching host is no name, whatever the others have.
 std::string name_of_hub(const std::string& given) { return hub::is_only_a_name(given) ? given : ""; }
+
+std::vector<int64_t> find_steps(const std::string& run_folder) {
+  std::error_code unreadable;
+  return std::filesystem::is_directory(run_folder, unreadable) ? list_steps(run_folder) : std::vector<int64_t>();
+}
 
 }  // namespace
 
@@ -58,6 +64,8 @@ JobFacts describe_job(const LaunchRequest& request) {
   for (const std::string& file : words.files) job.files.push_back(std::filesystem::absolute(file));
   for (std::string& file : token_files(loaded.config.data)) job.files.push_back(std::move(file));
   const std::string &init = loaded.config.model.init, &tokenizer = loaded.config.data.tokenizer;
+  const bool resumes = loaded.config.checkpoint.resume != "none" && !find_steps(job.run_folder).empty();
+  if (resumes) return job;  // from the run's own folder alone
   job.named = {.model = init == "scratch" ? "" : name_of_hub(init),
                .tokenizer = tokenizer == kCharLevelTokenizer ? "" : name_of_hub(tokenizer),
                .glue_task = ""};

@@ -111,12 +111,14 @@ void make_weights(const Setup& setup, Run& run) {
 
 RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   Backend backend = make_backend();
-  const std::string &init = loaded.config.model.init, &tokenizer = loaded.config.data.tokenizer;
-  fetch_named({.model = init == "scratch" ? "" : init,
-               .tokenizer = tokenizer == kCharLevelTokenizer ? "" : tokenizer,
-               .glue_task = ""},
-              job.rank, job.scalars, job.stop_reason);
-  const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars);
+  const std::string init = loaded.config.model.init, tokenizer = loaded.config.data.tokenizer;
+  const auto fetch = [&] {
+    fetch_named({.model = init == "scratch" ? "" : init,
+                 .tokenizer = tokenizer == kCharLevelTokenizer ? "" : tokenizer,
+                 .glue_task = ""},
+                job.rank, job.scalars, job.stop_reason);
+  };
+  const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars, fetch);
   const ParameterTable table(setup.spec, setup.init_scheme, setup.held);
   MemoryPlan memory;
   std::optional<MemoryWatch> watch;

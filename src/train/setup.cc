@@ -127,6 +127,22 @@ void open_resume(Setup& setup, const ResumePlace& place) {
   setup.init = open_model(folder.path);
 }
 
+/// Of a run that is resumed one that is named and gone is that of its snapshot.
+std::string tokenizer_of_data(const Setup& setup) {
+  const DataOptions& data = setup.config().data;
+  if (!setup.resume || data.tokenizer.empty()) return find_tokenizer(data);
+  try {
+    return find_tokenizer(data);
+  } catch (const Error& e) {
+    const std::string& own = setup.resume->facts.tokenizer_json;
+    if (e.kind() != ErrorKind::io || own.empty()) throw;
+    log::write_once(log::Level::info, fmt::format("data.tokenizer is {}, which cannot be read; the tokenizer of {} is "
+                                                  "used",
+                                                  data.tokenizer, setup.resume->path));
+    return own;
+  }
+}
+
 }  // namespace
 
 void plan_rank(RunPlan& plan, const BatchShape& batch, int rank) {
@@ -147,7 +163,7 @@ void plan_rank(RunPlan& plan, const BatchShape& batch, int rank) {
       .shares_rows = plan.config().mesh.sequence};
 }
 
-Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
+Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars, const std::function<void()>& fetch) {
   Setup setup;
   setup.mesh = mesh;
   setup.loaded = std::move(loaded);
@@ -155,14 +171,15 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars) {
   together(scalars, [&] {
     validate(setup.loaded);
     require_training_data(config.data);
-    setup.tokenizer_json = find_tokenizer(config.data);
   });
   for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   setup.init_scheme = init_scheme_of(config.model);
-  const std::string data_tokenizer = setup.tokenizer_json;
   const ResumePlace resume = find_resume(setup.loaded, scalars);
+  if (resume.path.empty()) fetch();
+  std::string data_tokenizer;
   together(scalars, [&] {
     if (!resume.path.empty()) open_resume(setup, resume);
+    data_tokenizer = setup.tokenizer_json = tokenizer_of_data(setup);
     setup.spec = with_rows_for(resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json)), mesh.tensor);
     check_masking(setup);
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;

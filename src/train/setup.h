@@ -2,6 +2,7 @@
 // What is decided before anything is allocated: the model, the data, the batch, where the run goes on. Every rank
 // decides alike from the same files; rank 0's view of the run folder is the one that counts.
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -26,7 +27,9 @@ struct Setup : RunPlan {
 /// spec and mesh. Throws Error::config for a mesh that the model cannot have.
 void plan_rank(RunPlan& plan, const BatchShape& batch, int rank);
 
-/// Collective. Throws CommonError (config, data, io) with the numbers and the fix.
-Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars);
+/// Collective. fetch: called where the run is new, before what the configuration names is opened: a run that is resumed
+/// needs its own folder alone. Throws CommonError (config, data, io) with the numbers and the fix.
+Setup make_setup(
+    LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars, const std::function<void()>& fetch = [] {});
 
 }  // namespace trireme

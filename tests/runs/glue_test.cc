@@ -156,6 +156,27 @@ TEST_F(Glue, GoesOnFromACheckpointToTheSameBits) {
   EXPECT_FALSE(fs::exists(path("parts/step-00000028")));
 }
 
+TEST_F(Glue, GoesOnWithoutTheModelThatItBeganWith) {
+  const auto with = [](const char* steps) {
+    return std::vector<std::string>{"--do_train",          "--do_eval", "--max_steps",  steps,
+                                    "--lr_scheduler_type", "constant",  "--save_steps", "4"};
+  };
+  ASSERT_EQ(run_on(1, "whole", with("8")).code, 0);
+  ASSERT_EQ(run_on(1, "parts", with("4")).code, 0);
+  fs::rename(path("model"), path("moved"));
+  const Outcome second = run_on(1, "parts", with("8"));
+  ASSERT_EQ(second.code, 0) << second.output;
+  EXPECT_THAT(second.output, HasSubstr("RESUMING from"));
+  EXPECT_THAT(second.output, HasSubstr("the model " + path("model") +
+                                       " is not there any more; model and tokenizer are "
+                                       "those of "));
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  EXPECT_EQ(read_text(path("parts/model.safetensors")), read_text(path("whole/model.safetensors")));
+  EXPECT_EQ(read_text(path("parts/tokenizer.json")), read_text(path("whole/tokenizer.json")));
+  const Outcome anew = run_on(1, "new", with("4"));
+  EXPECT_EQ(anew.code, 1) << "a new run needs it";
+}
+
 TEST_F(Glue, TakesRowsOfOnesOwnAndNumbersToPredict) {
   write_text(path("t.csv"), "sentence,label\nw1 w2,0.5\ngood w3,2.5\nw4,0.25\ngood,2.75\n");
   write_text(path("config.json"), Json{{"model_name_or_path", path("model")},

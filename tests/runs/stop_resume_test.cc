@@ -116,6 +116,26 @@ TEST_F(StopResume, AnotherPresetIsRefused) {
   expect_done(run(trireme_command(train("run", {"--run.steps", "2"}))));
 }
 
+TEST_F(StopResume, NeedsTheRunFolderAloneWhenTheModelThatItBeganWithIsGone) {
+  expect_done(run(trireme_command(train("first", {"--run.steps", "1"}))));
+  expect_done(run(trireme_command({"export", "--model", path("first"), "--output", path("base")})));
+  const auto go_on = [&](const char* run_name, const std::string& init, const char* steps) {
+    return expect_done(run(trireme_command(train(run_name, {"--model.init", init, "--run.steps", steps}))));
+  };
+  go_on("whole", path("base"), "4");
+  go_on("run", path("base"), "2");
+  std::filesystem::rename(path("base"), path("moved"));
+  EXPECT_THAT(go_on("run", path("base"), "3").output, HasSubstr("step-00000002: 2 steps and 24 samples are done"));
+  EXPECT_THAT(go_on("run", path("gone"), "4").output,
+              HasSubstr("model.init is " + path("gone") +
+                        ", which is not there: the model is not compared with it, the "
+                        "weights are those of the checkpoint"));
+  EXPECT_EQ(weights("run"), weights("whole"));
+  const Outcome anew = run(trireme_command(train("new", {"--model.init", path("base"), "--run.steps", "1"})));
+  EXPECT_EQ(anew.code, 1) << "a new run needs it";
+  EXPECT_THAT(anew.output, HasSubstr("base"));
+}
+
 TEST_F(StopResume, ARunThatIsSentBackGoesOnFromThereAndNotFromWhatItLeft) {
   const std::vector<std::string> flags = {"--checkpoint.every", "4", "--checkpoint.keep", "0", "--run.steps"};
   const auto until = [&](const std::string& steps, std::vector<std::string> more = {}) {

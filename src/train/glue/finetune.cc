@@ -221,9 +221,12 @@ ResumePlace place_to_start(const GlueOptions& options, const std::string& start,
 RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const Job& job) {
   Backend backend = make_backend();
   const bool on_hub = !options.task.empty() && options.data_dir.empty();
-  fetch_named({.model = options.model, .tokenizer = options.tokenizer, .glue_task = on_hub ? options.task : ""},
-              job.rank, job.scalars, job.stop_reason);
   const ResumePlace from = place_to_start(options, start, job.scalars);
+  const bool is_new = from.path.empty();  // a run that is resumed needs its own folder alone
+  fetch_named({.model = is_new ? options.model : "",
+               .tokenizer = is_new ? options.tokenizer : "",
+               .glue_task = on_hub ? options.task : ""},
+              job.rank, job.scalars, job.stop_reason);
   GlueJob plan;
   MemoryPlan memory;
   std::optional<MemoryWatch> watch;

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "checkpoint/spec_json.h"
 #include "config/document.h"
 #include "model/mesh_layout.h"
 #include "train/glue/output_dir.h"
@@ -28,9 +29,9 @@ void check_same_training(const RunPlan& plan, int ranks) {
   Spec spec = plan.spec;
   spec.vocabulary_rows = facts.spec.vocabulary_rows;
   require(facts.spec == spec, ErrorKind::config,
-          "{} holds another model than --model and the task ask for; name another --output-dir or add "
+          "{} holds another model than --model and the task ask for: {}; name another --output-dir or add "
           "--overwrite-output-dir",
-          plan.resume->path);
+          plan.resume->path, describe_differences(facts.spec, spec));
   constexpr const char* kElse = "name another --output-dir or add --overwrite-output-dir";
   const DataFileFact before = facts.data_files.empty() ? DataFileFact() : facts.data_files[0],
                      &now = plan.data_files[0];
@@ -97,7 +98,8 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.mesh = mesh;
   const GlueData data = read_data(options);
   job.task = data.task;
-  job.model = open_pretrained(options, data.task);
+  if (!start.empty()) job.resume = open_checkpoint(start);
+  job.model = job.resume ? resumed_model(options, data.task, *job.resume) : open_pretrained(options, data.task);
   int64_t& most = job.options.max_length;
   if (most > job.model.spec.context) {
     log::info("rows are cut to {} ids: the model knows no more positions (--max-seq-length {})", job.model.spec.context,
@@ -113,7 +115,6 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.dtype = options.bf16 ? DType::bf16 : DType::f32;
   job.trains = options.train;
   job.tokenizer_json = job.model.tokenizer->json();
-  if (!start.empty()) job.resume = open_checkpoint(start);
   if (options.train) {
     job.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
     job.epochs = {job.train[0].rows.rows(), global_batch(options, job.resume, static_cast<int>(mesh.data))};

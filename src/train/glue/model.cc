@@ -80,20 +80,64 @@ std::vector<int64_t> class_order(const Json& config, const GlueTask& task, const
   return {};
 }
 
-void reorder_classes(const std::vector<int64_t>& order, const ParameterTable& table, TrainingState& state) {
+/// Reads the head once more, whole: of a state that ranks share no rank has all of it.
+void reorder_classes(const PretrainedModel& model, const ParameterTable& table, TrainingState& state) {
+  const std::vector<int64_t>& order = model.class_order;
+  const int64_t layers = model.spec.layers;
+  const ParameterTable last(model.spec, InitScheme::gpt2, {.part = {layers - 1, layers, false, true}});
+  TrainingState read(last, DType::f32, false);
+  load_huggingface(model.folder, model.spec, last, read, MissingHead::keep);
   for (const char* name : {"head.out.weight", "head.out.bias"}) {
-    const Parameter& parameter = table.find(name);
+    const Parameter* own = table.look_up(name);
+    if (!own) continue;
+    const Parameter& parameter = last.find(name);
     const auto count = static_cast<size_t>(parameter.stored_shape.count()), width = count / order.size();
     std::vector<float> theirs(count), ours(count);
-    state.read_master(parameter, theirs);
+    read.read_master(parameter, theirs);
     for (size_t i = 0; i < order.size(); ++i)
       std::copy_n(theirs.begin() + static_cast<ptrdiff_t>(order[i] * static_cast<int64_t>(width)), width,
                   ours.begin() + static_cast<ptrdiff_t>(i * width));
-    state.write_master(parameter, ours);
+    state.write_master(*own, ours);
   }
 }
 
+void set_dropout(PretrainedModel& model, const GlueOptions& options) {
+  if (!options.native.given("model.dropout")) return;
+  model.spec.embedding_dropout = model.spec.attention_dropout = model.spec.residual_dropout = model.spec.head_dropout =
+      static_cast<float>(options.native.config.model.dropout);
+}
+
+/// Once the tokenizer is known.
+void set_padding(PretrainedModel& model, const GlueOptions& options) {
+  require(static_cast<int64_t>(model.tokenizer->vocabulary_size()) <= model.spec.vocabulary, ErrorKind::config,
+          "the tokenizer has {} ids, the model of {} only {}; they do not belong together",
+          model.tokenizer->vocabulary_size(), options.model, model.spec.vocabulary);
+  for (const char* name : {"[PAD]", "<pad>"}) {
+    if (const auto id = model.tokenizer->token_to_id(name)) model.padding = static_cast<int32_t>(*id);
+  }
+}
+
+/// Whether all that a start reads of a model beside its weights can still be read.
+bool is_still_there(const GlueOptions& options) {
+  if (!hub::still_to_fetch({.model = options.model, .tokenizer = options.tokenizer}).empty()) return false;
+  return fs::exists(hub::place_of_model(options.model).path + "/config.json") &&
+         (options.tokenizer.empty() || fs::exists(hub::place_of_tokenizer(options.tokenizer).path));
+}
+
 }  // namespace
+
+PretrainedModel resumed_model(const GlueOptions& options, const GlueTask& task, const CheckpointFolder& resume) {
+  if (is_still_there(options) || resume.facts.tokenizer_json.empty()) return open_pretrained(options, task);
+  log::write_once(log::Level::info,
+                  fmt::format("the model {} is not there any more; model and tokenizer are those of {}", options.model,
+                              resume.path));
+  PretrainedModel model{{}, resume.facts.spec, nullptr, 0, {}};
+  model.spec.classes = task.classes();
+  set_dropout(model, options);
+  model.tokenizer = tokenizer_from_json(resume.facts.tokenizer_json, resume.path + "/tokenizer.json");
+  set_padding(model, options);
+  return model;
+}
 
 PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task) {
   require_no_file(options.model);
@@ -107,24 +151,16 @@ PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task
   PretrainedModel model{folder, read_huggingface_spec(folder, HeadKind::classifier), nullptr, 0, {}};
   model.spec.classes = task.classes();
   model.class_order = class_order(read_json(config_path, kMostConfigBytes), task, config_path);
-  if (options.native.given("model.dropout")) {
-    model.spec.embedding_dropout = model.spec.attention_dropout = model.spec.residual_dropout =
-        model.spec.head_dropout = static_cast<float>(options.native.config.model.dropout);
-  }
+  set_dropout(model, options);
   model.tokenizer = load_tokenizer(options.tokenizer.empty() ? folder : options.tokenizer, options.tokenizer_load);
-  require(static_cast<int64_t>(model.tokenizer->vocabulary_size()) <= model.spec.vocabulary, ErrorKind::config,
-          "the tokenizer has {} ids, the model of {} only {}; they do not belong together",
-          model.tokenizer->vocabulary_size(), options.model, model.spec.vocabulary);
-  for (const char* name : {"[PAD]", "<pad>"}) {
-    if (const auto id = model.tokenizer->token_to_id(name)) model.padding = static_cast<int32_t>(*id);
-  }
+  set_padding(model, options);
   return model;
 }
 
 bool load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state) {
   initialize(state, table, seed);
   const bool head_is_new = !load_huggingface(model.folder, model.spec, table, state, MissingHead::keep).empty();
-  if (!model.class_order.empty()) reorder_classes(model.class_order, table, state);
+  if (!model.class_order.empty() && !head_is_new) reorder_classes(model, table, state);
   return head_is_new;
 }
 
@@ -148,7 +184,8 @@ void write_model(const std::string& folder, const PretrainedModel& model, const 
   for (const char* name : kTokenizerFiles) {
     const fs::path from = fs::path(model.folder) / name;
     std::error_code error;
-    if (fs::exists(from)) fs::copy_file(from, fs::path(part) / name, fs::copy_options::overwrite_existing, error);
+    if (!model.folder.empty() && fs::exists(from))
+      fs::copy_file(from, fs::path(part) / name, fs::copy_options::overwrite_existing, error);
     require(!error, ErrorKind::io, "cannot copy {} to {}: {}", from.string(), folder, error.message());
   }
   write_text(part + "/config.json", dump_json(labelled_config(part + "/config.json", task), 2) + "\n");

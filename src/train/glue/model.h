@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "checkpoint/checkpoint.h"
 #include "model/parameter_table.h"
 #include "optim/training_state.h"
 #include "text/tokenizer.h"
@@ -13,8 +14,8 @@
 namespace trireme {
 
 struct PretrainedModel {
-  std::string folder;
-  Spec spec;  ///< with a classifier of the task's classes
+  std::string folder;  ///< empty: gone, model and tokenizer are a snapshot's
+  Spec spec;           ///< with a classifier of the task's classes
   std::unique_ptr<Tokenizer> tokenizer;
   int32_t padding = 0;               ///< id
   std::vector<int64_t> class_order;  ///< class of the folder's head for each of the task's; empty: the same
@@ -23,6 +24,9 @@ struct PretrainedModel {
 /// Reads config.json and the tokenizer of a Hugging Face folder. A head that was fine-tuned on classes of other names
 /// than the task's gives a warning. Throws Error::io, Error::data, Error::config saying what such a folder holds.
 PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task);
+
+/// The same of a run that is resumed: from its snapshot where the model that it began with, or its tokenizer, is gone.
+PretrainedModel resumed_model(const GlueOptions& options, const GlueTask& task, const CheckpointFolder& resume);
 
 /// Loads its weights, the head's classes in the task's order; a head that is missing starts anew, by the seed. True: it
 /// did.
