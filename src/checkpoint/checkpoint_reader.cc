@@ -213,6 +213,21 @@ uint64_t load_parts(const CheckpointFolder& folder, const ParameterTable& table,
   return loader.bytes_read();
 }
 
+/// What to name instead of a step that is missing, as the end of a sentence.
+std::string steps_beside(const std::string& path) {
+  const fs::path step = fs::path(path + "/.").lexically_normal().parent_path();
+  const std::string name = step.filename().string(),
+                    folder = step.has_parent_path() ? step.parent_path().string() : ".";
+  std::vector<std::string> there;
+  std::error_code unreadable;
+  if (!fs::is_directory(folder, unreadable)) return {};
+  if (parse_step_name(name) || name.starts_with("global_step")) {
+    for (const int64_t other : list_steps(folder)) there.push_back(step_name(other));
+    for (const std::string& other : list_neox_steps(folder)) there.push_back(fs::path(other).filename().string());
+  }
+  return there.empty() ? std::string() : fmt::format("; {} holds {}", folder, fmt::join(there, ", "));
+}
+
 }  // namespace
 
 std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
@@ -239,9 +254,14 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder) {
 }
 
 CheckpointFolder open_checkpoint(const std::string& path) {
-  require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: there is no such folder", path);
+  require(fs::is_directory(path), ErrorKind::io, "no checkpoint at {}: there is no such folder{}", path,
+          steps_beside(path));
   if (fs::exists(path + "/manifest.json")) return open_step(path);
-  if (find_neox_step(path)) return open_neox(path);
+  if (const auto step = find_neox_step(path)) {
+    if (*step != path && !fs::exists(path + "/latest"))
+      log::info("{} has no `latest`: the largest of its steps is taken, {}", path, fs::path(*step).filename().string());
+    return open_neox(*step);
+  }
   const auto step = newest_step(path);
   const auto note = step ? std::nullopt : read_local_note(path);
   require(step.has_value(), ErrorKind::io, "{} holds no checkpoint: no manifest.json and no step-* folder with one{}",

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/run_folder.h"
 
 namespace trireme {
@@ -47,6 +48,29 @@ bool holds_a_step(const fs::path& folder) {
   return false;
 }
 
+/// Those in a folder, by their numbers.
+std::map<int64_t, std::string> steps_in(const std::string& path) {
+  std::map<int64_t, std::string> steps;
+  std::error_code unreadable;
+  for (const auto& entry : fs::directory_iterator(path, unreadable)) {
+    const auto step = numbers_in(kStep, entry.path().filename().string());
+    if (step && entry.is_directory(unreadable)) steps[step->front()] = entry.path().string();
+  }
+  return steps;
+}
+
+/// Of a folder of steps without `latest`, as a copy of one step leaves. A run of ours has its own rule.
+std::optional<std::string> largest_step(const std::string& path) {
+  const std::map<int64_t, std::string> steps = steps_in(path);
+  if (steps.empty() || !list_steps(path).empty()) return {};
+  const std::string& folder = steps.rbegin()->second;
+  require(
+      holds_a_step(folder), ErrorKind::data,
+      "{} has no `latest`, and the largest step there, {}, has no mp_rank or layer files; name another step's folder",
+      path, folder);
+  return folder;
+}
+
 template <class Key>
 void put(std::map<Key, std::string>& files, const Key& key, const std::string& path) {
   const auto [at, added] = files.emplace(key, path);
@@ -68,7 +92,7 @@ std::optional<std::string> find_neox_step(const std::string& path) {
   if (!fs::is_directory(path, unreadable)) return {};
   if (holds_a_step(path)) return path;
   const std::string latest = (fs::path(path) / "latest").string();
-  if (!fs::is_regular_file(latest, unreadable)) return {};
+  if (!fs::is_regular_file(latest, unreadable)) return largest_step(path);
   std::string name = read_text(latest, kMostPointerBytes);
   name.erase(name.find_last_not_of(" \t\r\n") + 1);
   if (name.empty() || name.find('/') != name.npos || parse_step_name(name)) return {};
@@ -83,14 +107,8 @@ std::optional<std::string> find_neox_step(const std::string& path) {
 
 std::vector<std::string> list_neox_steps(const std::string& path) {
   if (holds_a_step(path)) return {path};
-  std::map<int64_t, std::string> steps;
-  std::error_code unreadable;
-  for (const auto& entry : fs::directory_iterator(path, unreadable)) {
-    const auto step = numbers_in(kStep, entry.path().filename().string());
-    if (step && entry.is_directory(unreadable)) steps[step->front()] = entry.path().string();
-  }
   std::vector<std::string> folders;
-  for (const auto& [step, folder] : steps) folders.push_back(folder);
+  for (const auto& [step, folder] : steps_in(path)) folders.push_back(folder);
   if (folders.empty()) {  // a name of its own
     if (const auto latest = find_neox_step(path)) folders.push_back(*latest);
   }

@@ -16,8 +16,9 @@
 
 namespace trireme {
 
-/// The folder of the step that `path` is or whose `latest` names it; nothing where neither is NeoX's. Throws
-/// Error::data where `latest` names a folder that is not there.
+/// The folder of the step that `path` is or whose `latest` names it, without a `latest` the largest step in it;
+/// nothing where that is not NeoX's. Throws Error::data where `latest` names a folder that is not there, and
+/// where the largest step has no weights.
 std::optional<std::string> find_neox_step(const std::string& path);
 
 /// Folders of steps, ascending: `path` itself where it is one, else those in it, whichever `latest` names.

@@ -121,9 +121,19 @@ class DataTranslator {
   static Found look_into(const std::string& folder) {
     const fs::path latest = fs::path(folder) / "latest";
     std::error_code unreadable;
-    if (!fs::exists(latest, unreadable)) return Found::nothing;
+    if (!fs::exists(latest, unreadable)) return holds_neox_steps(folder) ? Found::neox : Found::nothing;
     constexpr size_t kMostBytes = 4096;  // the name of a folder
     return read_text(latest.string(), kMostBytes).starts_with("step-") ? Found::ours : Found::neox;
+  }
+
+  /// Without `latest`: steps that were copied here, or one step's own folder.
+  static bool holds_neox_steps(const std::string& folder) {
+    std::error_code unreadable;
+    for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("global_step") || name.starts_with("mp_rank_00")) return true;
+    }
+    return false;
   }
 
   /// `save` is where the run is; `load` where it goes on from.
@@ -138,6 +148,7 @@ class DataTranslator {
     }
     if (view_.native("checkpoint.resume")) return;
     const Setting* own = view_.native("run.dir");
+    if (view_.given("iteration") && view_.integer("iteration") > 0) return resume_iteration(own ? own->text : save);
     const Found found = view_.given("load") ? look_into(load) : Found::nothing;
     if (found == Found::neox) return go_on_from_neox(own ? own->text : save, load);
     if (own) return;
@@ -147,6 +158,23 @@ class DataTranslator {
                                        view_.origin("load").text(), load));
     if (load == save) return set("checkpoint.resume", "auto", "load");
     set("checkpoint.resume", found == Found::ours ? load : "none", "load");
+  }
+
+  /// Of `load` that step, whichever its `latest` names. A run that began there and saved elsewhere has later ones.
+  void resume_iteration(const std::string& save) {
+    const std::string& load = view_.text("load");
+    const int64_t step = view_.integer("iteration");
+    if (!view_.given("load") || load.empty())
+      return object("iteration", "no load says of which folder that step is; add --load FOLDER");
+    std::error_code unreadable;
+    const std::string ours = fmt::format("{}/step-{:08}", load, step);
+    const bool is_ours = fs::exists(ours, unreadable) || look_into(load) == Found::ours;
+    const std::string of_load = is_ours ? ours : fmt::format("{}/global_step{}", load, step);
+    const bool elsewhere = !fs::equivalent(save, load, unreadable) && save != load;
+    if (!elsewhere || look_into(save) != Found::ours) return set("checkpoint.resume", of_load, "iteration");
+    set("checkpoint.resume", "auto", "iteration");
+    out_.notes.push_back(fmt::format("{}: the run began with {}; it is resumed from its own newer snapshots in {}",
+                                     view_.origin("iteration").text(), of_load, save));
   }
 
   /// A run that began with NeoX's checkpoint and was stopped goes on with its own snapshots.

@@ -78,6 +78,94 @@ TEST_F(NeoxRun, SavesAndResumesAsOneRun) {
   EXPECT_TRUE(weights("half") == weights("whole"));
 }
 
+TEST_F(NeoxRun, RanksThatShareItsOptimizersStateTrainAsThoseThatHaveAllOfIt) {
+  if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
+  for (const int ranks : {2, 4}) {
+    std::map<int64_t, double> want;
+    for (const std::string shard : {"none", "optimizer", "gradients", "parameters"}) {
+      const std::string name = fmt::format("{}-{}", shard, ranks);
+      const Outcome outcome =
+          run(mpirun_command(ranks, {"train",   "--checkpoint.resume", path("ckpt"), "--data.dir",
+                                     path("."), "--run.dir",           path(name),   "--run.steps",
+                                     "12",      "--batch.global",      "8",          "--checkpoint.allow-other-batch",
+                                     "true",    "--comm.wire",         "f32",        "--evaluation.batches",
+                                     "1",       "--log.every",         "1",          "--launch.threads",
+                                     "1",       "--optim.shard",       shard}));
+      ASSERT_EQ(outcome.code, 0) << outcome.output;
+      if (want.empty()) want = losses(name);
+      EXPECT_EQ(losses(name), want) << name;
+      EXPECT_EQ(want.size(), 7);
+      EXPECT_EQ(weights(name), weights(fmt::format("none-{}", ranks))) << name;
+      EXPECT_EQ(open_checkpoint(path(name)).facts.parameter_hash,
+                open_checkpoint(path(fmt::format("none-{}", ranks))).facts.parameter_hash);
+    }
+  }
+}
+
+/// A run that was resumed from another folder has no snapshot of its own yet.
+TEST_F(NeoxRun, NamesWhatItWasResumedFromWhereItHasNoSnapshotOfItsOwn) {
+  const Outcome outcome = here(kTrain + std::string("--run.steps 12 --optim.learning-rate 100 --optim.warmup-steps 0"));
+  EXPECT_NE(outcome.code, 0);
+  EXPECT_THAT(outcome.output, Not(HasSubstr("out/step-00000005"))) << "there is no such folder";
+  EXPECT_THAT(outcome.output, HasSubstr("the newest snapshot is ckpt/global_step5"));
+}
+
+TEST_F(NeoxRun, LoadsTheIterationThatIsAskedFor) {
+  fs::copy(path("ckpt/global_step5"), path("more/global_step5"), fs::copy_options::recursive);
+  fs::create_directories(path("more/global_step9"));
+  write_text(path("more/latest"), "global_step9\n");
+  const std::string train = kTrain + std::string("--run.steps 6 --load more ");
+  EXPECT_THAT(done(train + "--iteration 5").output,
+              HasSubstr("RESUMING from more/global_step5: 5 steps and 30 samples are done"));
+  const Outcome missing = here(train + "--iteration 7 --save new");
+  EXPECT_EQ(missing.code, 1) << missing.output;
+  EXPECT_THAT(missing.output, HasSubstr("no checkpoint at more/global_step7: there is no such folder; more holds "
+                                        "global_step5, global_step9"));
+  std::string text = read_text(path("neox.yml"));
+  text.replace(text.find("\"load\": \"ckpt\""), 14, "\"load\": \"more\", \"iteration\": 5");
+  write_text(path("file.yml"), text);
+  EXPECT_THAT(done("train file.yml --data.dir . --launch.threads 1 --run.steps 6 --save other").output,
+              HasSubstr("RESUMING from more/global_step5"));
+  EXPECT_THAT(done("train file.yml --data.dir . --launch.threads 1 --run.steps 7 --save other").output,
+              HasSubstr("RESUMING from other/step-00000006"))
+      << "the same command later";
+  const Outcome alone = here("train --dialect gpt-neox neox.yml --data.dir . --load= --iteration 5");
+  EXPECT_EQ(alone.code, 2) << alone.output;
+  EXPECT_THAT(alone.output,
+              HasSubstr("--iteration is 5: no load says of which folder that step is; add --load FOLDER"));
+}
+
+TEST_F(NeoxRun, LoadsTheIterationOfARunOfOurs) {
+  done(kTrain + std::string("--run.steps 6"));
+  done(kTrain + std::string("--run.steps 7"));
+  const std::string train = kTrain + std::string("--run.steps 8 --load out ");
+  const Outcome back = done(train + "--iteration 6");
+  EXPECT_THAT(back.output, HasSubstr("RESUMING from out/step-00000006: 6 steps and 36 samples are done"));
+  EXPECT_THAT(back.output, HasSubstr("the run goes back to step 6: 1 later snapshots of out are left behind"));
+  const Outcome missing = here(train + "--iteration 3");
+  EXPECT_EQ(missing.code, 1) << missing.output;
+  EXPECT_THAT(missing.output, HasSubstr("no checkpoint at out/step-00000003: there is no such folder; out holds "
+                                        "step-00000006, step-00000007, step-00000008"));
+}
+
+TEST_F(NeoxRun, AFolderOfStepsWithoutLatestIsTakenByItsLargest) {
+  fs::copy(path("ckpt/global_step5"), path("steps/global_step5"), fs::copy_options::recursive);
+  fs::copy(path("ckpt/global_step5"), path("steps/global_step3"), fs::copy_options::recursive);
+  const std::string line = "steps has no `latest`: the largest of its steps is taken, global_step5\n";
+  EXPECT_THAT(done("export --model steps --output hf").output, HasSubstr(line));
+  done("export --model ckpt --output same");
+  EXPECT_TRUE(read_text(path("hf/model.safetensors")) == read_text(path("same/model.safetensors")));
+  EXPECT_THAT(done("checkpoint show steps").output, HasSubstr("checkpoint  steps/global_step5\n"));
+  EXPECT_THAT(done("export --model steps/global_step5 --output one").output, Not(HasSubstr("`latest`")));
+  EXPECT_THAT(done(kTrain + std::string("--run.steps 6 --load steps")).output,
+              HasSubstr("RESUMING from steps/global_step5: 5 steps"));
+  fs::create_directory(path("steps/global_step8"));
+  const Outcome empty = here("export --model steps --output other");
+  EXPECT_EQ(empty.code, 1) << empty.output;
+  EXPECT_THAT(empty.output, HasSubstr("steps has no `latest`, and the largest step there, steps/global_step8, has no "
+                                      "mp_rank or layer files; name another step's folder"));
+}
+
 TEST_F(NeoxRun, WithoutOptimizerStateOnlyTheWeightsAreTaken) {
   done("export --model ckpt --output weights --format neox --tensor 2 --pipeline 2");
   const Outcome outcome = done(
