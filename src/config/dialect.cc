@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "config/slip.h"
 
 namespace trireme {
 namespace {
@@ -155,8 +156,24 @@ DialectView::DialectView(const Dialect& dialect, const std::vector<Setting>& set
   }
 }
 
+/// Whether a file that is a program assigns what means nothing there either.
+bool DialectView::is_idle(const Dialect& dialect, const DialectKey* key, const Setting& given) {
+  if (!dialect.files_are_programs || given.origin.layer >= kFlagLayer) return false;
+  if (key != nullptr && !key->idle_in_files) return false;
+  if (key != nullptr) {
+    notes_.push_back(fmt::format("{} has no effect here: {}", place(given), key->meaning));
+    return true;
+  }
+  for (const DialectKey& known : dialect.keys) {
+    if (known.role == KeyRole::mapped && is_slip_of(given.key, known.name)) return false;
+  }
+  notes_.push_back(fmt::format("{} is not a key of {}: it has no effect", place(given), dialect.name));
+  return true;
+}
+
 void DialectView::take(const Dialect& dialect, const Setting& given) {
   const DialectKey* key = dialect.find(given.key);
+  if (is_idle(dialect, key, given)) return;
   if (!key) fail_unknown(dialect, given);
   if (key->role == KeyRole::refused) {
     fail(ErrorKind::config, "{} cannot be used here: {}", place(given), key->meaning);
@@ -241,6 +258,7 @@ Translation translate(const Dialect& dialect, const std::vector<Setting>& settin
   if (dialect.prepare) dialect.prepare(own);
   const DialectView view(dialect, own, native);
   for (const std::string& objection : shared) view.object(objection);
+  translation.notes.insert(translation.notes.end(), view.notes().begin(), view.notes().end());
   std::vector<const Setting*> without_effect;
   for (const DialectKey& key : dialect.keys) {
     const Setting& setting = view.setting(key.name);

@@ -22,6 +22,8 @@ struct DialectKey {
   KeyRole role;
   const char* option;   ///< native option that takes the value as it is; "": translate() deals with the key
   const char* meaning;  ///< what becomes of the key: for docs/options.md, notes and errors
+  /// refused: as a flag only; a file of Dialect::files_are_programs may assign it for a program of another kind.
+  bool idle_in_files = false;
 };
 
 /// The dialect's settings laid over its defaults, and the native ones beside them.
@@ -53,13 +55,17 @@ class DialectView {
   void object(std::string_view key, const std::string& reason) const;
   void object(const std::string& message) const { objections_.push_back(message); }
   const std::vector<std::string>& objections() const { return objections_; }
+  /// What files assign without effect.
+  const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   void take(const struct Dialect& dialect, const Setting& given);
+  bool is_idle(const struct Dialect& dialect, const DialectKey* key, const Setting& given);
 
   std::vector<Setting> settings_;  // one per key of the dialect
   const std::vector<Setting>& native_;
   mutable std::vector<std::string> objections_;
+  std::vector<std::string> notes_;
 };
 
 /// What a dialect makes of its keys.
@@ -87,6 +93,9 @@ struct Dialect {
   std::span<const Synonym> synonyms = {};
   /// Rewrites the settings before they are looked up.
   void (*prepare)(std::vector<Setting>& settings) = nullptr;
+  /// Files are programs in which any name may be assigned: what is not a key, or is one of another program of theirs,
+  /// has no effect there either; a note says so. Slips of the pen are errors all the same.
+  bool files_are_programs = false;
 
   const DialectKey* find(std::string_view key) const;
 };

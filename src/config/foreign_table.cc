@@ -20,13 +20,12 @@ constexpr const char* kEnvironment = "--env NAME=VALUE";
 constexpr const char* kAccelerator = "ranks on CPUs: --np N with --ppn N";
 
 constexpr ForeignOption kOptions[] = {
-    // nanoGPT's sample.py, Intel's, NeoX's generate.py
+    // nanoGPT's sample.py, Intel's, NeoX's generate.py; cli/sample_words.cc gives the first two their programs'
+    // defaults
     {"sample", "--out_dir", same, "--model"},
     {"sample", "--ckpt_path", same, "--model"},
     {"sample", "--checkpoint", same, "--model"},
     {"sample", "--model_name_or_path", same, "--model"},
-    {"sample", "--init_from=resume", no_effect, "--model says which model"},
-    {"sample", "--init_from", elsewhere, "--model FOLDER, the Hugging Face folder of that model"},
     {"sample", "--maximum_tokens", same, "--max-new-tokens"},
     {"sample", "--max_tokens", same, "--max-new-tokens"},
     {"sample", "--num_return_sequences", same, "--num-samples"},
@@ -38,7 +37,6 @@ constexpr ForeignOption kOptions[] = {
     // nanoGPT's bench.py, metaseq's --benchmark
     {"bench step", "--batch_size", same, "--batch"},
     {"bench step", "--block_size", same, "--seq"},
-    {"bench step", "--bias", elsewhere, "--preset NAME: its family says which biases there are; GPT-2's has all"},
     {"bench step", "--real_data=false", no_effect, "tokens are random where --data names no file"},
     {"bench step", "--real_data", elsewhere, "--data FILE, a train.bin"},
     {"bench step", "--profile=false", no_effect, ""},
@@ -93,7 +91,7 @@ constexpr ForeignOption kOptions[] = {
     {"train", "--no_save_dir", elsewhere, "--checkpoint.every 0: only at the end"},
     {"train", "--tensorboard_logdir", elsewhere, "--log.tensorboard: the files are in RUN/tensorboard"},
     {"train", "--no_tensorboard", elsewhere, "--log.tensorboard false"},
-    {"train", "--no_wandb", no_effect, "there is no wandb here"},
+    {"train", "--no_wandb", no_effect, "nothing is sent to wandb"},
     {"train", "--azure", elsewhere, kSlurm},
     {"train", "--aws", elsewhere, kSlurm},
     {"train", "--fair", elsewhere, kSlurm},
@@ -180,6 +178,7 @@ constexpr ForeignOption kOptions[] = {
     {"launch", "--bind-to", elsewhere,
      "nothing, as ranks take cores of their own, or `-- train ... --launch.bind inherit`"},
     {"launch", "--map-by", elsewhere, "--ppn N: ranks per host"},
+    {"cluster create", "--dry_run", elsewhere, "`trireme cluster plan FILE --output DIR`, which creates nothing"},
     // metaseq's launcher before `train`
     {"slurm", "--num_nodes", same, "--nodes"},
     {"slurm", "--num_gpus", elsewhere, "--ntasks-per-node G"},
@@ -214,7 +213,8 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--push-to-hub-model-id", no_effect, ""},
     {"glue", "--push-to-hub-organization", no_effect, ""},
     {"glue", "--push-to-hub-token", no_effect, ""},
-    {"glue", "--report-to", no_effect, ""},
+    {"glue", "--report-to", no_effect,
+     "nothing is sent to wandb; metrics are in OUTPUT_DIR/metrics.jsonl and OUTPUT_DIR/tensorboard"},
     {"glue", "--run-name", no_effect, ""},
     {"glue", "--project", no_effect, ""},
     {"glue", "--trackio-space-id", no_effect, ""},

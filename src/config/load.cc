@@ -114,6 +114,8 @@ bool is_own_word(const std::string& name) {
     // NeoX has no flags for its keys: what deepy.py's users type is told by config/foreign_table.
     return dialect != &kGptNeox && found != nullptr && found->role != KeyRole::refused;
   };
+  const ForeignOption* renamed = find_foreign("train", name, "");
+  if (renamed != nullptr && renamed->kind == ForeignOption::Kind::same) return false;  // --seed, in every dialect
   return name.starts_with("--") && (schema().find(key) != nullptr || std::ranges::any_of(dialects(), has));
 }
 

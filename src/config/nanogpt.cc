@@ -16,7 +16,7 @@ namespace {
 
 using enum KeyRole;
 
-constexpr const char* kTracker = "there is no wandb here, metrics are written to RUN/metrics.jsonl and RUN/tensorboard";
+constexpr const char* kTracker = "nothing is sent to wandb; metrics are in RUN/metrics.jsonl and RUN/tensorboard";
 
 const DialectKey kKeys[] = {
     {"out_dir", "out", mapped, "run.dir", "run.dir"},
@@ -33,8 +33,9 @@ const DialectKey kKeys[] = {
     {"pretrained_dir", "models", mapped, "",
      "where init_from finds gpt2, gpt2-medium, ...: one Hugging Face folder each; what is not there is fetched from "
      "the hub"},
-    {"wandb_log", false, mapped, "", "False; True is refused"},
+    {"wandb_log", false, no_effect, "", kTracker},
     {"wandb_project", "owt", no_effect, "", kTracker},
+    {"wandb_entity", "", no_effect, "", kTracker},
     {"wandb_run_name", "gpt2", no_effect, "", kTracker},
     {"dataset", "openwebtext", mapped, "", "data.dir = data/DATASET"},
     {"gradient_accumulation_steps", int64_t{40}, mapped, "",
@@ -52,6 +53,7 @@ const DialectKey kKeys[] = {
     {"weight_decay", 0.1, mapped, "optim.weight-decay", "optim.weight-decay"},
     {"beta1", 0.9, mapped, "optim.beta1", "optim.beta1"},
     {"beta2", 0.95, mapped, "optim.beta2", "optim.beta2"},
+    {"betas", {}, refused, "", "set beta1 and beta2"},
     {"grad_clip", 1.0, mapped, "optim.clip", "optim.clip"},
     {"decay_lr", true, mapped, "", "optim.schedule: cosine, or constant without warm-up"},
     {"warmup_iters", int64_t{2000}, mapped, "", "optim.warmup-steps"},
@@ -62,18 +64,18 @@ const DialectKey kKeys[] = {
     {"dtype", "bfloat16", mapped, "",
      "precision.dtype: float32 or bfloat16; float16 is refused (not given: f32, in which nanoGPT computes on a CPU)"},
     {"compile", true, no_effect, "", "kernels are compiled ahead of time"},
-    {"start", "\n", refused, "", "it belongs to sampling: `trireme sample --model RUN --start TEXT`"},
-    {"num_samples", int64_t{10}, refused, "", "it belongs to sampling: `trireme sample --model RUN --num-samples N`"},
+    {"start", "\n", refused, "", "it belongs to sampling: `trireme sample --model RUN --start TEXT`", true},
+    {"num_samples", int64_t{10}, refused, "", "it belongs to sampling: `trireme sample --model RUN --num-samples N`",
+     true},
     {"max_new_tokens", int64_t{500}, refused, "",
-     "it belongs to sampling: `trireme sample --model RUN --max-new-tokens N`"},
-    {"temperature", 0.8, refused, "", "it belongs to sampling: `trireme sample --model RUN --temperature T`"},
-    {"top_k", int64_t{200}, refused, "", "it belongs to sampling: `trireme sample --model RUN --top-k K`"},
-    {"seed", int64_t{1337}, refused, "",
-     "it belongs to sampling: `trireme sample --model RUN --seed N`; for training set --run.seed"},
-    {"real_data", true, refused, "",
-     "it belongs to benchmarks: `trireme bench step`, with --data FILE for real tokens"},
+     "it belongs to sampling: `trireme sample --model RUN --max-new-tokens N`", true},
+    {"temperature", 0.8, refused, "", "it belongs to sampling: `trireme sample --model RUN --temperature T`", true},
+    {"top_k", int64_t{200}, refused, "", "it belongs to sampling: `trireme sample --model RUN --top-k K`", true},
+    {"seed", int64_t{1337}, mapped, "", "run.seed, where it is given (nanoGPT's train.py always takes 1337)"},
+    {"real_data", true, refused, "", "it belongs to benchmarks: `trireme bench step`, with --data FILE for real tokens",
+     true},
     {"profile", false, refused, "",
-     "it belongs to benchmarks: `trireme bench step`; `trireme train ... --log.profile 5` times every operator"},
+     "it belongs to benchmarks: `trireme bench step`; `trireme train ... --log.profile 5` times every operator", true},
 };
 
 /// Keys of a new model's sizes.
@@ -184,12 +186,12 @@ void translate_schedule(const DialectView& view, Translation& out) {
 }
 
 void translate(const DialectView& view, Translation& out) {
-  if (view.flag("wandb_log")) view.refuse("wandb_log", fmt::format("{}; set wandb_log = False", kTracker));
   translate_start(view, out);
   translate_device(view, out);
   translate_batch(view, out);
   translate_schedule(view, out);
   out.set("data.dir", (std::filesystem::path("data") / view.text("dataset")).string(), view.origin("dataset"));
+  if (view.given("seed")) out.set("run.seed", view.value("seed"), view.origin("seed"));
   out.set("evaluation.every", view.value("eval_interval"), view.origin("eval_interval"));
   const bool always = view.flag("always_save_checkpoint");
   out.set("checkpoint.every", always ? view.integer("eval_interval") : 0,
@@ -205,6 +207,7 @@ const Dialect kNanogpt = {
     .bare_overrides = false,
     .claims = claims,
     .translate = translate,
+    .files_are_programs = true,
 };
 
 }  // namespace trireme

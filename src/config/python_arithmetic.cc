@@ -1,5 +1,6 @@
 #include "config/python_arithmetic.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -38,6 +39,32 @@ int64_t whole_power(int64_t base, int64_t exponent) {
   return result;
 }
 
+bool is_of_bits(std::string_view sign) {
+  return sign == "|" || sign == "^" || sign == "&" || sign == "<<" || sign == ">>";
+}
+
+int64_t combine_bits(std::string_view sign, int64_t a, int64_t b) {
+  if (sign == "|") return a | b;
+  if (sign == "^") return a ^ b;
+  if (sign == "&") return a & b;
+  require(b >= 0, ErrorKind::config, "{} by {}, expected 0 or more", sign, b);
+  constexpr int64_t kMost = 62;
+  if (sign == ">>") return a >> std::min(b, kMost + 1);
+  if (a == 0) return 0;
+  int64_t result = 0;
+  if (b > kMost || __builtin_mul_overflow(a, int64_t{1} << b, &result)) fail_range(sign);
+  return result;
+}
+
+std::string repeated(const std::string& text, int64_t times) {
+  require(times <= 0 || text.size() <= kMaxText / static_cast<size_t>(times), ErrorKind::config,
+          "a text grows beyond {} bytes", kMaxText);
+  std::string result;
+  if (text.empty()) return result;
+  for (int64_t i = 0; i < times; ++i) result += text;
+  return result;
+}
+
 Value combine_whole(std::string_view sign, int64_t a, int64_t b) {
   int64_t result = 0;
   if (sign == "+" || sign == "-" || sign == "*") {
@@ -51,6 +78,7 @@ Value combine_whole(std::string_view sign, int64_t a, int64_t b) {
     if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
     return whole_power(a, b);
   }
+  if (is_of_bits(sign)) return combine_bits(sign, a, b);
   require(b != 0, ErrorKind::config, "division by zero");
   if (sign == "/") return static_cast<double>(a) / static_cast<double>(b);
   if (b == -1) {  // INT64_MIN / -1 traps
@@ -86,7 +114,9 @@ Value python_combine(std::string_view sign, const Value& a, const Value& b) {
     return *left + *right;
   }
   const auto x = as_whole(a), y = as_whole(b);
+  if (sign == "*" && ((left && y) || (right && x))) return repeated(left ? *left : *right, left ? *y : *x);
   if (x && y) return combine_whole(sign, *x, *y);
+  require(!is_of_bits(sign), ErrorKind::config, "{} needs whole numbers", sign);
   return combine_real(sign, as_real(sign, a), as_real(sign, b));
 }
 

@@ -8,8 +8,8 @@
 
 namespace trireme {
 
-/// sign: + - * / // % **. Whole numbers stay whole (except for /) and must fit 64 bits; true counts as 1; + joins
-/// texts.
+/// sign: + - * / // % ** and, of whole numbers, | ^ & << >>. Whole numbers stay whole (except for /) and must fit 64
+/// bits; true counts as 1; + joins texts, * repeats one.
 Value python_combine(std::string_view sign, const Value& a, const Value& b);
 Value python_negate(const Value& value);
 

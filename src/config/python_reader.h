@@ -1,6 +1,7 @@
 #pragma once
-// Configuration files that are Python assignments (`name = expression`), read without executing anything: literals,
-// names assigned before, arithmetic. What would have to be executed becomes a setting with a problem.
+// Configuration files in Python, as nanoGPT runs them in the place of its own defaults: assignments of all forms,
+// expressions (config/python_expression.h), `if`, imports of files beside it, `exec(open(FILE).read())`, `print`.
+// Every other statement is refused: nothing that could set a value is skipped.
 
 #include <map>
 #include <string>
@@ -11,9 +12,11 @@
 
 namespace trireme {
 
-/// Settings in the order assigned; of a name assigned twice the last one stays, as in Python. `names`: values that
-/// expressions may use beside those assigned before. `import` lines and doc strings are skipped. Throws Error::config
-/// with path and line for everything else that is not an assignment, for unknown names and for arithmetic that fails.
+/// Settings in the order assigned, with the file and line of the statement that did; of a name assigned twice the last
+/// one stays, as in Python. `names`: the keys with their defaults, which expressions may use. Modules are looked for in
+/// the working directory, as Python does, and then in the file's folder. What would have to be executed, and what is no
+/// single value, becomes a setting with a problem. Throws Error::config with path and line for everything else.
+/// read_python() leaves out what is no key and was used by an expression: a variable of the file.
 std::vector<Setting> read_python(const std::string& path, int layer, std::map<std::string, Value> names);
 std::vector<Setting> parse_python(const std::string& text, const std::string& path, int layer,
                                   std::map<std::string, Value> names);

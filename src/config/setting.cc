@@ -6,6 +6,8 @@
 #include <charconv>
 #include <limits>
 
+#include "config/slip.h"
+
 namespace trireme {
 namespace {
 
@@ -178,6 +180,19 @@ std::string canonical(std::string_view key) {
   std::string text(key);
   std::replace(text.begin(), text.end(), '_', '-');
   return text;
+}
+
+bool is_slip_of(std::string_view key, std::string_view name) {
+  constexpr size_t kLongestKey = 100, kShortest = 5, kLong = 10;
+  if (key.size() > kLongestKey) return false;
+  const auto letters = [](std::string_view text) {
+    std::string kept(text);
+    std::erase_if(kept, [](char c) { return c == '-' || c == '_'; });
+    return kept;
+  };
+  const std::string typed = letters(key), meant = letters(name);
+  if (typed.size() < kShortest) return typed == meant;
+  return edit_distance(typed, meant) <= (typed.size() < kLong ? 1 : 2);
 }
 
 std::string nearest_name(std::string_view key, const std::vector<std::string>& names) {

@@ -22,13 +22,13 @@ TEST(Nanogpt, ClassifiesEveryKey) {
   const std::vector<std::pair<KeyRole, std::vector<const char*>>> expected = {
       {KeyRole::mapped,
        {"out_dir",      "eval_interval", "log_interval", "eval_iters",     "eval_only",  "always_save_checkpoint",
-        "init_from",    "wandb_log",     "dataset",      "batch_size",     "block_size", "gradient_accumulation_steps",
+        "init_from",    "seed",          "dataset",      "batch_size",     "block_size", "gradient_accumulation_steps",
         "n_layer",      "n_head",        "n_embd",       "dropout",        "bias",       "learning_rate",
         "max_iters",    "weight_decay",  "beta1",        "beta2",          "grad_clip",  "decay_lr",
         "warmup_iters", "min_lr",        "device",       "lr_decay_iters", "dtype",      "pretrained_dir"}},
-      {KeyRole::no_effect, {"wandb_project", "wandb_run_name", "backend", "compile"}},
+      {KeyRole::no_effect, {"wandb_log", "wandb_project", "wandb_entity", "wandb_run_name", "backend", "compile"}},
       {KeyRole::refused,
-       {"start", "num_samples", "max_new_tokens", "temperature", "top_k", "seed", "real_data", "profile"}},
+       {"start", "num_samples", "max_new_tokens", "temperature", "top_k", "betas", "real_data", "profile"}},
   };
   size_t count = 0;
   for (const auto& [role, names] : expected) {
@@ -189,7 +189,6 @@ TEST(Nanogpt, RefusesWhatCannotBeHonoured) {
                "--device is \"cuda\": this build trains on CPUs; set --device=cpu");
   EXPECT_ERROR(flags({"--dtype=float16"}), ErrorKind::config, "--dtype is \"float16\": float16 needs a loss scale");
   EXPECT_ERROR(flags({"--dtype=int8"}), ErrorKind::config, "expected float32 or bfloat16");
-  EXPECT_ERROR(flags({"--wandb_log=True"}), ErrorKind::config, "set wandb_log = False");
   EXPECT_ERROR(flags({"--start=x"}), ErrorKind::config,
                "--start cannot be used here: it belongs to sampling: `trireme sample --model RUN --start TEXT`");
   EXPECT_ERROR(flags({"--profile=True"}), ErrorKind::config,
@@ -214,9 +213,47 @@ TEST(Nanogpt, RefusesUnknownKeysAndWrongTypes) {
   EXPECT_ERROR(flags({"--out_dir=5"}), ErrorKind::config, "--out_dir is 5, expected text");
   EXPECT_ERROR(flags({"--dropout=half"}), ErrorKind::config, "--dropout is \"half\", expected a number");
   EXPECT_EQ(flags({"--learning_rate=1"}).config.optim.learning_rate, 1) << "whole numbers are numbers too";
-  write_text(folder / "b.py", "batch_size = int(3)\n");
+  write_text(folder / "b.py", "batch_size = int(time.time())\n");
   EXPECT_ERROR(load_config({folder / "b.py"}, {}), ErrorKind::config,
-               "b.py:1: batch_size is `int(3)`, which would have to be executed, expected a whole number");
+               "b.py:1: batch_size is `int(time.time())`, which would have to be executed, expected a whole number");
+  write_text(folder / "c.py", "betas = (0.9, 0.95)\n");
+  EXPECT_ERROR(load_config({folder / "c.py"}, {}), ErrorKind::config,
+               "c.py:1: betas cannot be used here: set beta1 and beta2");
+}
+
+TEST(Nanogpt, AFileMayAssignWhatMeansNothingToTraining) {
+  const TemporaryFolder folder;
+  write_text(folder / "a.py",
+             "name = 'corpus'\ndataset = f'{name}'\nallow_tf32 = False\ndevice_type = 'cpu'\nseed = 7\n"
+             "start = 'x'\ntemperature = 0.8\nwandb_log = True\nmax_lr = 3\n");
+  const LoadedConfig loaded = load_config({folder / "a.py"}, {});
+  EXPECT_EQ(loaded.config.data.dir, "data/corpus");
+  EXPECT_EQ(loaded.config.run.seed, 7);
+  EXPECT_THAT(loaded.notes, Contains(HasSubstr("a.py:3: allow_tf32 is not a key of nanogpt: it has no effect")));
+  EXPECT_THAT(loaded.notes, Contains(HasSubstr("a.py:4: device_type is not a key of nanogpt")));
+  EXPECT_THAT(loaded.notes, Contains(HasSubstr("a.py:6: start has no effect here: it belongs to sampling")));
+  EXPECT_THAT(loaded.notes, Contains(HasSubstr("a.py:7: temperature has no effect here: it belongs to sampling")));
+  EXPECT_THAT(loaded.notes,
+              Contains(HasSubstr("a.py:8: wandb_log has no effect here: nothing is sent to wandb; metrics "
+                                 "are in RUN/metrics.jsonl and RUN/tensorboard")));
+  EXPECT_THAT(loaded.notes, Contains(HasSubstr("a.py:9: max_lr is not a key"))) << "min_lr means something else";
+  EXPECT_THAT(loaded.notes, testing::Not(Contains(HasSubstr("name is not a key")))) << "a variable of the file";
+  for (const char* slip : {"n_layers = 4", "max_iter = 4", "learning_rat = 0.1", "batchsize = 3", "warmup_iter = 2"}) {
+    write_text(folder / "b.py", std::string(slip) + "\n");
+    EXPECT_ERROR(load_config({folder / "b.py"}, {}), ErrorKind::config, "did you mean");
+  }
+}
+
+TEST(Nanogpt, FollowsAStarImport) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "config");
+  write_text(folder / "config/base.py", "batch_size = 4\nmax_iters = 77\ndropout = 0.25\n");
+  write_text(folder / "star.py", "from config.base import *\nout_dir = 'x'\n");
+  const LoadedConfig loaded = load_config({folder / "star.py"}, {});
+  EXPECT_EQ(loaded.config.run.steps, 77);
+  EXPECT_EQ(loaded.config.batch.micro, 4);
+  EXPECT_EQ(loaded.config.model.dropout, 0.25);
+  EXPECT_EQ(loaded.config.run.dir, "x");
 }
 
 TEST(Nanogpt, NamesTheOptionsRangeAtTheKeysPlace) {

@@ -1,0 +1,593 @@
+#include "config/python_expression.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "config/python_arithmetic.h"
+#include "config/yaml_reader.h"
+
+namespace trireme {
+namespace {
+
+using Kind = PythonObject::Kind;
+using TokenKind = PythonToken::Kind;
+
+constexpr const char* kOpenFile = "open()";
+constexpr const char* kReadFile = "open().read";
+
+/// Recursive descent over tokens. Where `idle_` is not 0 nothing is evaluated: the branch that is not taken.
+class PythonEvaluator {
+ public:
+  PythonEvaluator(const std::vector<PythonToken>& tokens, size_t at, PythonScope& scope, const std::string& path)
+      : tokens_(tokens), at_(at), scope_(scope), path_(path) {}
+
+  size_t at() const { return at_; }
+
+  PythonObject several() {
+    PythonObject first = one();
+    if (!peek().is(",")) return first;
+    std::vector<PythonObject> items{std::move(first)};
+    while (take(",")) {
+      if (ends_expression()) break;
+      items.push_back(one());
+    }
+    return sequence(std::move(items));
+  }
+
+  PythonObject one() {
+    const Depth depth(*this);
+    if (peek().is("lambda")) return lambda();
+    const size_t start = at_, question = find_question();
+    if (question == tokens_.size()) return disjunction();
+    if (idle_ > 0) {
+      disjunction();
+      at_ = question + 1;
+      disjunction();
+      expect("else");
+      return one();
+    }
+    at_ = question + 1;  // `a if condition else b`
+    const bool chosen = condition(disjunction());
+    expect("else");
+    if (!chosen) return one();
+    idly([&] { return one(); });
+    const size_t end = std::exchange(at_, start);
+    PythonObject value = disjunction();
+    if (at_ != question) fail_here(fmt::format("found \"{}\" before \"if\"", peek().text));
+    at_ = end;
+    return value;
+  }
+
+ private:
+  struct Depth {
+    explicit Depth(PythonEvaluator& of) : evaluator(of) {
+      if (++evaluator.depth_ > kMostPythonDepth)
+        evaluator.fail_here(fmt::format("an expression nests deeper than {} levels", kMostPythonDepth));
+    }
+    Depth(const Depth&) = delete;
+    Depth& operator=(const Depth&) = delete;
+    ~Depth() { --evaluator.depth_; }
+    PythonEvaluator& evaluator;
+  };
+
+  const PythonToken& peek(size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }
+  bool take(std::string_view word) {
+    if (!peek().is(word)) return false;
+    ++at_;
+    return true;
+  }
+  void expect(std::string_view sign) {
+    if (!take(sign)) fail_here(fmt::format("'{}' is missing", sign));
+  }
+  bool ends_expression() const {
+    const TokenKind kind = peek().kind;
+    return kind == TokenKind::newline || kind == TokenKind::end || peek().is(")") || peek().is("]") || peek().is("}") ||
+           peek().is("=") || peek().is(";") || peek().is(":");
+  }
+  [[noreturn]] void fail_here(const std::string& message) const { fail_python(path_, peek().line, message); }
+
+  template <class F>
+  PythonObject idly(F evaluate) {
+    ++idle_;
+    evaluate();
+    --idle_;
+    return PythonObject::opaque();
+  }
+  /// The value that `compute` gives, with the place added to what it raises.
+  template <class F>
+  PythonObject compute(F evaluate) {
+    if (idle_ > 0) return PythonObject::opaque();
+    try {
+      return evaluate();
+    } catch (const Error& e) {
+      fail_here(e.what());
+    }
+  }
+  bool condition(const PythonObject& object) const {
+    const std::optional<bool> truth = python_truth(object);
+    if (!truth) fail_here("a condition depends on what would have to be executed; write its outcome instead");
+    return *truth;
+  }
+  /// Place of the `if` of a conditional expression that begins here; the number of tokens where there is none.
+  size_t find_question() const {
+    int open = 0;
+    for (size_t i = at_; i < tokens_.size(); ++i) {
+      const PythonToken& token = tokens_[i];
+      if (token.is(")") || token.is("]") || token.is("}")) {
+        if (open-- == 0) break;
+      }
+      open += token.is("(") || token.is("[") || token.is("{");
+      if (open > 0) continue;
+      if (token.is("if")) return i;
+      const bool over = token.is(",") || token.is(":") || token.is(";") || token.is("=") || token.is("else") ||
+                        token.is("for") || token.kind == TokenKind::newline;
+      if (over) break;
+    }
+    return tokens_.size();
+  }
+  PythonObject sequence(std::vector<PythonObject> items) {
+    return compute([&] { return PythonObject::of_items(Kind::sequence, std::move(items)); });
+  }
+
+  PythonObject disjunction() {
+    return either("or", [this] { return either("and", [this] { return negation(); }); });
+  }
+
+  /// `or` and `and` give one of their sides, and evaluate the other one only where it decides.
+  template <class F>
+  PythonObject either(std::string_view word, F side) {
+    PythonObject value = side();
+    while (take(word)) {
+      const std::optional<bool> truth = idle_ > 0 ? std::nullopt : python_truth(value);
+      if (truth && *truth == (word == "and")) {
+        value = side();
+      } else {
+        PythonObject other = idly(side);
+        if (!truth) value = std::move(other);
+      }
+    }
+    return value;
+  }
+
+  PythonObject negation() {
+    bool negated = false, any = false;
+    while (take("not")) negated = !negated, any = true;
+    PythonObject value = comparison();
+    if (!any || idle_ > 0) return value;
+    const std::optional<bool> truth = python_truth(value);
+    return truth ? PythonObject::of(*truth != negated) : PythonObject::opaque();
+  }
+
+  std::string comparison_sign() {
+    for (const char* sign : {"==", "!=", "<=", ">=", "<", ">", "in"}) {
+      if (take(sign)) return sign;
+    }
+    if (take("is")) return take("not") ? "is not" : "is";
+    if (peek().is("not") && peek(1).is("in")) {
+      at_ += 2;
+      return "not in";
+    }
+    return "";
+  }
+
+  PythonObject comparison() {
+    PythonObject left = bits("|");
+    std::optional<PythonObject> result;
+    for (std::string sign = comparison_sign(); !sign.empty(); sign = comparison_sign()) {
+      PythonObject right = bits("|");
+      PythonObject step = compute([&] { return python_compare(sign, left, right); });
+      const std::optional<bool> before = result ? python_truth(*result) : std::optional(true);
+      if (!result || (before && *before)) result = std::move(step);  // a < b < c
+      left = std::move(right);
+    }
+    return result ? *result : left;
+  }
+
+  /// | ^ & << >> of whole numbers, each binding tighter than the one before.
+  PythonObject bits(std::string_view sign) {
+    constexpr std::string_view kSigns[] = {"|", "^", "&", "<<"};
+    const auto* const level = std::ranges::find(kSigns, sign);
+    const auto operand = [&] { return level + 1 == std::end(kSigns) ? sum() : bits(*(level + 1)); };
+    PythonObject value = operand();
+    while (true) {
+      std::string found;
+      if (take(sign)) found = sign;
+      if (found.empty() && sign == "<<" && take(">>")) found = ">>";
+      if (found.empty()) return value;
+      const PythonObject right = operand();
+      value = combine(found, value, right);
+    }
+  }
+
+  PythonObject sum() {
+    return row({"+", "-"}, [this] { return product(); });
+  }
+  PythonObject product() {
+    return row({"*", "/", "//", "%"}, [this] { return factor(); });
+  }
+
+  template <class F>
+  PythonObject row(std::initializer_list<const char*> signs, F operand) {
+    PythonObject value = operand();
+    while (true) {
+      const auto* const sign = std::ranges::find_if(signs, [&](const char* one) { return peek().is(one); });
+      if (sign == signs.end()) return value;
+      ++at_;
+      const PythonObject right = operand();
+      value = combine(*sign, value, right);
+    }
+  }
+
+  PythonObject factor() {
+    bool negative = false, signed_value = false;
+    while (peek().is("-") || peek().is("+")) {  // a loop, not recursion: signs cost no stack
+      negative = negative != peek().is("-");
+      signed_value = true;
+      ++at_;
+    }
+    PythonObject value = power();
+    if (!signed_value) return value;
+    if (!value.is_value()) return PythonObject::opaque();
+    return compute([&] {
+      return PythonObject::of(negative ? python_negate(value.value) : python_combine("+", int64_t{0}, value.value));
+    });
+  }
+
+  PythonObject power() {
+    const PythonObject base = primary();
+    if (!take("**")) return base;
+    const Depth depth(*this);
+    const PythonObject exponent = factor();
+    return combine("**", base, exponent);
+  }
+
+  PythonObject combine(std::string_view sign, const PythonObject& a, const PythonObject& b) {
+    if (!a.is_value() || !b.is_value() || (sign == "%" && a.as_text() != nullptr)) return PythonObject::opaque();
+    return compute([&] { return PythonObject::of(python_combine(sign, a.value, b.value)); });
+  }
+
+  PythonObject primary() {
+    PythonObject value = atom();
+    while (true) {
+      if (take(".")) {
+        value = attribute(value);
+      } else if (peek().is("(")) {
+        value = call(value);
+      } else if (take("[")) {
+        const Depth depth(*this);
+        const bool sliced = slice();
+        const PythonObject index = sliced ? PythonObject::opaque() : several();
+        expect("]");
+        value = sliced ? PythonObject::opaque() : item(value, index);
+      } else {
+        return value;
+      }
+    }
+  }
+
+  /// Whether a ':' stands between the brackets: then what is between them is left out.
+  bool slice() {
+    int open = 0;
+    for (size_t i = at_; i < tokens_.size() && (open > 0 || !tokens_[i].is("]")); ++i) {
+      open += tokens_[i].is("(") || tokens_[i].is("[") || tokens_[i].is("{");
+      open -= tokens_[i].is(")") || tokens_[i].is("]") || tokens_[i].is("}");
+      if (open > 0 || !tokens_[i].is(":")) continue;
+      skip_to("]");
+      return true;
+    }
+    return false;
+  }
+
+  PythonObject item(const PythonObject& container, const PythonObject& index) {
+    return compute([&] {
+      if (container.kind == Kind::outside && container.text == "os.environ" && index.as_text() != nullptr) {
+        const auto value = python_variable(*scope_.environment, *index.as_text());
+        require(value.has_value(), ErrorKind::config, "the environment has no variable {}", *index.as_text());
+        return PythonObject::of(*value);
+      }
+      return python_item(container, index);
+    });
+  }
+
+  PythonObject attribute(const PythonObject& of) {
+    if (peek().kind != TokenKind::name) fail_here("a name is missing after '.'");
+    const std::string name(tokens_[at_++].text);
+    if (idle_ > 0) return PythonObject::opaque();
+    if (name.starts_with("__")) fail_here(fmt::format("\"{}\" is not read here", name));
+    const bool items = of.kind == Kind::sequence || of.kind == Kind::mapping;
+    if (changes_names(items ? "list." + name : of.kind == Kind::outside ? of.text + "." + name : ""))
+      fail_here(fmt::format(".{} would have to be executed, and may change what the file means", name));
+    if (of.kind == Kind::module) {
+      const auto found = of.module->names.find(name);
+      if (found != of.module->names.end()) return found->second;
+      if (of.module->known) fail_here(fmt::format("{} has no \"{}\"", of.module->name, name));
+      return PythonObject::opaque();
+    }
+    if (of.kind == Kind::outside && of.text == kOpenFile) {
+      PythonObject method = of;
+      method.text = name == "read" ? kReadFile : "open()." + name;
+      return method;
+    }
+    if (of.kind == Kind::outside) {
+      const std::string full = of.text + "." + name;
+      const std::optional<Value> constant = python_constant(full);
+      return constant ? PythonObject::of(*constant) : PythonObject::outside(full);
+    }
+    if (of.as_text() != nullptr) {
+      PythonObject method = PythonObject::outside("str." + name);
+      method.value = of.value;
+      return method;
+    }
+    return PythonObject::opaque();
+  }
+
+  PythonObject call(const PythonObject& function) {
+    const Depth depth(*this);
+    const PythonToken& place = peek();
+    expect("(");
+    if (comprehension()) {
+      skip_to(")");
+      expect(")");
+      return may_call(function, place);
+    }
+    std::vector<PythonObject> arguments;
+    bool plain = true;  // neither a name nor a star before an argument
+    while (!peek().is(")")) {
+      if (peek().is("*") || peek().is("**")) plain = false, ++at_;
+      if (peek().kind == TokenKind::name && peek(1).is("=")) plain = false, at_ += 2;
+      arguments.push_back(one());
+      if (!take(",")) break;
+    }
+    expect(")");
+    if (idle_ > 0) return PythonObject::opaque();
+    may_call(function, place);
+    if (!plain || function.kind != Kind::outside) return PythonObject::opaque();
+    return compute([&] { return run(function, arguments); });
+  }
+
+  /// Functions of files could set names, those that Python and its modules have cannot, given what they are called
+  /// with.
+  PythonObject may_call(const PythonObject& function, const PythonToken& place) const {
+    if (idle_ > 0 || function.kind == Kind::outside || function.is_opaque()) return PythonObject::opaque();
+    fail_python(path_, place.line,
+                fmt::format("{}() would have to be executed; write its result instead",
+                            function.text.empty() ? "what is called here" : function.text));
+  }
+
+  PythonObject run(const PythonObject& function, const std::vector<PythonObject>& arguments) const {
+    if (function.text == "open") {
+      const bool reads = arguments.size() == 1 ||
+                         (arguments.size() == 2 && arguments[1].as_text() != nullptr && *arguments[1].as_text() == "r");
+      if (!reads || arguments[0].as_text() == nullptr) return PythonObject::opaque();
+      PythonObject file = PythonObject::outside(kOpenFile);
+      file.value = arguments[0].value;
+      return file;
+    }
+    if (function.text == kReadFile && arguments.empty()) {
+      const std::string& path = std::get<std::string>(function.value);
+      PythonObject text = PythonObject::of(read_config_text(path));
+      text.text = path;
+      return text;
+    }
+    if (function.text.starts_with("str."))
+      return python_text_method(std::get<std::string>(function.value), function.text.substr(4), arguments);
+    return python_call(function.text, arguments, *scope_.environment);
+  }
+
+  PythonObject atom() {
+    const PythonToken& token = peek();
+    if (token.kind == TokenKind::number) {
+      ++at_;
+      return idle_ > 0 ? PythonObject::opaque() : PythonObject::of(python_number(token, path_));
+    }
+    if (token.kind == TokenKind::string) return strings();
+    if (token.is("(") || token.is("[") || token.is("{")) return bracketed();
+    if (token.kind != TokenKind::name || is_python_keyword(token.text)) {
+      if (token.kind == TokenKind::newline || token.kind == TokenKind::end) fail_here("a value is missing");
+      fail_here(fmt::format("a value is missing before \"{}\"", token.text));
+    }
+    ++at_;
+    return idle_ > 0 ? PythonObject::opaque() : named(token);
+  }
+
+  PythonObject named(const PythonToken& token) {
+    if (token.is("True")) return PythonObject::of(true);
+    if (token.is("False")) return PythonObject::of(false);
+    if (token.is("None")) return PythonObject::of(std::monostate{});
+    const std::string name(token.text);
+    const auto found = scope_.names.find(name);
+    if (found != scope_.names.end()) {
+      scope_.read.insert(name);
+      return found->second;
+    }
+    if (is_python_builtin(name)) return PythonObject::outside(name);
+    constexpr std::string_view kSetters[] = {"globals", "locals",     "vars", "exec",         "eval",
+                                             "setattr", "__import__", "dir",  "__builtins__", "delattr"};
+    if (std::ranges::find(kSetters, name) != std::end(kSetters))
+      fail_python(path_, token.line, fmt::format("{} would have to be executed, and may set any name", name));
+    fail_python(path_, token.line, fmt::format("\"{}\" has no value here; assign it first", name));
+  }
+
+  PythonObject lambda() {
+    ++at_;
+    while (!peek().is(":") && !ends_expression()) ++at_;
+    expect(":");
+    idly([&] { return one(); });
+    return PythonObject::function("a lambda");
+  }
+
+  /// Whether `for` stands in the brackets that are open at this place.
+  bool comprehension() const {
+    int open = 0;
+    for (size_t i = at_; i < tokens_.size(); ++i) {
+      if (tokens_[i].is(")") || tokens_[i].is("]") || tokens_[i].is("}")) {
+        if (open-- == 0) return false;
+      }
+      open += tokens_[i].is("(") || tokens_[i].is("[") || tokens_[i].is("{");
+      if (open == 0 && tokens_[i].is("for")) return true;
+    }
+    return false;
+  }
+
+  /// To the bracket that closes this level, over what only calls what cannot set names.
+  void skip_to(std::string_view closing) {
+    int open = 0;
+    for (; at_ < tokens_.size() && (open > 0 || !peek().is(closing)); ++at_) {
+      open += peek().is("(") || peek().is("[") || peek().is("{");
+      open -= peek().is(")") || peek().is("]") || peek().is("}");
+      if (idle_ > 0) continue;
+      if (peek().is(":=")) fail_here("\":=\" is not read here; assign the name in a line by itself");
+      if (peek().kind != TokenKind::name || !peek(1).is("(")) continue;
+      const auto found = scope_.names.find(std::string(peek().text));
+      const bool harmless = found == scope_.names.end() ? is_python_builtin(peek().text) ||
+                                                              is_python_keyword(peek().text) || tokens_[at_ - 1].is(".")
+                                                        : found->second.kind == Kind::outside;
+      if (!harmless) fail_here(fmt::format("{}() would have to be executed; write its result instead", peek().text));
+    }
+  }
+
+  PythonObject bracketed() {
+    const Depth depth(*this);
+    const bool list = peek().is("["), mapping = peek().is("{");
+    const std::string_view closing = list ? "]" : mapping ? "}" : ")";
+    ++at_;
+    if (comprehension()) {
+      skip_to(closing);
+      expect(closing);
+      return PythonObject::opaque();
+    }
+    if (mapping) return dictionary();
+    if (!list && !peek().is(")")) {
+      PythonObject value = several();
+      expect(")");
+      return value;
+    }
+    std::vector<PythonObject> items;
+    while (!peek().is(closing)) {
+      if (peek().is("*")) fail_here("\"*\" before an item of a list is not read; write the items");
+      items.push_back(one());
+      if (!take(",")) break;
+    }
+    expect(closing);
+    return sequence(std::move(items));
+  }
+
+  PythonObject dictionary() {
+    std::vector<PythonObject> items;
+    bool pairs = true;
+    while (!peek().is("}")) {
+      if (take("**") || peek().is("*")) fail_here("\"*\" in a dictionary is not read; write the items");
+      items.push_back(one());
+      if (take(":")) {
+        items.push_back(one());
+      } else {
+        pairs = false;  // a set
+      }
+      if (!take(",")) break;
+    }
+    expect("}");
+    if (!pairs || idle_ > 0) return PythonObject::opaque();
+    return compute([&] { return PythonObject::of_items(Kind::mapping, std::move(items)); });
+  }
+
+  PythonObject strings() {
+    std::string text;
+    bool known = true;
+    for (; peek().kind == TokenKind::string; ++at_) {
+      const PythonToken& token = peek();
+      const std::string_view prefix = token.text.substr(0, token.text.find_first_of("'\""));
+      if (idle_ > 0) continue;
+      if (prefix.find_first_of("bB") != std::string_view::npos) {
+        known = false;
+      } else if (prefix.find_first_of("fF") == std::string_view::npos) {
+        text += python_string(token, path_);
+      } else if (const std::optional<std::string> formatted = format(token)) {
+        text += *formatted;
+      } else {
+        known = false;
+      }
+    }
+    return known && idle_ == 0 ? PythonObject::of(std::move(text)) : PythonObject::opaque();
+  }
+
+  /// What f"..." gives; nothing where a part would have to be executed.
+  std::optional<std::string> format(const PythonToken& token) {
+    const std::string body = python_string(token, path_);
+    std::string out;
+    bool known = true;
+    for (size_t i = 0; i < body.size(); ++i) {
+      const char c = body[i];
+      if ((c == '{' || c == '}') && i + 1 < body.size() && body[i + 1] == c) {
+        out += c;
+        ++i;
+      } else if (c == '{') {
+        const size_t end = field_end(body, i + 1, token.line);
+        const auto part = field(body.substr(i + 1, end - i - 1), token.line);
+        known = known && part;
+        out += part.value_or("");
+        i = end;
+      } else if (c == '}') {
+        fail_python(path_, token.line, "a '}' in a formatted string closes nothing");
+      } else {
+        out += c;
+      }
+    }
+    return known ? std::optional(out) : std::nullopt;
+  }
+
+  size_t field_end(const std::string& body, size_t at, int line) const {
+    int open = 0;
+    for (; at < body.size(); ++at) {
+      if (body[at] == '{') ++open;
+      if (body[at] == '}' && open-- == 0) return at;
+    }
+    fail_python(path_, line, "a '{' in a formatted string is not closed");
+  }
+
+  /// EXPRESSION[:SPEC] of a formatted string.
+  std::optional<std::string> field(const std::string& text, int line) {
+    const Depth depth(*this);
+    const std::vector<PythonToken> tokens = python_tokens(text, path_, line);
+    PythonEvaluator inner(tokens, 0, scope_, path_);
+    inner.depth_ = depth_;
+    const PythonObject value = inner.several();
+    const PythonToken& next = inner.peek();
+    std::string spec;
+    if (next.is(":")) {
+      spec = text.substr(static_cast<size_t>(next.text.data() - text.data()) + 1);
+    } else if (next.kind != TokenKind::newline && next.kind != TokenKind::end) {
+      if (next.is("!") || next.is("=")) return std::nullopt;
+      fail_python(path_, line, fmt::format("found \"{}\" in a formatted string", next.text));
+    }
+    return value.is_value() ? python_format(value.value, spec) : std::nullopt;
+  }
+
+  const std::vector<PythonToken>& tokens_;
+  size_t at_;
+  PythonScope& scope_;
+  const std::string& path_;
+  int depth_ = 0, idle_ = 0;
+};
+
+}  // namespace
+
+PythonObject evaluate_python(const std::vector<PythonToken>& tokens, size_t& at, PythonScope& scope,
+                             const std::string& path) {
+  PythonEvaluator evaluator(tokens, at, scope, path);
+  PythonObject value = evaluator.several();
+  at = evaluator.at();
+  return value;
+}
+
+PythonObject evaluate_one_python(const std::vector<PythonToken>& tokens, size_t& at, PythonScope& scope,
+                                 const std::string& path) {
+  PythonEvaluator evaluator(tokens, at, scope, path);
+  PythonObject value = evaluator.one();
+  at = evaluator.at();
+  return value;
+}
+
+}  // namespace trireme
