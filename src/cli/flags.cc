@@ -6,7 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
+#include <type_traits>
 
 #include "base/error.h"
 #include "config/foreign_options.h"
@@ -74,6 +77,66 @@ const CLI::Validator& whole_number() {
   return validator;
 }
 
+/// CLI11 takes nothing for 0, and what is too large for the largest number there is, or for infinity.
+template <class Number>
+const CLI::Validator& number_of_its_type() {
+  static const CLI::Validator validator(
+      [](const std::string& text) {
+        if (text.empty()) return std::string("nothing given, expected a number");
+        if constexpr (std::is_floating_point_v<Number>) {
+          char* end = nullptr;
+          const double value = std::strtod(text.c_str(), &end);
+          const bool finite = std::fabs(value) <= static_cast<double>(std::numeric_limits<Number>::max());
+          return end == text.c_str() || finite ? std::string()
+                                               : fmt::format("{} given, expected a finite number", text);
+        } else {
+          int64_t value = 0;
+          const size_t sign = text.starts_with('+');
+          const auto result = std::from_chars(text.data() + sign, text.data() + text.size(), value);
+          using Limits = std::numeric_limits<Number>;
+          const bool fits = result.ec == std::errc() ? value >= Limits::min() && value <= Limits::max()
+                                                     : result.ec != std::errc::result_out_of_range;
+          return fits ? std::string()
+                      : fmt::format("{} given, expected a whole number from {} to {}", text, Limits::min(),
+                                    Limits::max());
+        }
+      },
+      "", "");
+  return validator;
+}
+
+template <class T>
+struct NumberIn {
+  using type = T;
+};
+template <class T>
+struct NumberIn<std::optional<T>> {
+  using type = T;
+};
+
+/// `--name=` as two words, the second one empty: CLI11 takes the next word for the value otherwise.
+std::vector<std::string> with_empty_values(const CLI::App& app, std::vector<std::string> words) {
+  std::vector<std::string> out;
+  const CLI::App* chosen = &app;
+  for (std::string& word : words) {
+    const auto actions = chosen->get_subcommands([&](const CLI::App* one) { return one->get_name() == word; });
+    if (!actions.empty()) chosen = actions[0];
+    const bool empty = word.starts_with("--") && word.size() > 3 && word.find('=') == word.size() - 1;
+    if (!empty) {
+      out.push_back(std::move(word));
+      continue;
+    }
+    word.pop_back();
+    const CLI::Option* const option = chosen->get_option_no_throw(word);
+    require(option == nullptr || option->get_items_expected_max() > 0, ErrorKind::usage,
+            "{}: {}= has no value; give {} alone, or leave it out; `{} --help` explains the flags", app.get_name(),
+            word, word, app.get_name());
+    out.push_back(option == nullptr ? word + "=" : word);
+    if (option != nullptr) out.emplace_back();
+  }
+  return out;
+}
+
 }  // namespace
 
 Flag Flag::required() const { return Flag(option_->required()); }
@@ -112,7 +175,12 @@ template <class T>
 Flag Flags::add(const std::string& names, T& value, const std::string& help) {
   CLI::Option* const option = app_->add_option(names, value, help);
   if (option->get_items_expected_max() == 1) option->take_last();  // as `train` and the programs that it stands for do
-  if (std::is_same_v<T, uint64_t>) option->check(whole_number());
+  using Number = typename NumberIn<T>::type;
+  if constexpr (std::is_same_v<T, uint64_t>) {
+    option->check(whole_number());
+  } else if constexpr (std::is_arithmetic_v<Number>) {
+    option->check(number_of_its_type<Number>());
+  }
   return Flag(option);
 }
 template Flag Flags::add(const std::string&, std::string&, const std::string&);
@@ -145,6 +213,7 @@ std::optional<int> Flags::parse(std::vector<std::string> arguments) {
     if (!argument.starts_with("--")) continue;
     std::replace(argument.begin() + 2, std::find(argument.begin(), argument.end(), '='), '_', '-');
   }
+  arguments = with_empty_values(*app_, std::move(arguments));
   std::ranges::reverse(arguments);  // CLI11 takes a vector from its end
   try {
     app_->parse(std::move(arguments));

@@ -41,7 +41,7 @@ std::string lower(std::string text) {
 
 bool truth(const std::string& name, const std::string& text) {
   const std::string word = lower(text);
-  if (word.empty() || word == "true" || word == "1" || word == "yes" || word == "y" || word == "t") return true;
+  if (word == "true" || word == "1" || word == "yes" || word == "y" || word == "t") return true;
   const bool no = word == "false" || word == "0" || word == "no" || word == "n" || word == "f";
   require(no, ErrorKind::usage, "--{} is \"{}\", expected True or False", name, text);
   return false;

@@ -1,9 +1,14 @@
 #include "cli/flags.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
+
+#include <sstream>
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "config/load.h"
+#include "tests/support/expect_error.h"
 
 namespace trireme {
 namespace {
@@ -108,6 +113,141 @@ TEST(Flags, AnActionThatIsNotKnownIsNamed) {
   flags.add_action("train", "");
   EXPECT_THAT(refusal(flags, {"encod", "--input", "x"}),
               HasSubstr("not expected: encod --input x; did you mean encode?"));
+}
+
+TEST(Flags, AnEmptyValueIsAnEmptyValue) {
+  std::string text = "before", other = "before";
+  std::vector<std::string> list;
+  std::optional<std::string> maybe;
+  std::string truth = "False";
+  bool on = false;
+  Flags flags("test", "");
+  flags.add("-t,--some-text", text);
+  flags.add("--other", other);
+  flags.add("--list", list).one_value();
+  flags.add("--maybe", maybe);
+  flags.add("--truth", truth).optional_value("True", "[True|False]");
+  flags.add_switch("--on", on);
+  EXPECT_EQ(refusal(flags, {"--some_text=", "--other=x"}), "taken");
+  EXPECT_EQ(text, "");
+  EXPECT_EQ(other, "x");
+  EXPECT_EQ(refusal(flags, {"--some-text", "", "--other", ""}), "taken");
+  EXPECT_EQ(text + other, "");
+  EXPECT_EQ(refusal(flags, {"--list=", "--list=a", "--list="}), "taken");
+  EXPECT_THAT(list, ElementsAre("", "a", ""));
+  EXPECT_EQ(refusal(flags, {"--maybe=", "--other=y"}), "taken");
+  EXPECT_EQ(maybe, "");
+  EXPECT_EQ(refusal(flags, {"--truth=", "--other=z"}), "taken");
+  EXPECT_EQ(truth, "");
+  EXPECT_EQ(other, "z");
+  EXPECT_THAT(refusal(flags, {"--on=", "--other=z"}), HasSubstr("--on= has no value; give --on alone"));
+  EXPECT_THAT(refusal(flags, {"--unknown=", "--other=z"}), HasSubstr("not expected: --unknown="));
+}
+
+TEST(Flags, ANumberIsFiniteAndFitsItsType) {
+  double rate = 1;
+  float small = 1;
+  int count = 1;
+  int64_t large = 1;
+  std::optional<double> maybe;
+  std::optional<int64_t> maybe_whole;
+  Flags flags("test", "");
+  flags.add("--rate", rate);
+  flags.add("--small", small);
+  flags.add("--count", count);
+  flags.add("--large", large);
+  flags.add("--maybe", maybe);
+  flags.add("--maybe-whole", maybe_whole);
+  for (const char* value : {"1e400", "-1e400", "inf", "-inf", "nan", "infinity", "NaN"}) {
+    for (const char* name : {"--rate", "--small", "--maybe"}) {
+      EXPECT_THAT(refusal(flags, {name, value}),
+                  HasSubstr(fmt::format("{}: {} given, expected a finite number", name, value)));
+    }
+  }
+  EXPECT_THAT(refusal(flags, {"--small=1e39"}), HasSubstr("--small: 1e39 given, expected a finite number"));
+  EXPECT_THAT(refusal(flags, {"--count=2147483648"}),
+              HasSubstr("--count: 2147483648 given, expected a whole number from -2147483648 to 2147483647"));
+  for (const char* name : {"--large", "--maybe-whole"}) {
+    EXPECT_THAT(refusal(flags, {name, "9223372036854775808"}), HasSubstr(std::string(name) + ": 9223372036854775808"));
+  }
+  for (const char* name : {"--rate", "--small", "--count", "--large", "--maybe", "--maybe-whole"}) {
+    EXPECT_THAT(refusal(flags, {std::string(name) + "="}),
+                HasSubstr(std::string(name) + ": nothing given, expected a number"));
+    EXPECT_NE(refusal(flags, {name, "many"}), "taken");
+    EXPECT_EQ(refusal(flags, {name, "3"}), "taken");
+  }
+  EXPECT_EQ(refusal(flags, {"--rate=1e-400", "--small=1e38"}), "taken");
+}
+
+std::string help_of(const Command& command, std::vector<std::string> words) {
+  words.emplace_back("--help");
+  testing::internal::CaptureStdout();
+  command.run(words);
+  return testing::internal::GetCapturedStdout();
+}
+
+/// What stands first in the indented lines of a part of a help text: actions, or flags that take a value.
+std::vector<std::string> names_in(const std::string& help, const std::string& part) {
+  std::vector<std::string> names;
+  std::istringstream lines(help);
+  bool inside = part.empty();
+  for (std::string line; std::getline(lines, line);) {
+    if (!part.empty() && line.starts_with(part)) inside = true;
+    if (!inside || !line.starts_with("  ") || line.starts_with("   ")) continue;
+    const size_t dashes = line.find("--");
+    std::string word = line.substr(2, line.find_first_of(" ,", 2) - 2);
+    if (part.empty()) {
+      if (dashes == std::string::npos || dashes > 6) continue;
+      const size_t end = line.find_first_of(" ,=", dashes);
+      word = line.substr(dashes, end - dashes);
+      const size_t type = line.find_first_not_of(' ', line.find(' ', dashes));
+      const bool takes = type != std::string::npos && line.find("  ", dashes) > type &&
+                         (std::isupper(static_cast<unsigned char>(line[type])) || line[type] == '[');
+      if (!takes) continue;
+    }
+    names.push_back(word);
+  }
+  return names;
+}
+
+/// The flag alone, with nothing behind its '=', before one that does not exist: that one must not become its value.
+void expect_empty_value(const Command& command, const std::vector<std::string>& action, const std::string& flag) {
+  std::vector<std::string> words = action;
+  words.insert(words.end(), {flag + "=", "--no-such-flag=1"});
+  std::string said = "taken";
+  try {
+    command.run(words);
+  } catch (const Error& e) {
+    said = e.what();
+  }
+  EXPECT_THAT(said, testing::AnyOf(HasSubstr("not expected: --no-such-flag=1"), HasSubstr("nothing given"),
+                                   HasSubstr("no option \"no-such-flag\"")))
+      << command.name << " " << fmt::format("{}", fmt::join(action, " ")) << " " << flag;
+}
+
+TEST(Flags, NoCommandTakesTheNextFlagForAnEmptyValue) {
+  size_t tried = 0;
+  for (const Command& command : commands()) {
+    const std::string name = command.name;
+    if (name == "node-agent" || name == "train" || name == "config") continue;  // no flags; config/load's, below
+    std::vector<std::vector<std::string>> actions{{}};
+    const std::string help = help_of(command, {});
+    for (const std::string& action : names_in(help, name == "bench" ? "usage" : "Subcommands:"))
+      actions.push_back({action});
+    for (const std::vector<std::string>& action : actions) {
+      if (action.empty() && actions.size() > 1) continue;
+      for (const std::string& flag : names_in(help_of(command, action), "")) {
+        expect_empty_value(command, action, flag);
+        ++tried;
+      }
+    }
+  }
+  EXPECT_GT(tried, 200u) << "flags of all commands";
+  for (const char* flag : {"--run.dir=", "--data.validation=", "--model.init=", "--checkpoint.best_link="}) {
+    EXPECT_ERROR(load_config({}, {flag, "--no-such-flag=1"}), ErrorKind::config, "no option \"no-such-flag\"");
+  }
+  EXPECT_EQ(load_config({}, {"--data.validation=", "--run.dir=x"}).config.data.validation, "");
+  EXPECT_EQ(load_config({}, {"--data.validation=", "--run.dir=x"}).config.run.dir, "x");
 }
 
 }  // namespace
