@@ -37,10 +37,19 @@ ModelFolder open_huggingface(const std::string& path) {
           .generation = read_generation_files(path, read_model_config(path))};
 }
 
+/// Beside the file, or of the dataset that it says it was trained on.
+std::string nanogpt_tokenizer(const std::string& path) {
+  const fs::path folder = fs::path(path).parent_path();
+  std::string beside = tokenizer_in(folder.empty() ? "." : folder);
+  if (!beside.empty()) return beside;
+  const std::string meta = find_nanogpt_meta(path);
+  return meta.empty() ? meta : load_tokenizer(meta)->json();
+}
+
 ModelFolder open_nanogpt(const std::string& path) {
   return {.path = path,
           .spec = read_nanogpt_spec(path),
-          .tokenizer_json = tokenizer_in(fs::path(path).parent_path()),
+          .tokenizer_json = nanogpt_tokenizer(path),
           .checkpoint = {},
           .nanogpt = true};
 }

@@ -6,6 +6,7 @@
 #include "checkpoint/huggingface.h"
 #include "checkpoint/importer.h"
 #include "checkpoint/json_fields.h"
+#include "checkpoint/torch_value.h"
 
 namespace trireme {
 namespace {
@@ -84,6 +85,19 @@ std::string find_nanogpt_checkpoint(const std::string& folder) {
   for (const char* name : {"ckpt.pt", "snapshot.pt"}) {
     const fs::path path = fs::path(folder) / name;
     if (fs::is_regular_file(path)) return path.string();
+  }
+  return {};
+}
+
+std::string find_nanogpt_meta(const std::string& path) {
+  const TorchArchive archive(path);
+  if (!archive.root().is_dict()) return {};
+  const auto config = archive.root().find("config");
+  const auto dataset = config && config->is_dict() ? config->find("dataset") : std::nullopt;
+  if (!dataset) return {};
+  const fs::path meta = fs::path("data") / dataset->text() / "meta.pkl";
+  for (const fs::path& candidate : {meta, fs::path(path).parent_path() / ".." / meta}) {
+    if (fs::is_regular_file(candidate)) return candidate.lexically_normal().string();
   }
   return {};
 }

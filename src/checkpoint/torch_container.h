@@ -1,13 +1,13 @@
 #pragma once
 // The container of torch.save()'s files: a pickle and the memory of its tensors. ZIP, and the plain stream of torch
-// before 1.6. It is read as data (checkpoint/pickle.h): nothing of it is executed, and memory is bounded.
+// before 1.6. It is read as data (base/pickle.h): nothing of it is executed, and memory is bounded.
 
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "checkpoint/pickle.h"
+#include "base/pickle.h"
 #include "checkpoint/torch_tensor.h"
 
 namespace trireme {

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "hub/place.h"
+#include "text/character_meta.h"
 #include "text/json_cursor.h"
 #include "text/json_node.h"
 #include "text/model_tables.h"
@@ -248,9 +249,10 @@ std::unique_ptr<Tokenizer> load_folder(const fs::path& folder, const TokenizerLo
   if (fs::exists(folder / "tokenizer.json")) return load_tokenizer((folder / "tokenizer.json").string(), options);
   if (const auto vocabulary = vocabulary_with_merges(folder)) return load_vocabulary(*vocabulary, options);
   if (fs::exists(folder / "vocab.txt")) return load_vocab_txt(folder / "vocab.txt", options);
+  if (fs::exists(folder / kCharacterMeta)) return load_tokenizer((folder / kCharacterMeta).string(), options);
   fail(ErrorKind::io,
        "{} has no tokenizer: neither tokenizer.json, nor vocab.json or encoder.json with merges.txt or vocab.bpe, nor "
-       "vocab.txt",
+       "vocab.txt, nor nanoGPT's meta.pkl",
        folder.string());
 }
 
@@ -285,7 +287,8 @@ bool is_vocabulary(std::string_view text) {
 
 bool holds_tokenizer(const std::string& folder) {
   const fs::path path(folder);
-  return fs::exists(path / "tokenizer.json") || fs::exists(path / "vocab.txt") || vocabulary_with_merges(path);
+  return fs::exists(path / "tokenizer.json") || fs::exists(path / "vocab.txt") || vocabulary_with_merges(path) ||
+         fs::exists(path / kCharacterMeta);
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const TokenizerLoadOptions& options) {
@@ -298,6 +301,10 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::string& given, const Tokeni
   const fs::path file(path);
   if (!fs::exists(file)) refuse_missing(path, place.why_not);
   if (fs::is_directory(file)) return load_folder(file, options);
+  if (file.extension() == ".pkl") {
+    refuse_options(options, path);
+    return read_character_meta(path);
+  }
   std::string text = read_tokenizer_file(path);
   const std::string name = file.filename().string();
   if (is_vocabulary(text) || name == "vocab.json" || name == "encoder.json") return load_vocabulary(file, options);

@@ -14,6 +14,7 @@
 #include "data/end_of_text_source.h"
 #include "data/indexed_source.h"
 #include "data/masked_source.h"
+#include "text/character_meta.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -148,7 +149,9 @@ std::string find_tokenizer(const DataOptions& data) {
   const std::vector<WeightedPrefix> sets = indexed_sets(data, data.train);
   const fs::path file = sets.empty() ? data_path(data, data.train) : sets[0].prefix;
   const fs::path beside = file.parent_path() / "tokenizer.json";
-  return fs::exists(beside) ? read_text(beside.string(), kMostTokenizerBytes) : std::string();
+  if (fs::exists(beside)) return read_text(beside.string(), kMostTokenizerBytes);
+  const fs::path meta = file.parent_path() / kCharacterMeta;  // nanoGPT's prepare.py made the token files
+  return fs::exists(meta) ? read_character_meta(meta.string())->json() : std::string();
 }
 
 void require_one_tokenizer(const DataOptions& data, const std::string& tokenizer_json) {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/pickle.h"
+#include "base/pickle.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_source.h"
 #include "tests/support/expect_error.h"

@@ -1,4 +1,4 @@
-#include "checkpoint/pickle.h"
+#include "base/pickle.h"
 
 #include <fmt/format.h>
 
