@@ -353,6 +353,8 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   Scalars scalars(rank.world);
   together(scalars, [&] {
     spec = preset(options.preset).spec;
+    if (const auto b = options.bias)
+      spec.biases = {.qkv = *b, .attention_out = *b, .mlp_in = *b, .mlp_out = *b, .norm = *b};
     require(options.sequence <= spec.context, ErrorKind::usage, "--seq {} is longer than the {} positions of {}",
             options.sequence, spec.context, options.preset);
     require(!options.pytorch || rank.size() == 1, ErrorKind::usage, "--peer is measured on one rank, not on {}",

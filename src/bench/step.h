@@ -3,6 +3,7 @@
 // runs; on one rank beside the rate of the step's own GEMMs and, where asked for, the same step in PyTorch; on several,
 // how the speed grows with their number.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ namespace trireme {
 
 struct StepBenchOptions {
   std::string preset = "gpt2-124m";
+  std::optional<bool> bias;            ///< of all linear layers and norms, where the preset's shall not count
   int64_t batch = 4, sequence = 1024;  ///< batch: sequences per rank
   DType dtype = DType::f32;
   int64_t steps = 5, warmup = 1;  ///< warmup: on one rank; several warm up with one step of each number of ranks

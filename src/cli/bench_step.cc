@@ -220,6 +220,9 @@ int bench_step_command(std::vector<std::string> arguments) {
       "step: the speed-up table. With --layouts it compares layouts of the N ranks (docs/layouts.md) on one global "
       "batch of N x --batch sequences, the first one being the measure of the others.");
   app.add("--preset", options.preset, "named sizes, as --model.preset takes them (docs/models.md)").show_default();
+  std::string bias;
+  app.add("--bias", bias, "biases of all layers, True or False (default: the preset's; bench.py's is False)")
+      .one_of({"True", "true", "False", "false"});
   app.add("--batch", options.batch, "sequences per step and rank").in_range(1, 1 << 20).show_default();
   app.add("--seq", options.sequence, "tokens per sequence").in_range(1, 1 << 20).show_default();
   app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
@@ -262,6 +265,7 @@ int bench_step_command(std::vector<std::string> arguments) {
   require(peak_tflops >= 0, ErrorKind::usage, "--peak-tflops is {}, expected 0 (measure it) or more", peak_tflops);
   require(!options.layouts.empty() || (options.micro == 0 && shard == "none"), ErrorKind::usage,
           "--micro and --shard belong to --layouts; give the layouts, or `--layouts all`");
+  if (!bias.empty()) options.bias = bias == "True" || bias == "true";
   options.recompute = recompute_of(recompute);
   options.shard = shard_of(shard);
   options.pytorch = peer == "pytorch";

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/run_folder.h"
 #include "cli/sample_prompts.h"
+#include "cli/sample_words.h"
 #include "config/load.h"
 #include "config/text_generation.h"
 
@@ -144,7 +145,7 @@ std::string trimmed(const std::string& text) {
 std::optional<int> read_sample_options(std::vector<std::string> arguments, SampleOptions& options) {
   Flags app("trireme sample", "Continues a prompt with a trained model. Text goes to standard output as it is made.");
   declare(app, options);
-  if (const auto code = app.parse(std::move(arguments))) return code;
+  if (const auto code = app.parse(take_sampling_dialects(std::move(arguments)))) return code;
   for (const char* flag : kFlags) {
     if (app.count(flag) > 0) options.given.insert(flag);
   }

@@ -237,6 +237,49 @@ TEST_F(Nanogpt, FineTunesALocalGpt2CroppedToTheBlockSize) {
   EXPECT_THAT(absent.output, HasSubstr("no folder models/gpt2-xl here; HF_HUB_OFFLINE is set"));
 }
 
+// pickle.dumps({"vocab_size": 4, "itos": {0: "\n", 1: "a", 2: "b", 3: "e with an acute"}, "stoi": ...})
+constexpr std::string_view kMeta(
+    "\x80\x04\x95S\x00\x00\x00\x00\x00\x00\x00}\x94(\x8c\x0avocab_size\x94K\x04\x8c\x04itos\x94}\x94("
+    "K\x00\x8c\x01\x0a\x94K\x01\x8c\x01"
+    "a\x94K\x02\x8c\x01"
+    "b\x94K\x03\x8c\x02\xc3\xa9\x94u\x8c\x04stoi\x94}\x94(h\x04K\x00h\x05K\x01h\x06K\x02h\x07K\x03uu.",
+    94);
+
+TEST_F(Nanogpt, ItsOwnDataFolderAndCommandsDoWhatTheyDo) {
+  std::filesystem::create_directories(path("data/chars"));
+  std::string ids;
+  for (int i = 0; i < 400; ++i) ids += std::string{static_cast<char>(i * i % 4), '\0'};
+  write_text(path("data/chars/train.bin"), ids);
+  write_text(path("data/chars/val.bin"), ids);
+  write_text(path("data/chars/meta.pkl"), kMeta);
+  const Outcome trained = done(here(1, "train small.py --dataset=chars --wandb_log=True"));
+  EXPECT_THAT(trained.output, HasSubstr("nothing is sent to wandb; metrics are in RUN/metrics.jsonl"));
+  EXPECT_EQ(open_checkpoint(path("out")).facts.spec.vocabulary, 4) << "meta.pkl says it";
+  const Outcome sampled = done(here(1, "sample small.py --num_samples=2 --max_new_tokens=5 --threads 1"));
+  EXPECT_THAT(sampled.output, HasSubstr("--- sample 2 of 2\n"));
+  EXPECT_THAT(sampled.output, HasSubstr("5 tokens in ")) << "no stop at an end of text";
+  const Outcome ten = done(here(1, "sample --out_dir=out --max_new_tokens=2 --threads 1"));
+  EXPECT_THAT(ten.output, HasSubstr("--- sample 10 of 10\n")) << "sample.py's default";
+  const Outcome named =
+      done(here(1, "sample --model out --prompt a --max-new-tokens 1 --tokenizer data/chars/meta.pkl --threads 1"));
+  EXPECT_THAT(named.output, HasSubstr("1 tokens in "));
+  const Outcome again = done(here(1, "train small.py --dataset=chars --init_from=resume --max_iters=2"));
+  EXPECT_THAT(again.output, HasSubstr("nothing is left to train: 4 steps are done, and run.steps is 2"));
+}
+
+TEST_F(Nanogpt, AStarImportIsFollowedAndALoopIsRefused) {
+  std::filesystem::create_directory(path("config"));
+  write_text(path("config/base.py"), "batch_size = 4\nmax_iters = 77\ndropout = 0.25\n");
+  write_text(path("star.py"), "from config.base import *\nout_dir = 'x'\n");
+  const Outcome shown = done(here(1, "config show star.py"));
+  for (const char* line : {"  steps: 77  # star.py:1\n", "  micro: 4  # star.py:1\n", "  dropout: 0.25  # star.py:1\n"})
+    EXPECT_THAT(shown.output, HasSubstr(line));
+  write_text(path("loop.py"), "for k in ['batch_size']:\n    globals()[k] = 2\n");
+  const Outcome refused = here(1, "train loop.py");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.output, HasSubstr("loop.py:1: found \"for k in ['batch_size']:\"; only assignments"));
+}
+
 TEST_F(Nanogpt, EvaluatesOnlyAndWritesNothing) {
   make_pretrained("models/gpt2");
   const Outcome outcome = done(here(1, "train small.py --init_from=gpt2 --eval_only=True"));
