@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/log_wording.h"
 #include "base/printable.h"
 
 namespace trireme::log {
@@ -21,6 +22,7 @@ struct State {
   Identity identity;
   std::mutex mutex;  // messages and the status line take turns
   std::function<void(std::string_view)> listener;
+  std::function<std::string(std::string_view)> wording;
   std::string status;
   const bool terminal = isatty(STDERR_FILENO) == 1;
   State() {
@@ -57,7 +59,8 @@ void emit(spdlog::level::level_enum level, std::string_view prefix, std::string_
   const std::lock_guard lock(state().mutex);
   if (!state().logger->should_log(level)) return;
   const bool above_status = !state().status.empty();
-  const std::string line = fmt::format("{}{}{}", prefix, word, printable(message, kMostMessageBytes));
+  const std::string said = state().wording ? state().wording(message) : std::string(message);
+  const std::string line = fmt::format("{}{}{}", prefix, word, printable(said, kMostMessageBytes));
   if (above_status) write_to_terminal(kEraseLine);
   state().logger->log(level, "{}", line);
   if (state().listener) state().listener(line);
@@ -115,6 +118,11 @@ void set_status(std::string_view line) {
   if (shown.empty() && state().status.empty()) return;
   state().status = shown;
   write_to_terminal(fmt::format("{}{}", kEraseLine, shown));
+}
+
+void set_wording(std::function<std::string(std::string_view)> wording) {
+  const std::lock_guard lock(state().mutex);
+  state().wording = std::move(wording);
 }
 
 void set_listener(std::function<void(std::string_view)> listener) {

@@ -133,7 +133,8 @@ LockOwner this_owner() {
   return owner;
 }
 
-RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over) : path_(run_dir + "/lock") {
+RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice)
+    : path_(run_dir + "/lock") {
   std::error_code error;
   std::filesystem::create_directories(run_dir, error);
   require(!error, ErrorKind::io, "cannot create run folder {}: {}", run_dir, error.message());
@@ -142,12 +143,8 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
     const Held held = lock_at_once(fd, path_);
     const auto last = read_owner(fd, path_);
     if (!may_take(held, owner, last)) {
-      require(take_over, ErrorKind::locked,
-              "run folder {} belongs to {}{}; wait for it or stop it, use another --run.dir, or set --run.take-over if "
-              "it is "
-              "certain that it no longer runs",
-              run_dir, describe(last),
-              held == Held::taken ? ", which is running" : ": whether it still runs cannot be seen from here");
+      require(take_over, ErrorKind::locked, "run folder {} belongs to {}{}; {}", run_dir, describe(last),
+              held == Held::taken ? ", which is running" : ": whether it still runs cannot be seen from here", advice);
       log::warning("run folder {} is taken over from {}", run_dir, describe(last));
     }
     if (held == Held::taken) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace trireme {
 
@@ -22,10 +23,13 @@ LockOwner this_owner();
 
 class RunLock {
  public:
+  static constexpr std::string_view kAdvice =
+      "wait for it or stop it, use another --run.dir, or set --run.take-over if it is certain that it no longer runs";
+
   /// Creates the run folder if needed and takes its lock: when nobody holds it on this host, when the last owner let go
   /// of it, or when `owner` is a later attempt of the same job; else only with take_over. Throws Error::locked naming
-  /// the holder and --run.take-over, Error::io.
-  RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over);
+  /// the holder, and `advice` as what to do; Error::io.
+  RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice = kAdvice);
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
   ~RunLock();

@@ -236,7 +236,12 @@ int prune(const std::string& run, int64_t keep) {
       neox_folders(run).empty(), ErrorKind::usage,
       "{} holds checkpoints of GPT-NeoX, which are never written or deleted here; delete global_step folders by hand",
       run);
-  const RunLock lock(run, this_owner(), false);  // a running job prunes by itself
+  const std::string advice = fmt::format(
+      "prune it when the job has ended: `trireme status {}` says how it is doing, `trireme stop {}` ends it; "
+      "--checkpoint"
+      ".keep of the run itself lets it prune while it runs",
+      run, run);
+  const RunLock lock(run, this_owner(), false, advice);
   const std::vector<int64_t> deleted = prune_checkpoints(run, keep);
   fmt::print("deleted {} checkpoints of {}{}{}\n", deleted.size(), run, deleted.empty() ? "" : ": steps ",
              fmt::join(deleted, ", "));

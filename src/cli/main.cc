@@ -6,23 +6,27 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/log_wording.h"
 #include "base/team_wait.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/version.h"
+#include "cli/wording.h"
 
 namespace {
 
 using namespace trireme;
 
 void print_usage(std::FILE* out) {
-  fmt::print(out,
-             "usage: trireme COMMAND [arguments]\n\nTrains and fine-tunes transformer language models on CPU and GPU "
-             "clusters.\n\ncommands:\n");
+  fmt::print(
+      out,
+      "usage: trireme COMMAND [arguments]\n\nTrains and fine-tunes transformer language models on clusters of CPUs."
+      "\n\ncommands:\n");
   for (const Command& command : commands()) fmt::print(out, "  {:<12} {}\n", command.name, command.help);
   fmt::print(out, "\n`trireme COMMAND --help` explains a command; `trireme --version` says what this build can do.\n");
 }
@@ -49,14 +53,14 @@ int run(const std::vector<std::string>& arguments, char** argv) {
   for (const Command& command : commands()) {
     if (arguments[0] != command.name) continue;
     if (command.computes) wait_briefly(argv);
+    const std::string name = command.name;
+    log::set_wording([name](std::string_view message) { return in_words_of(name, message); });
     const int code = command.run({arguments.begin() + 1, arguments.end()});
     if (command.prints_result) require_printed();
     return code;
   }
-  std::vector<std::string> names;
-  for (const Command& command : commands()) names.emplace_back(command.name);
-  fail(ErrorKind::usage, "no command \"{}\"; nearest is \"{}\", and `trireme --help` lists all", arguments[0],
-       nearest(arguments[0], names));
+  fail(ErrorKind::usage, "no command \"{}\"{}, and `trireme --help` lists all", arguments[0],
+       meant_command(arguments[0]));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cassert>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
