@@ -17,6 +17,9 @@ struct Command {
 };
 
 std::span<const Command> commands();
+/// For a message about a word that is not a command: "; nearest is \"train\"", or what takes the place of another
+/// program of that name; empty where nothing is near.
+std::string meant_command(const std::string& word);
 
 int run_train(std::vector<std::string> arguments);
 int run_sample(std::vector<std::string> arguments);

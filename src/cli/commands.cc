@@ -1,5 +1,10 @@
 #include "cli/command.h"
 
+#include <fmt/format.h>
+
+#include "config/setting.h"
+#include "config/slip.h"
+
 namespace trireme {
 namespace {
 
@@ -32,5 +37,38 @@ constexpr Command kCommands[] = {
 }  // namespace
 
 std::span<const Command> commands() { return kCommands; }
+
+std::string meant_command(const std::string& word) {
+  struct Other {
+    const char *program, *here;
+  };
+  constexpr Other kOthers[] = {
+      {"accelerate", "`trireme launch -f HOSTFILE -- train ...` does what `accelerate launch` does"},
+      {"deepspeed", "`trireme launch -f HOSTFILE -- train ...` starts ranks on many hosts"},
+      {"deepy.py", "`trireme launch -f HOSTFILE -- train CONFIG.yml...` does what deepy.py does"},
+      {"torchrun", "`trireme launch -f HOSTFILE -- train ...`, or `mpirun -n N trireme train ...`, starts ranks"},
+      {"mpirun", "it stands first: `mpirun -n N trireme train ...`; `trireme launch` calls it for many hosts"},
+      {"mpiexec", "it stands first: `mpiexec -n N trireme train ...`; `trireme launch` calls it for many hosts"},
+      {"srun", "it stands first: `srun trireme train ...`"},
+      {"python", "trireme is one program without Python: `trireme train` takes the place of train.py"},
+      {"python3", "trireme is one program without Python: `trireme train` takes the place of train.py"},
+      {"train.py", "`trireme train` takes its place"},
+      {"sample.py", "`trireme sample` takes its place"},
+      {"bench.py", "`trireme bench step` takes its place"},
+      {"run_glue.py", "`trireme glue` takes its place"},
+      {"generate.py", "`trireme sample` takes its place"},
+      {"finetune", "`trireme train --model.init MODEL` fine-tunes, and `trireme glue` on a task"},
+      {"generate", "`trireme sample` writes text"},
+  };
+  const std::string_view name = std::string_view(word).substr(word.rfind('/') + 1);
+  for (const Other& other : kOthers) {
+    if (name == other.program) return fmt::format("; {}", other.here);
+  }
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::string near = nearest_name(word, names);
+  const bool alike = !near.empty() && near.substr(0, 1) == word.substr(0, 1);  // "stop" is not what "python" means
+  return alike || is_slip_of(word, near) ? fmt::format("; nearest is \"{}\"", near) : "";
+}
 
 }  // namespace trireme

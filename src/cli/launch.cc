@@ -56,6 +56,17 @@ std::vector<std::string> translate_intel(std::vector<std::string>& words, std::v
   return own;
 }
 
+/// `launch -- train --help` asks about train.
+std::optional<int> show_help(const LaunchRequest& request) {
+  const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  const std::vector<std::string>& words = request.command;
+  if (request.any_program || std::none_of(words.begin(), words.end(), asks)) return std::nullopt;
+  for (const Command& command : commands()) {
+    if (words[0] == command.name) return command.run({words.begin() + 1, words.end()});
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 int run_launch(std::vector<std::string> arguments) {
@@ -107,6 +118,7 @@ int run_launch(std::vector<std::string> arguments) {
           "launch: nothing to start; write `-- train config.yaml` behind the options");
   if (request.command.empty()) request.command = {"--version"};
   if (!request.any_program) require_command(request.command);
+  if (const auto code = show_help(request)) return *code;
   for (const std::string& variable : request.variables) {
     if (!request.any_program && variable.starts_with("OMP_NUM_THREADS=")) {
       log::warning(

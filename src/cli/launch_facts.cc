@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/command.h"
 #include "cli/glue_flags.h"
@@ -33,9 +32,8 @@ void require_command(const std::vector<std::string>& command) {
   for (const Command& known : commands()) names.emplace_back(known.name);
   const std::string& word = command.at(0);
   if (word.starts_with("-") || std::ranges::find(names, word) != names.end()) return;
-  fail(ErrorKind::usage,
-       "\"{}\" is no command of trireme; nearest is \"{}\"; for another program give --program to launch", word,
-       nearest(word, names));
+  fail(ErrorKind::usage, "\"{}\" is no command of trireme{}; for another program give --program to launch", word,
+       meant_command(word));
 }
 
 JobFacts describe_job(const LaunchRequest& request) {

@@ -20,13 +20,19 @@ std::string plain_text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : dump_valid_json(value);
 }
 
-/// What status.json says of how the run ended, as one fact.
+/// What status.json says of how the run ended, as one fact: fields that say nothing are left out.
 RunFacts status_facts(const fs::path& file) {
   if (!fs::exists(file)) return {};
   std::string text;
   const Json status = read_json(file.string());
   for (const auto& [name, value] : status.items()) {
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, plain_text(value));
+    const std::string said = plain_text(value);
+    if (said.empty() || value.is_null() || said == "false") continue;
+    if (name == "requeue") {
+      text += fmt::format("{}to be queued again", text.empty() ? "" : ", ");
+      continue;
+    }
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, said);
   }
   return {{"status", text}};
 }

@@ -21,7 +21,7 @@
 namespace trireme::hub {
 namespace {
 
-constexpr int kAttempts = 5;
+constexpr int kAttempts = 5, kAttemptsUnreached = 2;
 constexpr int kMostRedirects = 10;
 constexpr double kLongestWait = 300;  // seconds; a hub that asks for more is not waited for
 constexpr size_t kMostText = size_t{64} << 20;
@@ -234,6 +234,7 @@ Answer Http::exchange(bool head, const Url& url, Receiver* receiver, Attempt& at
   long status = 0;
   curl_easy_getinfo(curl_, CURLINFO_RESPONSE_CODE, &status);
   attempt.answer.status = static_cast<int>(status);
+  reached_ = reached_ || status > 0;
   if (code == CURLE_OK && is_passing(attempt.answer.status)) attempt.reason = fmt::format("status {}", status);
   if (attempt.reason.empty()) attempt.begin();  // a file without bytes
   return attempt.answer;
@@ -275,15 +276,17 @@ Answer Http::send(bool head, const Url& url, Receiver* receiver) {
     if (attempt.reason.empty()) return answer;
     failures = attempt.moved ? 1 : failures + 1;
     const std::optional<double> asked = retry_after(answer);
-    if (failures >= kAttempts)
+    // A machine without a network is not kept waiting; one that has lost it for a moment is.
+    const int most = reached_ || attempt.answer.status > 0 ? kAttempts : kAttemptsUnreached;
+    if (failures >= most)
       throw Unreachable(ErrorKind::io,
-                        fmt::format("cannot fetch {}: {} ({} attempts)", url.shown(), attempt.reason, kAttempts));
+                        fmt::format("cannot fetch {}: {} ({} attempts)", url.shown(), attempt.reason, most));
     const double seconds = asked.value_or(backoff(settings_.first_wait, failures));
     if (seconds > kLongestWait)
       throw Unreachable(ErrorKind::io, fmt::format("cannot fetch {}: {}, and it asks to come back in {:.0f} s",
                                                    url.shown(), attempt.reason, seconds));
     log::info_all("{}: {}; trying again in {:.1f} s{}", url.shown(), attempt.reason, seconds,
-                  attempt.moved ? "" : fmt::format(" (attempt {} of {})", failures + 1, kAttempts));
+                  attempt.moved ? "" : fmt::format(" (attempt {} of {})", failures + 1, most));
     wait(seconds);
   }
 }

@@ -78,6 +78,7 @@ class Http {
   std::string certificates_;
   std::function<void()> alive_;
   void* curl_ = nullptr;
+  bool reached_ = false;  ///< some server has answered
 };
 
 }  // namespace trireme::hub

@@ -226,7 +226,10 @@ bool Trainer::advance() {
   if (due.report || done()) report(result, rate);
   work_.run.reporter->progress(progress().step, result.loss);
   bool stop = result.stop;
-  if (due.evaluation) stop = !evaluate() || stop;
+  // The last evaluation comes before the last snapshot, which may be the best one: it is written once.
+  const bool last = done() && !stop && task_.evaluates_last();
+  const bool evaluated = !(due.evaluation || last) || evaluate();
+  if (due.evaluation) stop = stop || !evaluated;
   if (result.copied) publish_copied();  // before publish_written(), which begins another one
   if (result.saved) publish_written();
   if (due.snapshot || work_.saver->has_best() || work_.saver->is_put_off()) save();
@@ -259,6 +262,9 @@ bool Trainer::train() {
   if (progress().step == 0 && task_.evaluates_first()) evaluate();
   work_.saver->forget_best();  // what a run starts from is not its best result
   if (progress().step == 0 && task_.saves_first()) save();
+  if (progress().step > 0 && done())
+    log::info("nothing is left to train: {} steps are done, and run.steps is {}; raise it for more", progress().step,
+              config().run.steps);
   work_.run.meter.restart();
   bool stopped = scalars().any(rank().stop_requested());
   while (!done() && !stopped) stopped = advance();

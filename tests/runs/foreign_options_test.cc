@@ -69,5 +69,66 @@ TEST(Commands, AWordThatIsNoneIsNamedWithTheNearest) {
   EXPECT_THAT(outcome.output, HasSubstr("no command \"trian\"; nearest is \"train\", and `trireme --help` lists all"));
 }
 
+TEST(Commands, OfOtherProgramsAreNotTakenForSlips) {
+  const struct {
+    const char *word, *said;
+  } cases[] = {
+      {"accelerate",
+       "no command \"accelerate\"; `trireme launch -f HOSTFILE -- train ...` does what `accelerate launch` does"},
+      {"python",
+       "no command \"python\"; trireme is one program without Python: `trireme train` takes the place of train.py"},
+      {"mpirun", "it stands first: `mpirun -n N trireme train ...`"},
+      {"config/train.py", "`trireme train` takes its place"},
+      {"qqqq", "no command \"qqqq\", and `trireme --help` lists all"},
+  };
+  for (const auto& [word, said] : cases) {
+    const Outcome outcome = run(trireme_command({word, "x"}));
+    EXPECT_EQ(outcome.code, 2) << word;
+    EXPECT_THAT(outcome.output, HasSubstr(said));
+    EXPECT_THAT(outcome.output, Not(HasSubstr("nearest")));
+  }
+}
+
+TEST(Commands, HelpBehindLaunchIsThatOfTheCommand) {
+  const Outcome train = run(trireme_command({"launch", "--", "train", "--help"}));
+  EXPECT_EQ(train.code, 0);
+  EXPECT_THAT(train.output, HasSubstr("usage: trireme train CONFIG.yaml"));
+  const Outcome sample = run(trireme_command({"launch", "-f", "no-such-file", "--", "sample", "-h"}));
+  EXPECT_EQ(sample.code, 0);
+  EXPECT_THAT(sample.output, HasSubstr("Continues a prompt with a trained model"));
+}
+
+TEST(Commands, TheFirstScreenSaysWhatThisBuildTrainsOn) {
+  const Outcome outcome = run(trireme_command({}));
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.output, HasSubstr("on clusters of CPUs."));
+  EXPECT_THAT(outcome.output, Not(HasSubstr("GPU")));
+}
+
+TEST(Numbers, ThatAreNotFiniteAreRefusedByEveryCommand) {
+  const std::vector<std::vector<std::string>> cases{
+      {"glue", "--learning_rate", "1e400"},
+      {"glue", "--weight-decay=nan"},
+      {"glue", "--num_train_epochs=inf"},
+      {"sample", "--model", "x", "--temperature=inf"},
+      {"sample", "--model", "x", "--top-p", "nan"},
+      {"bench", "step", "--peak-tflops=1e400"},
+      {"train", "--optim.learning-rate", "1e400"},
+      {"train", "--optim.clip=.inf"},
+      {"train", "--dialect", "nanogpt", "--learning_rate=1e400"},
+      {"sample", "--model", "x", "--max-new-tokens", "9223372036854775808"},
+      {"launch", "--np", "99999999999", "--", "train", "x"},
+  };
+  for (const std::vector<std::string>& words : cases) {
+    const Outcome outcome = run(trireme_command(words));
+    const std::string typed = *std::ranges::find_if(
+        words, [](const std::string& w) { return w.starts_with("--") && w != "--model" && w != "--dialect"; });
+    EXPECT_EQ(outcome.code, 2) << outcome.output;
+    std::string name = typed.substr(0, typed.find('='));
+    if (words[0] != "train") std::ranges::replace(name, '_', '-');
+    EXPECT_THAT(outcome.output, HasSubstr(name)) << words[0];
+  }
+}
+
 }  // namespace
 }  // namespace trireme
