@@ -29,6 +29,7 @@ RunFacts status_facts(const fs::path& file) {
     const std::string said = plain_text(value);
     if (said.empty() || value.is_null() || said == "false") continue;
     if (name == "requeue") {
+      if (status.value("code", 0) == 0) continue;
       text += fmt::format("{}to be queued again", text.empty() ? "" : ", ");
       continue;
     }

@@ -62,7 +62,8 @@ StepResult Trainer::step(double rate) {
                                        .most_loss = only_warns ? std::numeric_limits<double>::infinity() : limit,
                                        .saved = !work_.saver->pending() || work_.saver->idle(),
                                        .copied = work_.saver->copy_idle()});
-  const double exposed = rank().heartbeat->waited_seconds() - waited;
+  // One rank waits for no other: the scheduler may have had its processor within a call all the same.
+  const double exposed = rank().size() == 1 ? 0 : rank().heartbeat->waited_seconds() - waited;
   work_.run.meter.add_step(seconds_since(start) - exposed, exposed);
   if (profile_.end_step(exposed)) show_profile();
   account(result, limit);

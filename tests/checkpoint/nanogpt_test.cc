@@ -50,6 +50,29 @@ TEST(Nanogpt, CheckpointsAreTheModelOfTheirArguments) {
   expect_the_same_model(Loaded(folder.path()));
 }
 
+TEST(Nanogpt, ACheckpointHasTheTokenizerOfItsCharacterDataset) {
+  TemporaryFolder folder;
+  fs::create_directories(folder / "out");
+  fs::create_directories(folder / "data/x");  // what config.dataset of the checkpoint says
+  fs::copy_file(sample("ckpt.pt"), folder / "out/ckpt.pt");
+  EXPECT_EQ(find_nanogpt_meta(folder / "out/ckpt.pt"), "");
+  EXPECT_EQ(open_model(folder / "out").tokenizer_json, "");
+  // pickle.dumps({"itos": {0: "a", 1: "b"}}, protocol=2)
+  const std::string meta(
+      "\x80\x02}q\x00X\x04\x00\x00\x00itosq\x01}q\x02(K\x00X\x01\x00\x00\x00"
+      "aq\x03K\x01X\x01\x00\x00\x00"
+      "bq\x04us.",
+      43);
+  write_text(folder / "data/x/meta.pkl", meta);
+  EXPECT_EQ(find_nanogpt_meta(folder / "out/ckpt.pt"), folder / "data/x/meta.pkl");
+  EXPECT_NE(open_model(folder / "out").tokenizer_json, "");
+  EXPECT_NE(open_model(folder / "out/ckpt.pt").tokenizer_json, "");
+  write_text(folder / "out/meta.pkl", meta);
+  fs::remove_all(folder / "data");
+  EXPECT_NE(open_model(folder / "out").tokenizer_json, "") << "beside the checkpoint";
+  EXPECT_EQ(find_nanogpt_meta(sample("bare.pt")), "") << "a bare dictionary of tensors names no dataset";
+}
+
 TEST(Nanogpt, FilesWithoutArgumentsTakeTheConfigBesideThem) {
   for (const char* name : {"snapshot.pt", "bare.pt"}) {
     SCOPED_TRACE(name);
