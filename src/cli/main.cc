@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/log_wording.h"
 #include "base/team_wait.h"
-#include "base/text.h"
 #include "cli/command.h"
 #include "cli/version.h"
 #include "cli/wording.h"

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cassert>
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <filesystem>
 #include <map>
