@@ -163,7 +163,7 @@ void PythonStatements::import_names() {
       assign(alias, module_object(inner), place.line, shown);
     } else {
       if (module->known) fail_at(place, fmt::format("{} has no \"{}\"", dotted, name));
-      assign(alias, PythonObject::opaque(), place.line, shown);
+      assign(alias, PythonObject::outside(dotted + "." + name), place.line, shown);
     }
   } while (take(","));
   if (bracket && !take(")")) fail_at(place, "')' is missing");

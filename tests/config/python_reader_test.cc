@@ -322,7 +322,7 @@ TEST(Python, BoundsDepthAndGrowth) {
   EXPECT_ERROR(parse("a = " + towers), ErrorKind::config, "nests deeper than 64 levels");
   std::string chain = "a = 1\n";
   for (int i = 0; i < 100; ++i) chain += "a = [a]\n";
-  EXPECT_ERROR(parse(chain), ErrorKind::config, "a.py:65: lists nest deeper than 64 levels");
+  EXPECT_ERROR(parse(chain), ErrorKind::config, "a.py:66: lists nest deeper than 64 levels");
   std::string doubling = "a = 'xxxxxxxxxxxxxxxx'\n";
   for (int i = 0; i < 64; ++i) doubling += "a = a + a\n";
   EXPECT_ERROR(parse(doubling), ErrorKind::config, "a text grows beyond 65536 bytes");
