@@ -1,6 +1,7 @@
 #include "checkpoint/model_folder.h"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/file.h"
