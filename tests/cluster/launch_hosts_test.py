@@ -75,7 +75,8 @@ class Launch(unittest.TestCase):
         result = launch("-f", "hosts", "--dry-run", "--program", "--", "echo", "RAN")
         self.assertEqual(result.returncode, 0, result.both)
         self.assertIn("h2 slots=1\n", result.stdout)
-        self.assertIn(f"--mca plm_rsh_agent '{BED.binary} remote-shell --host-key yes", result.stdout)
+        self.assertRegex(result.stdout, r"--(mca plm_rsh|prtemca plm_ssh)_agent '")
+        self.assertIn(f"_agent '{BED.binary} remote-shell --host-key yes", result.stdout)
         self.assertTrue(result.stdout.splitlines()[-1].endswith("echo RAN"))
 
     def test_dry_run_after_a_look_has_the_network_and_can_be_pasted(self):
@@ -89,7 +90,7 @@ class Launch(unittest.TestCase):
         self.assertIn("--mca btl self,vader,tcp --mca btl_tcp_if_include 10.77.0.0/24", result.stdout)
         pasted = BED.run(1, "sh", "-c", result.stdout)
         self.assertEqual(pasted.returncode, 0, pasted.both)
-        self.assertEqual(sorted(line.rpartition(":")[2] for line in pasted.stdout.splitlines()), ["h1", "h2", "h3"])
+        self.assertEqual(sorted(line.rpartition(":")[2].strip() for line in pasted.stdout.splitlines()), ["h1", "h2", "h3"])
 
     def test_the_first_failure_is_the_last_thing_said(self):
         result = launch("-f", "hosts", "--program", "--", "sh", "-c",

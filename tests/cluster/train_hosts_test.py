@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Training on three hosts made of namespaces (hosts.sh) while things go wrong. Arguments: the program, a work folder."""
+import contextlib
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import time
@@ -205,7 +207,8 @@ class Training(bed.TrainingCase):
         job = self.launch(config, flags=[*flags, "--checkpoint.copy-mb-per-second", "0.0001"])
         self.assertTrue(wait_for(lambda: len(records(run)) > before + 50 or not job.running()) and job.running(), job.output())
         for pid in ranks(config).values():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # mpirun ends the others, too
+                os.kill(pid, signal.SIGKILL)
         job.finish()
         self.assert_nothing_is_left(config)
         return newest()
@@ -245,9 +248,10 @@ class Training(bed.TrainingCase):
             (BED.work / "ids").mkdir(exist_ok=True)
             (BED.work / "ids" / name).write_bytes(b"".join(bytes([i % 16, 0]) for i in range(2000)))
         (BED.work / "hub.py").write_text(HUB)
+        golden = shutil.copytree(GOLDEN, BED.work / "golden")  # where every host sees it, as it may not see this checkout
         (BED.work / "two-each").write_text("h1 slots=2\nh2 slots=2\n")
         for host in (1, 2):
-            hub = BED.start(host, "env", "PATH=/usr/bin:/bin", "python3", "hub.py", GOLDEN, f"hub-{host}.log")
+            hub = BED.start(host, "env", "PATH=/usr/bin:/bin", "python3", "hub.py", golden, f"hub-{host}.log")
             self.addCleanup(hub.end)
             self.assertTrue(wait_for(lambda h=host: BED.run(h, "sh", "-c", "ss -Htln sport = :8765").stdout, 20), hub.output())
 

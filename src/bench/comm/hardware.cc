@@ -72,10 +72,11 @@ HostLinks links_of_this_host(const std::string& host, const std::string& root) {
   return links;
 }
 
-std::string carrier_of(const std::string& maps) {
+std::string carrier_of(const std::string& maps, const std::string& pml) {
   for (const auto& [library, name] :
        {std::pair("/libucp.", "UCX"), {"/libfabric.", "OFI"}, {"/mca_btl_openib.", "openib"}}) {
-    if (maps.find(library) != std::string::npos) return name;
+    const bool own = pml == "ob1" && name != std::string_view("openib");
+    if (!own && maps.find(library) != std::string::npos) return name;
   }
   return "";
 }
@@ -134,7 +135,7 @@ Link find_link(Job& job, const std::string& host) {
   if (hosts.size() == 1) {
     return {"shared memory of " + host, Link::Kind::shared_memory, 0, ping_pong_rate(job, kProbeBytes, kProbeRounds)};
   }
-  const std::string carrier = carrier_of(read_text("/proc/self/maps"));
+  const std::string carrier = carrier_of(read_text("/proc/self/maps"), variable("OMPI_MCA_pml"));
   Link link = common_link(hosts, told_interface(), told_tcp() || carrier.empty());
   link.carrier = carrier;
   link.measured_rate = two_way_rate(job);

@@ -32,8 +32,9 @@ struct HostLinks {
 };
 HostLinks links_of_this_host(const std::string& host, const std::string& root = "");
 /// What the MPI library of a process sends through, by the libraries that it has loaded (/proc/PID/maps, once MPI has
-/// started; Open MPI unloads what it did not choose): "UCX", "OFI", "openib"; empty: sockets of its own.
-std::string carrier_of(const std::string& maps);
+/// started; Open MPI 4 unloads what it did not choose): "UCX", "OFI", "openib"; empty: sockets of its own. `pml`: what
+/// Open MPI was told to send through (OMPI_MCA_pml): ob1 uses neither UCX nor OFI, which Open MPI 5 has loaded always.
+std::string carrier_of(const std::string& maps, const std::string& pml);
 Json to_json(const HostLinks& links);
 HostLinks host_links_from_json(const Json& document);
 

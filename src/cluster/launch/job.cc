@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -251,7 +252,10 @@ class Launch {
     start.hostfile = folder_.file("hosts");
     for (const Placement& entry : placement()) {
       const bool taken = name_for_starter(starter_.kind, entry.host) == entry.host;
-      if (!taken && is_this_host(entry.host)) start.this_host = entry.host;
+      // PRRTE knows this host by its name in the same letters only, and calls it by ssh otherwise.
+      const bool other_letters = starter_.kind == StarterKind::prrte && entry.host != host_name() &&
+                                 strcasecmp(entry.host.c_str(), host_name().c_str()) == 0;
+      if ((!taken || other_letters) && is_this_host(entry.host)) start.this_host = entry.host;
     }
     start.agent = agent();
     start.agent_script = folder_.file("remote-shell");

@@ -260,8 +260,8 @@ StartCommand start_command(const Starter& starter, const StartRequest& request) 
   StartCommand command;
   const std::vector<Host> hosts = hosts_for_starter(starter.kind, request);
   switch (starter.kind) {
-    case StarterKind::open_mpi:
     case StarterKind::prrte:
+    case StarterKind::open_mpi:
       command.words = open_mpi_words(starter, request);
       command.hostfile_text = format_hostfile(hosts, HostfileForm::open_mpi);
       break;

@@ -112,10 +112,13 @@ TEST(Transport, KnowsWhatTheLibrarySendsThroughByWhatIsLoaded) {
   const auto line = [](const char* library) {
     return fmt::format("7f00-7f01 r-xp 00000000 fe:00 123   /usr/lib/x86_64-linux-gnu/{}\n", library);
   };
-  EXPECT_EQ(carrier_of(line("openmpi3/mca_pml_ob1.so") + line("openmpi3/mca_btl_tcp.so")), "");
-  EXPECT_EQ(carrier_of(line("libc.so.6") + line("libucp.so.0.0.0")), "UCX");
-  EXPECT_EQ(carrier_of(line("openmpi3/mca_pml_cm.so") + line("libfabric.so.1.20.0")), "OFI");
-  EXPECT_EQ(carrier_of(line("openmpi3/mca_btl_openib.so")), "openib");
+  EXPECT_EQ(carrier_of(line("openmpi3/mca_pml_ob1.so") + line("openmpi3/mca_btl_tcp.so"), ""), "");
+  EXPECT_EQ(carrier_of(line("libc.so.6") + line("libucp.so.0.0.0"), ""), "UCX");
+  EXPECT_EQ(carrier_of(line("libmpi.so.40") + line("libucp.so.0.0.0"), "ucx"), "UCX");
+  EXPECT_EQ(carrier_of(line("libmpi.so.40") + line("libucp.so.0.0.0") + line("libfabric.so.1.20.0"), "ob1"), "");
+  EXPECT_EQ(carrier_of(line("libucp.so.0.0.0") + line("openmpi3/mca_btl_openib.so"), "ob1"), "openib");
+  EXPECT_EQ(carrier_of(line("openmpi3/mca_pml_cm.so") + line("libfabric.so.1.20.0"), ""), "OFI");
+  EXPECT_EQ(carrier_of(line("openmpi3/mca_btl_openib.so"), ""), "openib");
 }
 
 TEST(Pairs, EveryTwoHostsMeetOnceAndNobodyTwiceInARound) {

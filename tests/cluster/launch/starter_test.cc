@@ -76,6 +76,9 @@ TEST(StartCommand, OpenMpi5GetsTheNamesOfItsOwnRuntime) {
   EXPECT_EQ(command.hostfile_text, "n1 slots=2\nn2 slots=1\n");
   request.ipv6 = true;
   EXPECT_THAT(start_command(starter, request).words, testing::Not(testing::Contains("oob_tcp_disable_ipv6_family")));
+  StartRequest here = request_for({{"H1", 2}, {"h2", 1}});
+  here.this_host = "H1";
+  EXPECT_EQ(start_command(starter, here).hostfile_text, "localhost slots=2\nh2 slots=1\n");
   EXPECT_EQ(daemon_of(starter), "prted");
   EXPECT_EQ(daemon_of({StarterKind::open_mpi, "/usr/bin/mpirun", "", ""}), "orted");
 }
