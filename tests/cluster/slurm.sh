@@ -48,6 +48,7 @@ SelectType=select/linear
 SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=3
+SlurmdTimeout=20
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,sched_interval=1,nohold_on_prolog_fail
 $health
 NodeName=$nodes CPUs=2 State=UNKNOWN
@@ -89,7 +90,9 @@ up() {
 
 join() {
   export SLURM_CONF=$folder/slurm.conf
-  rm -rf "$folder/slurm/spool.h$1"  # sockets of steps that died would be taken for running ones
+  # What steps left that died would be taken for running ones; a real host boots without it.
+  rm -rf "$folder/slurm/spool.h$1"
+  on "$1" find /tmp -mindepth 1 -delete
   start_munge "$1"
   on "$1" slurmd </dev/null >/dev/null 2>&1
 }

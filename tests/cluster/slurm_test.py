@@ -156,6 +156,7 @@ class Slurm(unittest.TestCase):
         BED.script("boot", BED.folder, 3)
         BED.script("join", BED.folder, 3, name="slurm.sh")
         self.assertTrue(bed.wait_for(lambda: slurm("sinfo", "-h", "-r", "-t", "idle", "-o", "%D").stdout.strip() == "2"), slurm("sinfo", "-R").both)
+        self.assertTrue(bed.wait_for(lambda: job_state(job).get("JobState") == "PENDING"), job_state(job))
         ended = int(time.time())
         self.assertTrue(bed.wait_for(lambda: int(time.time()) > ended))
         slurm("scontrol", "update", f"JobId={job}", "StartTime=now")
