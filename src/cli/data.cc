@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
@@ -16,6 +17,7 @@
 #include "cli/flags.h"
 #include "cli/tokenizer_flags.h"
 #include "data/document_parts.h"
+#include "data/file_signature.h"
 #include "data/indexed_dataset.h"
 #include "data/inspection.h"
 #include "data/neox_index.h"
@@ -58,7 +60,15 @@ size_t part_of(const std::string& name) {
 /// Prefix of an indexed dataset that is named by it, or by one of its files.
 std::string required_prefix(const std::string& path) {
   const std::string prefix = indexed_prefix(path);
-  require(!prefix.empty(), ErrorKind::io, "{} is no indexed dataset: there is no .idx file of that name", path);
+  if (prefix.empty() && std::filesystem::is_regular_file(path)) {
+    const MappedFile file(path);
+    if (const auto known = signature_of(file.text(), path))
+      fail(ErrorKind::data, "{} is {}, not an indexed dataset: {}", path, known->what, known->todo);
+  }
+  require(!prefix.empty(), ErrorKind::io,
+          "{} is not an indexed dataset: there is no .idx file of that name; `trireme prepare --format megatron` makes "
+          "one",
+          path);
   return prefix;
 }
 

@@ -13,7 +13,15 @@ enum class ResidualChoice : uint8_t { sequential, parallel };
 enum class Recompute : uint8_t { none, attention, full };
 enum class PositionChoice : uint8_t { learned, rotary };
 /// The learning rate's course after warm-up.
-enum class RateCourse : uint8_t { constant, cosine, linear, exponential };
+enum class RateCourse : uint8_t {
+  constant,
+  cosine,
+  linear,
+  exponential,
+  polynomial,
+  cosine_with_restarts,
+  inverse_sqrt
+};
 /// Whose formulas the course follows: optim/schedule.h has them.
 enum class ScheduleForm : uint8_t { nanogpt, neox };
 /// What is sharded over data-parallel ranks: ZeRO's stages 0 to 3.

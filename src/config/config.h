@@ -99,7 +99,7 @@ struct ModelOptions {
 
 struct DataOptions {
   std::string dir, train = "train.bin", validation = "val.bin", test, split, index_dir, tokenizer, merges;
-  bool verify = false, whole_words = false, mask_end_of_text = false;
+  bool verify = false, trust = false, whole_words = false, mask_end_of_text = false;
   double mask_rate = 0.15;
 
   template <class V>
@@ -134,6 +134,9 @@ struct DataOptions {
     v.flag("mask-end-of-text", mask_end_of_text,
            "what follows the token that ends a document is not to be predicted: it counts in no loss");
     v.flag("verify", verify, "check every block's checksum and every id before the first step (default: a sample)");
+    v.flag("trust", trust,
+           "a token file without a sidecar is 16-bit ids, whatever it looks like (default: what looks like another "
+           "format, numbers of another width or text is refused)");
   }
 };
 
@@ -164,7 +167,7 @@ struct OptimOptions {
   RateCourse schedule = RateCourse::cosine;
   ScheduleForm schedule_form = ScheduleForm::nanogpt;
   int64_t warmup_steps = 0, decay_steps = 0;
-  double warmup_fraction = 0;
+  double warmup_fraction = 0, decay_power = 1, restarts = 1, timescale = 0;
   bool decay_all = false;
   ShardChoice shard = ShardChoice::none;
   ShardGroup shard_group = ShardGroup::all;
@@ -178,13 +181,23 @@ struct OptimOptions {
              {{"cosine", RateCourse::cosine},
               {"linear", RateCourse::linear},
               {"constant", RateCourse::constant},
-              {"exponential", RateCourse::exponential}});
+              {"exponential", RateCourse::exponential},
+              {"polynomial", RateCourse::polynomial},
+              {"cosine-with-restarts", RateCourse::cosine_with_restarts},
+              {"inverse-sqrt", RateCourse::inverse_sqrt}});
     v.choice(
         "schedule-form", schedule_form,
         "whose formulas: nanogpt: over steps, ends at min-learning-rate and stays there; neox: over the updates that "
         "were applied, never below min-learning-rate, the cosine rises again after decay-steps, the exponential "
         "halves the peak in them",
         {{"nanogpt", ScheduleForm::nanogpt}, {"neox", ScheduleForm::neox}});
+    v.number("decay-power", decay_power, "schedule polynomial: exponent of the share of the decay that is left", 0,
+             100);
+    v.number("restarts", restarts, "schedule cosine-with-restarts: how often the cosine falls from the peak", 1, 1e6);
+    v.number("timescale", timescale,
+             "schedule inverse-sqrt: the rate is half the peak three of these after the warm-up (0: warmup-steps, or "
+             "10000 without a warm-up)",
+             0, 1e15);
     v.integer("warmup-steps", warmup_steps, "steps of linear warm-up", 0, 1LL << 40);
     v.number("warmup-fraction", warmup_fraction,
              "instead of warmup-steps: warm-up as a share of decay-steps, not rounded (0: use warmup-steps)", 0, 1);
@@ -316,12 +329,17 @@ struct CheckpointOptions {
 
 struct LogOptions {
   int64_t every = 10;
+  double seconds = 15;
   bool jsonl = true, tensorboard = true;
   double peak_tflops = 0;
   int64_t profile = 0;
   template <class V>
   void visit(V& v) {
     v.integer("every", every, "steps between log lines", 1, 1LL << 40);
+    v.number(
+        "seconds", seconds,
+        "seconds after which a line says how far a run is, where no other line did (0: only every log.every steps)", 0,
+        1e6);
     v.integer("profile", profile,
               "time the operators of so many steps, print where the time goes and write RUN/trace.json for "
               "chrome://tracing (also --profile; 0: off)",

@@ -277,8 +277,6 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--average-tokens-across-devices", no_effect, ""},
     {"glue", "--use-cache", no_effect, ""},
     // of what is refused below
-    {"glue", "--metric-for-best-model", no_effect, ""},
-    {"glue", "--greater-is-better", no_effect, ""},
     {"glue", "--past-index", no_effect, ""},
     {"glue", "--gradient-checkpointing-kwargs", no_effect, ""},
     {"glue", "--fsdp-config", no_effect, ""},
@@ -294,14 +292,12 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--optim", elsewhere, "AdamW", "adamw_hf|adamw_torch|adamw_torch_fused"},
     {"glue", "--optim-args", elsewhere, "--adam-beta1, --adam-beta2, --adam-epsilon", "|none"},
     {"glue", "--optim-target-modules", elsewhere, "AdamW on all parameters", "|none"},
-    {"glue", "--lr-scheduler-kwargs", elsewhere, "--lr-scheduler-type with --warmup-steps", "|none|{}"},
     {"glue", "--data-seed", elsewhere, "--seed, which orders the rows too", "|none"},
     {"glue", "--dataloader-drop-last", elsewhere, "every row of every epoch is used", "false"},
     {"glue", "--group-by-length", elsewhere, "rows are packed without padding, in shuffled order", "false"},
     {"glue", "--train-sampling-strategy", elsewhere, "rows are packed without padding, in shuffled order", "random"},
     {"glue", "--auto-find-batch-size", elsewhere, "--per-device-train-batch-size with --gradient-accumulation-steps",
      "false"},
-    {"glue", "--load-best-model-at-end", elsewhere, "the last model; checkpoints hold the others", "false"},
     {"glue", "--save-only-model", elsewhere, "--save-strategy no: the model is written at the end", "false"},
     {"glue", "--save-safetensors", elsewhere, "model.safetensors", "true"},
     {"glue", "--eval-delay", elsewhere, "--eval-strategy steps with --eval-steps", "0|0.0"},
@@ -318,7 +314,6 @@ constexpr ForeignOption kOptions[] = {
     {"glue", "--dataset-config-name", elsewhere, "--task-name with --data-dir, or --train-file", "|none"},
     {"glue", "--config-name", elsewhere, "a model folder with the config.json", "|none"},
     {"glue", "--ignore-data-skip", elsewhere, "a resumed run goes on with the rows that follow", "false"},
-    {"glue", "--ignore-mismatched-sizes", elsewhere, "a model whose head has the task's classes, or none", "false"},
     {"glue", "--debug", elsewhere, "no debugging", "|none"},
 };
 

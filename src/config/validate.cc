@@ -43,7 +43,19 @@ void check_schedule(const LoadedConfig& loaded) {
   require(optim.schedule != RateCourse::exponential || optim.schedule_form == ScheduleForm::neox, ErrorKind::config,
           "{} is exponential, which is a course of NeoX's; set --optim.schedule-form neox",
           loaded.where("optim.schedule"));
-  if (optim.schedule != RateCourse::cosine) return;
+  const bool of_transformers = optim.schedule == RateCourse::polynomial ||
+                               optim.schedule == RateCourse::cosine_with_restarts ||
+                               optim.schedule == RateCourse::inverse_sqrt;
+  require(!of_transformers || optim.schedule_form == ScheduleForm::nanogpt, ErrorKind::config,
+          "{} is a course that NeoX does not have; set --optim.schedule-form nanogpt", loaded.where("optim.schedule"));
+  const auto of_course = [&](const char* name, RateCourse course, const char* word) {
+    require(optim.schedule == course || !loaded.given(name), ErrorKind::config,
+            "{} has an effect only with --optim.schedule {}; remove it", loaded.where(name), word);
+  };
+  of_course("optim.decay-power", RateCourse::polynomial, "polynomial");
+  of_course("optim.restarts", RateCourse::cosine_with_restarts, "cosine-with-restarts");
+  of_course("optim.timescale", RateCourse::inverse_sqrt, "inverse-sqrt");
+  if (optim.schedule != RateCourse::cosine && optim.schedule != RateCourse::cosine_with_restarts) return;
   require(optim.min_learning_rate <= optim.learning_rate, ErrorKind::config,
           "{} is {}, above {}, which is {}; the cosine falls from the second to the first: set "
           "--optim.min-learning-rate {} or lower",

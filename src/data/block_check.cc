@@ -40,11 +40,15 @@ void check_ids(const std::string& path, std::span<const std::byte> part, uint64_
   const std::span<const Id> ids(reinterpret_cast<const Id*>(part.data()), part.size() / sizeof(Id));
   if (ids.empty() || *std::max_element(ids.begin(), ids.end()) < vocabulary) return;
   const auto bad = std::find_if(ids.begin(), ids.end(), [&](Id id) { return id >= vocabulary; });
+  const auto outside = std::ranges::count_if(ids, [&](Id id) { return id >= vocabulary; });
   const bool big_endian = std::all_of(ids.begin(), ids.end(), [&](Id id) { return swapped(id) < vocabulary; });
-  fail(ErrorKind::data, "{}: token {} is id {}, but the vocabulary has {} ids (0 to {}): {}", path,
-       offset / sizeof(Id) + static_cast<uint64_t>(bad - ids.begin()), *bad, vocabulary, vocabulary - 1,
+  fail(ErrorKind::data,
+       "{}: token {} is id {}, but the vocabulary has {} ids (0 to {}), and {} of the {} ids looked at here are "
+       "outside: {}",
+       path, offset / sizeof(Id) + static_cast<uint64_t>(bad - ids.begin()), *bad, vocabulary, vocabulary - 1, outside,
+       ids.size(),
        big_endian ? "with bytes swapped all ids would fit, so the file seems to be big-endian; write it little-endian"
-                  : "the text was prepared with another tokenizer than the model's, or this is no token file");
+                  : "the text was prepared with another tokenizer than the model's, or this is not a token file");
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ Inspection inspect(const std::string& path, std::optional<TokenId> end_of_text, 
   const auto ids = dataset.tokens();
   Inspection found;
   found.path = path;
-  found.format = "token file of nanoGPT, 16-bit ids";
+  found.format = dataset.format();
   found.tokens = ids.size();
   found.sidecar = dataset.sidecar();
   const size_t shown = std::min<size_t>(ends, ids.size());
@@ -99,16 +99,16 @@ Inspection inspect(const std::string& path, std::optional<TokenId> end_of_text, 
 std::string verify_tokens(const std::string& path) {
   const auto describe = [](uint64_t ids, const std::optional<TokenSidecar>& sidecar) {
     return sidecar ? fmt::format("{} ids in {} blocks, as their checksums say", ids, sidecar->block_hashes.size())
-                   : fmt::format("{} ids; there is no sidecar, so only sizes could be checked", ids);
+                   : fmt::format(
+                         "{} ids; there is no sidecar, so that only the size and what the ids look like could be "
+                         "checked",
+                         ids);
   };
   if (const std::string prefix = indexed_prefix(path); !prefix.empty()) {
     const IndexedDataset dataset(prefix);
     dataset.check_ids(0, true);
     return describe(dataset.tokens(), dataset.sidecar());
   }
-  require(path.ends_with(".bin") || fs::exists(sidecar_path(path)) || !fs::exists(path), ErrorKind::data,
-          "it is no token file: there is no index (.idx) and no sidecar ({}), and its name does not end in .bin",
-          sidecar_path(path));
   const TokenDataset dataset(path, 0, true);
   return describe(dataset.size(), dataset.sidecar());
 }

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 
@@ -46,6 +47,22 @@ void write_array(const std::string& path, NpyType type, std::span<const T> value
   file.commit();
 }
 
+constexpr std::string_view kAnyMagic("\x93NUMPY", 6);
+
+/// The description of the array, and where the data begins.
+std::pair<std::string_view, size_t> description_of(std::string_view file, const std::string& path) {
+  require(is_npy(file) && file.size() >= kPrefix, ErrorKind::data, "{} is not a .npy file", path);
+  const int version = file[kAnyMagic.size()];
+  require(version >= 1 && version <= 3, ErrorKind::data, "{}: version {} of the .npy format; 1, 2 and 3 are read", path,
+          version);
+  uint32_t length = 0;
+  const size_t prefix = kMagic.size() + (version == 1 ? sizeof(uint16_t) : sizeof(uint32_t));
+  require(file.size() >= prefix, ErrorKind::data, "{} is cut off in its header", path);
+  std::memcpy(&length, file.data() + kMagic.size(), prefix - kMagic.size());
+  require(file.size() - prefix >= length, ErrorKind::data, "{} is cut off in its header", path);
+  return {file.substr(prefix, length), prefix + length};
+}
+
 /// What stands behind 'key': in the header.
 std::string_view value_of(std::string_view header, std::string_view key, const std::string& path) {
   const size_t at = header.find(fmt::format("'{}':", key));
@@ -82,26 +99,33 @@ void write_npy(const std::string& path, std::span<const int64_t> values, uint64_
   write_array(path, NpyType::i64, values, columns);
 }
 
+bool is_npy(std::string_view file) { return file.starts_with(kAnyMagic); }
+
+NpyHeader read_npy_header(std::string_view file, const std::string& path) {
+  const auto [description, data] = description_of(file, path);
+  NpyHeader header;
+  header.fortran = !value_of(description, "fortran_order", path).starts_with("False");
+  const std::string_view type = value_of(description, "descr", path);
+  header.type = type.substr(0, type.find(','));
+  if (header.type.size() > 1 && header.type.front() == '\'')
+    header.type = header.type.substr(1, header.type.size() - 2);
+  header.shape = read_shape(value_of(description, "shape", path), path);
+  header.data = data;
+  return header;
+}
+
 NpyArray::NpyArray(const std::string& path) : file_(path) {
-  const std::string_view text = file_.text();
-  require(text.starts_with(kMagic) && text.size() >= kPrefix, ErrorKind::data, "{} is no .npy file of version 1.0",
-          path);
-  uint16_t length = 0;
-  std::memcpy(&length, text.data() + kMagic.size(), sizeof length);
-  require(text.size() - kPrefix >= length, ErrorKind::data, "{} is cut off in its header", path);
-  const std::string_view description = text.substr(kPrefix, length);
-  require(value_of(description, "fortran_order", path).starts_with("False"), ErrorKind::data,
-          "{} is in Fortran order, C order was expected", path);
-  const std::string_view name = value_of(description, "descr", path);
+  NpyHeader header = read_npy_header(file_.text(), path);
+  require(!header.fortran, ErrorKind::data, "{} is in Fortran order, C order was expected", path);
   const TypeName* type = nullptr;
   for (const TypeName& known : kTypes) {
-    if (name.starts_with(fmt::format("'{}'", known.name))) type = &known;
+    if (header.type == known.name) type = &known;
   }
-  require(type != nullptr, ErrorKind::data, "{}: its elements are {}; '<i4', '<u4' and '<i8' are read", path,
-          name.substr(0, name.find(',')));
+  require(type != nullptr, ErrorKind::data, "{}: its elements are '{}'; '<i4', '<u4' and '<i8' are read", path,
+          header.type);
   type_ = type->type;
-  shape_ = read_shape(value_of(description, "shape", path), path);
-  data_ = file_.bytes().subspan(kPrefix + length);
+  shape_ = std::move(header.shape);
+  data_ = file_.bytes().subspan(header.data);
   size_ = 1;
   for (const uint64_t dim : shape_) {
     require(dim == 0 || size_ <= data_.size() / dim, ErrorKind::data, "{} is cut off: it has {} bytes of data", path,

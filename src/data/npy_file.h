@@ -1,14 +1,27 @@
 #pragma once
-// numpy's .npy files (format 1.0) of integers in C order: written whole or not at all, and mapped for reading.
+// numpy's .npy files of integers in C order: written whole or not at all (as format 1.0), and mapped for reading.
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
 
 namespace trireme {
+
+/// What the beginning of a .npy file says.
+struct NpyHeader {
+  std::string type;             ///< as numpy writes it, "<u2"
+  bool fortran = false;         ///< the first dimension is the dense one
+  std::vector<uint64_t> shape;  ///< empty: a single element
+  size_t data = 0;              ///< bytes before the first element
+};
+
+bool is_npy(std::string_view file);
+/// Formats 1.0, 2.0 and 3.0. Throws Error::data naming the path.
+NpyHeader read_npy_header(std::string_view file, const std::string& path);
 
 enum class NpyType { i32, u32, i64 };
 

@@ -3,14 +3,20 @@
 #include <bit>
 
 #include "base/error.h"
+#include "data/token_layout.h"
 
 namespace trireme {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are mapped as they are");
 
+/// What a sidecar does not say must be seen in the file.
+TokenLayout layout_of(const MappedFile& file, const std::optional<TokenSidecar>& sidecar, bool trust) {
+  require(!file.text().empty(), ErrorKind::data, "{} is empty; prepare the data again", file.path());
+  return sidecar || trust ? trusted_tokens(file.text()) : identify_tokens(file.text(), file.path());
+}
+
 void check_size(const std::string& path, uint64_t bytes, const std::optional<TokenSidecar>& sidecar) {
-  require(bytes > 0, ErrorKind::data, "{} is empty; prepare the data again", path);
   if (sidecar) {
     const std::string beside = sidecar_path(path);
     require(sidecar->dtype == "uint16", ErrorKind::data,
@@ -21,17 +27,21 @@ void check_size(const std::string& path, uint64_t bytes, const std::optional<Tok
             path, bytes, beside, sidecar->tokens, sidecar->tokens * sizeof(uint16_t));
   }
   require(bytes % sizeof(uint16_t) == 0, ErrorKind::data,
-          "{} has {} bytes, an odd number, but tokens have two each: it was cut, or is no token file", path, bytes);
+          "{} has {} bytes, an odd number, but tokens have two each: it was cut, or is not a token file", path, bytes);
 }
 
 }  // namespace
 
-TokenDataset::TokenDataset(const std::string& path, uint64_t vocabulary, bool verify, const BeforeBlock& before)
+TokenDataset::TokenDataset(const std::string& path, uint64_t vocabulary, bool verify, const BeforeBlock& before,
+                           bool trust)
     : file_(path), sidecar_(read_sidecar(path)) {
-  check_size(path, file_.bytes().size(), sidecar_);
-  tokens_ = {reinterpret_cast<const uint16_t*>(file_.bytes().data()), file_.bytes().size() / sizeof(uint16_t)};
+  const TokenLayout layout = layout_of(file_, sidecar_, trust);
+  check_size(path, layout.bytes, sidecar_);
+  format_ = layout.format;
+  const auto ids = file_.bytes().subspan(layout.offset, layout.bytes);
+  tokens_ = {reinterpret_cast<const uint16_t*>(ids.data()), ids.size() / sizeof(uint16_t)};
   vocabulary_ = vocabulary > 0 || !sidecar_ ? vocabulary : sidecar_->vocabulary;
-  check_blocks(path, file_.bytes(), sidecar_,
+  check_blocks(path, ids, sidecar_,
                {.width = sizeof(uint16_t), .vocabulary = vocabulary, .all = verify, .before = before});
 }
 

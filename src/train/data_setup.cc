@@ -51,7 +51,7 @@ std::vector<WeightedPrefix> indexed_sets(const DataOptions& data, const std::str
 
 std::unique_ptr<FileSource> open_tokens(const DataOptions& data, const std::string& name, const Config& config,
                                         const BatchShape& batch, uint64_t vocabulary, const BeforeBlock& before) {
-  TokenDataset dataset(data_path(data, name), vocabulary, data.verify, before);
+  TokenDataset dataset(data_path(data, name), vocabulary, data.verify, before, data.trust);
   const auto need = static_cast<uint64_t>(batch.sequence) + 1;
   require(dataset.size() >= need, ErrorKind::data,
           "{} has {} tokens, one sample needs {}; lower batch.sequence or use more text", dataset.path(),

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "tests/runs/program.h"
@@ -65,10 +66,79 @@ TEST_F(DataRuns, VerifyFindsAChangedByte) {
   EXPECT_THAT(bad.output, HasSubstr("b_text_document.bin: good: "));
 }
 
+/// Training, its validation, inspection, checks and joining look at a file before they believe it.
+TEST_F(DataRuns, ForeignFilesAreNamedWhereverTheyAreRead) {
+  std::vector<uint32_t> wide;
+  for (uint32_t i = 0; i < 3000; ++i) wide.push_back(i * 37 % 270);
+  const std::string wide_ids(reinterpret_cast<const char*>(wide.data()), wide.size() * sizeof(uint32_t));
+  std::string shard(1024, '\0');
+  const int32_t header[] = {20240520, 1, 3000};
+  std::memcpy(shard.data(), header, sizeof header);
+  for (const uint32_t id : wide) shard += std::string{static_cast<char>(id & 0xFF), static_cast<char>(id >> 8)};
+  const std::string good = folder_ / "data/train.bin";
+  const auto train = [&](const std::string& data, const std::string& validation, std::vector<std::string> more) {
+    std::vector<std::string> words{"train",
+                                   "--data.train",
+                                   data,
+                                   "--data.validation",
+                                   validation,
+                                   "--data.tokenizer",
+                                   folder_ / "tok",
+                                   "--run.dir",
+                                   folder_ / "run",
+                                   "--run.steps",
+                                   "1",
+                                   "--run.overwrite",
+                                   "true",
+                                   "--checkpoint.resume",
+                                   "none",
+                                   "--model.layers",
+                                   "1",
+                                   "--model.heads",
+                                   "2",
+                                   "--model.width",
+                                   "16",
+                                   "--model.context",
+                                   "4",
+                                   "--batch.global",
+                                   "2",
+                                   "--launch.threads",
+                                   "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    return call(words);
+  };
+  const std::tuple<const char*, std::string, const char*> cases[] = {
+      {"wide.bin", wide_ids, "looks like 32-bit ids"},
+      {"weights.bin", std::string("\x20\0\0\0\0\0\0\0", 8) + "{\"a\":{\"dtype\":\"F32\",\"shape\":[]}}    ",
+       "is a safetensors file"},
+      {"noending", "a text that was not prepared, of some words\n", "is text, not a token file"},
+  };
+  for (const auto& [name, bytes, said] : cases) {
+    const std::string path = folder_ / name;
+    write_text(path, bytes);
+    for (const Outcome& outcome : {call({"data", "verify", path}), call({"data", "inspect", path}), train(path, "", {}),
+                                   train(good, path, {})}) {
+      EXPECT_EQ(outcome.code, 1) << name << outcome.output;
+      EXPECT_THAT(outcome.output, HasSubstr(said)) << name;
+    }
+  }
+  EXPECT_THAT(call({"data", "merge", "--input", folder_ / "weights.bin", "--output", folder_ / "j"}).output,
+              HasSubstr("is a safetensors file"));
+  const Outcome trusted = train(folder_ / "wide.bin", "", {"--data.trust", "true"});
+  EXPECT_EQ(trusted.code, 0) << trusted.output;
+  write_text(folder_ / "shard.bin", shard);
+  const Outcome read = train(folder_ / "shard.bin", folder_ / "shard.bin", {});
+  EXPECT_EQ(read.code, 0) << read.output;
+  EXPECT_THAT(read.output, HasSubstr("shard.bin (3000 tokens)"));
+  EXPECT_THAT(call({"data", "inspect", folder_ / "shard.bin"}).output,
+              HasSubstr("format      shard of llm.c for GPT-2"));
+  EXPECT_THAT(call({"data", "verify", folder_ / "shard.bin"}).output, HasSubstr("good: 3000 ids"));
+}
+
 TEST_F(DataRuns, VerifyTakesNoText) {
   const Outcome text = call({"data", "verify", folder_ / "a.jsonl"});
   EXPECT_EQ(text.code, 1);
-  EXPECT_THAT(text.output, HasSubstr("a.jsonl: bad: it is no token file"));
+  EXPECT_THAT(text.output, HasSubstr("a.jsonl: bad: " + (folder_ / "a.jsonl") + " is text (JSON), not a token file"));
   EXPECT_THAT(call({"data", "verify", folder_ / "none"}).output, HasSubstr("cannot open"));
 }
 
@@ -85,7 +155,7 @@ TEST_F(DataRuns, MergeGivesWhatPreparingTheJoinedInputGives) {
   EXPECT_THAT(call({"data", "merge", "--input", folder_ / "a_text_document", folder_ / "data/train.bin", "--output",
                     folder_ / "x"})
                   .output,
-              HasSubstr("train.bin is no indexed dataset: there is no .idx file of that name"));
+              HasSubstr("train.bin is not an indexed dataset: there is no .idx file of that name"));
 }
 
 TEST_F(DataRuns, IndexWritesNeoxsNames) {
@@ -103,7 +173,7 @@ TEST_F(DataRuns, IndexWritesNeoxsNames) {
     EXPECT_TRUE(std::filesystem::exists(output + "/a_text_document_train_indexmap_5ns_4sl_1s_packedpi_ac_doc_idx.npy"));
   }
   EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "data/train.bin", "--samples", "5", "--seq", "4"}).output,
-              HasSubstr("train.bin is no indexed dataset: there is no .idx file of that name"));
+              HasSubstr("train.bin is not an indexed dataset: there is no .idx file of that name"));
   EXPECT_THAT(call({"data", "index", "--prefix", folder_ / "a_text_document", "--name", "test", "--samples", "5",
                     "--seq", "4", "--split", "969,30"})
                   .output,

@@ -1,0 +1,110 @@
+#include "data/token_layout.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/file_signature.h"
+#include "data/id_judgement.h"
+#include "data/npy_file.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kBare = "token file of nanoGPT, 16-bit ids";
+constexpr const char* kTrust = "if they are 16-bit ids, --data.trust takes them as such";
+
+/// A shard of llm.c: 256 numbers of 32 bits (magic, version, number of ids), then the ids.
+constexpr uint64_t kShardHeader = 256 * sizeof(int32_t);
+constexpr int32_t kGpt2Shard = 20240520, kLlama3Shard = 20240801, kEvaluationShard = 20240522;
+
+TokenLayout npy_layout(std::string_view file, const std::string& path) {
+  const NpyHeader header = read_npy_header(file, path);
+  const char* kSave = "python3 -c \"import numpy; numpy.load('FILE').ravel().astype('<u2').tofile('NEW.bin')\"";
+  require(header.shape.size() == 1, ErrorKind::data,
+          "{} is a .npy file of {} dimensions, and tokens have one; write them in a row: {}", path, header.shape.size(),
+          kSave);
+  require(header.type == "<u2" || header.type == "<i2", ErrorKind::data,
+          "{} is a .npy file of '{}', and tokens are 16-bit ids ('<u2'); write it as such: {}", path, header.type,
+          kSave);
+  const uint64_t bytes = file.size() - header.data;
+  require(bytes / sizeof(uint16_t) == header.shape[0] && bytes % sizeof(uint16_t) == 0, ErrorKind::data,
+          "{}: its header says {} ids, but {} bytes follow it: it was cut or not written to its end", path,
+          header.shape[0], bytes);
+  require(header.data % sizeof(uint16_t) == 0, ErrorKind::data, "{}: its ids begin at byte {}, an odd number", path,
+          header.data);
+  return {"NumPy's .npy, 16-bit ids", header.data, bytes};
+}
+
+int32_t word_of(std::string_view file, size_t index) {
+  int32_t word = 0;
+  std::memcpy(&word, file.data() + index * sizeof word, sizeof word);
+  return word;
+}
+
+/// Whether the file begins as one of llm.c's: its magic, in either order of bytes, and a small version.
+bool is_shard(std::string_view file, int32_t magic) {
+  if (file.size() < 3 * sizeof(int32_t)) return false;
+  const auto first = static_cast<uint32_t>(word_of(file, 0)), version = static_cast<uint32_t>(word_of(file, 1));
+  const auto wanted = static_cast<uint32_t>(magic);
+  return (first == wanted && version < 256) || (first == __builtin_bswap32(wanted) && __builtin_bswap32(version) < 256);
+}
+
+TokenLayout shard_layout(std::string_view file, const std::string& path) {
+  require(
+      file.size() >= kShardHeader && word_of(file, 0) == kGpt2Shard && word_of(file, 1) == 1, ErrorKind::data,
+      "{} begins as a shard of llm.c, but its header is of another version, order of bytes or cut off; version 1 in "
+      "little-endian order is read",
+      path);
+  const auto ids = static_cast<uint32_t>(word_of(file, 2));
+  const uint64_t bytes = file.size() - kShardHeader;
+  require(bytes == uint64_t{ids} * sizeof(uint16_t), ErrorKind::data,
+          "{}: the header of this shard of llm.c says {} ids, but {} bytes follow it: it was cut or not written to its "
+          "end",
+          path, ids, bytes);
+  return {"shard of llm.c for GPT-2, 16-bit ids", kShardHeader, bytes};
+}
+
+/// Headers whose ids are read, and those of the same programs whose ids are not.
+TokenLayout layout_of(std::string_view file, const std::string& path) {
+  if (is_npy(file)) return npy_layout(file, path);
+  if (is_shard(file, kGpt2Shard)) return shard_layout(file, path);
+  require(!is_shard(file, kLlama3Shard), ErrorKind::data,
+          "{} is a shard of llm.c for Llama 3, of 32-bit ids, and training reads 16-bit ids; prepare the text with "
+          "--format megatron",
+          path);
+  require(!is_shard(file, kEvaluationShard), ErrorKind::data,
+          "{} is llm.c's file of multiple-choice questions, not one of training data; name a shard of tokens", path);
+  if (const auto known = signature_of(file, path))
+    fail(ErrorKind::data, "{} is {}, not a token file: {}", path, known->what, known->todo);
+  return {kBare, 0, file.size()};
+}
+
+std::string with_path(std::string todo, const std::string& path) {
+  if (const size_t at = todo.find("FILE"); at != std::string::npos) todo.replace(at, 4, path);
+  return todo;
+}
+
+void judge(std::string_view file, const TokenLayout& layout, const std::string& path) {
+  const IdJudgement judged = judge_ids(std::as_bytes(std::span(file.data() + layout.offset, layout.bytes)));
+  require(judged.other.empty() || layout.offset > 0, ErrorKind::data,
+          "{} has no sidecar, and what it holds looks like {}; {}; {}", path, judged.other,
+          with_path(judged.todo, path), kTrust);
+  constexpr double kMany = 0.5;  // real texts have an id 0 rarely
+  if (judged.zeros > kMany)
+    log::write_once(log::Level::warning,
+                    fmt::format("{}: {:.0f} % of the ids that were looked at are 0{}", path, 100 * judged.zeros,
+                                judged.ends_empty ? ", and so is its end: was it written to its end?" : ""));
+}
+
+}  // namespace
+
+TokenLayout identify_tokens(std::string_view file, const std::string& path) {
+  const TokenLayout layout = layout_of(file, path);
+  judge(file, layout, path);
+  return layout;
+}
+
+TokenLayout trusted_tokens(std::string_view file) { return {kBare, 0, file.size()}; }
+
+}  // namespace trireme

@@ -1,0 +1,386 @@
+// What a token file without a sidecar is looked at for: other formats and numbers are named, legal ids are left alone.
+
+#include <gmock/gmock.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
+
+#include "base/file.h"
+#include "base/rng.h"
+#include "data/token_dataset.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/test_data.h"
+#include "text/tokenizer.h"
+
+namespace trireme {
+namespace {
+
+using testing::HasSubstr;
+
+template <class T>
+std::string bytes_of(const std::vector<T>& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+}
+
+/// All bytes of a literal, NULs too.
+template <size_t size>
+std::string raw(const char (&text)[size]) {
+  return {text, size - 1};
+}
+
+/// Ids as texts have them: small ones are frequent.
+std::vector<uint32_t> text_ids(size_t count, uint32_t below, uint64_t seed = 1) {
+  RandomStream random(seed);
+  std::vector<uint32_t> ids(count);
+  for (uint32_t& id : ids) {
+    const double u = static_cast<double>(random.below(1u << 30)) / static_cast<double>(1u << 30);
+    id = static_cast<uint32_t>(std::pow(static_cast<double>(below), u)) % below;
+  }
+  return ids;
+}
+
+template <class T>
+std::vector<T> as(const std::vector<uint32_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+std::string swapped(std::string bytes, size_t width) {
+  for (size_t at = 0; at + width <= bytes.size(); at += width)
+    std::reverse(bytes.begin() + static_cast<ptrdiff_t>(at), bytes.begin() + static_cast<ptrdiff_t>(at + width));
+  return bytes;
+}
+
+std::string npy(const std::string& type, const std::string& shape, const std::string& data, char version = 1) {
+  std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  const size_t prefix = version == 1 ? 10 : 12;
+  header.append(64 - (prefix + header.size() + 1) % 64, ' ');
+  header += '\n';
+  std::string file("\x93NUMPY", 6);
+  file += version;
+  file += '\0';
+  const auto size = static_cast<uint32_t>(header.size());
+  file.append(reinterpret_cast<const char*>(&size), version == 1 ? 2 : 4);
+  return file + header + data;
+}
+
+std::string shard(int32_t magic, int32_t version, int32_t ids, const std::string& data) {
+  std::vector<int32_t> header(256);
+  header[0] = magic;
+  header[1] = version;
+  header[2] = ids;
+  return bytes_of(header) + data;
+}
+
+std::string gzip(const std::string& text) {
+  z_stream stream{};
+  deflateInit2(&stream, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out(text.size() + 1000, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+template <class T>
+std::string normal_numbers(size_t count, double scale) {
+  RandomStream random(7);
+  std::vector<T> values(count);
+  for (T& value : values) {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += static_cast<double>(random.below(1u << 20)) / static_cast<double>(1u << 20);
+    value = static_cast<T>(sum * scale);
+  }
+  return bytes_of(values);
+}
+
+/// The upper halves of f32 numbers.
+std::string bf16_numbers(size_t count) {
+  const std::string wide = normal_numbers<float>(count, 0.02);
+  std::string out;
+  for (size_t i = 2; i < wide.size(); i += 4) out += wide.substr(i, 2);
+  return out;
+}
+
+class ForeignFiles : public testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& bytes) {
+    write_text(folder_ / name, bytes);
+    return folder_ / name;
+  }
+  /// What opening says; empty where it opens. No vocabulary: ids alone tell.
+  std::string refusal(const std::string& name, const std::string& bytes) {
+    const std::string path = write(name, bytes);
+    try {
+      const TokenDataset data(path, 0, true);
+      return "";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.kind(), ErrorKind::data);
+      return e.what();
+    }
+  }
+
+  TemporaryFolder folder_;
+};
+
+struct ForeignCase {
+  const char* name;
+  std::string bytes;
+  const char* said;
+};
+
+TEST_F(ForeignFiles, OtherFormatsAreNamed) {
+  const std::string text =
+      "It is a truth universally acknowledged, that a single man in possession\nof a good fortune.\n";
+  const std::string json = "{\"version\": \"1.0\", \"model\": {\"type\": \"BPE\"}}\n";
+  std::string safetensors("\x40\0\0\0\0\0\0\0", 8);
+  safetensors += "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}        " + std::string(16, 'x');
+  std::string tar(512, '\0');
+  tar.replace(0, 5, "a.txt").replace(257, 5, "ustar");
+  std::string utf16("\xff\xfe", 2);
+  for (const char c : text) utf16 += std::string{c, '\0'};
+  const std::vector<ForeignCase> cases{
+      {"gzip", gzip(text), "is a gzip file, not a token file: unpack it"},
+      {"zstd", raw("\x28\xb5\x2f\xfd\x24\x10") + text, "is a zstd file"},
+      {"xz",
+       raw("\xfd"
+           "7zXZ\0\0\4") +
+           text,
+       "is an xz file"},
+      {"bzip2", "BZh91AY&SY" + text, "is a bzip2 file"},
+      {"zip", raw("PK\3\4\x14\0\0\0\x08\0\0\0\0\0\0\0\0\0\5\0\0\0\5\0\0\0\5\0\0\0a.txt") + text, "is a zip archive"},
+      {"tar", tar, "is a tar archive"},
+      {"pickle of protocol 2", raw("\x80\2}q\0X\4\0\0\0stoiq\1}q\2(X\1\0\0\0aq\3K\0X\1\0\0\0bq\4K\1us."),
+       "is a pickle of Python"},
+      {"pickle of protocol 4", raw("\x80\4\x95\x1a\0\0\0\0\0\0\0}\x94\x8c\nvocab_size\x94M\x01\x02s."),
+       "is a pickle of Python"},
+      {"old file of PyTorch",
+       raw("\x80\2\x8a\nl\xfc\x9c"
+           "F\xf9 j\xa8P\x19.\x80\2M\xe9\3."),
+       "is a pickle of Python"},
+      {"safetensors", safetensors, "is a safetensors file"},
+      {"gguf", raw("GGUF\3\0\0\0\1\0\0\0\0\0\0\0"), "is a GGUF file"},
+      {"hdf5", "\x89HDF\r\n\x1a\n" + text, "is an HDF5 file"},
+      {"parquet", "PAR1" + text + "PAR1", "is a Parquet file"},
+      {"arrow", raw("ARROW1\0\0") + text, "is an Arrow file"},
+      {"stream of arrow", raw("\xff\xff\xff\xff\x10\0\0\0\x10\0\0\0\0\0\x0a\0\x0c\0\6\0") + text,
+       "is a stream of Arrow"},
+      {"sqlite", raw("SQLite format 3\0") + text, "is a database of SQLite"},
+      {"elf",
+       raw("\x7f"
+           "ELF\2\1\1\0\0\0\0\0\0\0\0\0"),
+       "is a program or library"},
+      {"png", "\x89PNG\r\n\x1a\n" + text, "is a picture (PNG)"},
+      {"jpeg", raw("\xff\xd8\xff\xe0\0\x10JFIF") + text, "is a picture (JPEG)"},
+      {"pdf", "%PDF-1.5\n" + text, "is a PDF document"},
+      {"idx", raw("MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08"), "is the index of an indexed dataset"},
+      {"sentencepiece", raw("\n\x0e\n\5<unk>\x15\0\0\0\0\x18\2") + text, "is a vocabulary of SentencePiece"},
+      {"text", text, "is text, not a token file: `trireme prepare"},
+      {"json", json, "is text (JSON)"},
+      {"Chinese text",
+       "\xe4\xb8\xad\xe6\x96\x87\xe5\xad\x97\xe7\xac\xa6\xe6\xb5\x8b\xe8\xaf\x95\xef\xbc\x8c\xe4\xb8\x80\xe4\xba\x8c\n",
+       "is text"},
+      {"UTF-16 text", utf16, "is text in UTF-16"},
+      {"pointer of Git LFS", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n",
+       "is a pointer of Git LFS"},
+      {"web page", "<!DOCTYPE html><html><body>404 not found</body></html>\n", "is a web page"},
+  };
+  for (const ForeignCase& c : cases) {
+    for (const char* name : {"train.bin", "train"}) {  // whatever it is called
+      const std::string said = refusal(name, c.bytes);
+      EXPECT_THAT(said, HasSubstr(c.said)) << c.name;
+      EXPECT_THAT(said, HasSubstr(folder_ / name)) << c.name;
+    }
+  }
+  EXPECT_THAT(refusal("small.txt", "to be\n"), HasSubstr("is text"));
+}
+
+TEST_F(ForeignFiles, NumbersOfAnotherWidthOrOrderAreNamed) {
+  const auto gpt2 = text_ids(3000, 50257), characters = text_ids(3000, 65), llama3 = text_ids(3000, 128256);
+  const auto few = text_ids(24, 1000);
+  const std::vector<ForeignCase> cases{
+      {"32-bit", bytes_of(gpt2), "looks like 32-bit ids, whose upper halves are 0"},
+      {"32-bit characters", bytes_of(characters), "looks like 32-bit ids, whose upper halves are 0"},
+      {"24 ids of 32 bits", bytes_of(few), "looks like 32-bit ids"},
+      {"32-bit above 65535", bytes_of(llama3), "looks like 32-bit ids, some of them above 65535"},
+      {"64-bit", bytes_of(as<uint64_t>(gpt2)), "looks like 64-bit ids"},
+      {"64-bit characters", bytes_of(as<uint64_t>(characters)), "looks like 64-bit ids"},
+      {"16-bit big-endian", swapped(bytes_of(as<uint16_t>(gpt2)), 2), "looks like 16-bit ids in big-endian order"},
+      {"16-bit characters, big-endian", swapped(bytes_of(as<uint16_t>(characters)), 2),
+       "16-bit ids in big-endian order"},
+      {"32-bit big-endian", swapped(bytes_of(gpt2), 4), "looks like 32-bit numbers in big-endian order"},
+      {"64-bit big-endian", swapped(bytes_of(as<uint64_t>(gpt2)), 8), "big-endian order"},
+      {"8-bit characters", bytes_of(as<uint8_t>(characters)), "looks like 8-bit ids"},
+      {"floats", normal_numbers<float>(2000, 0.02), "looks like floating-point numbers"},
+      {"large floats", normal_numbers<float>(2000, 30), "looks like floating-point numbers"},
+      {"ids as floats", bytes_of(as<float>(gpt2)), "looks like floating-point numbers"},
+      {"doubles", normal_numbers<double>(2000, 1), "looks like floating-point numbers"},
+      {"bf16", bf16_numbers(2000), "looks like floating-point numbers"},
+  };
+  for (const ForeignCase& c : cases) {
+    const std::string said = refusal("train.bin", c.bytes);
+    EXPECT_THAT(said, HasSubstr(c.said)) << c.name;
+    EXPECT_THAT(said, HasSubstr("--data.trust")) << c.name;
+    EXPECT_NO_THROW(TokenDataset(folder_ / "train.bin", 0, true, {}, true)) << c.name;
+  }
+}
+
+TEST_F(ForeignFiles, HeadersThatAreKnownAreRead) {
+  const auto ids = as<uint16_t>(text_ids(3000, 50257));
+  const std::string data = bytes_of(ids);
+  const std::vector<ForeignCase> cases{
+      {"npy", npy("<u2", "(3000,)", data), "NumPy's .npy"},
+      {"npy of version 2", npy("<u2", "(3000,)", data, 2), "NumPy's .npy"},
+      {"npy of int16", npy("<i2", "(3000,)", data), "NumPy's .npy"},
+      {"llm.c", shard(20240520, 1, 3000, data), "shard of llm.c"},
+  };
+  for (const ForeignCase& c : cases) {
+    const TokenDataset read(write("train.bin", c.bytes), 50257, true);
+    EXPECT_THAT(read.format(), HasSubstr(c.said));
+    EXPECT_EQ(std::vector<uint16_t>(read.tokens().begin(), read.tokens().end()), ids) << c.name;
+  }
+}
+
+TEST_F(ForeignFiles, HeadersThatDoNotFitAreSaid) {
+  const std::string data = bytes_of(as<uint16_t>(text_ids(3000, 50257)));
+  const std::vector<ForeignCase> cases{
+      {"i4", npy("<i4", "(1500,)", data), "is a .npy file of '<i4', and tokens are 16-bit ids ('<u2')"},
+      {"i8", npy("<i8", "(750,)", data), "is a .npy file of '<i8'"},
+      {"f4", npy("<f4", "(1500,)", data), "is a .npy file of '<f4'"},
+      {"big-endian", npy(">u2", "(3000,)", data), "is a .npy file of '>u2'"},
+      {"matrix", npy("<u2", "(30, 100)", data), "is a .npy file of 2 dimensions, and tokens have one"},
+      {"cut", npy("<u2", "(4000,)", data), "its header says 4000 ids, but 6000 bytes follow it"},
+      {"llm.c cut", shard(20240520, 1, 4000, data), "says 4000 ids, but 6000 bytes follow it"},
+      {"llm.c version", shard(20240520, 2, 3000, data), "its header is of another version"},
+      {"llm.c big-endian", swapped(shard(20240520, 1, 3000, data), 4), "order of bytes"},
+      {"llm.c Llama 3", shard(20240801, 7, 1500, data), "is a shard of llm.c for Llama 3, of 32-bit ids"},
+      {"llm.c evaluation", shard(20240522, 1, 100, data), "multiple-choice questions"},
+  };
+  for (const ForeignCase& c : cases) EXPECT_THAT(refusal("train.bin", c.bytes), HasSubstr(c.said)) << c.name;
+}
+
+/// Legal files of nanoGPT, the odd ones among them.
+TEST_F(ForeignFiles, LegalIdsAreLeftAlone) {
+  const auto ramp = [](size_t count, uint32_t below) {
+    std::vector<uint32_t> ids(count);
+    std::iota(ids.begin(), ids.end(), 0u);
+    for (uint32_t& id : ids) id %= below;
+    return ids;
+  };
+  const auto uniform = [](size_t count, uint32_t below) {
+    RandomStream random(3);
+    std::vector<uint32_t> ids(count);
+    for (uint32_t& id : ids) id = static_cast<uint32_t>(random.below(below));
+    return ids;
+  };
+  const auto pattern = [](std::vector<uint32_t> unit, size_t times) {
+    std::vector<uint32_t> ids;
+    for (size_t i = 0; i < times; ++i) ids.insert(ids.end(), unit.begin(), unit.end());
+    return ids;
+  };
+  std::vector<uint32_t> padded, sparse(4096), late(200000);
+  for (const uint32_t length : {5u, 90u, 3u, 40u, 17u}) {
+    const auto document = text_ids(length, 50257, length);
+    padded.insert(padded.end(), document.begin(), document.end());
+    padded.resize((padded.size() + 127) / 128 * 128, 0);
+  }
+  for (size_t i = 0; i < sparse.size(); i += 37) sparse[i] = static_cast<uint32_t>(i % 50257);
+  std::ranges::copy(text_ids(40000, 50257), late.begin());
+  std::vector<uint32_t> window(6000);
+  std::iota(window.begin(), window.end(), 12300u);
+  const std::vector<std::pair<const char*, std::vector<uint32_t>>> cases{
+      {"GPT-2", text_ids(20000, 50257)},
+      {"all 16 bits", text_ids(20000, 65536)},
+      {"uniform", uniform(20000, 50257)},
+      {"uniform 16 bits", uniform(20000, 65536)},
+      {"characters", text_ids(20000, 65)},
+      {"uniform characters", uniform(20000, 65)},
+      {"bytes", text_ids(20000, 256)},
+      {"two characters", uniform(20000, 2)},
+      {"three characters", uniform(20000, 3)},
+      {"ramp", ramp(60000, 50257)},
+      {"small ramp", ramp(5000, 100)},
+      {"ramp of two", ramp(5000, 2)},
+      {"part of a ramp", window},
+      {"constant 0", pattern({0}, 5000)},
+      {"constant 7", pattern({7}, 5000)},
+      {"constant 8224, two blanks as text", pattern({8224}, 5000)},
+      {"constant 256", pattern({256}, 5000)},
+      {"constant 16256, half of 1.0f", pattern({16256}, 5000)},
+      {"constant 50256", pattern({50256}, 5000)},
+      {"0 and 7 in turn", pattern({7, 0}, 5000)},
+      {"7 and 0 in turn", pattern({0, 7}, 5000)},
+      {"period of four", pattern({1, 0, 2, 0}, 5000)},
+      {"padded with 0", padded},
+      {"mostly 0", sparse},
+      {"ends in zeros", late},
+      {"one id", {5}},
+      {"few ids", {5, 0, 7, 0, 9, 0}},
+      {"few ids as text", {0x6161, 0x6262, 0x6363}},
+      {"8 ids", text_ids(8, 50257)},
+      {"33 ids", text_ids(33, 50257)},
+      {"first id as of gzip", {35615, 8, 3000, 12}},
+      {"first id as of a pickle", {640, 11, 290, 262, 1573}},
+  };
+  for (const auto& [name, ids] : cases) {
+    EXPECT_EQ(refusal("train.bin", bytes_of(as<uint16_t>(ids))), "") << name;
+    EXPECT_EQ(refusal("odd", bytes_of(as<uint16_t>(ids)) + raw("\x05\0")), "") << name;
+  }
+}
+
+TEST_F(ForeignFiles, RandomLegalFilesOfEverySizeAreLeftAlone) {
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    const uint32_t vocabulary = std::vector<uint32_t>{2, 12, 65, 100, 256, 512, 5000, 32000, 50257, 65536}[seed % 10];
+    const auto ids = text_ids(1 + seed * 7 % 500, vocabulary, seed);
+    EXPECT_EQ(refusal("train.bin", bytes_of(as<uint16_t>(ids))), "") << seed;
+  }
+}
+
+TEST_F(ForeignFiles, MostlyZerosGiveAWarning) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(refusal("train.bin", std::string(200000, '\0')), "");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("100 % of the ids that were looked at are 0"));
+}
+
+TEST_F(ForeignFiles, IdsOutsideOfTheVocabularyAreCounted) {
+  const std::string path = write("train.bin", bytes_of(std::vector<uint16_t>{1, 2, 100, 3, 101, 4}));
+  EXPECT_ERROR(TokenDataset(path, 100, false), ErrorKind::data, "2 of the 6 ids looked at here are outside");
+}
+
+TEST(RealTokens, AreLeftAlone) {
+  TRIREME_NEEDS_TEST_DATA("text");
+  TRIREME_NEEDS_TEST_DATA("tokenizers/gpt2.tokenizer.json");
+  TemporaryFolder folder;
+  std::string text;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(test_data_dir() / "text"))
+    if (entry.is_regular_file() && entry.path().extension() == ".txt" && text.size() < (2u << 20))
+      text += read_text(entry.path().string()).substr(0, 1 << 19);
+  ASSERT_GT(text.size(), 10000u);
+  std::vector<uint16_t> characters;
+  for (const char c : text) characters.push_back(static_cast<uint8_t>(c));
+  std::vector<std::vector<uint16_t>> files{characters};
+  for (const char* name : {"gpt2", "llama2", "bert-base-uncased", "t5-small"}) {
+    const auto path = test_data_dir() / "tokenizers" / (std::string(name) + ".tokenizer.json");
+    const auto ids = load_tokenizer(path.string())->encode(text.substr(0, 1 << 18)).ids;
+    files.emplace_back(ids.begin(), ids.end());
+  }
+  for (const auto& ids : files) {
+    for (const size_t size : {ids.size(), size_t{20000}, size_t{1000}, size_t{65}}) {
+      write_text(folder / "train.bin",
+                 bytes_of(std::vector<uint16_t>(ids.begin(),
+                                                ids.begin() + static_cast<ptrdiff_t>(std::min(size, ids.size())))));
+      EXPECT_NO_THROW(TokenDataset(folder / "train.bin", 0, true));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace trireme
