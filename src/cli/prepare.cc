@@ -41,6 +41,7 @@ void run_megatron(const PrepareOptions& common, const std::vector<std::string>& 
   MegatronOptions options;
   options.inputs = common.inputs;
   options.input_kind = common.input_kind;
+  options.encoding = common.encoding;
   options.most_documents = common.most_documents;
   options.tokenizer = common.tokenizer;
   options.load = common.load;
@@ -82,7 +83,7 @@ void refuse(const Flags& app, std::initializer_list<const char*> flags, const st
 void check_split(const Flags& app, PrepareOptions& options) {
   const double val = options.split.val_fraction;
   require(val >= 0 && val < 1, ErrorKind::usage, "--val-fraction is {}, a number from 0 to below 1 was expected", val);
-  const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind);
+  const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind, options.encoding);
   if (!is_single_text(files))
     return refuse(app, {"--train-fraction"}, "is for a single .txt file; documents are divided by --val-fraction");
   if (app.count("--append-eod") > 0) log::warning("--append-eod: {} is a single text, no id ends it", files[0].path);
@@ -150,6 +151,8 @@ int run_prepare(std::vector<std::string> arguments) {
           "what the files hold, whatever their names say; auto: by the name, standard input is jsonl")
       .one_of({"auto", "txt", "jsonl"})
       .show_default();
+  std::string encoding = "auto";
+  app.add("--encoding", encoding, kEncodingHelp).show_default();
   RecipeFlags recipe;
   app.add("--recipe", recipe.name,
           "openwebtext: that recipe's split and order; a data set of NeoX (pile, pile_subset, enron, ...): megatron "
@@ -195,6 +198,7 @@ int run_prepare(std::vector<std::string> arguments) {
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.split.order = order == "input" ? DocumentOrder::input : DocumentOrder::openwebtext;
   options.input_kind = input_kind_from(input_format);
+  options.encoding = input_encoding_from(encoding);
   options.most_bytes = max_document << 20;
   options.load = load_options(load);
   apply_recipe(app, recipe, options, format, append_eod);

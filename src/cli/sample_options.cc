@@ -33,6 +33,8 @@ void declare(Flags& app, SampleOptions& options) {
   app.add("--start", options.start, "the same in nanoGPT's words; FILE:PATH is all of that file as one prompt");
   app.add("--prompt-file", options.prompt_file,
           "file with one prompt per line; .jsonl: a line is a JSON text, or an object with \"prompt\" or \"text\"");
+  app.add("--encoding", options.encoding, "of --prompt-file and --start FILE: " + std::string(kEncodingHelp))
+      .show_default();
   app.add_switch("--interactive", options.interactive, "read a prompt from each line of standard input");
   app.add("--max-new-tokens", options.generate.max_new_tokens, "tokens to add at most").not_negative().show_default();
   app.add("--temperature", options.generate.sampling.temperature,
@@ -171,11 +173,11 @@ std::vector<std::string> read_all_prompts(const SampleOptions& options) {
           "--interactive reads its prompts from standard input; remove {}", given == nullptr ? "" : given);
   if (options.interactive) return {};
   if (!options.prompt_file.empty()) {
-    std::vector<std::string> prompts = read_prompts(options.prompt_file);
+    std::vector<std::string> prompts = read_prompts(options.prompt_file, input_encoding_from(options.encoding));
     if (options.trims_prompts) std::ranges::transform(prompts, prompts.begin(), trimmed);
     return prompts;
   }
-  if (!options.start.empty()) return {read_start(options.start)};
+  if (!options.start.empty()) return {read_start(options.start, input_encoding_from(options.encoding))};
   constexpr std::string_view kFile = "FILE:";
   const std::string named = options.prompt.starts_with(kFile) ? options.prompt.substr(kFile.size()) : "";
   require(named.empty(), ErrorKind::usage,

@@ -20,6 +20,7 @@ struct SampleOptions {
   MeshFlags mesh;
   std::vector<std::string> files;
   std::string folder;  ///< where the files lie
+  std::string encoding = "auto";
   std::string model, prompt, start, prompt_file, output, tokenizer, dtype = "f32";
   TokenizerFlags tokenizer_load;
   GenerateOptions generate;

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "text/text_encoding.h"
 
 namespace trireme {
 namespace {
@@ -33,8 +34,8 @@ std::string prompt_of(std::string_view line, const std::string& where) {
 
 }  // namespace
 
-std::vector<std::string> read_prompts(const std::string& path) {
-  const std::string text = read_text(path, kMostBytes);
+std::vector<std::string> read_prompts(const std::string& path, const InputEncoding& encoding) {
+  const std::string text = as_utf8(read_text(path, kMostBytes), encoding.name, encoding.judges, path);
   const bool json = path.ends_with(".jsonl");
   std::vector<std::string> prompts;
   size_t number = 0;
@@ -51,8 +52,10 @@ std::vector<std::string> read_prompts(const std::string& path) {
   return prompts;
 }
 
-std::string read_start(const std::string& start) {
-  return start.starts_with(kFile) ? read_text(start.substr(kFile.size()), kMostBytes) : start;
+std::string read_start(const std::string& start, const InputEncoding& encoding) {
+  if (!start.starts_with(kFile)) return start;
+  const std::string path = start.substr(kFile.size());
+  return as_utf8(read_text(path, kMostBytes), encoding.name, encoding.judges, path);
 }
 
 }  // namespace trireme

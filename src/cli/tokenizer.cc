@@ -26,12 +26,12 @@ namespace {
 struct TrainFlags {
   TrainingTextOptions text;
   BpeTraining training;
-  std::string output, input_format = "auto";
+  std::string output, input_format = "auto", encoding = "auto";
   uint64_t max_document = kMostDocumentBytes >> 20;
 };
 
 struct CodecFlags {
-  std::string tokenizer, file = "-";
+  std::string tokenizer, file = "-", encoding = "auto";
   TokenizerFlags load;
   LineCodecOptions options;
 };
@@ -41,6 +41,7 @@ void run_train_tokenizer(TrainFlags& flags) {
   flags.text.stop = &watch_stop_signals();
   flags.text.most_bytes = flags.max_document << 20;
   flags.text.input_kind = input_kind_from(flags.input_format);
+  flags.text.encoding = input_encoding_from(flags.encoding);
   const PieceCounter counts = count_pieces(flags.text);
   const double counted = seconds_since(start);
   const BpeDescription tokenizer = train_bpe(counts, flags.training);
@@ -81,6 +82,7 @@ const Flags& add_train(Flags& app, TrainFlags& flags) {
   train.add("--input-format", flags.input_format, "what the files hold, whatever their names say")
       .one_of({"auto", "txt", "jsonl"})
       .show_default();
+  train.add("--encoding", flags.encoding, kEncodingHelp).show_default();
   train.add("--vocab-size", flags.training.vocabulary_size, "tokens, <|endoftext|> and the 256 bytes included")
       .required()
       .in_range(1, 1 << 22);
@@ -127,6 +129,7 @@ int run_tokenizer(std::vector<std::string> arguments) {
   const Flags& trainer = add_train(app, train);
   Flags& encoder = app.add_action("encode", "One JSON array of ids per line of text");
   add_codec(encoder, encode);
+  encoder.add("--encoding", encode.encoding, kEncodingHelp).show_default();
   encoder.add_switch("--jsonl", encode.options.json_lines,
                      "each line is {\"text\": ..., \"text_pair\": ...}; text_pair may be absent");
   bool no_special = false;
@@ -150,6 +153,9 @@ int run_tokenizer(std::vector<std::string> arguments) {
   const bool encoding = encoder.chosen();
   CodecFlags& flags = encoding ? encode : decode;
   flags.options.encode.special_tokens = !no_special;
+  const InputEncoding encoding_of_text = input_encoding_from(encode.encoding);
+  flags.options.encoding = encoding_of_text.name;
+  flags.options.judges = encoding_of_text.judges;
   const auto tokenizer = load_tokenizer(flags.tokenizer, load_options(flags.load));
   const InputStream input(flags.file);
   if (encoding)

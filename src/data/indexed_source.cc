@@ -95,7 +95,7 @@ bool IndexedSource::blended() const { return options_.sets.size() > 1 || options
 
 IndexedSource::Set IndexedSource::open(size_t number) const {
   const std::string& prefix = options_.sets[number].prefix;
-  Set set{"", std::make_unique<IndexedDataset>(prefix), nullptr, {}};
+  Set set{"", std::make_unique<IndexedDataset>(prefix), nullptr};
   set.data->check_ids(options_.vocabulary, options_.verify, options_.before);
   uint64_t first = 0, last = set.data->sequences();
   if (!options_.split.empty()) {
@@ -107,6 +107,7 @@ IndexedSource::Set IndexedSource::open(size_t number) const {
   }
   uint64_t ids = 0;
   for (uint64_t i = first; i < last; ++i) ids += static_cast<uint64_t>(set.data->lengths()[i]);
+  set.tokens = ids;
   require(
       ids > options_.sequence, ErrorKind::data,
       "{}: the documents for {} have {} tokens, one sample needs {}; lower batch.sequence, use more text or another "
@@ -158,7 +159,7 @@ void IndexedSource::fill(SampleStream, uint64_t index, std::span<int32_t> tokens
 
 uint64_t IndexedSource::tokens() const {
   uint64_t total = 0;
-  for (const Set& set : sets_) total += set.data->tokens();
+  for (const Set& set : sets_) total += set.tokens;
   return total;
 }
 

@@ -61,6 +61,7 @@ class IndexedSource final : public FileSource {
     std::unique_ptr<IndexedDataset> data;
     std::unique_ptr<NeoxIndex> order;
     std::array<uint64_t, 3> documents{};  ///< of the parts of the split
+    uint64_t tokens = 0;                  ///< ids of the part's documents
   };
   Set open(size_t number) const;
   bool blended() const;

@@ -48,7 +48,7 @@ void require_ids(const std::string& path, uint64_t first, std::span<const int32_
 /// What a run trains on: samples of files.
 class FileSource : public SampleSource {
  public:
-  virtual uint64_t tokens() const = 0;   ///< ids of all files
+  virtual uint64_t tokens() const = 0;   ///< ids that samples are cut from
   virtual std::string name() const = 0;  ///< for people
   /// Reads the files whose hash no sidecar knows.
   virtual std::vector<SourceFile> files(const BeforeBlock& before) const = 0;

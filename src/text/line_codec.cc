@@ -2,36 +2,75 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <optional>
+#include <vector>
 
 #include "base/error.h"
 #include "text/json_node.h"
+#include "text/text_encoding.h"
 
 namespace trireme {
 namespace {
 
 constexpr size_t kMostLineBytes = size_t{64} << 20;  // as for one document
 
-/// Calls line(text, number) for each line. A final \n does not begin another line.
-void for_each_line(std::FILE* in, const std::string& where, const std::function<void(std::string_view, size_t)>& line) {
-  std::string text;
-  for (size_t number = 1;; ++number) {
-    text.clear();
-    errno = 0;
-    int c = 0;
-    while ((c = getc_unlocked(in)) != EOF && c != '\n') {
-      text.push_back(static_cast<char>(c));
-      require(text.size() <= kMostLineBytes, ErrorKind::data,
-              "{}, line {}: longer than {} bytes, the most for one line; `trireme prepare` encodes longer texts", where,
-              number, kMostLineBytes);
-    }
-    if (c == EOF) require(std::feof(in) != 0, ErrorKind::io, "cannot read {}: {}", where, std::strerror(errno));
-    if (c == EOF && text.empty()) return;
-    line(text, number);
+/// A stream in blocks, as UTF-8.
+class TextBlocks {
+ public:
+  TextBlocks(std::FILE* in, const std::string& where, const LineCodecOptions& options)
+      : in_(in), where_(where), judges_(options.judges && options.encoding.empty()), judge_(options.json_lines) {
+    if (!options.encoding.empty()) transcoder_.emplace(options.encoding, where);
   }
+  /// Appends the next block; false at the end.
+  bool next(std::string& text) {
+    if (ended_) return false;
+    errno = 0;
+    const size_t n = std::fread(raw_.data(), 1, raw_.size(), in_);
+    ended_ = n < raw_.size();
+    if (ended_) require(std::feof(in_) != 0, ErrorKind::io, "cannot read {}: {}", where_, std::strerror(errno));
+    const std::string_view block(raw_.data(), n);
+    if (transcoder_)
+      transcoder_->convert(block, ended_, text);
+    else
+      text += block;
+    if (judges_) {
+      judge_.add(block);
+      if (const auto found = judge_.verdict(ended_)) fail(ErrorKind::data, "{}", explain(*found, where_));
+    }
+    return true;
+  }
+
+ private:
+  std::FILE* in_;
+  const std::string& where_;
+  bool judges_, ended_ = false;
+  EncodingJudge judge_;
+  std::optional<Transcoder> transcoder_;
+  std::vector<char> raw_ = std::vector<char>(size_t{64} << 10);
+};
+
+/// Calls line(text, number) for each line. A final \n does not begin another line.
+void for_each_line(std::FILE* in, const std::string& where, const LineCodecOptions& options,
+                   const std::function<void(std::string_view, size_t)>& line) {
+  TextBlocks blocks(in, where, options);
+  std::string text;
+  size_t number = 1, searched = 0;
+  while (blocks.next(text)) {
+    size_t begin = 0;
+    for (size_t end; (end = text.find('\n', std::max(begin, searched))) != std::string::npos; begin = end + 1)
+      line(std::string_view(text).substr(begin, end - begin), number++);
+    text.erase(0, begin);
+    searched = text.size();
+    require(text.size() <= kMostLineBytes, ErrorKind::data,
+            "{}, line {}: longer than {} bytes, the most for one line; `trireme prepare` encodes longer texts", where,
+            number, kMostLineBytes);
+  }
+  if (!text.empty()) line(text, number);
 }
 
 void write_all(std::FILE* out, std::string_view text) {
@@ -58,7 +97,7 @@ Encoding encode_json_line(const Tokenizer& tokenizer, const EncodeOptions& optio
 void encode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
                   const std::string& where) {
   std::string text;
-  for_each_line(in, where, [&](std::string_view line, size_t number) {
+  for_each_line(in, where, options, [&](std::string_view line, size_t number) {
     const Encoding encoding = options.json_lines ? encode_json_line(tokenizer, options.encode, line,
                                                                     fmt::format("{}, line {}", where, number))
                                                  : tokenizer.encode(line, options.encode);
@@ -78,7 +117,10 @@ void encode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, s
 void decode_lines(const Tokenizer& tokenizer, const LineCodecOptions& options, std::FILE* in, std::FILE* out,
                   const std::string& where) {
   std::vector<TokenId> ids;
-  for_each_line(in, where, [&](std::string_view line, size_t number) {
+  LineCodecOptions plain = options;
+  plain.judges = false;
+  plain.encoding.clear();
+  for_each_line(in, where, plain, [&](std::string_view line, size_t number) {
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
     const std::string place = fmt::format("{}, line {}", where, number);
     const JsonNode list = parse_json_node(line, place);

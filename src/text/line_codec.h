@@ -12,6 +12,8 @@ struct LineCodecOptions {
   bool json_lines = false;  ///< each line is {"text": ..., "text_pair": ...}, the second may be absent
   bool skip_special_tokens = false;
   EncodeOptions encode;
+  std::string encoding;  ///< of the text, as known_encoding() gives it; empty: UTF-8
+  bool judges = true;    ///< where it is empty: text that is evidently not UTF-8 is refused
 };
 
 /// Writes one JSON array of ids per line. A line ends with \n, which is not part of the text; the last one need not.

@@ -104,6 +104,23 @@ TEST_F(IndexedSamples, AreTheDocumentsInTheOrderOfTheIndex) {
   }
 }
 
+TEST_F(IndexedSamples, OfASplitCountTheTokensOfTheirPart) {
+  IndexedSourceOptions options;
+  options.sets = {{1, dataset("x", 100)}};
+  options.split = "70,20,10";
+  options.samples = 4;
+  options.sequence = 3;
+  const IndexedDataset data(options.sets[0].prefix);
+  uint64_t total = 0;
+  for (const char* part : {"train", "valid", "test"}) {
+    options.part = part;
+    const uint64_t tokens = IndexedSource(options).tokens();
+    EXPECT_LT(tokens, data.tokens()) << part;
+    total += tokens;
+  }
+  EXPECT_EQ(total, data.tokens());
+}
+
 TEST_F(IndexedSamples, OfSeveralSetsFollowTheWeights) {
   IndexedSourceOptions options;
   options.sets = {{3, dataset("low", 0)}, {1, dataset("high", 1000)}};

@@ -30,7 +30,7 @@ void DocumentChunks::open_part() {
   open_ = true;
   at_end_ = false;
   line_ = 1;
-  given_ = characters_ = 0;
+  given_ = characters_ = column_ = 0;
   rest_.clear();
   if (!std::exchange(resumed_, false)) return;
   parts_.source().skip(options_.from.offset);
@@ -109,6 +109,15 @@ bool DocumentChunks::ends_at_border(DocumentChunk& chunk, size_t end, bool whole
 }
 
 bool DocumentChunks::next_text(DocumentChunk& chunk) {
+  chunk.first_column = column_;
+  const bool found = cut_text(chunk);
+  const size_t last_line = chunk.text().rfind('\n') + 1;  // npos + 1: the chunk's first line
+  column_ = (last_line == 0 ? column_ : 0) + count_characters(chunk.text().substr(last_line));
+  line_ += count_lines(chunk.text());
+  return found;
+}
+
+bool DocumentChunks::cut_text(DocumentChunk& chunk) {
   begin_chunk(chunk);
   chunk.ends_document = true;
   size_t near = options_.target_bytes - options_.target_bytes / 16;  // words end often: the last sixteenth has one

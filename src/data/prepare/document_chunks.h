@@ -24,7 +24,8 @@ struct DocumentChunk {
   size_t size = 0;
   InputKind kind = InputKind::text;         ///< text or json_lines
   bool ends_document = false;               ///< text: the file ends here
-  uint64_t first_line = 1;                  ///< jsonl: number of the first line in its file
+  uint64_t first_line = 1;                  ///< number of the line in its file that it begins in
+  uint64_t first_column = 0;                ///< text: characters of that line before it
   uint64_t first_byte = 0;                  ///< decompressed bytes of its file before it
   std::shared_ptr<const std::string> name;  ///< of the file, for messages
   uint64_t file = 0;                        ///< index of the file that it is of
@@ -60,6 +61,7 @@ class DocumentChunks {
   void open_part();
   bool fill(DocumentChunk& chunk, size_t to);
   bool next_text(DocumentChunk& chunk);
+  bool cut_text(DocumentChunk& chunk);
   bool next_lines(DocumentChunk& chunk);
   void begin_chunk(DocumentChunk& chunk);
   void keep_rest(DocumentChunk& chunk, size_t end);
@@ -73,6 +75,7 @@ class DocumentChunks {
   std::string rest_;         // read, but not given away yet
   bool at_end_ = false;      // the source has no more
   uint64_t line_ = 1;        // of rest_
+  uint64_t column_ = 0;      // characters of line_ before rest_
   uint64_t given_ = 0;       // bytes of the part in earlier chunks
   uint64_t characters_ = 0;  // of them, up to the border
 };

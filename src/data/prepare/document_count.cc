@@ -14,7 +14,8 @@ constexpr size_t kBuffer = size_t{256} << 10;  // stays in the core's own cache
 
 bool is_cheap_to_read(const InputFile& file) {
   return (file.kind == InputKind::text || file.kind == InputKind::json_lines) &&
-         compression_of(file.path) == Compression::none && std::filesystem::is_regular_file(file.path);
+         compression_of(file.path) == Compression::none && file.encoding.name.empty() &&
+         std::filesystem::is_regular_file(file.path);
 }
 
 /// Counts lines when their first character that is no white space is seen.

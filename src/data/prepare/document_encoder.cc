@@ -8,6 +8,7 @@
 #include "data/prepare/json_lines.h"
 #include "data/prepare/ordered_pipeline.h"
 #include "data/prepare/progress_bar.h"
+#include "data/prepare/text_border.h"
 
 namespace trireme {
 namespace {
@@ -82,6 +83,40 @@ struct Worker {
   std::vector<TokenId> ids;
 };
 
+/// Where a character ends that the tokenizer cannot express: the shortest beginning of the text that it refuses.
+size_t end_of_refused(std::string_view text, const Tokenizer& tokenizer) {
+  std::vector<TokenId> ids;
+  const auto refuses = [&](size_t bytes) {
+    try {
+      ids.clear();
+      tokenizer.encode_plain(text.substr(0, bytes), ids);
+      return false;
+    } catch (const Error&) {
+      return true;
+    }
+  };
+  size_t good = 0, bad = text.size();
+  while (bad - good > 1) {
+    size_t middle = good + (bad - good) / 2;
+    while (middle < bad && (static_cast<uint8_t>(text[middle]) & 0xC0) == 0x80) ++middle;  // between characters
+    if (middle == bad) {
+      for (middle = good + 1; middle < bad && (static_cast<uint8_t>(text[middle]) & 0xC0) == 0x80;) ++middle;
+      if (middle == bad) break;  // one character is left
+    }
+    (refuses(middle) ? bad : good) = middle;
+  }
+  return bad;
+}
+
+/// "FILE, line 3, column 14": of a character of a text, by where it ends in the chunk.
+std::string place_of(const DocumentChunk& chunk, size_t end) {
+  const std::string_view before = chunk.text().substr(0, end);
+  const size_t line_begin = before.rfind('\n') + 1;  // npos + 1: the chunk's first line
+  const auto lines = static_cast<uint64_t>(std::ranges::count(before, '\n'));
+  return fmt::format("{}, line {}, column {}", *chunk.name, chunk.first_line + lines,
+                     (lines == 0 ? chunk.first_column : 0) + count_characters(before.substr(line_begin)));
+}
+
 void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& options, Worker& worker) {
   const auto append = [&](KeyIds& key, std::string_view text, bool ends) {
     worker.ids.clear();
@@ -103,7 +138,12 @@ void encode(Item& item, const Tokenizer& tokenizer, const DocumentEncoding& opti
   }
   require(item.keys.size() == 1, ErrorKind::usage,
           "{} is text and has no fields; several --json-keys need jsonl or parquet files", *item.chunk.name);
-  append(item.keys[0], item.chunk.text(), item.chunk.ends_document);
+  try {
+    append(item.keys[0], item.chunk.text(), item.chunk.ends_document);
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::data) throw;
+    fail(ErrorKind::data, "{}: {}", place_of(item.chunk, end_of_refused(item.chunk.text(), tokenizer)), e.what());
+  }
 }
 
 /// The take stage: faults to the log, ids to the sinks, now and then a save.

@@ -19,7 +19,23 @@ namespace fs = std::filesystem;
 /// What the user says about names that do not tell.
 using Forced = std::optional<InputKind>;
 
+/// What this program writes beside its token files, and a run into its folder.
+bool is_own_output(const fs::path& path) {
+  const std::string name = path.filename().string();
+  static constexpr const char* kNames[] = {"tokenizer.json", "meta.json",   "manifest.json", "status.json",
+                                           "control.json",   "config.json", "metrics.jsonl", "trainer_state.json"};
+  if (name.ends_with(".bin.json") || name.ends_with(".bin") || name.ends_with(".idx")) return true;
+  const bool fixed = std::ranges::find(kNames, name) != std::end(kNames);
+  if (!fixed) return false;
+  const fs::path folder = path.parent_path();
+  const auto beside = [&](const char* other) { return fs::exists(folder / other); };
+  // Names that others use, too, count where the rest of it lies beside them.
+  return beside("train.bin") || beside("status.json") || beside("manifest.json") || beside("model.safetensors");
+}
+
 void add_file(const std::string& path, Forced forced, std::vector<InputFile>& files) {
+  require(!path.ends_with(".bin.json"), ErrorKind::usage,
+          "{} describes a token file that is made already; name the text", path);
   const std::optional<InputKind> kind = forced ? forced : kind_of(path);
   require(kind.has_value(), ErrorKind::usage,
           "{}: the name does not tell the format; .txt, .jsonl and .parquet are read, .tar of .txt and .jsonl, all but "
@@ -37,7 +53,11 @@ bool is_packed(const fs::path& path) {
 void add_folder(const std::string& folder, Forced forced, std::vector<InputFile>& files) {
   std::vector<std::string> paths;
   std::string packed;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+  for (auto at = fs::recursive_directory_iterator(folder); at != fs::recursive_directory_iterator(); ++at) {
+    const fs::directory_entry& entry = *at;
+    const bool hidden = entry.path().filename().string().starts_with('.');
+    if (hidden && entry.is_directory()) at.disable_recursion_pending();
+    if (hidden || is_own_output(entry.path())) continue;
     if (entry.is_regular_file() && (forced || kind_of(entry.path().string()))) paths.push_back(entry.path().string());
     if (is_packed(entry.path())) packed = entry.path().string();
   }
@@ -64,7 +84,12 @@ void add_path(const std::string& path, Forced forced, std::vector<InputFile>& fi
   if (fs::is_directory(path)) return add_folder(path, forced, files);
   if (fs::exists(path)) return add_file(path, forced, files);
   const std::vector<std::string> found = matches(path);
-  for (const std::string& match : found) add_path(match, forced, files);
+  const size_t before = files.size();
+  for (const std::string& match : found) {
+    if (!is_own_output(match)) add_path(match, forced, files);
+  }
+  require(found.empty() || files.size() > before, ErrorKind::io,
+          "{} has only files that `trireme prepare` or a run wrote; name the text", path);
   if (!found.empty()) return;
   const hub::PlaceOfData named = hub::place_of_data(path);
   require(!named.files.empty(), ErrorKind::io, "input {} does not exist{}", path, named.why_not);
@@ -101,9 +126,11 @@ std::optional<InputKind> kind_of(const std::string& path) {
   return std::nullopt;
 }
 
-std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced) {
+std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced,
+                                   const InputEncoding& encoding) {
   std::vector<InputFile> files;
   for (const std::string& argument : arguments) add_argument(argument, forced, files);
+  for (InputFile& file : files) file.encoding = encoding;
   require(!files.empty(), ErrorKind::usage, "no input files were given");
   const auto is_standard = [](const InputFile& file) { return file.path == kStandardInput; };
   require(std::count_if(files.begin(), files.end(), is_standard) <= 1, ErrorKind::usage,

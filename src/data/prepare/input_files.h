@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "data/prepare/encoded_source.h"
+
 namespace trireme {
 
 enum class InputKind {
@@ -19,6 +21,7 @@ struct InputFile {
   std::string path;  ///< "-": standard input
   InputKind kind;
   uint64_t bytes;  ///< on disk; 0 for standard input
+  InputEncoding encoding = {};
 };
 
 /// What a file of that name holds, a compression suffix aside.
@@ -26,10 +29,12 @@ std::optional<InputKind> kind_of(const std::string& path);
 
 /// Each argument is a file, a folder (all readable files in it and below, by name), a glob, "-" for standard input, or
 /// a data set of the Hugging Face hub (hub/place.h), or
-/// several of these with commas between, which blanks may surround. The order is that of the arguments. `forced` is
+/// several of these with commas between, which blanks may surround. Of a folder, what `trireme prepare` or a run wrote
+/// is left out, hidden folders too. The order is that of the arguments. `forced` is
 /// what every file holds, whatever its name says; without it standard input is jsonl. Throws Error::io for what is not
 /// there, Error::usage for a file whose name does not tell its format.
-std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced = {});
+std::vector<InputFile> list_inputs(const std::vector<std::string>& arguments, std::optional<InputKind> forced = {},
+                                   const InputEncoding& encoding = {});
 
 /// Whether that is one .txt file: a text that is divided by characters, not by documents.
 bool is_single_text(const std::vector<InputFile>& files);

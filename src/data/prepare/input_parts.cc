@@ -49,7 +49,7 @@ void InputParts::open_file() {
       return set_part(file.path, InputKind::json_lines);
     case InputKind::text:
     case InputKind::json_lines:
-      source_ = open_source(file.path);
+      source_ = as_utf8(open_source(file.path), file.encoding, file.path, file.kind == InputKind::json_lines);
       return set_part(file.path, file.kind);
   }
 }
@@ -79,8 +79,9 @@ bool InputParts::next_member() {
       ++member_;
       continue;
     }
-    source_ = decompressed(std::make_unique<MemberSource>(archive_), archive_->name());
     set_part(files_[file_].path + ":" + archive_->name(), *kind);
+    source_ = as_utf8(decompressed(std::make_unique<MemberSource>(archive_), archive_->name()), files_[file_].encoding,
+                      *name_, *kind == InputKind::json_lines);
     return true;
   }
   return false;

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+
 namespace trireme {
 
 static_assert(DocumentChunk::kPadding >= simdjson::SIMDJSON_PADDING);
@@ -59,7 +61,12 @@ void JsonLines::parse(const DocumentChunk& chunk, const Handlers& handlers) {
       handlers.fault(number, std::move(reason));
       continue;
     }
-    for (size_t i = 0; i < keys_.size(); ++i) handlers.document(i, *texts_[i]);
+    try {
+      for (size_t i = 0; i < keys_.size(); ++i) handlers.document(i, *texts_[i]);
+    } catch (const Error& e) {  // of the text, which does not know where it stands
+      if (e.kind() != ErrorKind::data) throw;
+      fail(ErrorKind::data, "{}, line {}: {}", *chunk.name, number, e.what());
+    }
   }
 }
 

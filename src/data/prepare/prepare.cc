@@ -41,7 +41,7 @@ bool is_pipe(const InputFile& file) { return file.path == kStandardInput || !fs:
 class Preparation {
  public:
   explicit Preparation(const PrepareOptions& options)
-      : options_(options), files_(list_inputs(options.inputs, options.input_kind)) {
+      : options_(options), files_(list_inputs(options.inputs, options.input_kind, options.encoding)) {
     uint64_t bytes = 0;
     for (const InputFile& file : files_) bytes += file.bytes;
     const bool from_pipe = std::any_of(files_.begin(), files_.end(), is_pipe);
@@ -168,7 +168,8 @@ class Preparation {
   /// Finds out which documents are validation before they are encoded, where that costs little.
   void divide() {
     if (single_text_ && options_.train_fraction != 1) {
-      border_ = training_characters(files_[0].path, options_.train_fraction, options_.threads, options_.stop);
+      border_ = training_characters(files_[0].path, options_.train_fraction, options_.threads, options_.stop,
+                                    options_.encoding);
       split_ = {{0}, {1}};
       return;
     }

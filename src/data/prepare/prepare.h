@@ -30,6 +30,7 @@ struct PrepareOptions {
   TokenizerLoadOptions load;            ///< of that path
   std::string output;                   ///< folder
   std::optional<InputKind> input_kind;  ///< what every file holds; empty: as its name says
+  InputEncoding encoding = {};
   std::string json_key = "text";
   std::string end_of_text;  ///< token between documents; empty: the one that the tokenizer names
   SplitRule split;

@@ -47,7 +47,7 @@ TokenSidecar sidecar_of(TokenSpool& spool, const std::string& path, const Tokeni
 }  // namespace
 
 MegatronReport prepare_megatron(const MegatronOptions& options) {
-  const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind);
+  const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind, options.encoding);
   const auto start = Clock::now();
   const auto tokenizer = load_tokenizer(options.tokenizer, options.load);
   MegatronReport report;

@@ -17,7 +17,8 @@ struct MegatronOptions {
   std::vector<std::string> inputs;  ///< see list_inputs()
   std::string tokenizer;
   TokenizerLoadOptions load;
-  std::optional<InputKind> input_kind;         ///< what every file holds; empty: as its name says
+  std::optional<InputKind> input_kind;  ///< what every file holds; empty: as its name says
+  InputEncoding encoding = {};
   std::string prefix;                          ///< PREFIX_KEY_document.bin, .idx and .bin.json (the sidecar)
   std::vector<std::string> json_keys{"text"};  ///< one dataset for each
   bool append_eod = false;

@@ -33,6 +33,7 @@ std::string describe_job(const std::vector<InputFile>& files, const Tokenizer& t
     const bool regular = fs::is_regular_file(file.path);
     job += fmt::format("; {} kind {} bytes {} time {}", file.path, static_cast<int>(file.kind), file.bytes,
                        regular ? fs::last_write_time(file.path).time_since_epoch().count() : 0);
+    if (!file.encoding.name.empty()) job += " encoding " + file.encoding.name;
   }
   return hex64(xxh3(std::as_bytes(std::span(job))));
 }

@@ -61,13 +61,14 @@ size_t find_character(std::string_view text, size_t number) {
   }
 }
 
-uint64_t training_characters(const std::string& path, double fraction, int threads, const std::atomic<bool>* stop) {
+uint64_t training_characters(const std::string& path, double fraction, int threads, const std::atomic<bool>* stop,
+                             const InputEncoding& encoding) {
   require(fraction > 0 && fraction < 1, ErrorKind::usage,
           "--train-fraction is {}, a number above 0 and up to 1 (no val.bin) was expected", fraction);
-  const bool compressed = compression_of(path) != Compression::none;
+  const bool converted = compression_of(path) != Compression::none || !encoding.name.empty();
   const uint64_t characters =
-      compressed
-          ? count_in(*open_source(path), UINT64_MAX, stop)
+      converted
+          ? count_in(*as_utf8(open_source(path), encoding, path, false), UINT64_MAX, stop)
           : sum_over_parts({path}, threads, [stop](FilePart part) { return count_in(part.source, part.bytes, stop); });
   const auto train = static_cast<uint64_t>(fraction * static_cast<double>(characters));
   require(train > 0 && train < characters, ErrorKind::data,

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "data/prepare/encoded_source.h"
+
 namespace trireme {
 
 /// Characters that begin in the text.
@@ -18,6 +20,6 @@ size_t find_character(std::string_view text, size_t number);
 /// int(fraction * n) of the n characters of a file, which is read once, by all threads where it is not compressed.
 /// Throws Error::io, Error::data (a side would be empty), Error::usage, Error::stopped.
 uint64_t training_characters(const std::string& path, double fraction, int threads = 1,
-                             const std::atomic<bool>* stop = nullptr);
+                             const std::atomic<bool>* stop = nullptr, const InputEncoding& encoding = {});
 
 }  // namespace trireme

@@ -26,7 +26,7 @@ size_t cut_before_space(std::string_view text, size_t near) {
 }  // namespace
 
 PieceCounter count_pieces(const TrainingTextOptions& options) {
-  const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind);
+  const std::vector<InputFile> files = list_inputs(options.inputs, options.input_kind, options.encoding);
   uint64_t total = 0, faults = 0;
   for (const InputFile& file : files) total += file.bytes;
   std::vector<PieceCounter> counters(static_cast<size_t>(options.threads));

@@ -15,6 +15,7 @@ namespace trireme {
 struct TrainingTextOptions {
   std::vector<std::string> inputs;      ///< see list_inputs()
   std::optional<InputKind> input_kind;  ///< what every file holds; empty: as its name says
+  InputEncoding encoding = {};
   std::string json_key = "text";
   uint64_t most_bytes = kMostDocumentBytes;  ///< of a document that must be held whole
   int threads = 1;

@@ -218,6 +218,51 @@ TEST_F(Parts, OfParquetAreLinesOfItsColumn) {
   EXPECT_NE(of_column("id").find("column \"id\" holds int32, strings were expected"), std::string::npos);
 }
 
+TEST_F(Parts, AreNeverWhatThisProgramWrote) {
+  for (const char* name :
+       {"enron.jsonl", "enron_text_document.bin", "enron_text_document.idx", "enron_text_document.bin.json",
+        "train.bin", "train.bin.json", "tokenizer.json", "meta.json", ".hidden.jsonl"})
+    write(name, "{}\n");
+  for (const char* folder : {".prepare", ".enron.prepare", "sub/.cache"}) {
+    fs::create_directories(folder_ / folder);
+    write(std::string(folder) + "/state.json", "{}");
+    write(std::string(folder) + "/part.txt", "no");
+  }
+  write("sub/more.json", "{}\n");  // a name that tells nothing of this program
+  fs::create_directories(folder_ / "apart");
+  write("apart/tokenizer.json", "{}\n");  // without a token file beside it: somebody's rows
+  const std::vector<std::string> expected{"apart/tokenizer.json={}\n", "enron.jsonl={}\n", "sub/more.json={}\n"};
+  EXPECT_EQ(parts({folder_.path()}), expected);
+  EXPECT_EQ(parts({folder_ / "*.json*"}), std::vector<std::string>{"enron.jsonl={}\n"});
+  EXPECT_ERROR(list_inputs({folder_ / "*.bin.json"}), ErrorKind::io,
+               "has only files that `trireme prepare` or a run wrote");
+  EXPECT_ERROR(list_inputs({folder_ / "train.bin.json"}), ErrorKind::usage,
+               "describes a token file that is made already");
+}
+
+TEST_F(Parts, AreConvertedOrRefusedByTheirEncoding) {
+  std::string utf16("\xFF\xFE", 2), text;
+  for (int i = 0; i < 400; ++i) text += "a line of plain text\n";
+  for (const char c : text) utf16 += std::string{c, '\0'};
+  const std::pair<const char*, std::string> files[] = {{"a.txt", utf16},
+                                                       {"a.txt.gz", gzip(utf16)},
+                                                       {"a.txt.zst", zstd(utf16)},
+                                                       {"a.tar", tar_of({{"a.txt", utf16}})},
+                                                       {"a.jsonl", utf16}};
+  for (const auto& [name, bytes] : files) {
+    const std::string path = write(name, bytes);
+    EXPECT_ERROR(parts({path}), ErrorKind::data, "it seems to be text in UTF-16LE");
+    const std::vector<InputFile> list = list_inputs({path}, {}, input_encoding_from("UTF-16"));
+    InputParts reader(list, {"text"});
+    ASSERT_TRUE(reader.next());
+    EXPECT_EQ(content(reader.source()), text) << name;
+    const std::vector<InputFile> raw = list_inputs({path}, {}, input_encoding_from("utf-8"));
+    InputParts plain(raw, {"text"});
+    ASSERT_TRUE(plain.next());
+    EXPECT_EQ(content(plain.source()), utf16) << name;
+  }
+}
+
 TEST_F(Parts, AreNamedByTheirSuffixesOrByTheUser) {
   EXPECT_EQ(kind_of("a.JSONL.gz"), InputKind::json_lines);
   EXPECT_EQ(kind_of("a.tzst"), InputKind::archive);

@@ -317,6 +317,47 @@ TEST_F(Prepare, SkipsAndCountsMalformedLines) {
   EXPECT_THAT(error(), HasSubstr("a.jsonl, line 2: \"text\" is no string; without --strict such lines are skipped"));
 }
 
+TEST_F(Prepare, ACharacterThatIsNotInTheVocabularyIsNamedWithItsPlace) {
+  write("letters.txt", "abc \n\u00e9{}\":[]txe");
+  options_.inputs = {path("letters.txt")};
+  options_.tokenizer = "char";
+  options_.output = path("letters");
+  prepare(options_);
+  options_.tokenizer = path("letters") + "/tokenizer.json";
+  options_.output = path("out");
+  const auto said = [&](const std::string& name, const std::string& text) {
+    write(name, text);
+    options_.inputs = {path(name)};
+    return error();
+  };
+  constexpr const char* kMissing = "the text has \"Z\", which is not in the tokenizer's vocabulary";
+  EXPECT_THAT(said("one.txt", "abc\nab\u00e9 Zc\nabc"), HasSubstr("one.txt, line 2, column 5: "));
+  EXPECT_THAT(said("one.txt", "Zabc"), HasSubstr("one.txt, line 1, column 1: "));
+  EXPECT_THAT(said("one.txt", "abc\n\nZ"), HasSubstr("one.txt, line 3, column 1: "));
+  std::string lines;
+  for (int i = 0; i < 300'000; ++i) lines += "abc abc\n";  // more than a chunk
+  EXPECT_THAT(said("one.txt", lines + "aZ\n" + lines), HasSubstr("one.txt, line 300001, column 2: "));
+  EXPECT_THAT(error(), HasSubstr(kMissing));
+}
+
+TEST_F(Prepare, TextInAnotherEncodingIsRefusedOrConverted) {
+  std::string latin, utf8;
+  for (int i = 0; i < 50; ++i) latin += "caf\xE9 na\xEFve\n", utf8 += "caf\u00e9 na\u00efve\n";
+  write("one.txt", latin);
+  options_.inputs = {path("one.txt")};
+  EXPECT_THAT(
+      error(),
+      HasSubstr("one.txt: from byte 3 on it is not UTF-8: it seems to be text in ISO-8859-1 (100 of the first "));
+  EXPECT_FALSE(std::filesystem::exists(path("out") + "/train.bin"));
+  options_.encoding = input_encoding_from("ISO-8859-1");
+  options_.train_fraction = 1;
+  prepare(options_);
+  EXPECT_EQ(decoded("train.bin"), utf8);
+  options_.encoding = input_encoding_from("utf-8");
+  prepare(options_);
+  EXPECT_EQ(decoded("train.bin"), latin);
+}
+
 TEST_F(Prepare, RefusesIdsBeyond16Bits) {
   BpeDescription tokenizer;
   tokenizer.vocabulary = {{"x", 0}, {"y", 70000}};

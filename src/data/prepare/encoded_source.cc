@@ -1,0 +1,81 @@
+#include "data/prepare/encoded_source.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "text/text_encoding.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kBuffer = size_t{64} << 10;
+
+class ConvertedSource final : public ByteSource {
+ public:
+  ConvertedSource(std::unique_ptr<ByteSource> from, const std::string& encoding, const std::string& where)
+      : from_(std::move(from)), transcoder_(encoding, where), raw_(kBuffer, '\0') {}
+  size_t read(char* to, size_t size) override {
+    while (at_ == ready_.size() && !ended_) {
+      ready_.clear();
+      at_ = 0;
+      const size_t n = from_->read(raw_.data(), raw_.size());
+      ended_ = n == 0;
+      transcoder_.convert(std::string_view(raw_).substr(0, n), ended_, ready_);
+    }
+    const size_t n = std::min(size, ready_.size() - at_);
+    std::memcpy(to, ready_.data() + at_, n);
+    at_ += n;
+    return n;
+  }
+  uint64_t consumed() const override { return from_->consumed(); }
+
+ private:
+  std::unique_ptr<ByteSource> from_;
+  Transcoder transcoder_;
+  std::string raw_, ready_;
+  size_t at_ = 0;
+  bool ended_ = false;
+};
+
+/// Hands its bytes on as they are.
+class JudgedSource final : public ByteSource {
+ public:
+  JudgedSource(std::unique_ptr<ByteSource> from, std::string where, bool of_lines)
+      : from_(std::move(from)), where_(std::move(where)), judge_(of_lines) {}
+  size_t read(char* to, size_t size) override {
+    const size_t n = from_->read(to, size);
+    judge_.add({to, n});
+    if (n == 0 || judge_.bytes() >= next_) {
+      next_ = 2 * judge_.bytes() + kBuffer;
+      if (const auto found = judge_.verdict(n == 0)) fail(ErrorKind::data, "{}", explain(*found, where_));
+    }
+    return n;
+  }
+  uint64_t consumed() const override { return from_->consumed(); }
+  void skip(uint64_t bytes) override {  // an earlier run has judged what it read
+    from_->skip(bytes);
+  }
+
+ private:
+  std::unique_ptr<ByteSource> from_;
+  std::string where_;
+  EncodingJudge judge_;
+  uint64_t next_ = kBuffer;
+};
+
+}  // namespace
+
+InputEncoding input_encoding_from(const std::string& name) {
+  if (name == "auto") return {};
+  return {known_encoding(name), false};
+}
+
+std::unique_ptr<ByteSource> as_utf8(std::unique_ptr<ByteSource> from, const InputEncoding& encoding,
+                                    const std::string& where, bool of_lines) {
+  if (!encoding.name.empty()) return std::make_unique<ConvertedSource>(std::move(from), encoding.name, where);
+  if (encoding.judges) return std::make_unique<JudgedSource>(std::move(from), where, of_lines);
+  return from;
+}
+
+}  // namespace trireme
