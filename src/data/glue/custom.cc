@@ -1,4 +1,7 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
@@ -10,8 +13,6 @@
 namespace trireme {
 namespace {
 
-constexpr const char* kLabel = "label";
-
 std::optional<size_t> column_of(const TextTable& table, const std::string& name) {
   const auto at = std::ranges::find(table.columns, name);
   if (at == table.columns.end()) return std::nullopt;
@@ -20,25 +21,111 @@ std::optional<size_t> column_of(const TextTable& table, const std::string& name)
 
 size_t need_column(const TextTable& table, const std::string& name) {
   const auto column = column_of(table, name);
-  require(column.has_value(), ErrorKind::data, "{}: no column \"{}\"", table.path, name);
+  require(column.has_value(), ErrorKind::data, "{}: no column \"{}\"; it has {}", table.path, name,
+          fmt::join(table.columns, ", "));
+  require(table.unusable[*column] == 0, ErrorKind::data, "{} row {}: \"{}\" is missing or no text or number",
+          table.path, table.unusable[*column], name);
   return *column;
 }
 
+/// Names that number rows, whatever the values look like.
+bool names_rows(std::string name) {
+  static constexpr const char* kNames[] = {"", "idx", "id", "index", "guid", "uid", "row", "row_id", "unnamed: 0"};
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+/// The texts of a row where none were asked for, and what was not taken for one.
+struct TextColumns {
+  std::vector<std::string> texts, others;
+};
+
+TextColumns find_texts(const TextTable& table, const CustomFiles& files) {
+  TextColumns found;
+  const bool pair = column_of(table, "sentence1") && column_of(table, "sentence2");
+  const auto collect = [&](bool row_names) {
+    for (size_t c = 0; c < table.columns.size(); ++c) {
+      const std::string& name = table.columns[c];
+      if (name != files.label && table.text[c] && names_rows(name) == row_names) found.texts.push_back(name);
+    }
+  };
+  collect(false);
+  if (found.texts.empty()) collect(true);
+  if (pair) found.texts = {"sentence1", "sentence2"};
+  if (!files.texts.empty()) found.texts = files.texts;
+  if (found.texts.size() > 2) found.texts.resize(2);
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    const std::string& name = table.columns[c];
+    if (name == files.label || std::ranges::find(found.texts, name) != found.texts.end()) continue;
+    const char* why = table.unusable[c] > 0 ? " (not text in every row)"
+                      : !table.text[c]      ? " (numbers)"
+                      : names_rows(name)    ? " (names of rows)"
+                                            : "";
+    found.others.push_back(name + why);
+  }
+  return found;
+}
+
+/// Columns that were found, not asked for, hold text.
+void check_texts(const TextTable& table, const CustomFiles& files, const TextColumns& columns) {
+  require(table.columns.size() > 1 || column_of(table, files.label) == std::nullopt, ErrorKind::data,
+          "{}: no column beside \"{}\"", table.path, files.label);
+  require(!columns.texts.empty(), ErrorKind::data,
+          "{}: no column holds text: {}; name the one that is meant with --text-columns", table.path,
+          fmt::join(columns.others, ", "));
+  for (const std::string& name : columns.texts) {
+    require(name != files.label, ErrorKind::usage, "--text-columns and --label-column both name \"{}\"", name);
+    require(!files.texts.empty() || table.text[need_column(table, name)], ErrorKind::data,
+            "{}: the column \"{}\" holds numbers, text was expected; name the texts with --text-columns", table.path,
+            name);
+  }
+}
+
+std::string in_words(const TextColumns& columns, const GlueTask& task, const std::string& label) {
+  std::string text = fmt::format("text{} \"{}\", label \"{}\": ", columns.texts.size() > 1 ? "s" : "",
+                                 fmt::join(columns.texts, "\" and \""), label);
+  constexpr size_t kShown = 5;
+  if (task.regression()) {
+    text += "a number to predict";
+  } else {
+    const std::vector<std::string> shown(
+        task.labels.begin(), task.labels.begin() + static_cast<ptrdiff_t>(std::min(kShown, task.labels.size())));
+    text += fmt::format("{} classes ({}{})", task.labels.size(), fmt::join(shown, ", "),
+                        task.labels.size() > kShown ? ", ..." : "");
+  }
+  if (!columns.others.empty()) text += fmt::format("; not used: {}", fmt::join(columns.others, ", "));
+  return text;
+}
+
+/// Classes that may have been meant as numbers.
+std::string doubt_of(const GlueTask& task, const TextTable& table, const std::string& label) {
+  if (task.regression() || !std::ranges::all_of(task.labels, is_number_text)) return {};
+  const bool written_as_text = !table.numeric[*column_of(table, label)];
+  const bool point =
+      std::ranges::any_of(task.labels, [](const std::string& text) { return text.find('.') != std::string::npos; });
+  if (written_as_text && point)
+    return fmt::format(
+        "{}: labels like \"{}\" are written as text, so that they are {} classes; write them without quotes "
+        "to have numbers predicted (regression)",
+        table.path, task.labels.back(), task.labels.size());
+  constexpr size_t kMany = 20;  // no task of whole numbers that are classes has that many on so few rows
+  if (task.labels.size() >= kMany && task.labels.size() * 4 >= table.rows.size())
+    return fmt::format(
+        "{}: {} rows have {} distinct whole numbers as labels, which are classes; write them with a point "
+        "(\"{}.0\") to have numbers predicted (regression)",
+        table.path, table.rows.size(), task.labels.size(), task.labels.back());
+  return {};
+}
+
 /// What is to be learned, by the training file (or, without one, the validation file).
-GlueTask describe(const TextTable& table) {
+GlueTask describe(const TextTable& table, const CustomFiles& files, const std::vector<std::string>& texts) {
   GlueTask task;
   task.name = "None";
-  task.label = kLabel;
-  std::vector<std::string> texts;
-  for (const std::string& column : table.columns) {
-    if (column != kLabel) texts.push_back(column);
-  }
-  require(!texts.empty(), ErrorKind::data, "{}: no column beside \"label\"", table.path);
-  if (column_of(table, "sentence1") && column_of(table, "sentence2")) texts = {"sentence1", "sentence2"};
+  task.label = files.label;
   task.first = texts[0];
   if (texts.size() > 1) task.second = texts[1];
 
-  const size_t label = need_column(table, kLabel);
+  const size_t label = need_column(table, task.label);
   std::vector<std::string> labels;
   bool whole = true;
   for (const auto& row : table.rows) {
@@ -64,7 +151,7 @@ GlueSet rows_of(const TextTable& table, const GlueTask& task, bool labelled) {
   const size_t first = need_column(table, task.first);
   const bool pairs = !task.second.empty();
   const size_t second = pairs ? need_column(table, task.second) : first;
-  const size_t label = labelled ? need_column(table, kLabel) : first;
+  const size_t label = labelled ? need_column(table, task.label) : first;
   std::map<std::string, double> ids;
   for (size_t i = 0; i < task.labels.size(); ++i) ids[task.labels[i]] = static_cast<double>(i);
   GlueSet set{task.name, table.path, {}, 0};
@@ -92,11 +179,17 @@ CustomData read_custom(const CustomFiles& files) {
   const std::string& describes = files.train.empty() ? files.validation : files.train;
   require(!describes.empty(), ErrorKind::usage, "data of your own needs --train-file or --validation-file: its labels");
   CustomData data;
-  const TextTable first = read_text_table(describes);
-  data.task = describe(first);
+  const auto read = [&](const std::string& path) { return read_text_table(path, files.separator, files.encoding); };
+  const TextTable first = read(describes);
+  need_column(first, files.label);
+  const TextColumns columns = find_texts(first, files);
+  check_texts(first, files, columns);
+  data.task = describe(first, files, columns.texts);
+  data.columns = first.path + ": " + in_words(columns, data.task, files.label);
+  data.doubt = doubt_of(data.task, first, files.label);
   if (!files.train.empty()) data.train.push_back(rows_of(first, data.task, true));
-  if (!files.validation.empty()) data.validation.push_back(rows_of(read_text_table(files.validation), data.task, true));
-  if (!files.test.empty()) data.test.push_back(rows_of(read_text_table(files.test), data.task, false));
+  if (!files.validation.empty()) data.validation.push_back(rows_of(read(files.validation), data.task, true));
+  if (!files.test.empty()) data.test.push_back(rows_of(read(files.test), data.task, false));
   return data;
 }
 

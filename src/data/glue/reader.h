@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "data/glue/task.h"
+#include "data/prepare/encoded_source.h"
 
 namespace trireme {
 
@@ -30,16 +31,23 @@ struct GlueSet {
 /// Error::data with file and line.
 std::vector<GlueSet> read_glue(const GlueTask& task, const std::string& folder, GlueSplit split);
 
-/// Files of one's own: .csv (quoted as RFC 4180) or .json (an object per line, or an array of objects, as the file or
-/// as its member "data"). Texts are the columns sentence1 and sentence2, else the first one or two that are not
-/// "label". Labels of the training file that are all numbers, some of them with a point, mean regression; else its
-/// sorted distinct labels are the classes.
+/// Files of one's own: .csv (quoted as RFC 4180), .tsv or .json (an object per line, or an array of objects, as the
+/// file or as its member "data"). Texts are the columns that are asked for; else sentence1 and sentence2; else the
+/// first one or two that are not the label, hold text, not numbers, and are not called as ids of rows are (idx, id,
+/// guid). Labels of the training file that are all numbers, some of them with a point, mean regression; else its sorted
+/// distinct labels are the classes.
 struct CustomFiles {
   std::string train, validation, test;  ///< empty: none
+  std::vector<std::string> texts = {};  ///< one column or two; empty: as above
+  std::string label = "label";
+  char separator = 0;  ///< of a csv's fields; 0: by the ending
+  InputEncoding encoding = {};
 };
 struct CustomData {
   GlueTask task;  ///< named "None": what the outputs are called
   std::vector<GlueSet> train, validation, test;
+  std::string columns;  ///< in words, which are used for what and which are not
+  std::string doubt;    ///< what of the labels may not be meant so; empty: nothing
 };
 /// Throws Error::io, Error::data with file and row; Error::usage where there is no training or validation file.
 CustomData read_custom(const CustomFiles& files);

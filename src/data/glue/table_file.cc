@@ -7,22 +7,24 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "text/text_encoding.h"
 
 namespace trireme {
 namespace {
 
 constexpr size_t kMostJsonBytes = size_t{256} << 20;
 
-bool is_number(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
+/// What stands for a value that is missing.
+bool is_blank(const std::string& text) {
+  static constexpr const char* kBlank[] = {"", "NA", "N/A", "nan", "NaN", "null", "None", "NULL"};
+  return std::ranges::find(kBlank, text) != std::end(kBlank);
 }
 
 /// Records of a csv text, quotes taken off.
 class Csv {
  public:
-  Csv(std::string_view text, const std::string& path) : text_(text), path_(path) {
+  Csv(std::string_view text, const std::string& path, char separator)
+      : text_(text), path_(path), separator_(separator), ends_{separator, '\n'} {
     if (text_.starts_with("\xEF\xBB\xBF")) at_ = 3;
   }
   bool next(std::vector<std::string>& record) {
@@ -36,7 +38,7 @@ class Csv {
       require(record.size() <= kMostColumns && bytes <= kMostRowBytes, ErrorKind::data,
               "{} record {}: more than {} fields or {} bytes, the most of a row; is a quote missing?", path_, number_,
               kMostColumns, kMostRowBytes);
-    } while (take(','));
+    } while (take(separator_));
     take('\r');
     require(at_ >= text_.size() || take('\n'), ErrorKind::data,
             "{} record {}: text after a closing quote; a quote inside a quoted field is written twice", path_, number_);
@@ -50,9 +52,23 @@ class Csv {
     ++at_;
     return true;
   }
+  /// Between tabs a quote is a character of the text where it does not enclose a field.
+  bool is_quoted() const {
+    if (separator_ != '\t') return true;
+    if (at_ >= text_.size() || text_[at_] != '"') return false;
+    const size_t line_end = std::min(text_.find('\n', at_), text_.size());
+    for (size_t at = at_ + 1; at < line_end; ++at) {
+      if (text_[at] != '"') continue;
+      const char next = at + 1 < text_.size() ? text_[at + 1] : '\n';
+      if (next == '\t' || next == '\n' || next == '\r') return true;
+      if (next != '"') return false;
+      ++at;
+    }
+    return false;
+  }
   std::string field() {
-    if (take('"')) return quoted();
-    const size_t end = std::min(text_.find_first_of(",\n", at_), text_.size());
+    if (is_quoted() && take('"')) return quoted();
+    const size_t end = std::min(text_.find_first_of(ends_, at_), text_.size());
     require(end - at_ <= kMostRowBytes, ErrorKind::data, "{} record {}: a field of {} bytes, a row has at most {}",
             path_, number_, end - at_, kMostRowBytes);
     std::string value(text_.substr(at_, end - at_));
@@ -75,15 +91,37 @@ class Csv {
 
   std::string_view text_;
   const std::string& path_;
+  char separator_;
+  std::string ends_;
   size_t at_ = 0;
   int64_t number_ = 0;
 };
 
-TextTable read_csv(const std::string& path) {
-  const MappedFile file(path);
-  Csv csv(file.text(), path);
-  TextTable table{path, {}, {}, {}};
+/// A header of one column that other separators would make several.
+void check_separator(const std::string& path, const std::vector<std::string>& columns, char separator) {
+  static constexpr std::pair<char, const char*> kOthers[] = {
+      {',', "comma"}, {';', "semicolon"}, {'\t', "tab"}, {'|', "pipe"}};
+  if (columns.size() != 1) return;
+  for (const auto& [other, name] : kOthers) {
+    if (other == separator || columns[0].find(other) == std::string::npos) continue;
+    fail(ErrorKind::data,
+         "{}: its header is one column, \"{}\", and its fields seem to be separated by a {}; say --csv-separator {}",
+         path, columns[0], name, name);
+  }
+}
+
+void find_kinds(TextTable& table) {
+  for (size_t c = 0; c < table.columns.size(); ++c) {
+    table.text.push_back(
+        std::ranges::any_of(table.rows, [&](const auto& row) { return !is_number_text(row[c]) && !is_blank(row[c]); }));
+  }
+}
+
+TextTable read_csv(std::string_view text, const std::string& path, char separator) {
+  Csv csv(text, path, separator);
+  TextTable table{path, {}, {}, {}, {}, {}};
   require(csv.next(table.columns), ErrorKind::data, "{}: the file is empty", path);
+  check_separator(path, table.columns, separator);
   for (std::vector<std::string> record; csv.next(record);) {
     if (record.size() == 1 && record[0].empty()) continue;  // a blank line
     require(record.size() == table.columns.size(), ErrorKind::data, "{} record {}: {} fields, the header has {}", path,
@@ -91,7 +129,9 @@ TextTable read_csv(const std::string& path) {
     table.rows.push_back(record);
   }
   for (size_t c = 0; c < table.columns.size(); ++c)
-    table.numeric.push_back(std::ranges::all_of(table.rows, [&](const auto& row) { return is_number(row[c]); }));
+    table.numeric.push_back(std::ranges::all_of(table.rows, [&](const auto& row) { return is_number_text(row[c]); }));
+  find_kinds(table);
+  table.unusable.assign(table.columns.size(), 0);
   return table;
 }
 
@@ -103,22 +143,23 @@ void add_object(TextTable& table, const Json& object, size_t row) {
             row, object.size(), kMostColumns);
     for (const auto& item : object.items()) table.columns.push_back(item.key());
     table.numeric.assign(table.columns.size(), 1);
+    table.text.assign(table.columns.size(), 0);
+    table.unusable.assign(table.columns.size(), 0);
   }
   std::vector<std::string> values;
   for (size_t c = 0; c < table.columns.size(); ++c) {
     const auto found = object.find(table.columns[c]);
-    require(found != object.end() && !found->is_structured() && !found->is_null(), ErrorKind::data,
-            "{} row {}: \"{}\" is missing or no text or number", table.path, row, table.columns[c]);
-    if (!found->is_number()) table.numeric[c] = 0;
-    values.push_back(found->is_string() ? found->get<std::string>() : found->dump());
+    const bool usable = found != object.end() && !found->is_structured() && !found->is_null();
+    if (!usable && table.unusable[c] == 0) table.unusable[c] = row;
+    if (!usable || !found->is_number()) table.numeric[c] = 0;
+    values.push_back(!usable ? std::string() : found->is_string() ? found->get<std::string>() : found->dump());
+    if (usable && found->is_string() && !is_number_text(values.back()) && !is_blank(values.back())) table.text[c] = 1;
   }
   table.rows.push_back(std::move(values));
 }
 
-TextTable read_json_table(const std::string& path) {
-  const MappedFile file(path);
-  const std::string_view text = file.text();
-  TextTable table{path, {}, {}, {}};
+TextTable read_json_table(std::string_view text, const std::string& path) {
+  TextTable table{path, {}, {}, {}, {}, {}};
   const size_t first = text.find_first_not_of(" \t\r\n");
   require(first != std::string_view::npos, ErrorKind::data, "{}: the file is empty", path);
   const size_t first_end = std::min(text.find('\n', first), text.size());
@@ -153,11 +194,23 @@ TextTable read_json_table(const std::string& path) {
 
 }  // namespace
 
-TextTable read_text_table(const std::string& path) {
-  const bool csv = path.ends_with(".csv");
+bool is_number_text(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+TextTable read_text_table(const std::string& path, char separator, const InputEncoding& encoding) {
+  const bool tabs = path.ends_with(".tsv"), csv = tabs || path.ends_with(".csv");
   require(csv || path.ends_with(".json") || path.ends_with(".jsonl"), ErrorKind::usage,
-          "{}: data files are .csv or .json", path);
-  TextTable table = csv ? read_csv(path) : read_json_table(path);
+          "{}: data files are .csv or .json (also .tsv and .jsonl)", path);
+  const MappedFile file(path);
+  const std::string text = as_utf8(std::string(file.text()), encoding.name, encoding.judges, path);
+  TextTable table = csv ? read_csv(text, path,
+                                   separator != 0 ? separator
+                                   : tabs         ? '\t'
+                                                  : ',')
+                        : read_json_table(text, path);
   require(!table.rows.empty(), ErrorKind::data, "{}: the file has no rows", path);
   return table;
 }

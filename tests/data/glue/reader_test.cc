@@ -237,6 +237,103 @@ TEST_F(CustomFilesTest, SaysWhatIsWrongWithARow) {
                "v.csv row 1: the training file has no label \"2\"");
 }
 
+/// The columns that are trained on, whatever the order and the format.
+TEST_F(CustomFilesTest, NumbersAndNamesOfRowsAreNotText) {
+  struct Case {
+    const char *name, *content, *first, *second, *said;
+  };
+  const Case cases[] = {
+      {"idx.csv", "idx,sentence1,label\n0,good a,0\n1,null,1\n", "sentence1", "", "not used: idx (numbers)"},
+      {"last.csv", "sentence,label,score\ngood a,0,0.5\nbad,1,1.5\n", "sentence", "", "not used: score (numbers)"},
+      {"pandas.csv", ",text,label\n0,good a,0\n1,bad,1\n", "text", "", "not used:  (numbers)"},
+      {"hole.csv", "score,text,label\n0.5,good a,0\n,bad,1\n", "text", "", "not used: score (numbers)"},
+      {"na.csv", "score,a,n,b,label\nNA,x y,1e3,u,0\n-2.5,z,7,v w,1\n", "a", "b", "score (numbers), n (numbers)"},
+      {"guid.csv", "guid,text,label\ndev-1,good a,0\ndev-2,bad,1\n", "text", "", "not used: guid (names of rows)"},
+      {"only.csv", "id,label\nx one,0\ny,1\n", "id", "", "text \"id\""},
+      {"idx.tsv", "index\tquestion\tsentence\tlabel\n0\tis it\tyes, \"so\"\t0\n1\twhy\tno\t1\n", "question", "sentence",
+       "not used: index (numbers)"},
+      {"idx.json",
+       "{\"label\": 0, \"idx\": 0, \"sentence\": \"good a\"}\n{\"label\": 1, \"idx\": 1, \"sentence\": \"bad\"}\n",
+       "sentence", "", "not used: idx (numbers)"},
+      {"text-of-numbers.json",
+       "{\"id\": \"0\", \"s\": \"good a\", \"label\": 0}\n{\"id\": \"1\", \"s\": \"bad\", \"label\": 1}\n", "s", "",
+       "not used: id (numbers)"},
+      {"bools.jsonl",
+       "{\"is\": true, \"s\": \"good a\", \"label\": 0}\n{\"is\": false, \"s\": \"bad\", \"label\": 1}\n", "s", "",
+       "not used: is (numbers)"},
+      {"lists.json",
+       "{\"tokens\": [1], \"s\": \"good a\", \"label\": 0}\n{\"tokens\": [], \"s\": \"bad\", \"label\": 1}\n", "s", "",
+       "not used: tokens (not text in every row)"},
+      {"pair.csv", "idx,sentence2,label,sentence1\n0,a b,0,c\n1,d,1,e\n", "sentence1", "sentence2",
+       "not used: idx (numbers)"},
+      {"three.csv", "a,b,c,label\nu,v,w,0\nx,y,z,1\n", "a", "b",
+       "texts \"a\" and \"b\", label \"label\": 2 classes (0, 1); not used: c"},
+  };
+  for (const Case& c : cases) {
+    file(c.name, c.content);
+    const CustomData data = read_custom({.train = folder_ / c.name, .validation = "", .test = ""});
+    EXPECT_EQ(data.task.first, c.first) << c.name;
+    EXPECT_EQ(data.task.second, c.second) << c.name;
+    EXPECT_THAT(data.columns, testing::HasSubstr(c.said)) << c.name;
+  }
+}
+
+TEST_F(CustomFilesTest, ColumnsThatAreAskedForAreTaken) {
+  file("t.csv", "idx,b,a,class\n0,x,y,no\n1,z,w,yes\n");
+  const CustomData data =
+      read_custom({.train = folder_ / "t.csv", .validation = "", .test = "", .texts = {"a", "idx"}, .label = "class"});
+  EXPECT_EQ(data.train.at(0).rows.at(1).first, "w");
+  EXPECT_EQ(data.train.at(0).rows.at(1).second, "1");
+  EXPECT_EQ(data.train.at(0).rows.at(1).label, 1);
+  EXPECT_THAT(data.columns,
+              testing::HasSubstr("texts \"a\" and \"idx\", label \"class\": 2 classes (no, yes); not used: b"));
+  const auto asked = [&](std::vector<std::string> texts) {
+    return read_custom({.train = folder_ / "t.csv", .validation = "", .test = "", .texts = texts, .label = "class"});
+  };
+  EXPECT_ERROR(asked({"c"}), ErrorKind::data, "no column \"c\"; it has idx, b, a, class");
+  EXPECT_ERROR(asked({"class"}), ErrorKind::usage, "both name \"class\"");
+  file("numbers.csv", "idx,value,label\n0,1.5,0\n1,2.5,1\n");
+  EXPECT_ERROR(read_custom({.train = folder_ / "numbers.csv", .validation = "", .test = ""}), ErrorKind::data,
+               "no column holds text: idx (numbers), value (numbers); name the one that is meant with --text-columns");
+  file("pair.csv", "sentence1,sentence2,label\na,1,0\nb,2,1\n");
+  EXPECT_ERROR(read_custom({.train = folder_ / "pair.csv", .validation = "", .test = ""}), ErrorKind::data,
+               "the column \"sentence2\" holds numbers, text was expected");
+}
+
+TEST_F(CustomFilesTest, OtherSeparatorsAreNamedAndCanBeGiven) {
+  const std::tuple<char, const char*, const char*> cases[] = {
+      {';', "semicolon", "t.csv"}, {'\t', "tab", "t.csv"}, {'|', "pipe", "t.csv"}, {',', "comma", "t.tsv"}};
+  for (const auto& [separator, name, path] : cases) {
+    const std::string s(1, separator);
+    file(path, "sentence1" + s + "label\ngood, a" + s + "0\nnull" + s + "1\n");
+    const auto read = [&, path = path](char given) {
+      return read_custom({.train = folder_ / path, .validation = "", .test = "", .separator = given});
+    };
+    EXPECT_ERROR(read(0), ErrorKind::data,
+                 fmt::format("seem to be separated by a {}; say --csv-separator {}", name, name));
+    if (separator == ',') continue;
+    EXPECT_EQ(read(separator).train.at(0).rows.at(0).first, "good, a") << name;
+  }
+}
+
+TEST_F(CustomFilesTest, LabelsThatMayBeNumbersAreDoubted) {
+  std::string strings, scores = "s,label\n", classes = "s,label\n";
+  for (int i = 0; i < 40; ++i) {
+    strings += fmt::format("{{\"s\": \"x{}\", \"label\": \"{}.{}\"}}\n", i, i / 10, i % 10);
+    scores += fmt::format("x{},{}\n", i, 3 * i % 100);
+    classes += fmt::format("x{},{}\n", i, i % 3);
+  }
+  const auto doubt = [&](const char* name, const std::string& content) {
+    file(name, content);
+    return read_custom({.train = folder_ / name, .validation = "", .test = ""}).doubt;
+  };
+  EXPECT_THAT(doubt("strings.json", strings),
+              testing::HasSubstr("labels like \"3.9\" are written as text, so that they are 40 classes"));
+  EXPECT_THAT(doubt("scores.csv", scores), testing::HasSubstr("40 rows have 40 distinct whole numbers as labels"));
+  EXPECT_EQ(doubt("classes.csv", classes), "");
+  EXPECT_EQ(doubt("words.csv", "s,label\nx,1.0 star\ny,2.0 stars\n"), "");
+}
+
 TEST(GlueOfTheHub, IsReadFromParquetFiles) {
   const std::string folder = source_dir() + "/tests/golden/parquet/glue";
   const auto sets = read_glue(glue_task("mrpc"), folder, GlueSplit::train);
