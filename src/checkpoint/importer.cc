@@ -59,7 +59,11 @@ class Importer {
   void load(const std::string& where, TrainingState& state) const {
     if (!left_out_.empty())
       log::info("{}: left out, the model has another head: {}", where, fmt::join(left_out_, ", "));
-    if (!new_.empty()) log::info("{}: not there, so they start anew: {}", where, fmt::join(new_, ", "));
+    if (!renewed_.empty())
+      log::info("{}: its head is of another task, with other classes, so that a new one takes its place: {}", where,
+                fmt::join(renewed_, ", "));
+    else if (!new_.empty())
+      log::info("{}: not there, so they start anew: {}", where, fmt::join(new_, ", "));
     std::vector<float> all, ours;
     for (const Wanted& wanted : wanted_) {
       const Parameter* own = table_.look_up(wanted.parameter->name);
@@ -99,8 +103,11 @@ class Importer {
       if (rule.ours != parameter.name) continue;
       known = true;
       if (const SourceTensor* found = find(rule)) {
-        if (check(parameter, rule, *found)) wanted.pieces.push_back({found, rule.layout});
-      } else if (missing_head_ == MissingHead::keep && of_head(parameter.name)) {
+        if (is_of_another_task(parameter, rule, *found))
+          renew(parameter, rule, *found);
+        else if (check(parameter, rule, *found))
+          wanted.pieces.push_back({found, rule.layout});
+      } else if (missing_head_ != MissingHead::refuse && of_head(parameter.name)) {
         new_.push_back(rule.theirs);
       } else {
         faults_.push_back(fmt::format("{}: missing, expected {}", rule.theirs,
@@ -110,6 +117,20 @@ class Importer {
     if (!known)
       faults_.push_back(fmt::format("{}: the family {} has no such parameter", parameter.name, family_.model_type));
     wanted_.push_back(std::move(wanted));
+  }
+
+  /// A head that may be new, and tells another number of classes apart.
+  bool is_of_another_task(const Parameter& parameter, const NamedRule& rule, const SourceTensor& source) const {
+    if (missing_head_ != MissingHead::renew || !of_head(parameter.name)) return false;
+    const std::vector<int64_t> expected = their_shape(rule.layout, sizes_of(parameter.stored_shape));
+    return source.shape.size() == expected.size() && !expected.empty() && source.shape[0] != expected[0] &&
+           std::equal(expected.begin() + 1, expected.end(), source.shape.begin() + 1);
+  }
+
+  void renew(const Parameter& parameter, const NamedRule& rule, const SourceTensor& source) {
+    renewed_.push_back(fmt::format("{} ({} there, {} here)", rule.theirs, source.shape,
+                                   their_shape(rule.layout, sizes_of(parameter.stored_shape))));
+    new_.push_back(rule.theirs);
   }
 
   /// The tensor of a rule, or the one that an untied head computes with instead.
@@ -215,7 +236,7 @@ class Importer {
   std::map<std::string, const SourceTensor*> tensors_;  // by plain name
   std::vector<Wanted> wanted_;
   std::set<std::string> used_;
-  std::vector<std::string> faults_, left_out_, new_;
+  std::vector<std::string> faults_, left_out_, new_, renewed_;
 };
 
 }  // namespace

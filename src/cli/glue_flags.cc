@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <list>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "cli/tokenizer_flags.h"
 #include "config/foreign_options.h"
 #include "data/glue/task.h"
+#include "data/prepare/encoded_source.h"
 #include "hub/name.h"
 #include "train/runnable.h"
 
@@ -24,12 +26,25 @@ constexpr double kMostEpochs = 1e6;
 
 /// Native options that stay the user's; run_glue's arguments decide about the rest.
 bool stays_native(std::string_view name) {
-  constexpr std::string_view kOptions[] = {"model.dropout",       "model.recompute",   "run.hang-timeout",
-                                           "run.start-timeout",   "run.hash-every",    "run.max-skips",
-                                           "run.take-over",       "run.on-difference", "log.jsonl",
-                                           "log.tensorboard",     "mesh.data",         "mesh.tensor",
-                                           "mesh.sequence",       "optim.shard",       "optim.shard-group",
-                                           "checkpoint.on-error", "checkpoint.local",  "checkpoint.copy-mb-per-second"};
+  constexpr std::string_view kOptions[] = {"model.dropout",
+                                           "model.recompute",
+                                           "run.hang-timeout",
+                                           "run.start-timeout",
+                                           "run.hash-every",
+                                           "run.max-skips",
+                                           "run.take-over",
+                                           "run.on-difference",
+                                           "log.jsonl",
+                                           "log.tensorboard",
+                                           "log.seconds",
+                                           "mesh.data",
+                                           "mesh.tensor",
+                                           "mesh.sequence",
+                                           "optim.shard",
+                                           "optim.shard-group",
+                                           "checkpoint.on-error",
+                                           "checkpoint.local",
+                                           "checkpoint.copy-mb-per-second"};
   return name.starts_with("comm.") || name.starts_with("launch.") ||
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }
@@ -76,11 +91,13 @@ class GlueFlags {
   void add_rhythm();
   void check(const GlueOptions& options) const;
   void take_revision() const;
+  void take_kwargs() const;
 
   mutable GlueOptions options_;
   Flags flags_;
   std::list<Switch> switches_;  // flags hold references to what is in it
-  std::string resume_, revision_;
+  std::string resume_, revision_, separator_, kwargs_, greater_;
+
   TokenizerFlags tokenizer_;
 };
 
@@ -113,9 +130,22 @@ void GlueFlags::add_model_and_data() {
   add_word("train-file", o.train_file, "rows of your own, .csv or .json with a column \"label\"");
   add_word("validation-file", o.validation_file, "the same for --do-eval");
   add_word("test-file", o.test_file, "the same for --do-predict, without labels");
+  flags_
+      .add(
+          "--text-columns", o.text_columns,
+          "of rows of your own: the column of the text, or two with a comma between for a pair (default: sentence1 and "
+          "sentence2, else the first one or two that hold text, not numbers or names of rows)")
+      .separated_by(',');
+  add_number("label-column", o.label_column, "of rows of your own: the column of what is to be learned");
+  flags_.add("--csv-separator", separator_, "what is between the fields of a .csv (default: comma; of a .tsv: tab)")
+      .one_of({"comma", "semicolon", "tab", "pipe"});
+  add_number("encoding", o.encoding, "of rows of your own: " + std::string(kEncodingHelp));
   add_word("output-dir", o.output_dir, "results, model and checkpoints");
   add_switch("overwrite-output-dir", o.overwrite, "start anew in a folder that holds another run");
   add_word("resume-from-checkpoint", resume_, "run or step folder; True: what output-dir holds (the default)");
+  add_switch(
+      "ignore-mismatched-sizes", o.renew_head,
+      "a head of another number of classes is made anew also where nothing is trained (with --do-train it always is)");
   add_switch("do-train", o.train, "train on the training rows");
   add_switch("do-eval", o.evaluate, "evaluate on the validation rows");
   add_switch("do-predict", o.predict, "predict the test rows");
@@ -148,7 +178,11 @@ void GlueFlags::add_training() {
   add_number("adam-epsilon", o.epsilon, "AdamW's").positive();
   add_number("max-grad-norm", o.clip, "the gradient's norm is clipped to it (0: off)").not_negative();
   add_number("lr-scheduler-type", o.schedule, "course of the learning rate")
-      .one_of({"linear", "cosine", "constant", "constant_with_warmup"});
+      .one_of({"linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup",
+               "inverse_sqrt"});
+  add_word(
+      "lr-scheduler-kwargs", kwargs_,
+      "JSON object: num_cycles of cosine_with_restarts, power and lr_end of polynomial, timescale of inverse_sqrt");
   add_number("warmup-ratio", o.warmup_ratio, "share of the steps that warm up").not_negative();
   add_number("warmup-steps", o.warmup_steps, "steps that warm up, instead; below 1: their share").not_negative();
   add_number("seed", o.seed, "of the rows' order, dropout and a new head").not_negative();
@@ -159,14 +193,30 @@ void GlueFlags::add_rhythm() {
   GlueOptions& o = options_;
   const std::vector<std::string> strategies{"no", "steps", "epoch"};
   add_number("logging-strategy", o.logging, "when to log").one_of(strategies);
-  add_number("logging-steps", o.logging_steps, "steps between log lines").positive();
+  add_number("logging-steps", o.logging_steps, "steps between log lines; below 1: that share of all steps").positive();
   add_switch("logging-first-step", o.logging_first_step, "also log the first one");
   add_number("evaluation-strategy,--eval-strategy", o.evaluation, "when to evaluate during training")
       .one_of(strategies);
-  add_number("eval-steps", o.eval_steps, "steps between evaluations (0: --logging-steps)").not_negative();
+  add_number("eval-steps", o.eval_steps,
+             "steps between evaluations; below 1: that share of all steps (0: --logging-steps)")
+      .not_negative();
   add_number("save-strategy", o.saving, "when to write a checkpoint").one_of(strategies);
-  add_number("save-steps", o.save_steps, "steps between checkpoints").positive();
-  add_number("save-total-limit", o.save_total_limit, "newest checkpoints that are kept (0: all)").not_negative();
+  add_number("save-steps", o.save_steps, "steps between checkpoints; below 1: that share of all steps").positive();
+  add_number("save-total-limit", o.save_total_limit, "newest checkpoints that are kept, beside the best one (0: all)")
+      .not_negative();
+  add_switch(
+      "load-best-model-at-end", o.load_best,
+      "write, evaluate and predict with the model of the best evaluation during training, not with the last one");
+  add_word("metric-for-best-model", o.best_metric,
+           "which number of an evaluation says which is the best, with or without eval_ (default: loss)");
+  flags_
+      .add("--greater-is-better", greater_, "a greater one is better (default: unless the metric's name ends in loss)")
+      .optional_value("True", "[True|False]");
+  add_number("early-stopping-patience", o.patience,
+             "training ends after so many evaluations in a row that are not better than the best (0: it does not)")
+      .not_negative();
+  add_number("early-stopping-threshold", o.patience_threshold, "by how much one must be better to count for that")
+      .not_negative();
 }
 
 void GlueFlags::check(const GlueOptions& o) const {
@@ -187,6 +237,24 @@ void GlueFlags::check(const GlueOptions& o) const {
           kMostEpochs);
   require(o.warmup_ratio <= 1, ErrorKind::usage, "--warmup-ratio is {}, expected a share of the steps from 0 to 1",
           o.warmup_ratio);
+  require(o.text_columns.size() <= 2, ErrorKind::usage, "--text-columns names {} columns, one or two were expected",
+          o.text_columns.size());
+  require(
+      o.task.empty() || (o.text_columns.empty() && o.label_column == "label" && separator_.empty()), ErrorKind::usage,
+      "--text-columns, --label-column and --csv-separator are for files of your own, and --task-name {} has its own; "
+      "remove them",
+      o.task);
+  for (const auto& [name, steps] : {std::pair{"logging-steps", o.logging_steps}, std::pair{"save-steps", o.save_steps},
+                                    std::pair{"eval-steps", o.eval_steps}})
+    require(steps < 1 || steps == std::floor(steps), ErrorKind::usage,
+            "--{} is {}, expected a whole number of steps, or a share of all steps below 1", name, steps);
+  const bool evaluates = o.evaluation != "no" && o.train;
+  require(!o.load_best || evaluates, ErrorKind::usage,
+          "--load-best-model-at-end needs evaluations during training: add --eval-strategy epoch or steps");
+  require(o.patience == 0 || (o.load_best && evaluates), ErrorKind::usage,
+          "--early-stopping-patience needs --load-best-model-at-end and --eval-strategy epoch or steps");
+  require(o.patience_threshold == 0 || o.patience > 0, ErrorKind::usage,
+          "--early-stopping-threshold needs --early-stopping-patience");
   require(o.max_steps != 0, ErrorKind::usage, "--max-steps is 0; give a number of steps, or -1 for epochs");
 }
 
@@ -197,9 +265,45 @@ GlueOptions GlueFlags::read() const {
           "--resume-from-checkpoint False: to start anew use --overwrite-output-dir");
   if (!options_.task.empty()) options_.task = glue_task(options_.task).name;
   options_.tokenizer_load = load_options(tokenizer_);
+  constexpr std::pair<const char*, char> kSeparators[] = {
+      {"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}, {"pipe", '|'}};
+  for (const auto& [name, character] : kSeparators) {
+    if (separator_ == name) options_.csv_separator = character;
+  }
+  if (!greater_.empty() && lower(greater_) != "none") options_.greater_is_better = truth("greater-is-better", greater_);
+  take_kwargs();
   check(options_);
   take_revision();
   return options_;
+}
+
+/// Numbers of the schedule that is chosen; those of another one are refused.
+void GlueFlags::take_kwargs() const {
+  if (kwargs_.empty() || lower(kwargs_) == "none") return;
+  const Json values = parse_json(kwargs_, "--lr-scheduler-kwargs");
+  require(values.is_object(), ErrorKind::usage, "--lr-scheduler-kwargs is {}, expected a JSON object", kwargs_);
+  struct Known {
+    const char *schedule, *name;
+    double* target;
+    double least;
+  };
+  const Known known[] = {{"cosine_with_restarts", "num_cycles", &options_.restarts, 1},
+                         {"polynomial", "power", &options_.polynomial_power, 0},
+                         {"polynomial", "lr_end", &options_.polynomial_end, 0},
+                         {"inverse_sqrt", "timescale", &options_.timescale, 0}};
+  for (const auto& [name, value] : values.items()) {
+    const auto* found = std::ranges::find_if(
+        known, [&, &name = name](const Known& k) { return options_.schedule == k.schedule && name == k.name; });
+    require(found != std::end(known), ErrorKind::usage, "--lr-scheduler-kwargs: the schedule {} has no \"{}\" here",
+            options_.schedule, name);
+    require(value.is_number() && value.get<double>() >= found->least, ErrorKind::usage,
+            "--lr-scheduler-kwargs: \"{}\" is {}, expected a number of at least {}", name, dump_valid_json(value),
+            found->least);
+    *found->target = value.get<double>();
+  }
+  require(options_.schedule != "polynomial" || options_.polynomial_end < options_.learning_rate, ErrorKind::usage,
+          "--lr-scheduler-kwargs: \"lr_end\" is {}, expected less than --learning-rate {}", options_.polynomial_end,
+          options_.learning_rate);
 }
 
 /// As run_glue does: of the model and of a tokenizer that is named for itself. "main" is what a name means anyway.

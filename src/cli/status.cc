@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -15,6 +16,7 @@
 #include "cli/flags.h"
 #include "cli/run_contact.h"
 #include "report/console.h"
+#include "report/run_log.h"
 
 namespace trireme {
 namespace {
@@ -37,6 +39,24 @@ void show_job(const Json& job, const ControlPlace& place) {
   row("job",
       fmt::format("{} rank(s), rank 0 is {}, since {:%Y-%m-%d %H:%M:%S} ({})", job.value("ranks", 0), place_text(place),
                   fmt::localtime(std::chrono::system_clock::to_time_t(since)), duration_text(seconds)));
+}
+
+/// The newest evaluation that the run's records have.
+std::optional<EvaluationMetrics> newest_evaluation(const std::string& run) {
+  try {
+    const RunLog log = read_run_log(run + "/metrics.jsonl");
+    if (!log.evaluations.empty()) return log.evaluations.back();
+  } catch (const Error&) {  // no records, or none yet
+  }
+  return std::nullopt;
+}
+
+Json json_of(const EvaluationMetrics& evaluation) {
+  Json out{{"step", evaluation.step}};
+  if (evaluation.epoch) out["epoch"] = *evaluation.epoch;
+  if (evaluation.validation_loss) out["loss"] = *evaluation.validation_loss;
+  for (const auto& [name, value] : evaluation.values) out[name] = value;
+  return out;
 }
 
 }  // namespace
@@ -70,6 +90,7 @@ int run_status(std::vector<std::string> arguments) {
           {"state", killed ? "killed" : end.state}, {"code", end.code}, {"step", end.step}, {"message", end.message}};
     }
     out["snapshot"] = newest_snapshot(run);
+    if (const auto evaluation = newest_evaluation(run)) out["evaluation"] = json_of(*evaluation);
     if (const auto note = read_local_note(run))
       out["local"] = {{"folder", note->folder}, {"step", note->step}, {"copied", note->copied}};
     fmt::print("{}\n", dump_json(out));
@@ -86,6 +107,8 @@ int run_status(std::vector<std::string> arguments) {
     row("launch", fmt::format("{}, {}", place_text(*contact.control()->launch), launch.value("doing", "")));
   }
   row("snapshot", newest_snapshot(run));
+  if (const auto evaluation = newest_evaluation(run))
+    row("evaluation", evaluation_line(*evaluation).substr(std::string_view("evaluation ").size()));
   if (const auto local = local_snapshot(run)) row("local", *local);
   if (runs || launch.is_object()) row("last line", (runs ? job : launch).value("last_line", ""));
   return 0;

@@ -7,14 +7,26 @@
 namespace trireme {
 namespace {
 
+double inverse_sqrt_rate(const RateSchedule& schedule, double step) {
+  constexpr double kTimescale = 10000;  // transformers', where there is no warm-up
+  const double timescale = schedule.timescale > 0      ? schedule.timescale
+                           : schedule.warmup_steps > 0 ? schedule.warmup_steps
+                                                       : kTimescale;
+  const double shift = timescale - schedule.warmup_steps;
+  return std::max(schedule.minimum, schedule.peak / std::sqrt((step + shift) / timescale));
+}
+
 double nanogpt_rate(const RateSchedule& schedule, double step) {
-  const auto& [course, peak, minimum, warmup, decay, from_zero, form] = schedule;
+  const auto& [course, peak, minimum, warmup, decay, from_zero, form, power, restarts, timescale] = schedule;
   if (step < warmup) return from_zero ? peak * step / warmup : peak * (step + 1) / (warmup + 1);
   if (course == RateCourse::constant) return peak;
+  if (course == RateCourse::inverse_sqrt) return inverse_sqrt_rate(schedule, step);
   if (step >= static_cast<double>(decay)) return minimum;
   const double done = (step - warmup) / (static_cast<double>(decay) - warmup);
   if (course == RateCourse::linear) return minimum + (peak - minimum) * (1.0 - done);
-  return minimum + 0.5 * (1.0 + std::cos(std::numbers::pi * done)) * (peak - minimum);
+  if (course == RateCourse::polynomial) return minimum + (peak - minimum) * std::pow(1.0 - done, power);
+  const double phase = course == RateCourse::cosine_with_restarts ? std::fmod(restarts * done, 1.0) : done;
+  return minimum + 0.5 * (1.0 + std::cos(std::numbers::pi * phase)) * (peak - minimum);
 }
 
 /// In NeoX's order of operations, so that the rates are its own to the last bit.

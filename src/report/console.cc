@@ -81,10 +81,12 @@ std::string test_line(const TestMetrics& m) {
 
 std::string evaluation_line(const EvaluationMetrics& m) {
   std::string line = fmt::format("evaluation at step {}: ", m.step);
-  if (m.validation_loss)
-    line += fmt::format("validation loss {:.4f}, perplexity {:.2f}", *m.validation_loss, std::exp(*m.validation_loss));
+  if (m.validation_loss) line += fmt::format("validation loss {:.4f}", *m.validation_loss);
+  if (m.validation_loss && m.unit == LossUnit::token)
+    line += fmt::format(", perplexity {:.2f}", std::exp(*m.validation_loss));
   if (m.train_loss) line += fmt::format("{}train loss {:.4f}", m.validation_loss ? ", " : "", *m.train_loss);
   if (!m.validation_loss) line += ", no validation data";
+  for (const auto& [name, value] : m.values) line += fmt::format(", {} {:.4f}", name, value);
   return line + fmt::format(" ({:.1f} s{})", m.seconds, m.best ? ", best so far" : "");
 }
 

@@ -81,6 +81,14 @@ double seconds_run(const RunLog& log) {
   return seconds;
 }
 
+/// "matthews correlation" of matthews_correlation; MNLI's second set is called by its name.
+std::string title_of(std::string name) {
+  const bool mismatched = name.ends_with("_mm");
+  if (mismatched) name.resize(name.size() - 3);
+  std::ranges::replace(name, '_', ' ');
+  return name + (mismatched ? " (mismatched)" : "");
+}
+
 std::string tiles(const RunLog& log) {
   std::string out = "<div class=\"tiles\">\n";
   if (!log.steps.empty()) {
@@ -94,9 +102,16 @@ std::string tiles(const RunLog& log) {
     if (m.validation_loss && (!best || *m.validation_loss < *best->validation_loss)) best = &m;
   }
   if (best) {
+    const std::string perplexity = log.unit == LossUnit::token
+                                       ? fmt::format(": perplexity {:.2f}", std::exp(*best->validation_loss))
+                                       : ", " + std::string(name_of(log.unit));
     out += tile(fmt::format("{:.4f}", *best->validation_loss),
-                fmt::format("best validation loss, at step {}: perplexity {:.2f}", best->step,
-                            std::exp(*best->validation_loss)));
+                fmt::format("best validation loss, at step {}{}", best->step, perplexity));
+  }
+  if (!log.evaluations.empty()) {
+    for (const auto& [name, value] : log.evaluations.back().values)
+      out += tile(fmt::format("{:.4f}", value),
+                  escape_html(fmt::format("{}, at step {}", title_of(name), log.evaluations.back().step)));
   }
   if (!log.tests.empty()) {
     const TestMetrics& test = log.tests.back();
@@ -127,13 +142,30 @@ std::vector<std::pair<double, std::string>> resume_markers(const RunLog& log) {
 }
 
 Chart loss_chart(const RunLog& log) {
-  Chart chart{"Loss", "step", "nats per token", {curve(log, "training", &Metrics::loss)}, resume_markers(log), false};
+  Chart chart{"Loss", "step", name_of(log.unit), {curve(log, "training", &Metrics::loss)}, resume_markers(log), false};
   Series validation{"validation", {}, true};
   for (const EvaluationMetrics& m : log.evaluations) {
     if (m.validation_loss) validation.points.emplace_back(static_cast<double>(m.step), *m.validation_loss);
   }
   if (!validation.points.empty()) chart.series.push_back(std::move(validation));
   return chart;
+}
+
+/// One of each measure of the task, over the evaluations.
+std::string measure_charts(const RunLog& log) {
+  std::string out;
+  if (log.evaluations.empty()) return out;
+  for (const auto& named : log.evaluations.back().values) {
+    Series series{title_of(named.first), {}, true};
+    for (const EvaluationMetrics& m : log.evaluations) {
+      for (const auto& [name, value] : m.values) {
+        if (name == named.first) series.points.emplace_back(static_cast<double>(m.step), value);
+      }
+    }
+    const Chart chart{"Validation: " + series.name, "step", "", {series}, {}, false};
+    out += fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
+  }
+  return out;
 }
 
 std::string charts(const RunLog& log) {
@@ -144,6 +176,7 @@ std::string charts(const RunLog& log) {
     const Chart chart{title, "step", unit, {curve(log, title, field, scale)}, {}, from_zero};
     out += fmt::format("<div class=\"chart\">{}</div>\n", svg_chart(chart, kNarrow, kLow));
   };
+  out += measure_charts(log);
   small("Throughput", "tokens/s", &Metrics::tokens_per_second, 1, true);
   small("Learning rate", "", &Metrics::learning_rate, 1, true);
   small("Gradient norm", "before clipping", &Metrics::gradient_norm, 1, true);
@@ -155,6 +188,27 @@ std::string facts_table(const RunFacts& facts) {
   std::string out = "<table>\n";
   for (const auto& [name, value] : facts) {
     out += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", escape_html(name), escape_html(value));
+  }
+  return out + "</table>\n";
+}
+
+std::string evaluations_table(const RunLog& log) {
+  if (log.evaluations.empty()) return {};
+  const EvaluationMetrics& last = log.evaluations.back();
+  std::string out = "<h2>Evaluations</h2>\n<table>\n<tr><th>step</th>";
+  if (last.epoch) out += "<th>epoch</th>";
+  out += fmt::format("<th>validation loss, {}</th>", name_of(log.unit));
+  for (const auto& named : last.values) out += fmt::format("<th>{}</th>", escape_html(title_of(named.first)));
+  out += "</tr>\n";
+  for (const EvaluationMetrics& m : log.evaluations) {
+    out += fmt::format("<tr><td>{}{}</td>", m.step, m.best ? " (best so far)" : "");
+    if (last.epoch) out += fmt::format("<td>{}</td>", m.epoch ? fmt::format("{:.2f}", *m.epoch) : "");
+    out += fmt::format("<td>{}</td>", m.validation_loss ? fmt::format("{:.4f}", *m.validation_loss) : "");
+    for (const auto& named : last.values) {
+      const auto at = std::ranges::find(m.values, named.first, &std::pair<std::string, double>::first);
+      out += fmt::format("<td>{}</td>", at == m.values.end() ? "" : fmt::format("{:.4f}", at->second));
+    }
+    out += "</tr>\n";
   }
   return out + "</table>\n";
 }
@@ -203,6 +257,7 @@ std::string render_html(const HtmlReport& report) {
         fmt::format("<div class=\"soft\">A Trireme run, last active {}</div>\n", date_text(log.attempts.back().ended));
   }
   page += tiles(log) + charts(log);
+  page += evaluations_table(log);
   page += "<h2>The run</h2>\n" + facts_table(facts);
   if (!log.attempts.empty()) page += "<h2>Attempts</h2>\n" + attempts_table(log);
   page += samples_section(report);

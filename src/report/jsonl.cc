@@ -30,6 +30,7 @@ class JsonlSink : public Sink {
     Json record = begin("start");
     record["first_step"] = attempt.first_step;
     record["steps"] = attempt.steps;
+    record["loss_unit"] = name_of(attempt.unit);
     record["facts"] = Json::object();
     for (const auto& [name, value] : attempt.facts) record["facts"][name] = value;
     // A killed attempt may have left half a line behind: a line break closes it, readers skip what is no JSON.
@@ -44,6 +45,7 @@ class JsonlSink : public Sink {
     record["tokens_per_second"] = m.tokens_per_second;
     record["samples_per_second"] = m.samples_per_second;
     record["flops_per_second"] = m.flops_per_second;
+    record["ups"] = m.updates_per_second;
     record["ms_per_step"] = m.ms_per_step;
     record["exposed_share"] = m.exposed_share;
     record["mfu"] = m.mfu;
@@ -58,8 +60,10 @@ class JsonlSink : public Sink {
     if (m.train_loss) record["train_loss"] = *m.train_loss;
     if (m.validation_loss) {
       record["validation_loss"] = *m.validation_loss;
-      record["perplexity"] = std::exp(*m.validation_loss);
+      if (m.unit == LossUnit::token) record["perplexity"] = std::exp(*m.validation_loss);
     }
+    if (m.epoch) record["epoch"] = *m.epoch;
+    for (const auto& [name, value] : m.values) record["metrics"][name] = value;
     record["seconds"] = m.seconds;
     record["best"] = m.best;
     end(record);

@@ -10,6 +10,18 @@
 
 namespace trireme {
 
+/// What a loss is a mean of.
+enum class LossUnit : uint8_t {
+  token,         ///< cross-entropy of tokens, nats: perplexity = exp of it
+  row,           ///< cross-entropy of classes, nats
+  squared_error  ///< of predicted numbers
+};
+/// "nats per token", "nats per row", "squared error".
+const char* name_of(LossUnit unit);
+
+/// A named measure of an evaluation: ("accuracy", 0.81).
+using NamedValues = std::vector<std::pair<std::string, double>>;
+
 /// One log interval: the steps after the previous record up to and with `step`.
 struct Metrics {
   int64_t step = 0;  ///< optimizer steps done
@@ -24,6 +36,7 @@ struct Metrics {
   uint64_t tokens = 0;                    ///< tokens consumed since step 0
   int64_t skipped = 0;                    ///< steps skipped since step 0: not finite, or a spike
   std::optional<double> perplexity = {};  ///< exp(loss), where the loss is one of tokens
+  double updates_per_second = 0;          ///< steps per second over the interval, as tokens_per_second
   uint64_t memory_bytes = 0;              ///< resident memory of rank 0's process (0: not known)
   double samples_per_second = 0;          ///< as tokens_per_second
   double flops_per_second = 0;            ///< likewise, of the model's arithmetic, all ranks together
@@ -37,9 +50,12 @@ struct Metrics {
 struct EvaluationMetrics {
   int64_t step = 0;
   std::optional<double> train_loss;       ///< on fixed windows of the training tokens
-  std::optional<double> validation_loss;  ///< mean over tokens, nats; the sinks add perplexity = exp of it
+  std::optional<double> validation_loss;  ///< of unit `unit`; the sinks add perplexity = exp of one of tokens
   double seconds = 0;                     ///< what the evaluation took
-  bool best = false;                      ///< lowest validation loss so far
+  bool best = false;                      ///< the best so far: by its validation loss, or what the run goes by
+  LossUnit unit = LossUnit::token;
+  std::optional<double> epoch = {};  ///< epochs done, where rows make epochs
+  NamedValues values = {};           ///< the task's measures, in their order
 };
 
 /// The test after the last step.

@@ -20,13 +20,26 @@ struct GuardedSink {
 
 }  // namespace
 
+const char* name_of(LossUnit unit) {
+  return unit == LossUnit::token ? "nats per token" : unit == LossUnit::row ? "nats per row" : "squared error";
+}
+
 struct Reporter::Implementation {
   std::vector<GuardedSink> sinks;
   int64_t first_step = 0, steps = 0;
-  Clock::time_point started = Clock::now(), drawn = started - std::chrono::hours(1);
+  Clock::time_point started = Clock::now(), drawn = started - std::chrono::hours(1), spoken = started;
+  double most_silence = 0;
+
+  /// Whether it is time for a line without a record; from here on the time counts anew.
+  bool is_silent() {
+    if (most_silence <= 0 || seconds_since(spoken) < most_silence) return false;
+    spoken = Clock::now();
+    return true;
+  }
 
   template <class Record>
   void each(Record record) {
+    spoken = Clock::now();
     for (GuardedSink& guarded : sinks) {
       try {
         record(*guarded.sink);
@@ -45,13 +58,14 @@ Reporter::Reporter(const ReporterOptions& options, int64_t first_step, int64_t s
   implementation_ = std::make_unique<Implementation>();
   implementation_->first_step = first_step;
   implementation_->steps = steps;
+  implementation_->most_silence = options.most_silence;
   auto& sinks = implementation_->sinks;
   sinks.push_back({make_console_sink(options.neox_form ? StepForm::neox : StepForm::native)});
   if (!options.run_dir.empty() && options.jsonl) sinks.push_back({make_jsonl_sink(options.run_dir + "/metrics.jsonl")});
   if (!options.run_dir.empty() && options.tensorboard) {
     sinks.push_back({make_tensorboard_sink(options.run_dir + "/tensorboard")});
   }
-  const AttemptStart attempt{first_step, steps, facts};
+  const AttemptStart attempt{first_step, steps, facts, options.unit};
   implementation_->each([&](Sink& sink) { sink.start(attempt); });
 }
 
@@ -60,13 +74,18 @@ Reporter::~Reporter() {
 }
 
 void Reporter::progress(int64_t step, double loss) {
-  if (!implementation_ || !log::has_status() || seconds_since(implementation_->drawn) < kBarInterval) return;
-  implementation_->drawn = Clock::now();
+  if (!implementation_) return;
+  const bool draws = log::has_status() && seconds_since(implementation_->drawn) >= kBarInterval;
+  const bool speaks = implementation_->is_silent() && !log::has_status();
+  if (!draws && !speaks) return;
   const int64_t done = step - implementation_->first_step;
   const double seconds_left = done > 0 ? seconds_since(implementation_->started) / static_cast<double>(done) *
                                              static_cast<double>(implementation_->steps - step)
                                        : -1;
-  log::set_status(progress_line(step, implementation_->steps, loss, seconds_left));
+  const std::string line = progress_line(step, implementation_->steps, loss, seconds_left);
+  if (speaks) return log::info("{}", line);
+  implementation_->drawn = Clock::now();
+  log::set_status(line);
 }
 
 void Reporter::step(const Metrics& metrics) {

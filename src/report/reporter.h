@@ -19,6 +19,8 @@ struct ReporterOptions {
   bool tensorboard = true;
   bool is_rank0 = true;    ///< on other ranks every call does nothing
   bool neox_form = false;  ///< the console's steps as GPT-NeoX writes them
+  LossUnit unit = LossUnit::token;
+  double most_silence = 0;  ///< seconds after which progress() writes a line; 0: never
 };
 
 class Reporter {
@@ -31,7 +33,8 @@ class Reporter {
   Reporter(const Reporter&) = delete;
   Reporter& operator=(const Reporter&) = delete;
 
-  /// Moves the progress bar; call it every step, it draws at most ten times per second. `loss` is shown if finite.
+  /// Moves the progress bar, at most ten times per second, or writes a line where nothing was written for the options'
+  /// most_silence; call it every step. `loss` is shown if finite.
   void progress(int64_t step, double loss);
   void step(const Metrics& metrics);
   void evaluation(const EvaluationMetrics& metrics);

@@ -31,6 +31,11 @@ void read_start(const Json& record, RunLog& log) {
   RunFacts facts;
   for (const auto& [name, value] : record.at("facts").items()) facts.emplace_back(name, value.get<std::string>());
   log.total_steps = record.at("steps").get<int64_t>();
+  const std::string unit = record.value("loss_unit", "");  // logs of the first releases are of tokens
+  log.unit = LossUnit::token;
+  for (const LossUnit other : {LossUnit::row, LossUnit::squared_error}) {
+    if (unit == name_of(other)) log.unit = other;
+  }
   log.facts = std::move(facts);
   log.attempts.push_back(attempt);
   drop_after(log.steps, attempt.first_step);
@@ -56,18 +61,25 @@ Metrics read_step(const Json& record) {
   if (record.contains("perplexity")) m.perplexity = number(record, "perplexity");
   // Logs of the first releases have none of these.
   m.memory_bytes = record.value("memory_bytes", uint64_t{0});
+  if (record.contains("ups")) m.updates_per_second = number(record, "ups");
   if (record.contains("samples_per_second")) m.samples_per_second = number(record, "samples_per_second");
   if (record.contains("flops_per_second")) m.flops_per_second = number(record, "flops_per_second");
   return m;
 }
 
-EvaluationMetrics read_evaluation(const Json& record) {
+EvaluationMetrics read_evaluation(const Json& record, LossUnit unit) {
   EvaluationMetrics m;
+  m.unit = unit;
   m.step = record.at("step").get<int64_t>();
   if (record.contains("train_loss")) m.train_loss = number(record, "train_loss");
   if (record.contains("validation_loss")) m.validation_loss = number(record, "validation_loss");
   m.seconds = number(record, "seconds");
   m.best = record.at("best").get<bool>();
+  if (record.contains("epoch")) m.epoch = number(record, "epoch");
+  if (record.contains("metrics")) {
+    for (const auto& [name, value] : record.at("metrics").items())
+      m.values.emplace_back(name, value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
+  }
   return m;
 }
 
@@ -78,7 +90,7 @@ void read_record(const Json& record, RunLog& log) {
   if (kind == "step") {
     log.steps.push_back(read_step(record));
   } else if (kind == "evaluation") {
-    log.evaluations.push_back(read_evaluation(record));
+    log.evaluations.push_back(read_evaluation(record, log.unit));
   } else if (kind == "test") {
     log.tests.push_back({step, number(record, "loss"), number(record, "seconds")});
   } else if (kind == "checkpoint" && record.value("place", "") != "local disks") {

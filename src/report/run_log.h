@@ -23,7 +23,8 @@ struct RunLog {
   std::vector<CheckpointEvent> checkpoints;
   std::vector<SampleText> samples;
   std::vector<AttemptLog> attempts;
-  RunFacts facts;           ///< of the last attempt
+  RunFacts facts;  ///< of the last attempt
+  LossUnit unit = LossUnit::token;
   int64_t total_steps = 0;  ///< step at which the run ends
   size_t bad_lines = 0;     ///< lines that are no record (a killed process leaves at most one)
 };

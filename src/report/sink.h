@@ -15,6 +15,7 @@ struct AttemptStart {
   int64_t first_step = 0;  ///< steps done before it
   int64_t steps = 0;       ///< step at which the run ends
   RunFacts facts;
+  LossUnit unit = LossUnit::token;
 };
 
 class Sink {

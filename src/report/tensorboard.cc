@@ -82,6 +82,7 @@ class TensorboardSink : public Sink {
     scalar(m.step, "speed/tokens_per_second", m.tokens_per_second);
     scalar(m.step, "speed/samples_per_second", m.samples_per_second);
     scalar(m.step, "speed/flops_per_second", m.flops_per_second);
+    scalar(m.step, "speed/updates_per_second", m.updates_per_second);
     scalar(m.step, "speed/ms_per_step", m.ms_per_step);
     scalar(m.step, "speed/exposed_share", m.exposed_share);
     scalar(m.step, "speed/mfu", m.mfu);
@@ -91,8 +92,9 @@ class TensorboardSink : public Sink {
   void evaluation(const EvaluationMetrics& m) override {
     if (m.validation_loss) {
       scalar(m.step, "validation/loss", *m.validation_loss);
-      scalar(m.step, "validation/perplexity", std::exp(*m.validation_loss));
+      if (m.unit == LossUnit::token) scalar(m.step, "validation/perplexity", std::exp(*m.validation_loss));
     }
+    for (const auto& [name, value] : m.values) scalar(m.step, "validation/" + name, value);
     if (m.train_loss) scalar(m.step, "validation/train_loss", *m.train_loss);
     flush();
   }

@@ -24,6 +24,7 @@ double StepMeter::fill(Metrics& metrics, double tokens_per_step, double samples_
   const double seconds = seconds_since(start_) - aside_, steps = static_cast<double>(steps_);
   metrics.tokens_per_second = steps * tokens_per_step / seconds;
   metrics.samples_per_second = steps * samples_per_step / seconds;
+  metrics.updates_per_second = steps / seconds;
   metrics.interval_loss = good_ > 0 ? loss_ / static_cast<double>(good_) : std::numeric_limits<double>::quiet_NaN();
   metrics.interval_skipped = skipped_;
   metrics.interval_not_finite = not_finite_;

@@ -16,7 +16,10 @@ RateSchedule schedule_of(const Config& config) {
           .minimum = o.min_learning_rate,
           .warmup_steps = warmup,
           .decay_steps = decay,
-          .form = o.schedule_form};
+          .form = o.schedule_form,
+          .power = o.decay_power,
+          .restarts = o.restarts,
+          .timescale = o.timescale};
 }
 
 OptimizerOptions optimizer_options(const Config& config, const MeshShape& mesh, int rank, const HostMap& hosts,

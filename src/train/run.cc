@@ -16,12 +16,14 @@ Run::Run(const RunPlan& of, RunClaim* folder, KeptState kept, Device& device)
   progress.best_loss = std::numeric_limits<double>::infinity();
 }
 
-void Run::open_report(const RankContext& rank, const RunFacts& facts) {
+void Run::open_report(const RankContext& rank, const RunFacts& facts, LossUnit unit) {
   reporter = std::make_unique<Reporter>(ReporterOptions{.run_dir = claim ? config().run.dir : std::string(),
                                                         .jsonl = config().log.jsonl,
                                                         .tensorboard = config().log.tensorboard,
                                                         .is_rank0 = rank.rank() == 0,
-                                                        .neox_form = plan.loaded.dialect == "gpt-neox"},
+                                                        .neox_form = plan.loaded.dialect == "gpt-neox",
+                                                        .unit = unit,
+                                                        .most_silence = config().log.seconds},
                                         progress.step, config().run.steps, facts);
 }
 

@@ -20,7 +20,7 @@ struct Run {
   Run(const RunPlan& plan, RunClaim* claim, KeptState kept, Device& device = host_device());
 
   /// Starts the report of an attempt from here to the plan's last step.
-  void open_report(const RankContext& rank, const RunFacts& facts);
+  void open_report(const RankContext& rank, const RunFacts& facts, LossUnit unit = LossUnit::token);
 
   const RunPlan& plan;
   RunClaim* claim;

@@ -10,19 +10,20 @@ namespace trireme {
 
 class SignOfLife {
  public:
-  /// `what` ("step 1") outlives the object.
-  explicit SignOfLife(const char* what) : what_(what) {}
-  /// To be called for each part: says how far the work is after 20 seconds, then after twice as long each time.
+  /// `what` ("step 1") and what its parts are called outlive the object.
+  explicit SignOfLife(const char* what, const char* parts = "micro-batches") : what_(what), parts_(parts) {}
+  /// To be called for each part: says how far the work is after 15 seconds, with log.seconds 30 after the last line of
+  /// the steps before, then every 30.
   void tell(int64_t done, int64_t all) {
     if (seconds_since(start_) < next_) return;
-    next_ *= 2;
-    log::info("{}: {} of {} micro-batches done after {:.0f} s", what_, done, all, seconds_since(start_));
+    next_ = seconds_since(start_) + 30;
+    log::info("{}: {} of {} {} done after {:.0f} s", what_, done, all, parts_, seconds_since(start_));
   }
 
  private:
-  const char* what_;
+  const char *what_, *parts_;
   Clock::time_point start_ = Clock::now();
-  double next_ = 20;
+  double next_ = 15;
 };
 
 }  // namespace trireme

@@ -43,6 +43,7 @@ class Task {
   /// The report's head.
   virtual RunFacts facts(const Work& work, const PeakRate& peak) const = 0;
 
+  virtual LossUnit loss_unit() const { return LossUnit::token; }
   virtual bool evaluates_first() const = 0;           ///< before step 1
   virtual bool evaluates_last() const = 0;            ///< after the last step
   virtual bool saves_first() const { return false; }  ///< a snapshot before the first step
@@ -52,6 +53,8 @@ class Task {
   virtual bool evaluate(Work& work) = 0;
   /// Collective, after the last evaluation: what is measured once, at the end. False as above.
   virtual bool test(Work&) { return true; }
+  /// Training ends here, before its last step; the same on every rank.
+  virtual bool is_finished() const { return false; }
   /// After each step that was accounted for.
   virtual void step_done(const StepResult& result) = 0;
 };

@@ -47,7 +47,7 @@ Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason
   if (work_.run.claim) work_.run.claim->begin();
 }
 
-void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(work_, peak_)); }
+void Trainer::open_report() { work_.run.open_report(rank(), task_.facts(work_, peak_), task_.loss_unit()); }
 
 StepResult Trainer::step(double rate) {
   const auto start = Clock::now();
@@ -104,7 +104,7 @@ void Trainer::report(const StepResult& result, double rate) {
   Metrics metrics;
   metrics.step = progress().step;
   metrics.loss = result.loss;
-  metrics.perplexity = std::exp(result.loss);
+  if (task_.loss_unit() == LossUnit::token) metrics.perplexity = std::exp(result.loss);
   metrics.learning_rate = rate;
   metrics.gradient_norm = result.norm;
   metrics.samples = progress().samples;
@@ -268,7 +268,7 @@ bool Trainer::train() {
               config().run.steps);
   work_.run.meter.restart();
   bool stopped = scalars().any(rank().stop_requested());
-  while (!done() && !stopped) stopped = advance();
+  while (!done() && !stopped && !task_.is_finished()) stopped = advance();
   if (stopped) {
     const std::string reason = stop_reason_();
     log::info("stop requested{}{}: saving after step {}", reason.empty() ? "" : " by ", reason, progress().step);

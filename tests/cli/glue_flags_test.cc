@@ -134,7 +134,6 @@ TEST(GlueFlags, WhatWouldChangeNumbersIsRefusedWithWhatToUse) {
       {{"--label_smoothing_factor", "0.1"}, "--label-smoothing-factor 0.1 is not supported; instead: no smoothing"},
       {{"--dataloader_drop_last", "True"}, "instead: every row of every epoch is used"},
       {{"--group_by_length"}, "instead: rows are packed without padding"},
-      {{"--load_best_model_at_end", "True"}, "instead: the last model; checkpoints hold the others"},
       {{"--optim", "adafactor"}, "--optim adafactor is not supported; instead: AdamW"},
       {{"--data_seed", "3"}, "instead: --seed, which orders the rows too"},
       {{"--deepspeed", "ds.json"}, "--deepspeed ds.json is not supported; instead: mpirun -n N trireme glue"},
@@ -144,6 +143,54 @@ TEST(GlueFlags, WhatWouldChangeNumbersIsRefusedWithWhatToUse) {
       {{"--neftune_noise_alpha", "5"}, "instead: no noise"},
       {{"--auto_find_batch_size"}, "instead: --per-device-train-batch-size"}};
   for (const auto& [words, text] : refused) EXPECT_ERROR(read(words), ErrorKind::config, text);
+}
+
+TEST(GlueFlags, TheBestModelAndEarlyStoppingAreAskedForAsInTransformers) {
+  const GlueOptions best =
+      read({"--eval_strategy", "epoch", "--load_best_model_at_end", "True", "--metric_for_best_model", "f1",
+            "--greater_is_better", "False", "--early_stopping_patience", "3", "--early_stopping_threshold", "0.01"});
+  EXPECT_TRUE(best.load_best);
+  EXPECT_EQ(best.best_metric, "f1");
+  EXPECT_EQ(best.greater_is_better, false);
+  EXPECT_EQ(best.patience, 3);
+  EXPECT_EQ(best.patience_threshold, 0.01);
+  EXPECT_EQ(read({}).greater_is_better, std::nullopt);
+  EXPECT_ERROR(read({"--load_best_model_at_end"}), ErrorKind::usage,
+               "needs evaluations during training: add --eval-strategy");
+  EXPECT_ERROR(read({"--early_stopping_patience", "2", "--eval_strategy", "epoch"}), ErrorKind::usage,
+               "needs --load-best-model-at-end");
+  EXPECT_ERROR(read({"--early_stopping_threshold", "2"}), ErrorKind::usage, "needs --early-stopping-patience");
+}
+
+TEST(GlueFlags, StepsBelowOneAreSharesAndSchedulesTakeTheirNumbers) {
+  const GlueOptions shares = read({"--eval_steps", "0.5", "--save_steps", "0.25", "--logging_steps", "0.1"});
+  EXPECT_EQ(interval_of(shares.eval_steps, 345), 173);  // transformers: ceil(345 x 0.5)
+  EXPECT_EQ(interval_of(shares.save_steps, 345), 87);
+  EXPECT_EQ(interval_of(shares.logging_steps, 345), 35);
+  EXPECT_EQ(interval_of(0.001, 10), 1);
+  EXPECT_EQ(interval_of(500, 10), 500);
+  EXPECT_ERROR(read({"--save_steps", "2.5"}), ErrorKind::usage,
+               "--save-steps is 2.5, expected a whole number of steps");
+  const GlueOptions restarts =
+      read({"--lr_scheduler_type", "cosine_with_restarts", "--lr_scheduler_kwargs", "{\"num_cycles\": 3}"});
+  EXPECT_EQ(config_of(restarts, 100, 8).optim.schedule, RateCourse::cosine_with_restarts);
+  EXPECT_EQ(config_of(restarts, 100, 8).optim.restarts, 3);
+  const GlueOptions polynomial =
+      read({"--lr_scheduler_type", "polynomial", "--lr_scheduler_kwargs", "{\"power\": 2, \"lr_end\": 1e-6}"});
+  EXPECT_EQ(config_of(polynomial, 100, 8).optim.decay_power, 2);
+  EXPECT_EQ(config_of(polynomial, 100, 8).optim.min_learning_rate, 1e-6);
+  EXPECT_EQ(config_of(read({"--lr_scheduler_type", "polynomial"}), 100, 8).optim.min_learning_rate, 1e-7);
+  EXPECT_EQ(config_of(read({"--lr_scheduler_type", "inverse_sqrt"}), 100, 8).optim.schedule, RateCourse::inverse_sqrt);
+  EXPECT_EQ(config_of(read({}), 100, 8).optim.min_learning_rate, 0);
+  EXPECT_ERROR(read({"--lr_scheduler_kwargs", "{\"power\": 2}"}), ErrorKind::usage,
+               "the schedule linear has no \"power\"");
+  EXPECT_ERROR(read({"--lr_scheduler_type", "cosine_with_restarts", "--lr_scheduler_kwargs", "{\"num_cycles\": 0.5}"}),
+               ErrorKind::usage, "expected a number of at least 1");
+}
+
+TEST(GlueFlags, ColumnsAreForFilesOfOnesOwn) {
+  EXPECT_ERROR(read({"--text_columns", "a"}), ErrorKind::usage, "are for files of your own");
+  EXPECT_ERROR(read({"--csv_separator", "semicolon"}), ErrorKind::usage, "are for files of your own");
 }
 
 TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {

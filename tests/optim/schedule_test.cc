@@ -59,6 +59,57 @@ TEST(RateSchedule, LinearFallsInEqualStepsFromThePeakToTheMinimum) {
   EXPECT_DOUBLE_EQ(learning_rate(schedule, 60), 0.5e-3);
 }
 
+// Rates of transformers' optimization.py (get_polynomial_decay_schedule_with_warmup and its siblings), computed by its
+// formulas in Python: peak 2e-5, 10 of 100 steps warm up where nothing else is said.
+TEST(TransformersSchedule, IsItsOwn) {
+  const int64_t steps[] = {0, 5, 10, 11, 55, 99, 100, 101};
+  struct Case {
+    const char* name;
+    RateSchedule schedule;
+    double rates[8];
+  };
+  const auto of = [](RateCourse course) {
+    RateSchedule schedule{course, 2e-5, 0, 10, 100};
+    schedule.warms_from_zero = true;
+    return schedule;
+  };
+  RateSchedule polynomial = of(RateCourse::polynomial), square = polynomial;
+  polynomial.minimum = 1e-7;
+  square.minimum = 1e-6;
+  square.power = 2;
+  RateSchedule once = of(RateCourse::cosine_with_restarts), thrice = once;
+  thrice.restarts = 3;
+  RateSchedule inverse = of(RateCourse::inverse_sqrt), cold = inverse, slow = inverse;
+  cold.warmup_steps = 0;
+  slow.timescale = 50;
+  const Case cases[] = {
+      {"polynomial",
+       polynomial,
+       {0, 1e-05, 2e-05, 1.9778888888888892e-05, 1.0050000000000002e-05, 3.2111111111111034e-07, 1e-07, 1e-07}},
+      {"polynomial of power 2",
+       square,
+       {0, 1e-05, 2e-05, 1.958012345679013e-05, 5.75e-06, 1.0023456790123456e-06, 1e-06, 1e-06}},
+      {"cosine_with_restarts", once, {0, 1e-05, 2e-05, 1.999390827019096e-05, 1e-05, 6.091729809042379e-09, 0, 0}},
+      {"of 3 cycles", thrice, {0, 1e-05, 2e-05, 1.9945218953682736e-05, 1e-05, 5.4781046317266e-08, 0, 0}},
+      {"inverse_sqrt",
+       inverse,
+       {0, 1e-05, 2e-05, 1.9069251784911845e-05, 8.528028654224418e-06, 6.356417261637282e-06, 6.324555320336758e-06,
+        6.2931677552755265e-06}},
+      {"inverse_sqrt without a warm-up",
+       cold,
+       {2e-05, 1.9995001874219093e-05, 1.9990007493755467e-05, 1.998900906668925e-05, 1.994522584013585e-05,
+        1.990172906269999e-05, 1.9900743804199787e-05, 1.9899758692014233e-05}},
+      {"inverse_sqrt of timescale 50",
+       slow,
+       {0, 1e-05, 2e-05, 1.9802950859533486e-05, 1.4509525002200235e-05, 1.1995202878081345e-05, 1.1952286093343938e-05,
+        1.1909826683508273e-05}},
+  };
+  for (const Case& c : cases) {
+    for (size_t i = 0; i < std::size(steps); ++i)
+      EXPECT_NEAR(learning_rate(c.schedule, steps[i]), c.rates[i], 1e-19) << c.name << " at " << steps[i];
+  }
+}
+
 // Rates of GPT-NeoX's AnnealingLR, computed by its formulas in Python: peak 1e-3, minimum 1e-4, 2.5 of 20 updates warm
 // up.
 TEST(NeoxSchedule, IsItsOwnToTheLastBit) {

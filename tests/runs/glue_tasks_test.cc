@@ -134,6 +134,31 @@ TEST_F(GlueTasks, AModelOfMnliPredictsTheDiagnosticSet) {
   EXPECT_THAT(train.output, HasSubstr("it can only be predicted"));
 }
 
+/// A head of another number of classes, or of numbers, is made anew; the records have both sets of MNLI.
+TEST_F(GlueTasks, AModelOfAnotherTaskGetsANewHead) {
+  for (const auto& task : all()) write(task);
+  const Outcome mnli =
+      tune("mnli", "three", {"--do_train", "--max_steps", "2", "--eval_strategy", "steps", "--eval_steps", "2"});
+  ASSERT_EQ(mnli.code, 0) << mnli.output;
+  std::vector<std::string> names;
+  for (const auto& named : read_run_log(path("three/metrics.jsonl")).evaluations.at(0).values)
+    names.push_back(named.first);
+  EXPECT_EQ(names, (std::vector<std::string>{"accuracy", "loss_mm", "accuracy_mm"}));
+  for (const auto& [task, classes] : {std::pair{"mrpc", 2}, {"rte", 2}, {"stsb", 1}}) {
+    auto words = glue(std::string("of-") + task, {"--do_train", "--max_steps", "2", "--task", task});
+    words.erase(words.begin() + 3, words.begin() + 5);
+    words[2] = path("three");
+    const Outcome outcome = run(trireme_command(words));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_THAT(outcome.output,
+                HasSubstr(fmt::format("its head is of another task, with other classes, so that a new one "
+                                      "takes its place: classifier.weight ([3, 32] there, [{}, 32] here), "
+                                      "classifier.bias ([3] there, [{}] here)",
+                                      classes, classes)));
+    EXPECT_EQ(json(std::string("of-") + task + "/config.json").value("finetuning_task", ""), task);
+  }
+}
+
 TEST_F(GlueTasks, AModelThatNeverSawTheTaskIsToldOf) {
   fs::create_directories(path("data/AX"));
   write_text(path("data/AX/diagnostic.tsv"), "index\tsentence1\tsentence2\n0\tw1\tw2\n1\tw3\tgood\n");

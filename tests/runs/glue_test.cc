@@ -204,6 +204,13 @@ TEST_F(Glue, TakesRowsOfOnesOwnAndNumbersToPredict) {
   const Outcome other = run(trireme_command(words));
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.output, HasSubstr("classifier.weight: shape [1, 32], expected [2, 32]"));
+  words.push_back("--ignore_mismatched_sizes");
+  words[6 + 2] = path("anew");
+  const Outcome renewed = run(trireme_command(words));
+  EXPECT_EQ(renewed.code, 0) << renewed.output;
+  EXPECT_THAT(renewed.output, HasSubstr("its head is of another task, with other classes, so that a new one takes its "
+                                        "place: classifier.weight ([1, 32] there, [2, 32] here)"));
+  EXPECT_THAT(renewed.output, HasSubstr("was not trained on mrpc"));
 }
 
 TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
@@ -217,7 +224,6 @@ TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
   fails({"--do_train", "maybe"}, "--do-train is \"maybe\", expected True or False");
   fails({"--do_train", "--label_smoothing_factor", "0.1"}, "--label-smoothing-factor 0.1 is not supported");
   fails({"--do_train", "--optim.clip", "2"}, "--optim.clip cannot be given to glue");
-  fails({"--do_train", "--ignore_mismatched_sizes"}, "--ignore-mismatched-sizes True is not supported");
   fails({"--do_train", "--warmup_ratio", "2"}, "--warmup-ratio is 2, expected a share of the steps from 0 to 1");
   fails({"--do_train", "--num_train_epochs", "0"}, "--num-train-epochs: 0 given, expected a number above 0");
   fails({"--do_train", "--learning_rates", "1"}, "not expected: --learning-rates 1; ");

@@ -39,7 +39,15 @@ void cut(std::vector<GlueSet>& sets, int64_t most) {
 GlueData read_data(const GlueOptions& options) {
   GlueData data;
   if (options.task.empty()) {
-    CustomData custom = read_custom({options.train_file, options.validation_file, options.test_file});
+    CustomData custom = read_custom({.train = options.train_file,
+                                     .validation = options.validation_file,
+                                     .test = options.test_file,
+                                     .texts = options.text_columns,
+                                     .label = options.label_column,
+                                     .separator = options.csv_separator,
+                                     .encoding = input_encoding_from(options.encoding)});
+    log::info("{}", custom.columns);
+    if (!custom.doubt.empty()) log::write_once(log::Level::warning, custom.doubt);
     data = {std::move(custom.task), std::move(custom.train), std::move(custom.validation), std::move(custom.test)};
     require(!options.train || !data.train.empty(), ErrorKind::usage, "--do-train needs --train-file");
     require((!options.evaluate && options.evaluation == "no") || !data.validation.empty(), ErrorKind::usage,

@@ -7,11 +7,13 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/run_folder.h"
 #include "comm/agreement.h"
 #include "train/facts.h"
+#include "train/glue/history.h"
 #include "train/glue/job.h"
 #include "train/glue/output_dir.h"
 #include "train/glue/predict.h"
@@ -24,6 +26,16 @@
 
 namespace trireme {
 namespace {
+
+/// "1 class", "3 classes".
+std::string counted(int64_t count, const char* one, const char* several) {
+  return fmt::format("{} {}", count, count == 1 ? one : several);
+}
+
+/// What an evaluation took, not what it found.
+bool is_timing(const std::string& name) {
+  return name.find("_runtime") != std::string::npos || name.find("_per_second") != std::string::npos;
+}
 
 class FineTuning final : public Task {
  public:
@@ -44,12 +56,14 @@ class FineTuning final : public Task {
   const std::vector<DataFileFact>& mapped_files() const override { return no_files_; }
   RunFacts facts(const Work& work, const PeakRate& peak) const override;
 
+  LossUnit loss_unit() const override { return job_.spec.classes == 1 ? LossUnit::squared_error : LossUnit::row; }
   bool evaluates_first() const override { return false; }
   bool evaluates_last() const override { return false; }
   /// Where no rank has the whole model the trained one is read from its last snapshot.
   bool saves_last() const override { return shares_model(); }
   Due due(const RunCounters& progress) const override;
   bool evaluate(Work& work) override;
+  bool is_finished() const override { return history_.is_patience_over(); }
   void step_done(const StepResult& result) override { loss_sum_ += result.loss; }
 
   /// Rank 0: the model and what training came to, from the step and sample that this start began with.
@@ -58,6 +72,10 @@ class FineTuning final : public Task {
   bool predict_test(Work& work);
   /// Of the last evaluation.
   const NamedNumbers& evaluation() const { return evaluation_; }
+  /// Collective. The evaluations of the start before, where this one resumes it.
+  void take_history(Work& work);
+  /// Collective. The weights of the best evaluation, where these are asked for.
+  void load_best(Work& work);
 
  private:
   const GlueOptions& options() const { return job_.options; }
@@ -79,14 +97,19 @@ class FineTuning final : public Task {
     return static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
   }
 
+  void record(Work& work, double seconds);
+  std::string history_path() const { return options().output_dir + "/trainer_state.json"; }
+
   const GlueJob& job_;
+  EvaluationHistory history_;
   std::optional<RowBatches> batches_;         ///< when training
   const std::vector<DataFileFact> no_files_;  ///< rows are read at the start
   double loss_sum_ = 0;
+  int64_t recorded_step_ = -1;
   NamedNumbers evaluation_;
 };
 
-FineTuning::FineTuning(const GlueJob& job, const RankContext& rank) : job_(job) {
+FineTuning::FineTuning(const GlueJob& job, const RankContext& rank) : job_(job), history_(best_rule(job.options)) {
   if (!options().train) return;
   batches_.emplace(job_.train[0].rows, job_.epochs, job_.layout, limit(options().train_batch),
                    static_cast<int>(job_.mesh.data), place_of(job_.mesh, rank.rank()).data,
@@ -96,18 +119,23 @@ FineTuning::FineTuning(const GlueJob& job, const RankContext& rank) : job_(job) 
 RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
   const EncodedRows& rows = job_.train[0].rows;
   return {
-      {"model", fmt::format("{}: {:.2f}M parameters, {} classes", options().model,
-                            static_cast<double>(ParameterTable(job_.spec).total()) / 1e6, job_.spec.classes)},
+      {"model",
+       fmt::format("{}: {:.2f}M parameters, {}", options().model,
+                   static_cast<double>(ParameterTable(job_.spec).total()) / 1e6,
+                   job_.task.regression() ? "a number to predict" : counted(job_.spec.classes, "class", "classes"))},
       {"rows", fmt::format("{} of {:.1f} tokens on average, the longest has {}; {}", rows.rows(), row_length(),
                            rows.longest, options().pad ? fmt::format("padded to {}", options().max_length) : "packed")},
-      {"batch", fmt::format("{} rows per step: {} ranks x {}", job_.epochs.global, job_.mesh.data, micro_batches())},
-      {"steps", fmt::format("{}: {} epochs of {}", job_.steps, options().epochs, job_.epochs.steps_per_epoch())}};
+      {"batch", fmt::format("{} per step: {} x {}", counted(job_.epochs.global, "row", "rows"),
+                            counted(job_.mesh.data, "rank", "ranks"), micro_batches())},
+      {"steps", fmt::format("{}: {} epoch{} of {}", job_.steps, options().epochs, options().epochs == 1 ? "" : "s",
+                            job_.epochs.steps_per_epoch())}};
 }
 
 std::string FineTuning::micro_batches() const {
   if (options().most_tokens > 0)
     return fmt::format("micro-batches of at most {} rows and {} tokens", options().train_batch, options().most_tokens);
-  return fmt::format("{} micro-batches of at most {}", batches_->micro_batches(), options().train_batch);
+  return fmt::format("{} of at most {}", counted(batches_->micro_batches(), "micro-batch", "micro-batches"),
+                     options().train_batch);
 }
 
 bool FineTuning::due(const std::string& strategy, int64_t every, const RunCounters& progress) const {
@@ -117,15 +145,18 @@ bool FineTuning::due(const std::string& strategy, int64_t every, const RunCounte
 
 Due FineTuning::due(const RunCounters& progress) const {
   const GlueOptions& o = options();
-  return {.report = due(o.logging, o.logging_steps, progress) || (o.logging_first_step && progress.step == 1),
-          .evaluation = due(o.evaluation, o.eval_steps > 0 ? o.eval_steps : o.logging_steps, progress),
-          .snapshot = due(o.saving, o.save_steps, progress)};
+  const int64_t logging = interval_of(o.logging_steps, job_.steps);
+  const int64_t evaluation = o.eval_steps > 0 ? interval_of(o.eval_steps, job_.steps) : logging;
+  return {.report = due(o.logging, logging, progress) || (o.logging_first_step && progress.step == 1),
+          .evaluation = due(o.evaluation, evaluation, progress),
+          .snapshot = due(o.saving, interval_of(o.save_steps, job_.steps), progress)};
 }
 
 /// Metrics of every validation set; those of the second, MNLI's mismatched one, end in "_mm".
 bool FineTuning::evaluate(Work& work) {
   Session& session = work.session;
   NamedNumbers found;
+  const auto began = Clock::now();
   if (options().train) found.emplace_back("epoch", epochs_done(work.run.progress));
   for (const NamedRows& set : job_.validation) {
     const auto start = Clock::now();
@@ -148,7 +179,67 @@ bool FineTuning::evaluate(Work& work) {
   }
   evaluation_ = std::move(found);
   if (session.rank().rank() == 0) print_results("eval", evaluation_);
+  if (options().train) record(work, seconds_since(began));
   return true;
+}
+
+/// Into the run's records, its history and what follows the best, once for each step.
+void FineTuning::record(Work& work, double seconds) {
+  const RunCounters& progress = work.run.progress;
+  if (recorded_step_ == progress.step) return;
+  recorded_step_ = progress.step;
+  const double epoch = epochs_done(progress);
+  EvaluationMetrics metrics{.step = progress.step,
+                            .train_loss = {},
+                            .validation_loss = {},
+                            .seconds = seconds,
+                            .unit = loss_unit(),
+                            .epoch = epoch};
+  metrics.best = history_.add(progress.step, epoch, evaluation_);
+  for (const auto& [name, value] : evaluation_) {
+    const auto* number = std::get_if<double>(&value);
+    if (!number || !name.starts_with("eval_") || is_timing(name)) continue;
+    if (name == "eval_loss")
+      metrics.validation_loss = *number;
+    else
+      metrics.values.emplace_back(name.substr(5), *number);
+  }
+  if (metrics.best && options().load_best) work.saver->mark_best();
+  work.run.reporter->evaluation(metrics);
+  if (work.session.rank().rank() == 0) write_text(history_path(), history_.text());
+  if (history_.is_patience_over())
+    log::info("training ends early: {} was not better in {}; the best is {:.4f}, of step {}", history_.rule().metric,
+              counted(history_.rule().patience, "evaluation", "evaluations in a row"), history_.best().value_or(NAN),
+              history_.best_step().value_or(0));
+}
+
+void FineTuning::take_history(Work& work) {
+  Scalars& scalars = work.session.scalars();
+  std::string text;
+  together(scalars, [&] {
+    const bool here = scalars.rank() == 0 && work.run.plan.resume && std::filesystem::exists(history_path());
+    if (here) text = read_text(history_path());
+  });
+  text = scalars.broadcast(text);
+  together(scalars, [&] {
+    if (!text.empty()) history_.take(text, history_path(), work.run.progress.step);
+  });
+}
+
+void FineTuning::load_best(Work& work) {
+  const auto best = history_.best_step();
+  if (!options().load_best || !best || *best == work.run.progress.step) return;
+  const std::string folder = options().output_dir + "/" + step_name(*best);
+  together(work.session.scalars(), [&] {
+    require(
+        std::filesystem::exists(folder), ErrorKind::io,
+        "the best evaluation, {} {:.4f}, was after step {}, and {} is not there; it was removed while training went "
+        "on",
+        history_.rule().metric, history_.best().value_or(NAN), *best, folder);
+    load_checkpoint(open_checkpoint(folder), work.run.table, work.run.state);
+  });
+  log::info("the model is that of the best evaluation: {} {:.4f} after step {}", history_.rule().metric,
+            history_.best().value_or(NAN), *best);
 }
 
 void FineTuning::write_training(const Run& run, double seconds, const RunCounters& began) const {
@@ -163,7 +254,8 @@ void FineTuning::write_training(const Run& run, double seconds, const RunCounter
   if (shares_model()) {
     const ParameterTable whole(job_.spec);
     TrainingState weights(whole, DType::f32, false);
-    load_weights(open_checkpoint(options().output_dir + "/" + step_name(run.progress.step)), whole, weights);
+    const int64_t step = options().load_best ? history_.best_step().value_or(run.progress.step) : run.progress.step;
+    load_weights(open_checkpoint(options().output_dir + "/" + step_name(step)), whole, weights);
     write_model(options().output_dir, job_.model, job_.task, whole, weights);
   } else {
     write_model(options().output_dir, job_.model, job_.task, run.table, run.state);
@@ -184,13 +276,15 @@ bool FineTuning::predict_test(Work& work) {
 }
 
 /// False: stopped.
-bool train_rows(FineTuning& task, const Work& work, const Job& job) {
+bool train_rows(FineTuning& task, Work& work, const Job& job) {
   const auto start = Clock::now();
   const RunCounters began = work.run.progress;
+  task.take_history(work);
   if (!Trainer(work, task, job.stop_reason).train()) {
     log::info("stopped after step {}: the same command goes on", work.run.progress.step);
     return false;
   }
+  task.load_best(work);
   if (job.rank.rank() == 0) task.write_training(work.run, seconds_since(start), began);
   return true;
 }
@@ -247,7 +341,8 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
   load_start(run, job.rank, job.scalars,
              "training cannot go on from it; name an earlier one with --resume-from-checkpoint", [&] {
                const auto seed = static_cast<uint64_t>(plan.options.seed);
-               const bool head_is_new = load_pretrained(plan.model, run.table, seed, run.state);
+               const bool head_is_new =
+                   load_pretrained(plan.model, run.table, seed, run.state, plan.trains || options.renew_head);
                require_finite(run.state, run.table, options.model,
                               "its predictions would be none; name another --model");
                if (!plan.trains) warn_of_untrained_head(plan.model, head_is_new, plan.task);
@@ -258,7 +353,7 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
   std::optional<Saver> saver;
   if (plan.trains) saver.emplace(run, session);
   FineTuning task(plan, job.rank);
-  const Work work{run, session, saver ? &*saver : nullptr};
+  Work work{run, session, saver ? &*saver : nullptr};
   const bool done = (!plan.trains || train_rows(task, work, job)) && classify(task, work, plan.options);
   if (done && plan.trains && job.rank.rank() == 0) write_card(options.output_dir, plan.options, task.evaluation());
   tell_memory(job.scalars, memory.total(), watch->peak());  // once rank 0 has written everything

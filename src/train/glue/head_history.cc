@@ -37,17 +37,25 @@ bool has_classes_of(const Json& config, const GlueTask& task) {
   return theirs == ours;
 }
 
+constexpr const char* kNoClassifier = "it has no classifier, so a new one with random weights takes its place";
+
 }  // namespace
 
 std::string why_untrained(const Json& config, bool head_is_new, const GlueTask& task) {
-  if (head_is_new) return "it has no classifier, so a new one with random weights takes its place";
-  if (task.name == "None") return "";
   const std::string wanted = task.name == "ax" ? "mnli" : task.name;
   const auto recorded = config.find("finetuning_task");
   if (recorded != config.end() && recorded->is_string() && !recorded->get<std::string>().empty()) {
     const std::string task_there = plain_task(recorded->get<std::string>());
+    if (head_is_new && task_there != wanted)
+      return fmt::format(
+          "it was fine-tuned on {}, whose classifier does not fit, so a new one with random weights takes its "
+          "place",
+          task_there);
+    if (head_is_new) return kNoClassifier;
+    if (task.name == "None") return "";
     return task_there == wanted ? "" : fmt::format("it was fine-tuned on {}", task_there);
   }
+  if (head_is_new) return kNoClassifier;
   if (task.name != "ax" || has_classes_of(config, task)) return "";
   return "its config.json names neither mnli as finetuning_task nor the classes entailment, neutral, contradiction";
 }

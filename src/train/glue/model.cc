@@ -72,6 +72,7 @@ std::vector<int64_t> class_order(const Json& config, const GlueTask& task, const
     const auto found = std::ranges::find(theirs, in_small_letters(label));
     if (found != theirs.end()) order.push_back(found - theirs.begin());
   }
+  if (theirs.size() != task.labels.size()) return {};  // the head is made anew, which is said when it is loaded
   if (order.size() == task.labels.size() && order.size() == theirs.size())
     return std::ranges::is_sorted(order) ? std::vector<int64_t>() : order;
   log::write_once(log::Level::warning,
@@ -157,9 +158,11 @@ PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task
   return model;
 }
 
-bool load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state) {
+bool load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state,
+                     bool renews) {
   initialize(state, table, seed);
-  const bool head_is_new = !load_huggingface(model.folder, model.spec, table, state, MissingHead::keep).empty();
+  const MissingHead head = renews ? MissingHead::renew : MissingHead::keep;
+  const bool head_is_new = !load_huggingface(model.folder, model.spec, table, state, head).empty();
   if (!model.class_order.empty() && !head_is_new) reorder_classes(model, table, state);
   return head_is_new;
 }

@@ -28,9 +28,10 @@ PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task
 /// The same of a run that is resumed: from its snapshot where the model that it began with, or its tokenizer, is gone.
 PretrainedModel resumed_model(const GlueOptions& options, const GlueTask& task, const CheckpointFolder& resume);
 
-/// Loads its weights, the head's classes in the task's order; a head that is missing starts anew, by the seed. True: it
-/// did.
-bool load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state);
+/// Loads its weights, the head's classes in the task's order; a head that is missing starts anew, by the seed, and with
+/// renews one of another number of classes. True: it did.
+bool load_pretrained(const PretrainedModel& model, const ParameterTable& table, uint64_t seed, TrainingState& state,
+                     bool renews = false);
 
 /// A warning, on rank 0, where a model that is not trained now was not trained on the task before.
 void warn_of_untrained_head(const PretrainedModel& model, bool head_is_new, const GlueTask& task);

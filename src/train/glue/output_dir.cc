@@ -17,8 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// What a run that was stopped before its first checkpoint leaves.
-constexpr std::array<std::string_view, 6> kLeftBehind{"lock",         "status.json",   "status.reserve",
-                                                      "control.json", "metrics.jsonl", "tensorboard"};
+constexpr std::array<std::string_view, 7> kLeftBehind{
+    "lock", "status.json", "status.reserve", "control.json", "metrics.jsonl", "tensorboard", "trainer_state.json"};
 
 bool holds_files(const std::string& folder) {
   if (!fs::is_directory(folder)) return false;

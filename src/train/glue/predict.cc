@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "data/sampler.h"
+#include "train/sign_of_life.h"
 
 namespace trireme {
 
@@ -24,6 +25,7 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
   const View logits = arena.take(dtype, {limit.rows, classes}),
              widened = dtype == DType::f32 ? logits : arena.take(DType::f32, {limit.rows, classes});
   RowPacker packer(layout);
+  SignOfLife sign("classification", "rows of rank 0");
   int64_t first = 0;
   while (scalars.any(first < part.count)) {  // all ranks go on while one has rows left: a stop is agreed on in between
     if (scalars.any(session.rank().stop_requested())) return std::nullopt;
@@ -39,6 +41,7 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
         std::span<float>(own).subspan(at * static_cast<size_t>(classes), static_cast<size_t>(count * classes)),
         {count, classes});
     first += count;
+    sign.tell(first, part.count);
     stage.logits(batch, logits.rows_slice(0, count));
     if (dtype != DType::f32)
       session.ops().cast(stage.context(), logits.rows_slice(0, count), widened.rows_slice(0, count));
