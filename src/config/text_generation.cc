@@ -69,11 +69,10 @@ int64_t count_of(const DialectView& view, const char* key, int64_t least) {
 std::string text_of(const DialectView& view, const char* key) { return to_text(view.value(key)); }
 
 TextGeneration::Kind kind_of(const DialectView& view) {
-  using Kind = TextGeneration::Kind;
   const std::string type = text_of(view, "text_gen_type");
-  if (type == "unconditional") return Kind::unconditional;
-  if (type == "input-file") return Kind::input_file;
-  if (type == "interactive") return Kind::interactive;
+  if (type == "unconditional") return TextGeneration::Kind::unconditional;
+  if (type == "input-file") return TextGeneration::Kind::input_file;
+  if (type == "interactive") return TextGeneration::Kind::interactive;
   view.refuse("text_gen_type", "expected unconditional, input-file or interactive");
 }
 
