@@ -41,9 +41,14 @@ double average_bus_bandwidth(const std::vector<Row>& rows);
 int64_t total_wrong(const std::vector<Row>& rows);
 Json to_json(const Row& row);
 
-/// Columns are found by their header. Tags that mpirun and srun put before lines ("[1,0]<stdout>:", "0: ") are taken
-/// off, and a file may hold the tables of several runs. Throws Error::data naming the file where there is no table.
+/// Logs, and the files of their and our -J and of rccl-tests' -Z json and csv. Columns are found by their header. Tags
+/// that mpirun and srun put before lines ("[1,0]<stdout>:", "0: ") are taken off, and a file may hold the tables of
+/// several runs. Throws Error::data naming the file where there is no table.
 std::vector<Table> parse_tables(std::string_view text, const std::string& source);
+
+/// Of a file in JSON or CSV, one table per collective; empty: it is neither. Throws Error::data naming the file for one
+/// that holds no measurements.
+std::vector<Table> parse_records(std::string_view text, const std::string& source);
 
 /// Several tables side by side: one line per size of the first, with time and bus bandwidth (out of place) of each and
 /// its ratio to the first's. Sizes that a table lacks are "-".

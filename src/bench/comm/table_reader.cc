@@ -1,10 +1,11 @@
-// Logs of nccl-tests, and of our own table.
+// Logs of nccl-tests and rccl-tests, and of our own table.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <numeric>
 #include <span>
 
 #include "base/error.h"
@@ -48,11 +49,40 @@ bool read_number(std::string_view text, T& value) {
   return error == std::errc() && stop == text.data() + text.size();
 }
 
-constexpr size_t kModeColumns = 4;   // time algbw busbw wrong
-constexpr size_t kFixedColumns = 3;  // size count type
+constexpr size_t kTimingColumns = 4;  // time algbw busbw wrong: the first of a mode
+constexpr size_t kFixedColumns = 3;   // size count type
+
+/// What a header line says of the rows below it.
+struct Layout {
+  size_t fixed = 0;           ///< columns before the first mode: size count type, then redop and root where it has them
+  std::vector<size_t> modes;  ///< width of each: more than four where each iteration's times are told
+  size_t stamp = 0;           ///< words of a time at the end
+  bool in_place_only = false;
+};
+
+/// "size count type ... time algbw busbw ..."; once it was "bytes N type op ...".
+std::optional<Layout> read_header(const Fields& fields) {
+  if (fields.empty() || (fields[0] != "size" && fields[0] != "bytes")) return std::nullopt;
+  Layout layout;
+  for (const std::string_view field : fields) {
+    if (field == "timestamp") {
+      layout.stamp = 2;  // a day and a time
+    } else if (field == "time" || field == "cputime") {
+      layout.modes.push_back(1);
+    } else if (layout.modes.empty()) {
+      ++layout.fixed;
+    } else {
+      ++layout.modes.back();
+    }
+  }
+  const bool whole = layout.fixed >= kFixedColumns && !layout.modes.empty() && layout.modes.size() <= 2 &&
+                     std::ranges::all_of(layout.modes, [](size_t width) { return width >= kTimingColumns; });
+  return whole ? std::optional(layout) : std::nullopt;
+}
 
 /// The four columns of one mode. False: they are none.
 bool read_timing(std::span<const std::string_view> fields, std::optional<Timing>& timing) {
+  fields = fields.first(kTimingColumns);
   if (std::ranges::all_of(fields, [](std::string_view field) { return field == "N/A"; })) return true;
   Timing read;
   double wrong = 0;
@@ -68,20 +98,28 @@ bool read_timing(std::span<const std::string_view> fields, std::optional<Timing>
   return true;
 }
 
-/// A row under a header that has `redop` and `root` columns or not; a log may leave a redop blank.
-std::optional<Row> read_row(const Fields& fields, const Fields& header) {
-  const size_t fewest = kFixedColumns + 2 * kModeColumns;
-  if (fields.size() < fewest || fields.size() > header.size()) return std::nullopt;
+/// A log may leave redop and root blank, and all of the first mode.
+std::optional<Row> read_row(std::span<const std::string_view> fields, const Layout& layout) {
+  if (fields.size() < layout.stamp) return std::nullopt;
+  fields = fields.first(fields.size() - layout.stamp);
+  const auto fits = [&](size_t timings) {
+    return fields.size() >= timings + kFixedColumns && fields.size() <= timings + layout.fixed;
+  };
+  const size_t last = layout.modes.back(), all = std::accumulate(layout.modes.begin(), layout.modes.end(), size_t{0});
+  if (!fits(all) && !fits(last)) return std::nullopt;
+  const size_t timings = fits(all) ? all : last;
   Row row;
   row.op = "none";
   if (!read_number(fields[0], row.bytes) || !read_number(fields[1], row.count)) return std::nullopt;
   row.type = fields[2];
-  for (size_t i = kFixedColumns; i < fields.size() - 2 * kModeColumns; ++i) {
+  for (size_t i = kFixedColumns; i < fields.size() - timings; ++i) {
     if (!read_number(fields[i], row.root)) row.op = fields[i];
   }
-  const std::span<const std::string_view> timings(fields.data() + fields.size() - 2 * kModeColumns, 2 * kModeColumns);
-  if (!read_timing(timings.first(kModeColumns), row.out_of_place)) return std::nullopt;
-  if (!read_timing(timings.last(kModeColumns), row.in_place)) return std::nullopt;
+  const auto of_last = fields.last(last);
+  const bool one = layout.modes.size() == 1, both = timings == all && !one;
+  if (both && !read_timing(fields.last(all), row.out_of_place)) return std::nullopt;
+  std::optional<Timing>& timing = one && !layout.in_place_only ? row.out_of_place : row.in_place;
+  if (!read_timing(of_last, timing)) return std::nullopt;
   return row;
 }
 
@@ -94,8 +132,8 @@ class Reader {
     line = without_tag(line);
     if (line.starts_with('#')) return take_comment(line);
     const Fields fields = split(line);
-    if (header_.empty() || fields.empty() || !is_number(fields[0])) return;  // NCCL's own words, a prompt
-    if (const auto row = read_row(split(line), header_)) {
+    if (!layout_ || fields.empty() || !is_number(fields[0])) return;  // NCCL's own words, a prompt
+    if (const auto row = read_row(fields, *layout_)) {
       tables_.back().rows.push_back(*row);
     } else {
       tables_.back().skipped_lines.push_back(number_);
@@ -104,7 +142,8 @@ class Reader {
 
   std::vector<Table> finish() {
     require(!tables_.empty() && !tables_.front().rows.empty(), ErrorKind::data,
-            "{}: no table of nccl-tests: no line \"# size count type ... time algbw busbw\" with rows below it",
+            "{}: no table of nccl-tests or rccl-tests: no line \"# size count type ... time algbw busbw\" with rows "
+            "below it, nor their JSON or CSV",
             source_);
     return std::move(tables_);
   }
@@ -113,10 +152,12 @@ class Reader {
   void take_comment(std::string_view line) {
     line.remove_prefix(1);
     const Fields fields = split(line);
-    if (fields.size() >= kFixedColumns + 2 * kModeColumns && fields[0] == "size" && fields[1] == "count") {
-      header_text_ = line;
-      header_ = split(header_text_);
+    if (auto layout = read_header(fields)) {
+      layout_ = layout;
+      layout_->in_place_only = in_place_only_;
       tables_.push_back({source_, collective_, {}, std::nullopt, {}});
+    } else if (line.find("in-place") != std::string_view::npos) {
+      in_place_only_ = line.find("out-of-place") == std::string_view::npos;
     } else if (const size_t at = line.find("Collective test starting:"); at != std::string_view::npos) {
       const Fields words = split(line.substr(at + 25));
       collective_ = words.empty() ? "" : std::string(words[0]);
@@ -129,8 +170,9 @@ class Reader {
     }
   }
 
-  std::string source_, collective_, header_text_;
-  Fields header_;
+  std::string source_, collective_;
+  std::optional<Layout> layout_;
+  bool in_place_only_ = false;
   std::vector<Table> tables_;
   int number_ = 0;
 };
@@ -156,6 +198,7 @@ std::string cell(const Row* row, const Row& first) {
 }  // namespace
 
 std::vector<Table> parse_tables(std::string_view text, const std::string& source) {
+  if (auto tables = parse_records(text, source); !tables.empty()) return tables;
   Reader reader(source);
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());

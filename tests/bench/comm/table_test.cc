@@ -1,10 +1,14 @@
 #include "bench/comm/table.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/test_data.h"
 
@@ -103,6 +107,103 @@ TEST(CommTable, FindsColumnsByTheirHeader) {
   EXPECT_EQ(tagged.rows.back().in_place->wrong, 0.0);
   EXPECT_EQ(newer.collective, "all_reduce");
   EXPECT_EQ(newer.rows.back().in_place->microseconds, 1907.8);
+}
+
+struct Form {
+  const char* what;
+  std::string text;
+  bool in_place = true, out_of_place = true;
+};
+
+/// One row of 1048576 bytes: 28.15 us, 65.19 GB/s out of place; 27.52 us, 66.67 GB/s in place.
+std::vector<Form> forms() {
+  const std::string size = "     1048576        262144     float     sum      -1";
+  const std::string out = "    28.15   37.25   65.19      0", in = "    27.52   38.10   66.67      0";
+  const std::string columns = "#       size         count      type   redop    root     time   algbw   busbw #wrong";
+  const std::string record =
+      R"({"size": 1048576, "count": 262144, "type": "float", "redop": "sum", "root": "-1", "out_of_place": {"time": 28.15, )"
+      R"("alg_bw": 37.25, "bus_bw": 65.19, "nwrong": 0.0}, "in_place": {"time": 27.52, "alg_bw": 38.1, "bus_bw": 66.67, )"
+      R"("nwrong": null}})";
+  const auto mode = [](int in_place, const char* time, const char* bus) {
+    return fmt::format(R"({{"numCycle": 1, "name": "AllReduce", "ranks": 8, "size": 1048576, "type": "float", )"
+                       R"("redop": "sum", "inPlace": {}, "time": {}, "algBw": 37.25, "busBw": {}, "wrong": "0"}})",
+                       in_place, time, bus);
+  };
+  return {
+      {"rccl-tests", "rccl-tests: Version develop:83d38d9\n#            out-of-place          in-place\n" + columns +
+                         "     time   algbw   busbw #wrong\n" + size + out + in + "\n"},
+      {"rccl-tests -O 0: in place only", "#                 in-place          \n" + columns + "\n" + size + in + "\n",
+       true, false},
+      {"CPU times",
+       "#    out-of-place    in-place\n#  size count type redop root  cputime algbw busbw #wrong  cputime algbw "
+       "busbw #wrong\n" +
+           size + out + in + "\n"},
+      {"times of iterations",
+       "#       size         count      type   redop    root     time   algbw   busbw #wrong i_min i_max i_p99 i_cv%   "
+       "  time "
+       "  algbw   busbw #wrong i_min i_max i_p99 i_cv%\n" +
+           size + out + "  27.1 30.2 30.0 1.1" + in + "  27.1 30.2 30.0 1.1\n"},
+      {"times of day",
+       columns + "     time   algbw   busbw #wrong           timestamp\n" + size + out + in + " 2025-08-01 10:11:12\n"},
+      {"out of place left blank",
+       columns + "     time   algbw   busbw #wrong\n" + size + "                                " + in + "\n", true,
+       false},
+      {"before roots and counts of wrong values",
+       "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  busbw      res\n"
+       "     1048576        262144   float     sum    28.15  37.25  65.19    2e-07    27.52  38.10  66.67    2e-07\n"},
+      {"nccl-tests -J", R"({"version": 3, "args": ["./build/all_reduce_perf", "-b", "8"], "results": [)" + record +
+                            R"(], "average_bus_bandwidth": {"bandwidth": 65.9, "okay": "unchecked"}})"},
+      {"rccl-tests -Z json", "[" + mode(0, "28.15", "65.19") + ",\n" + mode(1, "27.52", "66.67") + "]\n"},
+      {"rccl-tests -Z csv",
+       "numCycle,name,nodes,ranks,ranksPerNode,gpusPerRank,size,type,redop,inPlace,time,algBw,busBw,wrong\n"
+       "1,AllReduce,1,8,8,1,1048576,float,sum,0,28.15,37.25,65.19,0\n"
+       "1,AllReduce,1,8,8,1,1048576,float,sum,1,27.52,38.10,66.67,0\n"},
+  };
+}
+
+TEST(CommTable, ReadsEveryFormOfNcclTestsAndRcclTests) {
+  for (const Form& form : forms()) {
+    const auto tables = parse_tables(form.text, form.what);
+    ASSERT_EQ(tables.size(), 1u) << form.what;
+    ASSERT_EQ(tables[0].rows.size(), 1u) << form.what;
+    EXPECT_THAT(tables[0].skipped_lines, ElementsAre()) << form.what;
+    const Row& row = tables[0].rows[0];
+    EXPECT_EQ(row.bytes, 1048576) << form.what;
+    EXPECT_EQ(row.op, "sum") << form.what;
+    EXPECT_EQ(row.root, -1) << form.what;
+    ASSERT_EQ(row.out_of_place.has_value(), form.out_of_place) << form.what;
+    if (row.out_of_place) {
+      EXPECT_EQ(row.out_of_place->microseconds, 28.15) << form.what;
+      EXPECT_EQ(row.out_of_place->bus_bandwidth, 65.19) << form.what;
+      EXPECT_TRUE(row.out_of_place->wrong) << form.what;
+    }
+    ASSERT_TRUE(row.in_place) << form.what;
+    EXPECT_EQ(row.in_place->bus_bandwidth, 66.67) << form.what;
+  }
+  EXPECT_EQ(parse_tables(forms()[7].text, "j")[0].collective, "all_reduce");
+  EXPECT_EQ(parse_tables(forms()[7].text, "j")[0].average_bus_bandwidth, 65.9);
+  EXPECT_EQ(parse_tables(forms()[8].text, "j")[0].collective, "all_reduce");
+}
+
+TEST(CommTable, OurOwnJsonIsReadBackByCollective) {
+  Json document{
+      {"version", 3}, {"results", Json::array()}, {"average_bus_bandwidth", {{"bandwidth", 1.5}, {"okay", true}}}};
+  for (const char* collective : {"all_reduce", "gradient", "all_reduce"}) {
+    document["results"].push_back(to_json(row_of(1024, 17.93, 3.5)));
+    document["results"].back()["collective"] = collective;
+  }
+  document["results"][1]["out_of_place"] = nullptr;
+  const auto tables = parse_tables(document.dump(1), "mine.json");
+  ASSERT_EQ(tables.size(), 2u);
+  EXPECT_EQ(tables[0].rows.size(), 2u);
+  EXPECT_EQ(tables[0].collective, "all_reduce");
+  EXPECT_FALSE(tables[0].average_bus_bandwidth) << "it is of both";
+  EXPECT_EQ(tables[1].collective, "gradient");
+  EXPECT_FALSE(tables[1].rows[0].out_of_place);
+  EXPECT_EQ(tables[0].rows[0].in_place->microseconds, 2 * 17.93);
+  for (const char* none : {"{}", "{\"results\": []}", "[{}]", "[]", "busBw,size\n"}) {
+    EXPECT_THROW(parse_tables(none, "f.json"), Error) << none;
+  }
 }
 
 TEST(CommTable, CutLinesAreNamedAndFilesWithoutATableRefused) {
