@@ -12,15 +12,12 @@
 namespace trireme::health {
 namespace {
 
-struct Mount {
-  std::string source, point, type, options;
-};
-
-/// \040 and its like stand for blanks in /proc/mounts.
+/// \040 and its like stand for blanks in /proc/mounts, and may do so in a configuration.
 std::string unescape(const std::string& text) {
+  const auto octal = [](char c) { return c >= '0' && c <= '7'; };
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
+    if (text[i] == '\\' && i + 3 < text.size() && octal(text[i + 1]) && octal(text[i + 2]) && octal(text[i + 3])) {
       out += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 + (text[i + 3] - '0'));
       i += 3;
     } else {
@@ -30,16 +27,36 @@ std::string unescape(const std::string& text) {
   return out;
 }
 
+/// A field of /proc/mounts as it is written there, which is what NHC compares with, and what it means.
+struct Field {
+  std::string raw, plain;
+
+  bool is(const std::string& wanted) const { return wanted == raw || wanted == plain; }
+  /// The match may be written either way, too.
+  bool matches(const std::string& text) const {
+    const Match match(text), meant(unescape(text));
+    // As it stands: a backslash that \134 means is no escape of a glob.
+    const bool same = unescape(text.substr(match.negated() ? 1 : 0)) == plain;
+    return (same || match.positive(raw) || match.positive(plain) || meant.positive(plain)) != match.negated();
+  }
+};
+
+struct Mount {
+  Field source, point, type, options;
+};
+
 std::vector<Mount> mounts(const Machine& machine) {
   std::vector<Mount> found;
   const std::string text = machine.read("/proc/mounts").value_or("");
   for (std::string_view line : split_lines(text)) {
     std::istringstream fields{std::string(line)};
     Mount mount;
-    if (!(fields >> mount.source >> mount.point >> mount.type >> mount.options)) continue;
-    mount.source = unescape(mount.source);
-    mount.point = unescape(mount.point);
-    found.push_back(std::move(mount));
+    bool whole = true;
+    for (Field* field : {&mount.source, &mount.point, &mount.type, &mount.options}) {
+      whole = whole && fields >> field->raw;
+      field->plain = unescape(field->raw);
+    }
+    if (whole) found.push_back(std::move(mount));
   }
   return found;
 }
@@ -86,7 +103,8 @@ class MountCheck {
   }
 
   Outcome operator()(const Machine& machine) const {
-    for (const std::string& point : automounted_) machine.exists(point + "/.");  // who looks inside has it mounted
+    for (const std::string& point : automounted_)
+      machine.exists(unescape(point) + "/.");  // who looks inside has it mounted
     std::string remarks;
     for (const std::string& point : points_) {
       const Outcome outcome = look_after(machine, point);
@@ -118,39 +136,40 @@ class MountCheck {
   std::vector<std::string> mount_command(const std::string& point, bool mounted) const {
     std::string with = mount_options_;
     if (mounted) with = "remount," + (!with.empty() ? with : !mode_.empty() ? mode_ : "defaults");
-    if (with.empty()) return {"mount", point};
-    return {"mount", "-o", with, point};
+    if (with.empty()) return {"mount", unescape(point)};
+    return {"mount", "-o", with, unescape(point)};
   }
 
   /// The last mount on a point hides the ones below it.
   Found look(const Machine& machine, const std::string& point) const {
     Found found{false, fmt::format("{} not mounted", point)};
     for (const Mount& mount : mounts(machine)) {
-      if (mount.point == point) found = {true, compare(mount)};
+      if (mount.point.is(point)) found = {true, compare(mount)};
     }
     return found;
   }
 
   std::string compare(const Mount& mount) const {
+    const std::string& point = mount.point.plain;
     if (const std::string* type = mismatch(types_, mount.type)) {
-      return fmt::format("{} has type {}, expected {}", mount.point, mount.type, *type);
+      return fmt::format("{} has type {}, expected {}", point, mount.type.plain, *type);
     }
     if (const std::string* source = mismatch(sources_, mount.source)) {
-      return fmt::format("{} is mounted from {}, expected {}", mount.point, mount.source, *source);
+      return fmt::format("{} is mounted from {}, expected {}", point, mount.source.plain, *source);
     }
-    if (!mode_.empty() && !has_option(mount.options, mode_)) {
-      return fmt::format("{} is mounted {}, expected {}", mount.point, mode_ == "rw" ? "read-only" : "read-write",
+    if (!mode_.empty() && !has_option(mount.options.raw, mode_)) {
+      return fmt::format("{} is mounted {}, expected {}", point, mode_ == "rw" ? "read-only" : "read-write",
                          mode_ == "rw" ? "read-write" : "read-only");
     }
     if (const std::string* options = mismatch(options_, mount.options)) {
-      return fmt::format("{} is mounted with {}, expected {}", mount.point, mount.options, *options);
+      return fmt::format("{} is mounted with {}, expected {}", point, mount.options.plain, *options);
     }
     return "";
   }
 
   /// The first that does not match.
-  static const std::string* mismatch(const std::vector<std::string>& wanted, const std::string& text) {
-    const auto found = std::ranges::find_if(wanted, [&](const std::string& match) { return !Match(match)(text); });
+  static const std::string* mismatch(const std::vector<std::string>& wanted, const Field& field) {
+    const auto found = std::ranges::find_if(wanted, [&](const std::string& text) { return !field.matches(text); });
     return found == wanted.end() ? nullptr : &*found;
   }
 
@@ -199,7 +218,8 @@ class SpaceCheck {
   }
 
   Outcome operator()(const Machine& machine) const {
-    const auto space = machine.space(machine.root + path_);
+    auto space = machine.space(machine.root + path_);
+    if (!space) space = machine.space(machine.root + unescape(path_));
     if (!space) return failed("{} does not exist", path_);
     const char* unit = inodes_ ? "inodes" : "kB";
     const auto total = static_cast<double>(inodes_ ? space->inodes : space->total_kb);

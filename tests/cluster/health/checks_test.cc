@@ -34,6 +34,23 @@ TEST_F(Checks, MountsCompareTypeSourceAndMode) {
   EXPECT_TRUE(node.commands.empty()) << "no repair was asked for";
 }
 
+/// As NHC compares with the text of /proc/mounts; what it means is right, too.
+TEST_F(Checks, MountsMayBeWrittenAsProcMountsWritesThem) {
+  node.file("/proc/mounts",
+            "/dev/sdb1 /mnt/my\\040disk ext4 rw 0 0\nhost:/a\\011b /tab\\011here nfs4 rw 0 0\n"
+            "//server/x\\134y /back\\134slash cifs rw,prefix=a\\040b 0 0\nx /plain ext4 rw 0 0\n");
+  for (const char* words : {"-f '/mnt/my disk'", "-f '/mnt/my\\040disk'", "-f \"/mnt/my\\040disk\"",
+                            "-f /mnt/my\\040disk", "-f \"/mnt/my\\\\040disk\"", "-s 'host:/a\\011b' -f '/tab\\011here'",
+                            "-s '*:/a?b' -f '/tab\there'", "-s '//server/x\\134y' -f '/back\\134slash'",
+                            "-f '/back\\\\slash'", "-o '*prefix=a\\040b' -f '/back\\134slash'",
+                            "-o '*prefix=a b' -f '/back\\134slash'", "-s '!*\\040*' -f /plain"}) {
+    EXPECT_EQ(node.run(std::string("check_fs_mount_rw ") + words), "") << words;
+  }
+  EXPECT_EQ(node.run("check_fs_mount_rw -s '!*\\011*' -f '/tab\\011here'"),
+            "/tab\there is mounted from host:/a\tb, expected !*\\011*");
+  EXPECT_EQ(node.run("check_fs_mount_rw -f '/mnt/my\\041disk'"), "/mnt/my\\041disk not mounted");
+}
+
 TEST_F(Checks, EveryMountPointThatIsNamedIsLookedAt) {
   node.file("/proc/mounts", "x /data ext4 rw,nosuid 0 0\ny /home nfs4 ro,vers=4.2 0 0\n");
   EXPECT_EQ(run("check_fs_mount -f /gone -f /data"), "/gone not mounted");
