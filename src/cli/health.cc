@@ -32,6 +32,7 @@ namespace {
 
 using namespace health;
 
+constexpr int kUnusableCheck = 2;  // as for other requests that cannot be understood
 constexpr const char* kDefaultConfig = "/etc/nhc/nhc.conf";
 
 Plan read_plan(const HealthOptions& options, const Machine& machine) {
@@ -42,9 +43,14 @@ Plan read_plan(const HealthOptions& options, const Machine& machine) {
             "\"{}\" is neither a flag nor NAME=VALUE nor gen", assignment);
     fixed[assignment.substr(0, equals)] = assignment.substr(equals + 1);
   }
-  const std::string name = health_config_name(options);
-  return make_plan(parse_nhc_config(health_config_text(options), name), name, machine.full_host,
-                   variables_of(machine.full_host), fixed);
+  Settings settings = read_settings(machine.full_host, fixed);
+  if (!options.check.empty()) {  // one check is looked at now, and marks no node because a file says so
+    for (const char* name : {"MARK_OFFLINE", "DETACHED_MODE"}) {
+      if (!fixed.contains(name)) settings.variables.erase(name);
+    }
+  }
+  if (options.verbose) settings.variables["VERBOSE"] = "1";
+  return make_plan(parse_nhc_config(health_config_text(options)), machine.full_host, settings);
 }
 
 bool is_set(const Plan& plan, const char* name) {
@@ -60,6 +66,8 @@ const char* kind_name(const Step& step) {
       return "native";
     case StepKind::not_implemented:
       return "not implemented";
+    case StepKind::bad:
+      return "not checked";
     default:
       return "command";
   }
@@ -68,18 +76,20 @@ const char* kind_name(const Step& step) {
 int list_plan(const Plan& plan, bool json) {
   Json document = Json::array();
   for (const Step& step : plan.steps) {
-    const std::string arguments = step.kind == StepKind::command ? step.text : shell_join(step.words);
+    const bool whole = step.kind == StepKind::command || step.kind == StepKind::bad;
+    const std::string name = whole ? "" : step.name, arguments = whole ? step.text : shell_join(step.words);
     if (json) {
-      document.push_back(
-          {{"line", step.number},
-           {"target", step.target},
-           {"applies", step.applies},
-           {"kind", kind_name(step)},
-           {"check", step.name},
-           {"arguments", step.kind == StepKind::command ? std::vector<std::string>{step.text} : step.words}});
+      document.push_back({{"line", step.number},
+                          {"target", step.target},
+                          {"applies", step.applies},
+                          {"kind", kind_name(step)},
+                          {"check", step.name},
+                          {"arguments", whole ? std::vector<std::string>{step.text} : step.words}});
+      if (!step.problem.empty()) document.back()["problem"] = step.problem;
     } else {
-      fmt::print("{:>4}  {:<12} {:<15} {}{}{}{}\n", step.number, step.target, kind_name(step), step.name,
-                 step.name.empty() ? "" : " ", arguments, step.applies ? "" : "   (not for this host)");
+      fmt::print("{:>4}  {:<12} {:<15} {}{}{}{}{}\n", step.number, step.target, kind_name(step), name,
+                 name.empty() ? "" : " ", arguments, step.applies ? "" : "   (not for this host)",
+                 step.problem.empty() ? "" : "   (" + step.problem + ")");
     }
   }
   if (json) fmt::print("{}\n", dump_json(document, 2));
@@ -91,18 +101,24 @@ const char* kind_word(Outcome::Kind kind) {
   return kind == Outcome::Kind::skipped ? ": skipped" : ": not checked";
 }
 
+}  // namespace
+
+void print_results(const Report& report, const std::string& prefix) {
+  for (const Result& result : report.results) {
+    if (result.outcome.kind == Outcome::Kind::fail) continue;
+    const std::string remark = result.outcome.text.empty() ? "" : ": " + result.outcome.text;
+    fmt::print("{}line {}: {}{}{}\n", prefix, result.line, result.check, kind_word(result.outcome.kind), remark);
+  }
+}
+
+namespace {
+
 void print_report(const Report& report, const HealthOptions& options) {
   if (options.json) {
     fmt::print("{}\n", dump_json(to_json(report), options.json_indent));
     return;
   }
-  if (options.verbose) {
-    for (const Result& result : report.results) {
-      if (result.outcome.kind == Outcome::Kind::fail) continue;
-      const std::string remark = result.outcome.text.empty() ? "" : ": " + result.outcome.text;
-      fmt::print("line {}: {}{}{}\n", result.line, result.check, kind_word(result.outcome.kind), remark);
-    }
-  }
+  if (options.verbose) print_results(report, "");
   print_node(report, options.quiet);
   if (options.verbose && report.healthy()) {
     log::info("Node Health Check completed successfully ({:.0f}s).", report.seconds);
@@ -170,7 +186,7 @@ void print_node(const Report& report, bool quiet) {
   const auto unknown = std::ranges::count(report.results, Outcome::Kind::not_checked,
                                           [](const Result& result) { return result.outcome.kind; });
   if (unknown > 0) {
-    log::warning("{}: {} check(s) of the configuration are not implemented in trireme; --list shows them", report.host,
+    log::warning("{}: {} check(s) of the configuration cannot be done; --json and -v tell why of each", report.host,
                  unknown);
   }
   if (!report.slurm.empty()) {
@@ -181,7 +197,11 @@ void print_node(const Report& report, bool quiet) {
 }
 
 std::string health_config_text(const HealthOptions& options) {
-  if (!options.check.empty()) return "* || " + options.check + "\n";
+  if (!options.check.empty()) {  // NHC does not read it as a line of a file: backslashes stay
+    std::string text = "* || ";
+    for (const char c : options.check) text += c == '\\' ? "\\\\" : std::string(1, c);
+    return text + "\n";
+  }
   if (options.config == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
   std::error_code ignored;
   require(std::filesystem::exists(options.config, ignored), ErrorKind::config,
@@ -190,9 +210,12 @@ std::string health_config_text(const HealthOptions& options) {
   return read_text(options.config, size_t{16} << 20);
 }
 
-std::string health_config_name(const HealthOptions& options) {
-  if (!options.check.empty()) return "-e";
-  return options.config == "-" ? "standard input" : options.config;
+void require_usable(const HealthOptions& options, const Plan& plan) {
+  if (options.check.empty()) return;
+  for (const Step& step : plan.steps) {
+    if (step.kind != StepKind::bad || step.number == 0) continue;
+    fail(ErrorKind::config, "--check: {}", step.problem.substr(step.problem.find(": ") + 2));
+  }
 }
 
 int check_this_node(const HealthOptions& options) {
@@ -200,10 +223,15 @@ int check_this_node(const HealthOptions& options) {
   if (!options.name.empty()) machine.host = machine.full_host = options.name;
   machine.repair = !options.no_repair;
   const Plan plan = read_plan(options, machine);
+  require_usable(options, plan);
   if (options.list) return list_plan(plan, options.json);
   if (options.detached || is_set(plan, "DETACHED_MODE")) return run_detached(options, plan, machine);
   const Report report = look(options, plan, machine, false);
   print_report(report, options);
+  const bool nothing_known = std::ranges::any_of(report.results, [](const Result& result) {
+    return result.outcome.kind == Outcome::Kind::not_checked && result.outcome.text.starts_with("line 1: ");
+  });
+  if (!options.check.empty() && report.checked() == 0 && nothing_known) return kUnusableCheck;
   return exit_code(report, options.all || is_set(plan, "NHC_CHECK_ALL"));
 }
 

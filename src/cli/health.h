@@ -29,8 +29,13 @@ int generate_for(const HostSet& hosts, const launch::SshOptions& ssh);
 
 /// Of --config, --check or standard input. Throws Error::config when there is no such file.
 std::string health_config_text(const HealthOptions& options);
-std::string health_config_name(const HealthOptions& options);
 
+/// Throws Error::config where the one check that was asked for on the command line cannot be used: there is nothing
+/// else that could stay in force.
+void require_usable(const HealthOptions& options, const health::Plan& plan);
+
+/// What passed and what was not checked, one line each after `prefix`.
+void print_results(const health::Report& report, const std::string& prefix);
 /// One line of the result, and on the error stream what was not checked and what was done in Slurm.
 void print_node(const health::Report& report, bool quiet);
 

@@ -35,7 +35,6 @@ Json request_of(const HealthOptions& options) {
   }
   return {{"do", "health"},
           {"config", health_config_text(options)},
-          {"name", health_config_name(options)},
           {"all", options.all},
           {"seconds", options.seconds},
           {"repair", !options.no_repair},
@@ -100,6 +99,13 @@ int check_nodes(const HealthOptions& options, HostSet hosts, const SshOptions& s
   require(!options.list && !options.detached && options.name.empty(), ErrorKind::usage,
           "--list, --detached and --name are of one node; leave the hosts out");
   const Json request = request_of(options);
+  // What is wrong with the whole request is reported once, as for one node.
+  health::Settings settings;
+  settings.fixed = settings.variables = request.at("variables").get<health::Variables>();
+  const auto lines = health::parse_nhc_config(request.at("config").get<std::string>());
+  const health::Plan plan = health::make_plan(lines, "", settings);
+  require_usable(options, plan);
+  health::watchdog_seconds(options.seconds, plan);
   if (options.drain) take_back_drained(hosts);
   const std::vector<std::string> names = names_of(hosts);
   NodeSessions sessions(names, std::filesystem::read_symlink("/proc/self/exe"), ssh);
@@ -120,7 +126,9 @@ int check_nodes(const HealthOptions& options, HostSet hosts, const SshOptions& s
     if (options.require_all) require_all_checked(report);
     failures += report.failures().size();
     document.push_back(to_json(report));
-    if (!options.json) print_node(report, options.quiet);
+    if (options.json) continue;
+    if (options.verbose) print_results(report, names[i] + " | ");
+    print_node(report, options.quiet);
   }
   if (options.json) fmt::print("{}\n", dump_json(document, options.json_indent));
   return static_cast<int>(std::min<size_t>(failures, options.all ? kMostFailures : 1));

@@ -65,7 +65,9 @@ int run_hosts(std::vector<std::string> arguments) {
   const HostSet set = resolve_hosts(request, environment_variable);
   const std::vector<Placement> placement = place(set.hosts, wanted);
   if (form == "table") {
-    log::info("{}: {} processes on {} hosts", set.source, total_processes(placement), placement.size());
+    const auto processes = total_processes(placement);
+    log::info("{}: {} process{} on {} host{}", set.source, processes, processes == 1 ? "" : "es", placement.size(),
+              placement.size() == 1 ? "" : "s");
     print_table(set, placement);
     return 0;
   }

@@ -118,6 +118,39 @@ class Health(unittest.TestCase):
         self.assertEqual(result.stdout.splitlines()[0], "h1 | Healthy")
         self.assertEqual(health("--hosts", "h[1-3]", "-c", config).returncode, 1)
 
+    def test_a_sites_own_functions_run_on_every_node(self):
+        scripts = BED.work / "scripts"
+        scripts.mkdir(exist_ok=True)
+        (scripts / "site.nhc").write_text("check_site_name() { [[ $HOSTNAME == $1 ]] || { die 1 \"$FUNCNAME:  this is $HOSTNAME\"; return 1; }; }\n")
+        self.config("site.conf", "* || check_site_name h*", "h2 || check_site_name h9", "* || check_ps_loadavg $((1000*HW_CORES))", "* || check_nowhere",
+                    "* || if [ -d / ]; then check_hw_eth lo; fi")
+        for words, code in ((("--hosts", "h[1-3]"), 1), (("--hosts", "h1,h3"), 0)):
+            done = health("-c", "site.conf", f"INCDIR={scripts}", *words)
+            self.assertEqual(done.returncode, code, done.both)
+            self.assertIn("h3 | Healthy (1 of 4 not checked: check_nowhere (line 4: no check \"check_nowhere\" here or in the site's scripts; nearest is ", done.stdout)
+        self.assertIn("h2 | ERROR: nhc: Health check failed: check_site_name:  this is h2\n", health("-c", "site.conf", f"INCDIR={scripts}", "--hosts", "h[1-3]").stdout)
+        told = health("-c", "site.conf", f"INCDIR={scripts}", "--hosts", "h1,h3", "-v")
+        self.assertIn("h3 | line 1: check_site_name h*: ok\n", told.stdout)
+        self.assertIn("h3 | line 4: check_nowhere: not checked: line 4: no check", told.stdout)
+        self.assertEqual(health("-c", "site.conf", f"INCDIR={scripts}", "--hosts", "h1,h3", "--require-all").returncode, 1)
+
+    def test_what_is_wrong_with_all_of_it_ends_alike_here_and_over_hosts(self):
+        self.config("bad.conf", "* || TIMEOUT=soon", "* || check_hw_eth lo")
+        for words in ((), ("--hosts", "h[1-2]")):
+            done = health("-c", "bad.conf", *words)
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertIn('TIMEOUT: expected a number, found "soon"', done.stderr)
+
+    def test_one_check_that_cannot_be_used_is_an_error(self):
+        for check, message in (("check_hw_cpuinfo two", 'check: check_hw_cpuinfo: count: expected a number, found "two"'),
+                               ("check_hw_eht lo", 'no check "check_hw_eht" here or in the site\'s scripts; nearest is check_hw_eth'),
+                               ("if true; then", "bash cannot read it: syntax error")):
+            done = health("-e", check)
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertIn(message, done.both)
+        self.assertEqual(health("-e", "check_cuda_bw 23", "--hosts", "h[1-2]").returncode, 0)
+        self.assertEqual(health("-e", "check_hw_cpuinfo two", "--hosts", "h[1-2]").returncode, 2)
+
     def test_dry_run_without_drain_is_refused(self):
         result = health("-e", "check_hw_eth eth0", "--dry-run")
         self.assertEqual(result.returncode, 2)

@@ -20,6 +20,7 @@ struct Outcome {
   /// it
   enum class Kind { pass, fail, skipped, not_checked } kind = Kind::pass;
   std::string text;  ///< why it is none of a pass; for a pass a remark, or nothing
+  int code = 1;      ///< of a failure: what the run ends with, as a check's `die CODE MESSAGE` or command told
 };
 
 inline Outcome passed(std::string remark = "") { return {Outcome::Kind::pass, std::move(remark)}; }
@@ -52,6 +53,13 @@ std::span<const KnownCheck> process_checks();
 std::span<const KnownCheck> command_checks();
 std::span<const KnownCheck> gpu_checks();
 std::span<const KnownCheck> cluster_checks();  ///< of the Azure set, neither GPU nor network
+
+struct CpuCount {
+  size_t sockets = 0, cores = 0, threads = 0;
+};
+
+/// From /proc/cpuinfo; where it does not tell packages (arm64, some guests) every thread is a core of one socket.
+CpuCount count_cpus(const Machine& machine);
 
 /// Options "-x" and their values in front of the positional words, as getopts reads them.
 struct Options {

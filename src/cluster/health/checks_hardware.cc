@@ -11,13 +11,7 @@
 #include "cluster/health/match.h"
 
 namespace trireme::health {
-namespace {
 
-struct CpuCount {
-  size_t sockets = 0, cores = 0, threads = 0;
-};
-
-/// From /proc/cpuinfo; where it does not tell packages (arm64, some guests) every thread is a core of one socket.
 CpuCount count_cpus(const Machine& machine) {
   std::set<std::string> sockets;
   std::set<std::pair<std::string, std::string>> cores;
@@ -36,6 +30,8 @@ CpuCount count_cpus(const Machine& machine) {
   count.cores = cores.empty() ? count.threads : cores.size();
   return count;
 }
+
+namespace {
 
 Check make_cpuinfo(Words words) {
   require_words(words, 1, 3, "SOCKETS [CORES [THREADS]]");

@@ -45,7 +45,7 @@ std::optional<uint64_t> to_number(std::string_view digits) {
 
 struct Range {
   uint64_t first = 0, last = 0;
-  size_t width = 0;  ///< digits of the lower end; padded to it
+  size_t width = 0, width_of_last = 0;  ///< digits of the ends as written; padded to one of them
 };
 
 std::vector<Range> parse_ranges(std::string_view body, std::string_view whole) {
@@ -55,11 +55,10 @@ std::vector<Range> parse_ranges(std::string_view body, std::string_view whole) {
     const std::string_view part = body.substr(begin, end - begin);
     const size_t dash = part.find('-');
     const std::string_view low = part.substr(0, dash);
-    const auto first = to_number(low);
-    const auto last = dash == std::string_view::npos ? first : to_number(part.substr(dash + 1));
-    require(first && last && *first <= *last, ErrorKind::config, "match \"{}\": \"{}\" is not a range such as 00-15",
-            whole, part);
-    ranges.push_back({*first, *last, low.size()});
+    const std::string_view high = dash == std::string_view::npos ? low : part.substr(dash + 1);
+    const auto first = to_number(low), last = to_number(high);
+    require(first && last, ErrorKind::config, "match \"{}\": \"{}\" is not a range such as 00-15", whole, part);
+    ranges.push_back({std::min(*first, *last), std::max(*first, *last), low.size(), high.size()});
     begin = end + 1;
   }
   return ranges;
@@ -78,7 +77,8 @@ bool matches_ranges(std::string_view pattern, std::string_view name, std::string
     const auto value = to_number(name.substr(0, length));
     if (!value) break;
     for (const Range& range : ranges) {
-      const bool width_fits = length == range.width || (length > range.width && name.front() != '0');
+      const bool width_fits =
+          length == range.width || length == range.width_of_last || (length > range.width && name.front() != '0');
       if (width_fits && *value >= range.first && *value <= range.last &&
           matches_ranges(pattern.substr(close + 1), name.substr(length), whole)) {
         return true;

@@ -11,7 +11,8 @@ namespace trireme::health {
 class Match {
  public:
   /// Throws Error::config naming the string for an expression that does not compile, a brace or bracket that does not
-  /// close, a range that falls, and NHC's external matches "(...)".
+  /// close, something else than numbers in a range, and NHC's external matches "(...)". As for NHC a range may fall
+  /// ("[3-1]") and its numbers may have the width of either end ("[1-10]" has n1, n01 and n10).
   explicit Match(std::string text);
   bool operator()(std::string_view candidate) const;
   bool negated() const { return negated_; }

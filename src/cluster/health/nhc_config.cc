@@ -1,7 +1,5 @@
 #include "cluster/health/nhc_config.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 
@@ -22,7 +20,7 @@ bool is_assignment(std::string_view word) {
 /// "export A=1 B=2" or "A=1"; nothing else sets variables.
 bool sets_variables(const ShellWords& parsed) {
   const auto& words = parsed.words;
-  if (parsed.has_operator || words.empty()) return false;
+  if (parsed.needs_shell || words.empty()) return false;
   const bool exported = words[0] == "export";
   if (exported && words.size() == 1) return false;
   return std::all_of(words.begin() + int{exported}, words.end(), [](const std::string& w) { return is_assignment(w); });
@@ -36,78 +34,154 @@ void set_variables(const std::vector<std::string>& words, const Variables& fixed
   }
 }
 
-const KnownCheck& find_check(const std::string& name) {
-  const auto known = known_checks();
-  const auto found = std::ranges::find(known, name, &KnownCheck::name);
-  if (found != known.end()) return *found;
-  std::vector<std::string> names;
-  for (const KnownCheck& check : known) names.emplace_back(check.name);
-  fail(ErrorKind::config, "no check \"{}\"; nearest is {}", name, nearest(name, names));
-}
+/// What earlier lines for bash may have done to later ones.
+struct Seen {
+  bool bash = false;    ///< variables may have changed
+  bool source = false;  ///< so may functions
+};
 
-void make_native(Step& step, const ShellWords& parsed) {
-  const KnownCheck& known = find_check(parsed.words[0]);
-  step.name = known.name;
-  step.gpu = known.gpu;
-  step.words.assign(parsed.words.begin() + 1, parsed.words.end());
-  require(step.text.find("$(") == std::string::npos || !parsed.has_operator, ErrorKind::config,
-          "{}: $(...) is not computed here; write its value, or set a variable on the command line", step.name);
-  require(!parsed.has_operator, ErrorKind::config, "shell operators around {}; write one check per line", step.name);
-  step.kind = known.make == nullptr ? StepKind::not_implemented : StepKind::native;
-  if (known.make == nullptr) return;
-  try {
-    step.check = known.make(step.words);
-  } catch (const Error& e) {
-    fail(ErrorKind::config, "{}: {}", step.name, e.what());
+class Planner {
+ public:
+  Planner(const Settings& settings, Plan& plan) : settings_(settings), plan_(plan) {}
+
+  void add(const ConfigLine& line, bool applies) {
+    Step step;
+    step.number = line.number;
+    step.target = line.target_text;
+    step.text = line.text;
+    step.applies = applies;
+    if (!line.problem.empty()) {
+      step.kind = StepKind::bad;
+      step.problem = line.problem;
+    } else {
+      try {
+        make(step);
+      } catch (const Error& e) {
+        step.kind = StepKind::bad;
+        step.problem = step.name.empty() ? e.what() : fmt::format("{}: {}", step.name, e.what());
+      }
+    }
+    if (step.kind == StepKind::bad) step.problem = fmt::format("line {}: {}", line.number, step.problem);
+    plan_.steps.push_back(std::move(step));
   }
-}
 
-Step make_step(const ConfigLine& line, bool applies, const Variables& fixed, Variables& variables) {
-  Step step{line.number, line.target.text(), line.text, applies, StepKind::command, "", {}, false, nullptr};
-  const ShellWords parsed = split_words(line.text, variables);
-  if (sets_variables(parsed)) {
-    step.kind = StepKind::variables;
-    step.words = parsed.words;
-    if (step.applies) set_variables(parsed.words, fixed, variables);
-  } else if (!parsed.words.empty() && parsed.words[0].starts_with("check_")) {
-    make_native(step, parsed);
-  } else {
-    // bash would not find it, and a healthy node would be sick.
-    for (const std::string& word : parsed.words) {
-      require(std::ranges::find(known_checks(), word, &KnownCheck::name) == known_checks().end(), ErrorKind::config,
-              "{} is no command, and conditions around it are not read; write one check per line", word);
+ private:
+  void make(Step& step) {
+    // $'...' and here-documents have quotes of another kind: bash judges them.
+    if (step.text.find("$'") != std::string::npos || step.text.find("<<") != std::string::npos) {
+      return leave_to_bash(step, "");
+    }
+    const ShellWords parsed = split_words(step.text, plan_.variables);
+    const std::string first = parsed.words.empty() ? "" : parsed.words[0];
+    if (sets_variables(parsed) && !(seen_.bash && parsed.uses_variables)) {
+      step.kind = StepKind::variables;
+      step.words = parsed.words;
+      if (step.applies) set_variables(parsed.words, plan_.fixed, plan_.variables);
+      return;
+    }
+    const KnownCheck* known = find(first);
+    // What nobody here can do needs no shell for its words.
+    const bool undoable = known != nullptr && known->make == nullptr && !parsed.has_operator && !is_replaced(*known);
+    if (!undoable && (known == nullptr || parsed.needs_shell || seen_.source || (seen_.bash && parsed.uses_variables) ||
+                      is_replaced(*known))) {
+      return leave_to_bash(step, first);
+    }
+    step.name = known->name;
+    step.gpu = known->gpu;
+    step.words.assign(parsed.words.begin() + 1, parsed.words.end());
+    step.kind = known->make == nullptr ? StepKind::not_implemented : StepKind::native;
+    if (known->make != nullptr) step.check = known->make(step.words);
+  }
+
+  void leave_to_bash(Step& step, const std::string& first) {
+    step.kind = StepKind::command;
+    if (first.starts_with("check_")) step.name = first;
+    const KnownCheck* known = find(first);
+    step.gpu = known != nullptr && known->gpu && !is_replaced_by_site(*known);
+    if (!step.applies) return;
+    seen_.bash = true;
+    const std::string padded = " " + step.text + " ";
+    for (const char* word : {" source ", " . ", "eval ", "() ", "function "}) {
+      if (padded.find(word) != std::string::npos) seen_.source = true;
     }
   }
-  return step;
-}
+
+  static const KnownCheck* find(const std::string& name) {
+    const auto known = known_checks();
+    const auto found = std::ranges::find(known, name, &KnownCheck::name);
+    return found == known.end() ? nullptr : &*found;
+  }
+
+  /// By a function of the site; what has no native form is taken from wherever it is.
+  bool is_replaced(const KnownCheck& check) const {
+    return is_replaced_by_site(check) ||
+           (check.make == nullptr && settings_.functions.contains(std::string(check.name)));
+  }
+
+  bool is_replaced_by_site(const KnownCheck& check) const {
+    const auto found = settings_.functions.find(std::string(check.name));
+    return found != settings_.functions.end() && is_of_the_site(found->second);
+  }
+
+  const Settings& settings_;
+  Plan& plan_;
+  Seen seen_;
+};
 
 /// By its whole name or by that without the domain: which of them a host has is a habit of its distribution.
 bool is_of(const Match& target, std::string_view host) {
   return (target.positive(host) || target.positive(host.substr(0, host.find('.')))) != target.negated();
 }
 
-}  // namespace
-
-Variables variables_of(const std::string& host) {
-  Variables variables;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const size_t equals = text.find('=');
-    if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
-  }
-  // What starts checks at night has often less of a path than a login, and administrators' programs lie in sbin.
-  std::string& path = variables["PATH"];
-  for (const char* folder : {"/usr/bin", "/bin", "/usr/sbin", "/sbin"}) {
-    if ((":" + path + ":").find(fmt::format(":{}:", folder)) == std::string::npos) {
-      path += (path.empty() ? "" : ":") + std::string(folder);
-    }
-  }
-  variables["HOSTNAME"] = host;
-  variables["HOSTNAME_S"] = host.substr(0, host.find('.'));
-  return variables;
+bool is_octal(std::string_view text) {
+  return text.size() == 3 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '7'; });
 }
 
-std::vector<ConfigLine> parse_nhc_config(std::string_view text, const std::string& source) {
+/// What `read` of a shell does to a line; but a path of a check of file systems may be written as in /proc/mounts.
+std::string without_backslashes(std::string_view line) {
+  const bool of_mounts = line.find("check_fs_") != std::string_view::npos;
+  std::string text;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const bool blank = of_mounts && is_octal(line.substr(std::min(i + 1, line.size()), 3));
+    if (line[i] == '\\' && i + 1 < line.size() && !blank) ++i;
+    text += line[i];
+  }
+  return text;
+}
+
+size_t backslashes_at_end(std::string_view line) {
+  size_t count = 0;
+  while (count < line.size() && line[line.size() - 1 - count] == '\\') ++count;
+  return count;
+}
+
+ConfigLine make_line(int number, std::string_view content) {
+  ConfigLine line;
+  line.number = number;
+  const size_t bars = content.find("||");
+  if (bars == std::string_view::npos) {
+    line.text = content;
+    line.problem = fmt::format("expected TARGET || CHECK, found \"{}\"", content);
+    return line;
+  }
+  line.target_text = trim_blanks(content.substr(0, bars));
+  line.text = trim_blanks(content.substr(bars + 2));
+  if (line.target_text.empty() || line.text.empty()) {
+    line.problem = fmt::format("nothing {} \"||\"", line.target_text.empty() ? "before" : "after");
+    if (line.text.empty()) line.text = line.target_text + " ||";
+    return line;
+  }
+  try {
+    line.target.emplace(line.target_text);
+  } catch (const Error& e) {
+    line.problem = fmt::format("target: {}", e.what());
+  }
+  return line;
+}
+
+}  // namespace
+
+std::vector<ConfigLine> parse_nhc_config(std::string_view text) {
   std::vector<ConfigLine> lines;
   int next = 1;
   std::string joined;
@@ -115,40 +189,34 @@ std::vector<ConfigLine> parse_nhc_config(std::string_view text, const std::strin
   for (auto row = rows.begin(); row != rows.end(); ++row) {
     const int number = next++;
     joined = *row;
-    // A backslash at the end joins the next line, as in a shell.
-    while (joined.ends_with('\\') && row + 1 != rows.end()) {
+    // A backslash at the end joins the next line, as in a shell; two of them are a backslash.
+    while (backslashes_at_end(joined) % 2 == 1 && row + 1 != rows.end()) {
       joined.pop_back();
       joined += *++row;
       ++next;
     }
-    const std::string_view content = trim_blanks(joined);
+    const std::string read = without_backslashes(trim_blanks(joined));
+    const std::string_view content = trim_blanks(read);
     if (content.empty() || content.front() == '#') continue;
-    const size_t bars = content.find("||");
-    require(bars != std::string_view::npos, ErrorKind::config, "{}:{}: expected TARGET || CHECK, found \"{}\"", source,
-            number, content);
-    const std::string_view target = trim_blanks(content.substr(0, bars)), check = trim_blanks(content.substr(bars + 2));
-    require(!target.empty() && !check.empty(), ErrorKind::config, "{}:{}: nothing {} \"||\"", source, number,
-            target.empty() ? "before" : "behind");
-    try {
-      lines.push_back({number, Match(std::string(target)), std::string(check)});
-    } catch (const Error& e) {
-      fail(ErrorKind::config, "{}:{}: target: {}", source, number, e.what());
-    }
+    lines.push_back(make_line(number, content));
   }
   return lines;
 }
 
-Plan make_plan(const std::vector<ConfigLine>& lines, const std::string& source, std::string_view host,
-               Variables environment, const Variables& fixed) {
-  Plan plan{{}, std::move(environment)};
-  for (const auto& [name, value] : fixed) plan.variables[name] = value;
-  for (const ConfigLine& line : lines) {
-    try {
-      plan.steps.push_back(make_step(line, is_of(line.target, host), fixed, plan.variables));
-    } catch (const Error& e) {
-      fail(ErrorKind::config, "{}:{}: {}", source, line.number, e.what());
-    }
+Plan make_plan(const std::vector<ConfigLine>& lines, std::string_view host, const Settings& settings) {
+  Plan plan;
+  plan.initial = plan.variables = settings.variables;
+  plan.fixed = settings.fixed;
+  for (const std::string& problem : settings.problems) {
+    Step step;
+    step.applies = true;
+    step.kind = StepKind::bad;
+    step.text = problem.substr(0, problem.find(':'));
+    step.problem = problem;
+    plan.steps.push_back(std::move(step));
   }
+  Planner planner(settings, plan);
+  for (const ConfigLine& line : lines) planner.add(line, !line.target || is_of(*line.target, host));
   return plan;
 }
 

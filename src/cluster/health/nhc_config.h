@@ -1,27 +1,34 @@
 #pragma once
 // Configuration files of NHC: "TARGET || CHECK ARGUMENTS" lines, read unchanged.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cluster/health/check.h"
 #include "cluster/health/match.h"
+#include "cluster/health/nhc_settings.h"
 #include "cluster/health/shell_words.h"
 
 namespace trireme::health {
 
 struct ConfigLine {
   int number = 0;
-  Match target;
-  std::string text;  ///< what stands behind "||"
+  std::string target_text;
+  std::optional<Match> target;  ///< empty: `problem` says why, and the line applies to every host
+  std::string text;             ///< what follows "||"
+  std::string problem;          ///< why the line cannot be used; empty: it can
 };
 
-/// Comments and blank lines left out. Throws Error::config with "source:line:" for a line without "||", a target that
-/// does not parse, or nothing behind "||".
-std::vector<ConfigLine> parse_nhc_config(std::string_view text, const std::string& source);
+/// Comments and blank lines left out. As NHC's shell reads it: a backslash joins lines and takes the meaning from the
+/// next character ("\\" is one backslash); but in checks of file systems "\040", three octal digits, is kept, which is
+/// how /proc/mounts writes a blank. A line without "||", without a target or check, or whose target does not parse has
+/// a `problem`; the others stay in force.
+std::vector<ConfigLine> parse_nhc_config(std::string_view text);
 
-enum class StepKind { variables, native, not_implemented, command };
+/// command: for bash; bad: cannot be used, nor can any other line be blamed for it.
+enum class StepKind { variables, native, not_implemented, command, bad };
 
 /// A line made ready for one host.
 struct Step {
@@ -29,27 +36,25 @@ struct Step {
   std::string target, text;
   bool applies = false;  ///< the target matches the host
   StepKind kind = StepKind::command;
-  std::string name;                ///< of a native check; else empty
+  std::string name;                ///< of a check; else empty
   std::vector<std::string> words;  ///< behind the name, variables filled in
   bool gpu = false;
-  Check check;  ///< native only
+  Check check;          ///< native only
+  std::string problem;  ///< bad only
 };
 
 struct Plan {
   std::vector<Step> steps;
   Variables variables;  ///< after all lines that apply, command-line values on top
+  Variables initial;    ///< before the first line
+  Variables fixed;      ///< told on the command line: lines do not change them
 };
 
-/// What a file's lines may name: the variables of this process, PATH with the system's folders behind its own, and as
-/// NHC sets them HOSTNAME and, without the domain, HOSTNAME_S.
-Variables variables_of(const std::string& host);
-
 /// Lines become steps in order: "export NAME=VALUE..." and "NAME=VALUE" set variables for the later ones (a name that
-/// is in `fixed`, told on the command line, keeps that value), a check that Trireme knows becomes native, any other
-/// first word is a command for the shell. A target may match the host's name with its domain or without. Every line is
-/// read, whether it applies or not. Throws Error::config with "source:line:" for an unknown check_* name (naming the
-/// nearest), wrong arguments, or shell operators around a native check.
-Plan make_plan(const std::vector<ConfigLine>& lines, const std::string& source, std::string_view host,
-               Variables environment, const Variables& fixed);
+/// is in `fixed`, told on the command line, keeps that value), a check that Trireme knows becomes native when its words
+/// need no shell and the site's own functions (see nhc_settings.h) do not replace it; any other line is for bash. A
+/// target may match the host's name with its domain or without. Every line is read, whether it applies or not. A line
+/// that is wrong in itself (arguments, quotes) becomes bad.
+Plan make_plan(const std::vector<ConfigLine>& lines, std::string_view host, const Settings& settings);
 
 }  // namespace trireme::health

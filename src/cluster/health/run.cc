@@ -16,7 +16,9 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/text.h"
 #include "base/time.h"
+#include "cluster/health/bash_host.h"
 #include "cluster/process_tree.h"
 
 namespace trireme::health {
@@ -24,27 +26,41 @@ namespace {
 
 constexpr const char* kKinds[] = {"pass", "fail", "skipped", "not checked"};
 
-Outcome run_command(const Step& step, const Machine& machine) {
-  ProcessRequest request;
-  request.arguments = {"/bin/bash", "-c", step.text};
-  request.timeout = std::chrono::hours(24);  // the watchdog is the bound
-  const ProcessResult result = machine.run(request);
-  if (result.exit_code == 0) return passed();
-  const std::string said = result.err.empty() ? result.out : result.err;
-  return failed("`{}` {}{}{}", step.text, describe_end(result), said.empty() ? "" : ": ",
-                said.substr(0, said.find('\n')));
+/// A known check and its words, as a line or a function of the site calls it.
+Outcome run_check(const KnownCheck& known, Words words, const Machine& machine, bool gpu) {
+  if (known.gpu && !gpu) return skipped("no GPU on this node");
+  Outcome outcome;
+  try {
+    const Check check = known.make(words);
+    outcome = check(machine);
+  } catch (const Error& e) {
+    return not_checked(fmt::format("{}: {}", known.name, e.what()));
+  }
+  if (outcome.kind == Outcome::Kind::fail) outcome.text = fmt::format("{}: {}", known.name, outcome.text);
+  return outcome;
+}
+
+/// What bash does not find.
+std::string why_unknown(const std::string& name) {
+  std::vector<std::string> names;
+  for (const KnownCheck& known : known_checks()) {
+    if (known.name == name) return "not implemented in trireme, and no file of the site defines it";
+    names.emplace_back(known.name);
+  }
+  return fmt::format("no check \"{}\" here or in the site's scripts; nearest is {}", name, nearest(name, names));
 }
 
 Outcome run_step(const Step& step, const Machine& machine, bool gpu) {
+  if (step.kind == StepKind::bad) return not_checked(step.problem);
   if (step.gpu && !gpu) return skipped("no GPU on this node");
   if (step.kind == StepKind::not_implemented) return not_checked("not implemented in trireme");
-  if (step.kind == StepKind::command) return run_command(step, machine);
   Outcome outcome = step.check(machine);
   if (outcome.kind == Outcome::Kind::fail) outcome.text = step.name + ": " + outcome.text;
   return outcome;
 }
 
-/// A line {"step": i, "left": pids that earlier checks left running} before each check and {"kind", "text"} after it.
+/// A line {"step": i, "left": pids that earlier checks left running} before each check, {"kind", "text", "code",
+/// "check"} for each of its results, {"end": i} after it.
 void send(int fd, const Json& message) {
   const std::string line = dump_json(message) + "\n";
   for (size_t sent = 0; sent < line.size();) {
@@ -54,24 +70,98 @@ void send(int fd, const Json& message) {
   }
 }
 
+/// The child's side of the pipe.
+class Runner {
+ public:
+  Runner(const Plan& plan, const Machine& machine, bool all, int fd)
+      : plan_(plan), machine_(machine), all_(all), fd_(fd), gpu_(has_gpu(machine)), bash_(machine, callbacks()) {}
+
+  void run() {
+    for (size_t i = 0; i < plan_.steps.size() && !stop_; ++i) {
+      const Step& step = plan_.steps[i];
+      if (!step.applies) continue;
+      if (step.kind == StepKind::variables) {
+        set_variables(step);
+        continue;
+      }
+      std::set<int> left = descendants_of(getpid());
+      left.erase(bash_.pid());
+      send(fd_, {{"step", i}, {"left", left}});
+      if (step.kind == StepKind::command && !(step.gpu && !gpu_)) {
+        run_in_bash(i);
+      } else {
+        report(step.text, outcome_of(step));
+      }
+      send(fd_, {{"end", i}});
+    }
+  }
+
+ private:
+  BashHost::Callbacks callbacks() {
+    return {[this](const std::vector<std::string>& words) {
+              const auto known = std::ranges::find(known_checks(), words[0], &KnownCheck::name);
+              return run_check(*known, Words(words).subspan(1), machine_, gpu_);
+            },
+            why_unknown};
+  }
+
+  void set_variables(const Step& step) {
+    for (const std::string& word : step.words) {
+      const size_t equals = word.find('=');
+      if (equals == std::string::npos || plan_.fixed.contains(word.substr(0, equals))) continue;
+      setenv(word.substr(0, equals).c_str(), word.c_str() + equals + 1, 1);  // PATH, too
+      bash_.set(word.substr(0, equals), word.substr(equals + 1));
+    }
+  }
+
+  Outcome outcome_of(const Step& step) const {
+    try {
+      return run_step(step, machine_, gpu_);
+    } catch (const std::exception& e) {
+      return failed("{}: {}", step.name, e.what());
+    }
+  }
+
+  void run_in_bash(size_t at) {
+    const Step& step = plan_.steps[at];
+    for (const LineResult& result : bash_.run(step.text, step.number)) report(result.check, result.outcome);
+    if (!bash_.ended()) return;
+    // A line that says `exit 0` ends NHC, and the node is healthy; what comes after it was not looked at.
+    const bool goes_on = all_ && failed_;
+    if (goes_on) return;
+    stop_ = true;
+    for (size_t i = at + 1; i < plan_.steps.size() && !failed_; ++i) {
+      if (!plan_.steps[i].applies || plan_.steps[i].kind == StepKind::variables) continue;
+      send(fd_, {{"step", i}, {"left", Json::array()}});
+      report(plan_.steps[i].text, not_checked(fmt::format("line {} ended the checks", step.number)));
+      send(fd_, {{"end", i}});
+    }
+  }
+
+  void report(const std::string& check, const Outcome& outcome) {
+    send(fd_, {{"kind", kKinds[static_cast<int>(outcome.kind)]},
+               {"text", outcome.text},
+               {"code", outcome.code},
+               {"check", check}});
+    failed_ = failed_ || outcome.kind == Outcome::Kind::fail;
+    stop_ = stop_ || (outcome.kind == Outcome::Kind::fail && !all_);
+  }
+
+  const Plan& plan_;
+  const Machine& machine_;
+  bool all_;
+  int fd_;
+  bool gpu_, failed_ = false, stop_ = false;
+  BashHost bash_;
+};
+
 [[noreturn]] void run_in_child(const Plan& plan, const Machine& machine, bool all, int fd) {
   setpgid(0, 0);
   become_subreaper();
-  for (const auto& [name, value] : plan.variables) setenv(name.c_str(), value.c_str(), 1);  // PATH, too
-  const bool gpu = has_gpu(machine);
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    const Step& step = plan.steps[i];
-    if (!step.applies || step.kind == StepKind::variables) continue;
-    send(fd, {{"step", i}, {"left", descendants_of(getpid())}});
-    Outcome outcome;
-    try {
-      outcome = run_step(step, machine, gpu);
-    } catch (const std::exception& e) {
-      outcome = failed("{}: {}", step.name, e.what());
-    }
-    send(fd, {{"kind", kKinds[static_cast<int>(outcome.kind)]}, {"text", outcome.text}});
-    if (outcome.kind == Outcome::Kind::fail && !all) break;
-  }
+  for (const char* name : names_of_nhc_alone()) unsetenv(name);
+  for (const auto& [name, value] : plan.initial) setenv(name.c_str(), value.c_str(), 1);
+  setenv("NHC_CHECK_ALL", all ? "1" : "0", 1);
+  Runner(plan, machine, all, fd).run();
   _exit(0);
 }
 
@@ -152,17 +242,22 @@ class Watch {
       if (options_.announce) options_.announce(*step_);
       return;
     }
-    report_.results.push_back(
-        {step_->number,
-         step_->text,
-         {kind_of(message["kind"].get<std::string>(), "check"), message["text"].get<std::string>()}});
-    step_ = nullptr;
+    if (message.contains("end")) {
+      step_ = nullptr;
+      return;
+    }
+    report_.results.push_back({step_->number,
+                               message["check"].get<std::string>(),
+                               {kind_of(message["kind"].get<std::string>(), "check"),
+                                message["text"].get<std::string>(), message["code"].get<int>()}});
   }
 
   void close_open_step() {
-    const Outcome outcome = report_.timed_out ? failed("watchdog: `{}` (line {}) did not end within {} s of the run",
-                                                       step_->text, step_->number, options_.seconds)
-                                              : failed("`{}` (line {}) crashed", step_->text, step_->number);
+    const Outcome outcome =
+        report_.timed_out
+            ? failed("watchdog: Script timed out while executing \"{}\" (line {} did not end within {} s of the run)",
+                     step_->text, step_->number, options_.seconds)
+            : failed("`{}` (line {}) crashed", step_->text, step_->number);
     report_.results.push_back({step_->number, step_->text, outcome});
   }
 
@@ -232,8 +327,9 @@ Report run_plan(const Plan& plan, const Machine& machine, const RunOptions& opti
 
 int exit_code(const Report& report, bool all) {
   if (report.timed_out) return 142;
-  const auto failures = static_cast<int>(report.failures().size());
-  return all ? std::min(failures, 125) : std::min(failures, 1);
+  const auto failures = report.failures();
+  if (all) return static_cast<int>(std::min<size_t>(failures.size(), 125));
+  return failures.empty() ? 0 : std::clamp(failures.front()->outcome.code, 1, 255);
 }
 
 std::string one_line_per_node(const Report& report) {
@@ -251,15 +347,25 @@ std::string one_line_per_node(const Report& report) {
 }
 
 Json to_json(const Report& report) {
-  Json document{{"host", report.host},         {"healthy", report.healthy()},
-                {"checked", report.checked()}, {"not_checked", report.not_checked().size()},
-                {"slurm", report.slurm},       {"timed_out", report.timed_out},
-                {"seconds", report.seconds},   {"results", Json::array()}};
+  // Nothing wrong was found where nothing was looked at: that is not healthy.
+  const bool unknown = report.healthy() && report.checked() == 0;
+  Json document{{"host", report.host},
+                {"healthy", unknown ? Json() : Json(report.healthy())},
+                {"result", unknown            ? "not checked"
+                           : report.healthy() ? "healthy"
+                                              : "failed"},
+                {"checked", report.checked()},
+                {"not_checked", report.not_checked().size()},
+                {"slurm", report.slurm},
+                {"timed_out", report.timed_out},
+                {"seconds", report.seconds},
+                {"results", Json::array()}};
   for (const Result& result : report.results) {
     document["results"].push_back({{"line", result.line},
                                    {"check", result.check},
                                    {"outcome", kKinds[static_cast<int>(result.outcome.kind)]},
                                    {"text", result.outcome.text}});
+    if (result.outcome.kind == Outcome::Kind::fail) document["results"].back()["code"] = result.outcome.code;
   }
   return document;
 }
@@ -272,10 +378,10 @@ Report report_from_json(const Json& document, const std::string& where) {
                   document.at("seconds").get<double>(),
                   document.value("slurm", "")};
     for (const Json& entry : document.at("results")) {
-      report.results.push_back(
-          {entry.at("line").get<int>(),
-           entry.at("check").get<std::string>(),
-           {kind_of(entry.at("outcome").get<std::string>(), where), entry.at("text").get<std::string>()}});
+      report.results.push_back({entry.at("line").get<int>(),
+                                entry.at("check").get<std::string>(),
+                                {kind_of(entry.at("outcome").get<std::string>(), where),
+                                 entry.at("text").get<std::string>(), entry.value("code", 1)}});
     }
     return report;
   } catch (const Json::exception& e) {

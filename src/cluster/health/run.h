@@ -50,7 +50,8 @@ bool has_gpu(const Machine& machine);
 /// waited for. What earlier checks left running (a service that a repair started) is spared.
 Report run_plan(const Plan& plan, const Machine& machine, const RunOptions& options);
 
-/// 0 healthy; 142 after a watchdog; else the number of failures (at most 125) with `all`, 1 without.
+/// 0 healthy; 142 after a watchdog; else the number of failures (at most 125) with `all`; without, that of the first
+/// failure: 1, or what the line's command or its `die CODE MESSAGE` told.
 int exit_code(const Report& report, bool all);
 
 /// "host | Healthy", "host | Healthy (2 of 9 not checked: ...)", "host | Not checked: ..." when nothing was, or one

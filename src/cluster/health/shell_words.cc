@@ -24,6 +24,7 @@ class Splitter {
       }
     }
     end_word();
+    result_.needs_shell = result_.needs_shell || result_.has_operator;
     return std::move(result_);
   }
 
@@ -38,15 +39,23 @@ class Splitter {
     } else if (c == '"') {
       take_double_quoted();
     } else if (c == '\\' && at_ + 1 < line_.size()) {
+      if (octal_after(at_)) add('\\');
       add(line_[at_ + 1]);
       at_ += 2;
     } else if (c == '$') {
       take_variable();
     } else {
       if (std::string_view("|&;<>()`").find(c) != std::string_view::npos) result_.has_operator = true;
+      if (c == '{' || (c == '~' && !in_word_)) result_.needs_shell = true;
       add(c);
       ++at_;
     }
+  }
+
+  /// "\040", the blank of /proc/mounts, keeps its backslash.
+  bool octal_after(size_t at) const {
+    const std::string_view digits = line_.substr(at + 1, 3);
+    return digits.size() == 3 && digits.find_first_not_of("01234567") == std::string_view::npos;
   }
 
   void take_double_quoted() {
@@ -57,7 +66,7 @@ class Splitter {
         word_ += line_[at_ + 1];
         at_ += 2;
       } else if (line_[at_] == '$') {
-        take_variable();
+        take_variable(true);
       } else {
         if (line_[at_] == '`') result_.has_operator = true;
         word_ += line_[at_++];
@@ -68,7 +77,7 @@ class Splitter {
   }
 
   /// At "$". An unquoted variable that is empty makes no word, as in a shell.
-  void take_variable() {
+  void take_variable(bool quoted = false) {
     size_t begin = at_ + 1, end = begin;
     const bool braced = begin < line_.size() && line_[begin] == '{';
     if (begin < line_.size() && line_[begin] == '(') result_.has_operator = true;
@@ -81,12 +90,20 @@ class Splitter {
         ++end;
       }
     }
-    if (end == begin) {  // a lone dollar
+    if (end == begin) {  // a lone dollar, unless what comes next means something to a shell
+      const std::string_view special = quoted ? "([?#@*!-$" : "([?#@*!-$'\"";
+      if (begin < line_.size() && special.find(line_[begin]) != std::string_view::npos) result_.needs_shell = true;
       add('$');
       at_ = begin;
       return;
     }
-    const auto value = variables_.find(std::string(line_.substr(begin, end - begin)));
+    const std::string name(line_.substr(begin, end - begin));
+    const auto value = variables_.find(name);
+    result_.uses_variables = true;
+    // Not known here, such as ${A:-b} and $1; or bash would make several words of it.
+    if (value == variables_.end() || (!quoted && value->second.find_first_of(" \t\n") != std::string::npos)) {
+      result_.needs_shell = true;
+    }
     if (value != variables_.end() && !value->second.empty()) {
       word_ += value->second;
       in_word_ = true;

@@ -12,12 +12,15 @@ using Variables = std::map<std::string, std::string>;
 
 struct ShellWords {
   std::vector<std::string> words;
-  bool has_operator = false;  ///< an unquoted pipe, list, redirection or substitution: only a shell can run it
+  bool has_operator = false;    ///< an unquoted pipe, list, redirection or substitution: only a shell can run it
+  bool needs_shell = false;     ///< has_operator, or an expansion that is not made here: ${A:-b}, {a,b}, ~, $'..', $1,
+                                ///< a variable that is not in `variables`, or one that makes several words
+  bool uses_variables = false;  ///< the words hold values of variables
 };
 
 /// Splits like a shell: '...' is literal, "..." and bare text take $NAME and ${NAME} from `variables` (empty when not
-/// set), backslash escapes, "#" at a word's start ends the line. Throws Error::config for a quote or ${ that does not
-/// close.
+/// set), backslash escapes but for \040 and its like (three octal digits, as in /proc/mounts), "#" at a word's start
+/// ends the line. Throws Error::config for a quote or ${ that does not close.
 ShellWords split_words(std::string_view line, const Variables& variables);
 
 }  // namespace trireme::health

@@ -288,7 +288,9 @@ class Launch {
 
   int print_plan() const {
     const StartCommand command = start_command(starter_, start_request(0));
-    fmt::print("# {} processes on {} hosts\n", total_processes(placement()), placement().size());
+    const auto processes = total_processes(placement());
+    fmt::print("# {} process{} on {} host{}\n", processes, processes == 1 ? "" : "es", placement().size(),
+               placement().size() == 1 ? "" : "s");
     if (!looked_ && placement().size() > 1) {
       fmt::print("{}", request_.skip_preflight
                            ? "# With --skip-preflight nobody looks at the hosts: no network that they share is added.\n"
@@ -388,8 +390,7 @@ class Launch {
     if (request_.health_config.empty()) return;
     const std::string text = read_text(request_.health_config, size_t{16} << 20);
     const size_t known = sessions.problems().size();
-    const auto answers =
-        sessions.ask_all({{"do", "health"}, {"config", text}, {"name", request_.health_config}, {"all", true}}, 120);
+    const auto answers = sessions.ask_all({{"do", "health"}, {"config", text}, {"all", true}}, 120);
     result.problems.insert(result.problems.end(), sessions.problems().begin() + static_cast<std::ptrdiff_t>(known),
                            sessions.problems().end());
     for (size_t i = 0; i < answers.size(); ++i) {

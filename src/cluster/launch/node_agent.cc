@@ -132,9 +132,8 @@ Json check_health(const Json& request) {
   using namespace health;
   Machine machine = Machine::local();
   machine.repair = request.value("repair", true);
-  const std::string name = request.value("name", "configuration");
-  const Plan plan = make_plan(parse_nhc_config(request.at("config").get<std::string>(), name), name, machine.full_host,
-                              variables_of(machine.full_host), request.value("variables", Variables{}));
+  const Settings settings = read_settings(machine.full_host, request.value("variables", Variables{}));
+  const Plan plan = make_plan(parse_nhc_config(request.at("config").get<std::string>()), machine.full_host, settings);
   health::RunOptions options;
   options.all = request.value("all", false);
   options.seconds = watchdog_seconds(request.value("seconds", -1.0), plan);

@@ -47,7 +47,8 @@ class FakeNode {
   }
   /// "" for a pass, "remark: ..." for a pass with a remark, else the reason of the failure.
   std::string run(const std::string& line) {
-    const Plan plan = make_plan(parse_nhc_config("* || " + line + "\n", "t"), "t", machine.host, {}, {});
+    const Plan plan = make_plan(parse_nhc_config("* || " + line + "\n"), machine.host, {});
+    if (plan.steps.at(0).kind != StepKind::native) return "not native: " + plan.steps[0].problem;
     const Outcome outcome = plan.steps.at(0).check(machine);
     if (outcome.kind == Outcome::Kind::fail) return outcome.text;
     return outcome.text.empty() ? "" : "remark: " + outcome.text;

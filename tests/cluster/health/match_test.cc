@@ -47,7 +47,10 @@ TEST(Match, NodeRangesKeepPaddingAndMayGoOn) {
   EXPECT_FALSE(match("{n00[00-99].phys,n05}", "n007.phys"));
   EXPECT_FALSE(match("{n00[00-99].phys,n05}", "n00100.phys"));
   EXPECT_TRUE(match("{n[8-12]}", "n10"));
-  EXPECT_FALSE(match("{n[8-12]}", "n08"));
+  EXPECT_TRUE(match("{n[8-12]}", "n08")) << "NHC pads to the wider end";
+  EXPECT_TRUE(match("{n[8-12]}", "n8"));
+  EXPECT_TRUE(match("{n[12-8]}", "n9")) << "NHC takes a range that falls";
+  EXPECT_FALSE(match("{n[8-12]}", "n008"));
   EXPECT_FALSE(match("{n[8-12]}", "n13"));
   EXPECT_TRUE(match("{r[1-2]n[1,3]}", "r2n3"));
   EXPECT_FALSE(match("{r[1-2]n[1,3]}", "r2n2"));
@@ -64,7 +67,7 @@ TEST(Match, NamesWhatItCannotRead) {
   EXPECT_THAT(reason("/n(/"), HasSubstr("match \"/n(/\": "));
   EXPECT_THAT(reason("{n[1-3]"), HasSubstr("\"{\" is never closed"));
   EXPECT_THAT(reason("{n[1-3}"), HasSubstr("\"[\" is never closed"));
-  EXPECT_THAT(reason("{n[3-1]}"), HasSubstr("is not a range such as 00-15"));
+  EXPECT_THAT(reason("{n[3-x]}"), HasSubstr("is not a range such as 00-15"));
   EXPECT_THAT(reason("(test -e /x)"), HasSubstr("not supported"));
 }
 

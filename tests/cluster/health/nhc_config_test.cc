@@ -1,5 +1,6 @@
 #include "cluster/health/nhc_config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,17 +19,18 @@ using testing::HasSubstr;
 
 Plan plan_of(std::string_view text, std::string_view host = "n1", Variables environment = {},
              const Variables& fixed = {}) {
-  return make_plan(parse_nhc_config(text, "nhc.conf"), "nhc.conf", host, std::move(environment), fixed);
+  Settings settings;
+  settings.variables = std::move(environment);
+  for (const auto& [name, value] : fixed) settings.variables[name] = value;
+  settings.fixed = fixed;
+  return make_plan(parse_nhc_config(text), host, settings);
 }
 
+/// Why the last line of a file cannot be used.
 std::string reason(std::string_view text) {
-  try {
-    plan_of(text);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.kind(), ErrorKind::config);
-    return e.what();
-  }
-  return "no error";
+  const Plan plan = plan_of(text);
+  const Step& last = plan.steps.back();
+  return last.kind == StepKind::bad ? last.problem : "no error";
 }
 
 TEST(NhcConfig, ReadsEveryRealFileUnchanged) {
@@ -37,7 +39,7 @@ TEST(NhcConfig, ReadsEveryRealFileUnchanged) {
   for (const auto& entry : std::filesystem::directory_iterator(test_data_dir() / "parsers/nhc")) {
     if (entry.path().extension() != ".conf") continue;
     const std::string text = read_text(entry.path());
-    const Plan plan = make_plan(parse_nhc_config(text, "f"), "f", "n1", {}, {});
+    const Plan plan = make_plan(parse_nhc_config(text), "n1", {});
     size_t lines = 0;
     for (std::string_view line : split_lines(text)) {
       const std::string_view content = trim_blanks(line);
@@ -56,7 +58,7 @@ TEST(NhcConfig, ReadsEveryRealFileUnchanged) {
 TEST(NhcConfig, OnlyMeasurementsThatNeedOtherProgramsLackANativeForm) {
   TRIREME_NEEDS_TEST_DATA("parsers/nhc");
   const auto path = test_data_dir() / "parsers/nhc/azurehpc_slurm_nd96amsr_v4.conf";
-  const Plan plan = make_plan(parse_nhc_config(read_text(path), "f"), "f", "n1", {}, {});
+  const Plan plan = make_plan(parse_nhc_config(read_text(path)), "n1", {});
   std::vector<std::string> missing;
   for (const Step& step : plan.steps) {
     if (step.kind == StepKind::not_implemented) missing.push_back(step.name);
@@ -141,34 +143,93 @@ TEST(NhcConfig, CommandLineVariablesWin) {
   EXPECT_EQ(plan.variables.at("B"), "file");
 }
 
-TEST(NhcConfig, NamesTheLineThatItRejects) {
+TEST(NhcConfig, ALineThatIsWrongIsNamedAndTheOthersStayInForce) {
+  const Plan plan = plan_of(
+      "* || check_hw_eth lo\n/n(/ || check_hw_eth lo\nno target\n* || check_hw_cpuinfo two\n* || check_hw_eth eth0\n");
+  ASSERT_EQ(plan.steps.size(), 5u);
+  EXPECT_EQ(plan.steps[0].kind, StepKind::native);
+  for (size_t i : {1u, 2u, 3u}) {
+    EXPECT_EQ(plan.steps[i].kind, StepKind::bad);
+    EXPECT_TRUE(plan.steps[i].applies);
+    EXPECT_THAT(plan.steps[i].problem, testing::StartsWith(fmt::format("line {}: ", i + 1)));
+  }
+  EXPECT_EQ(plan.steps[4].kind, StepKind::native);
+
   EXPECT_EQ(reason("* || check_hw_eth lo\n\n* | check_hw_eth lo\n"),
-            "nhc.conf:3: expected TARGET || CHECK, found \"* | check_hw_eth lo\"");
-  EXPECT_EQ(reason("|| check_hw_eth lo\n"), "nhc.conf:1: nothing before \"||\"");
-  EXPECT_EQ(reason("* || \n"), "nhc.conf:1: nothing behind \"||\"");
-  EXPECT_EQ(reason("* || check_hw_eht lo\n"), "nhc.conf:1: no check \"check_hw_eht\"; nearest is check_hw_eth");
-  EXPECT_THAT(reason("{n[1-3} || check_hw_eth lo\n"), HasSubstr("nhc.conf:1: target: match"));
-  EXPECT_THAT(reason("x || check_hw_eth lo eth0\n"), HasSubstr("nhc.conf:1: check_hw_eth: expected DEVICE"));
+            "line 3: expected TARGET || CHECK, found \"* | check_hw_eth lo\"");
+  EXPECT_EQ(reason("|| check_hw_eth lo\n"), "line 1: nothing before \"||\"");
+  EXPECT_EQ(reason("* || \n"), "line 1: nothing after \"||\"");
+  EXPECT_THAT(reason("{n[1-3} || check_hw_eth lo\n"), HasSubstr("line 1: target: match"));
+  EXPECT_THAT(reason("/^sgpu0[1-5][01-02]/ || check_hw_eth lo\n"), HasSubstr("Invalid range end"));
+  EXPECT_THAT(reason("* || check_hw_eth lo eth0\n"), HasSubstr("line 1: check_hw_eth: expected DEVICE"));
   EXPECT_THAT(reason("* || check_hw_physmem 1XB 2GB\n"), HasSubstr("expected a size such as 32GB or 1024kB"));
   EXPECT_THAT(reason("* || check_fs_used / 101%\n"), HasSubstr("expected 0% to 100%"));
   EXPECT_THAT(reason("* || check_hw_cpuinfo two\n"), HasSubstr("count: expected a number, found \"two\""));
   EXPECT_THAT(reason("* || check_fs_mount_rw -t ext4\n"), HasSubstr("no mount point"));
   EXPECT_THAT(reason("* || check_fs_mount_rw -z / \n"), HasSubstr("option -z is not known here"));
   EXPECT_THAT(reason("* || check_fs_mount_rw -f\n"), HasSubstr("option -f needs a value"));
-  EXPECT_THAT(reason("* || check_hw_eth lo && true\n"), HasSubstr("shell operators around check_hw_eth"));
-  EXPECT_EQ(reason("* || [ -d /x ] && check_hw_eth lo\n"),
-            "nhc.conf:1: check_hw_eth is no command, and conditions around it are not read; write one check per line");
-  EXPECT_EQ(
-      reason("* || check_ps_loadavg $((2*HW_CORES))\n"),
-      "nhc.conf:1: check_ps_loadavg: $(...) is not computed here; write its value, or set a variable on the command "
-      "line");
-  EXPECT_THAT(reason("* || check_hw_eth \"lo\n"), HasSubstr("nhc.conf:1: the quote \" is never closed"));
+  EXPECT_THAT(reason("* || check_hw_eth \"lo\n"), HasSubstr("line 1: the quote \" is never closed"));
   EXPECT_THAT(reason("* || check_cmd_output -m x\n"), HasSubstr("no command"));
   EXPECT_THAT(reason("* || check_cmd_status -t -1 true\n"), HasSubstr("-t -1: expected seconds, or 0 for no limit"));
   EXPECT_THAT(reason("* || check_gpu_count 8 tpu\n"), HasSubstr("expected rocm or nothing"));
 }
 
-TEST(NhcConfig, LinesForOtherHostsAreReadToo) { EXPECT_THAT(reason("m1 || check_nonsense\n"), HasSubstr("no check")); }
+TEST(NhcConfig, WhatOnlyAShellCanReadIsForBash) {
+  const Variables known = {{"ROOT", "/"}, {"TWO", "a b"}};
+  for (const char* line :
+       {"check_ps_loadavg $((2*HW_CORES))", "check_hw_eth $(echo lo)", "check_hw_eth `echo lo`",
+        "[ -d /x ] && check_hw_eth lo", "check_hw_eth lo || true", "if true; then check_hw_eth lo; fi",
+        "source /etc/nhc/site.sh", "check_site_disks 3", "check_hw_eth ${DEVICE:-lo}", "check_hw_eth $NONE",
+        "check_hw_eth $TWO", "check_fs_used /{a,b} 90%", "check_fs_used ~/x 90%", "check_hw_eth $'lo'",
+        "check_hw_eth $1", "LIMIT=$((3*4))", "A=1 check_hw_eth lo", "! check_hw_eth lo", "ls /"}) {
+    const Plan plan = plan_of(fmt::format("* || {}\n", line), "n1", known);
+    EXPECT_EQ(plan.steps.at(0).kind, StepKind::command) << line;
+  }
+  for (const char* line : {"check_fs_used $ROOT 90%", "check_fs_used \"$ROOT\" 90%", "check_file_contents /f '/a$/'",
+                           "check_cmd_output -m '/x/' -e 'a | b'", "check_cmd_output -m \"/a$/\" -e true"}) {
+    EXPECT_EQ(plan_of(fmt::format("* || {}\n", line), "n1", known).steps.at(0).kind, StepKind::native) << line;
+  }
+}
+
+TEST(NhcConfig, AfterALineForBashItsVariablesAreNotKnownHere) {
+  const Plan plan = plan_of(
+      "* || A=/\n* || check_fs_used $A 90%\n* || A=$(pwd)\n* || check_fs_used $A 90%\n* || B=$A\n"
+      "* || check_hw_eth lo\n* || . /x.sh\n* || check_hw_eth lo\n");
+  std::vector<StepKind> kinds;
+  for (const Step& step : plan.steps) kinds.push_back(step.kind);
+  EXPECT_THAT(kinds, ElementsAre(StepKind::variables, StepKind::native, StepKind::command, StepKind::command,
+                                 StepKind::command, StepKind::native, StepKind::command, StepKind::command));
+}
+
+TEST(NhcConfig, FunctionsOfTheSiteReplaceNativeChecksAndThoseOfNhcDoNot) {
+  Settings settings;
+  settings.functions = {{"check_hw_eth", "/etc/nhc/scripts/site.nhc"},
+                        {"check_hw_ib", "/etc/nhc/scripts/lbnl_hw.nhc"},
+                        {"check_gpu_ecc", "/etc/nhc/scripts/azure_gpu_ecc.nhc"},
+                        {"check_file_stat", "/etc/nhc/scripts/lbnl_file.nhc"}};
+  const Plan plan = make_plan(
+      parse_nhc_config("* || check_hw_eth lo\n* || check_hw_ib 200\n* || check_gpu_ecc\n* || check_file_stat /x\n"),
+      "n1", settings);
+  EXPECT_EQ(plan.steps[0].kind, StepKind::command);
+  EXPECT_EQ(plan.steps[1].kind, StepKind::native);
+  EXPECT_EQ(plan.steps[2].kind, StepKind::native);
+  EXPECT_EQ(plan.steps[3].kind, StepKind::command) << "NHC's own form of what has none here";
+}
+
+/// NHC reads a file with the `read` of a shell, which takes backslashes away; \040 stays in checks of file systems.
+TEST(NhcConfig, BackslashesAreReadAsNhcReadsThem) {
+  const auto words = [](const std::string& line) { return plan_of("* || " + line + "\n").steps.at(0).words; };
+  EXPECT_THAT(words("check_file_contents /f '/a\\\\.b/'"), ElementsAre("/f", "/a\\.b/"));
+  EXPECT_THAT(words("check_file_contents /f '/a\\.b/'"), ElementsAre("/f", "/a.b/"));
+  EXPECT_THAT(words("check_fs_used '/a\\040b' 90%"), ElementsAre("/a\\040b", "90%"));
+  EXPECT_THAT(words("check_fs_used \"/a\\\\040b\" 90%"), ElementsAre("/a\\040b", "90%"));
+  EXPECT_THAT(words("check_fs_used /a\\040b 90%"), ElementsAre("/a\\040b", "90%"));
+  EXPECT_THAT(words("check_file_contents /f \"a\\040b\""), ElementsAre("/f", "a040b"));
+}
+
+TEST(NhcConfig, LinesForOtherHostsAreReadToo) {
+  EXPECT_THAT(reason("m1 || check_hw_cpuinfo two\n"), HasSubstr("expected a number"));
+}
 
 TEST(Sizes, KnowNhcsUnits) {
   EXPECT_EQ(parse_size_kb("1857830712kB"), 1857830712.0);

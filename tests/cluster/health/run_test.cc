@@ -19,7 +19,9 @@ namespace {
 
 using testing::HasSubstr;
 
-Plan plan_of(const std::string& text) { return make_plan(parse_nhc_config(text, "t"), "t", "n1", {}, {}); }
+Plan plan_of(const std::string& text, const Settings& settings = {}) {
+  return make_plan(parse_nhc_config(text), "n1", settings);
+}
 
 class Run : public testing::Test {
  protected:
@@ -67,7 +69,8 @@ TEST_F(Run, AHungCheckIsAFailureNotAHang) {
   EXPECT_LT(report.seconds, 5);
   EXPECT_EQ(exit_code(report, true), 142);
   ASSERT_EQ(report.results.size(), 2u);
-  EXPECT_EQ(report.results[1].outcome.text, "watchdog: `sleep 60` (line 2) did not end within 0.5 s of the run");
+  EXPECT_EQ(report.results[1].outcome.text,
+            "watchdog: Script timed out while executing \"sleep 60\" (line 2 did not end within 0.5 s of the run)");
 }
 
 TEST_F(Run, ACrashedCheckIsAFailure) {
@@ -144,6 +147,18 @@ TEST_F(Run, ReportsSurviveJson) {
   EXPECT_THROW(report_from_json(Json::parse("{\"host\":1}"), "x"), Error);
 }
 
+TEST_F(Run, JsonDoesNotCallANodeHealthyOfWhichNothingWasChecked) {
+  const Json none = to_json(run("m* || check_hw_eth lo\n"));
+  EXPECT_TRUE(none.at("healthy").is_null());
+  EXPECT_EQ(none.at("result"), "not checked");
+  const Json unknown = to_json(run("* || check_hw_topology a.xml\n"));
+  EXPECT_TRUE(unknown.at("healthy").is_null());
+  EXPECT_EQ(to_json(run("* || check_hw_eth lo\n")).at("result"), "healthy");
+  EXPECT_EQ(to_json(run("* || check_hw_eth lo\n")).at("healthy"), true);
+  EXPECT_EQ(to_json(run("* || check_hw_eth a\n")).at("result"), "failed");
+  EXPECT_EQ(to_json(run("* || check_hw_eth a\n")).at("healthy"), false);
+}
+
 TEST_F(Run, DetachedModeGivesTheLastResultOfThisBoot) {
   node.file("/state/x", "");
   const std::string path = node.machine.root + "/state/result.json";
@@ -193,7 +208,7 @@ TEST_F(Run, AGeneratedFileIsPassedByItsNode) {
   EXPECT_THAT(text, HasSubstr("* || check_hw_cpuinfo 1 1 2\n"));
   EXPECT_THAT(text, HasSubstr("* || check_hw_ib 100 mlx5_0:1\n"));
   EXPECT_THAT(text, HasSubstr("* || check_hw_physmem 1000kB 1000kB 3%\n"));
-  const Plan plan = make_plan(parse_nhc_config(text, "gen"), "gen", "node12", {}, {});
+  const Plan plan = make_plan(parse_nhc_config(text), "node12", {});
   for (const Step& step : plan.steps) {
     EXPECT_TRUE(step.applies);
     EXPECT_EQ(step.kind, StepKind::native) << step.text;
@@ -209,7 +224,7 @@ TEST(Generate, WhatIsCommonIsForAllAndTheRestForItsNodes) {
                                             {"n3", {{"A", "x"}, {"A", "w"}, {"B", "z"}}}});
   EXPECT_THAT(text, HasSubstr("3 live nodes"));
   EXPECT_THAT(text, HasSubstr("\n# A\n* || x\nn1 || y\n{n[2-3]} || w\n\n# B\n* || z\n"));
-  const Plan plan = make_plan(parse_nhc_config(text, "gen"), "gen", "n3", {}, {});
+  const Plan plan = make_plan(parse_nhc_config(text), "n3", {});
   EXPECT_EQ(std::ranges::count(plan.steps, true, &Step::applies), 3);
 }
 

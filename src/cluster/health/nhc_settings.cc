@@ -1,0 +1,162 @@
+#include "cluster/health/nhc_settings.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <regex>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cluster/health/check.h"
+#include "cluster/subprocess.h"
+
+namespace trireme::health {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// NHC forgets these when it starts: only its sysconfig file and its command line set them.
+constexpr const char* kOfNhcAlone[] = {"CONFDIR",   "CONFFILE",   "INCDIR",       "HELPERDIR",     "ONLINE_NODE",
+                                       "LOGFILE",   "DEBUG",      "SILENT",       "VERBOSE",       "OFFLINE_NODE",
+                                       "TIMEOUT",   "RESULTFILE", "MAX_SYS_UID",  "NHC_RM",        "NHC_CHECK_ALL",
+                                       "EVAL_LINE", "NAME",       "SYSCONFIGDIR", "DETACHED_MODE", "NHC_CHECK_FORKED"};
+
+/// Prints what a file sets or changes, each as NAME=VALUE and a NUL.
+constexpr const char* kTellVariables = R"(
+declare -A __was
+for __name in $(compgen -v); do __was[$__name]=${!__name}; done
+. "$1" >&2
+for __name in $(compgen -v); do
+  case $__name in
+    __*|BASH*|RANDOM|SRANDOM|SECONDS|EPOCH*|LINENO|PIPESTATUS|FUNCNAME|COMP_*|DIRSTACK|GROUPS|PPID|UID|EUID|_) continue ;;
+  esac
+  if [[ -z ${__was[$__name]+set} || ${!__name} != "${__was[$__name]}" ]]; then
+    printf '%s=%s\0' "$__name" "${!__name}"
+  fi
+done
+)";
+
+std::string value_of(const Variables& variables, const std::string& name, const std::string& absent) {
+  const auto found = variables.find(name);
+  return found == variables.end() || found->second.empty() ? absent : found->second;
+}
+
+/// Where NHC looks on this system.
+std::string sysconfig_folder() {
+  std::error_code ignored;
+  if (!fs::exists("/etc/debian_version", ignored) && fs::is_directory("/etc/sysconfig", ignored)) {
+    return "/etc/sysconfig";
+  }
+  return "/etc/default";
+}
+
+void read_sysconfig(const std::string& path, Settings& settings) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return;
+  if (const std::string reason = why_not_trusted(path); !reason.empty()) {
+    settings.problems.push_back(fmt::format("{}: not read: {}", path, reason));
+    return;
+  }
+  ProcessRequest request;
+  request.arguments = {"/bin/bash", "--noprofile", "--norc", "-c", kTellVariables, "nhc", path};
+  request.timeout = std::chrono::seconds(10);
+  request.variables.assign(settings.variables.begin(), settings.variables.end());
+  const ProcessResult result = run_process(request);
+  for (size_t begin = 0, end; (end = result.out.find('\0', begin)) != std::string::npos; begin = end + 1) {
+    const std::string entry = result.out.substr(begin, end - begin);
+    const size_t equals = entry.find('=');
+    settings.variables[entry.substr(0, equals)] = entry.substr(equals + 1);
+  }
+  if (result.timed_out || !result.err.empty()) {
+    const std::string said = result.err.substr(0, result.err.find('\n'));
+    settings.problems.push_back(fmt::format("{}: {}", path, result.timed_out ? describe_end(result) : said));
+  }
+}
+
+/// The check functions that a file defines; a look at its text, nothing is run.
+void find_functions(const fs::path& file, Settings& settings) {
+  static const std::regex definition(R"(^\s*(?:function\s+(check_\w+)|(check_\w+)\s*\(\s*\)))");
+  std::string text;
+  try {
+    text = read_text(file, size_t{4} << 20);
+  } catch (const Error& e) {
+    settings.problems.emplace_back(e.what());
+    return;
+  }
+  for (std::string_view line : split_lines(std::string_view(text))) {
+    std::cmatch found;
+    if (line.size() < 500 && std::regex_search(line.data(), line.data() + line.size(), found, definition)) {
+      settings.functions[found[1].matched ? found[1].str() : found[2].str()] = file;
+    }
+  }
+}
+
+}  // namespace
+
+std::span<const char* const> names_of_nhc_alone() { return kOfNhcAlone; }
+
+Variables variables_of(const std::string& host) {
+  Variables variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+  }
+  for (const char* name : kOfNhcAlone) variables.erase(name);
+  // What starts checks at night has often less of a path than a login, and administrators' programs lie in sbin.
+  std::string& path = variables["PATH"];
+  for (const char* folder : {"/usr/bin", "/bin", "/usr/sbin", "/sbin"}) {
+    if ((":" + path + ":").find(fmt::format(":{}:", folder)) == std::string::npos) {
+      path += (path.empty() ? "" : ":") + std::string(folder);
+    }
+  }
+  variables["HOSTNAME"] = host;
+  variables["HOSTNAME_S"] = host.substr(0, host.find('.'));
+  return variables;
+}
+
+Settings read_settings(const std::string& host, const Variables& fixed) {
+  Settings settings;
+  settings.variables = variables_of(host);
+  settings.fixed = fixed;
+  for (const auto& [name, value] : fixed) settings.variables[name] = value;
+  const std::string name = value_of(fixed, "NAME", "nhc");
+  read_sysconfig(value_of(fixed, "SYSCONFIGDIR", sysconfig_folder()) + "/" + name, settings);
+  for (const auto& [fixed_name, value] : fixed) settings.variables[fixed_name] = value;
+  settings.scripts =
+      value_of(settings.variables, "INCDIR", value_of(settings.variables, "CONFDIR", "/etc/nhc") + "/scripts");
+  std::error_code ignored;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(settings.scripts, ignored)) {
+    if (entry.path().extension() == ".nhc" && entry.path().filename().string()[0] != '.') files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  for (const fs::path& file : files) find_functions(file, settings);
+  return settings;
+}
+
+std::string why_not_trusted(const std::string& path) {
+  struct stat file {
+  }, folder{};
+  if (stat(path.c_str(), &file) != 0) return std::strerror(errno);
+  if (file.st_uid != 0 && file.st_uid != geteuid()) {
+    return fmt::format("it belongs to user {}, not to root or the caller; chown it", file.st_uid);
+  }
+  if ((file.st_mode & S_IWOTH) != 0) return "everybody may write to it; chmod o-w";
+  const std::string parent = fs::path(path).parent_path().empty() ? "." : fs::path(path).parent_path().string();
+  if (stat(parent.c_str(), &folder) == 0 && (folder.st_mode & S_IWOTH) != 0 && (folder.st_mode & S_ISVTX) == 0) {
+    return fmt::format("everybody may write to its folder {}; chmod o-w", parent);
+  }
+  return "";
+}
+
+bool is_of_the_site(const std::string& path) {
+  const std::string name = fs::path(path).filename();
+  return name != "common.nhc" && !name.starts_with("lbnl_") && !name.starts_with("csc_") && !name.starts_with("azure_");
+}
+
+}  // namespace trireme::health
