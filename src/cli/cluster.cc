@@ -23,6 +23,9 @@
 namespace trireme {
 namespace {
 
+/// In place of an address that is not known; no provider takes it for one.
+constexpr const char* kCallerUnknown = "ADDRESS-OF-CALLER/32";
+
 struct InitRequest {
   std::string provider = "hosts", output, name, type, region, hosts, from, package;
   int nodes = 3;
@@ -80,7 +83,15 @@ int plan(const std::string& file, const std::string& folder) {
   cloud::Cluster cluster = cloud::lay_out(options);
   const bool by_address = options.cluster.provider != cloud::ProviderChoice::hosts &&
                           options.cluster.scheduler != cloud::SchedulerChoice::cyclecloud;
-  if (by_address && cluster.sources.empty()) cluster.sources = {cloud::address_of_caller()};
+  if (by_address && cluster.sources.empty()) {
+    try {
+      cluster.sources = {cloud::address_of_caller()};
+    } catch (const Error& e) {  // a plan creates nothing, so it may wait for `create` to ask
+      log::warning("access.from is caller: {}; the plan has {} in its place, and create asks again", e.what(),
+                   kCallerUnknown);
+      cluster.sources = {kCallerUnknown};
+    }
+  }
   require(!std::filesystem::exists(folder) || std::filesystem::is_empty(folder), ErrorKind::usage,
           "--output {} is there and not empty; name a new folder, so that no file of an older plan is taken for one of "
           "this",
@@ -125,7 +136,7 @@ int run_cluster(std::vector<std::string> arguments) {
   std::string file, folder, node;
   std::vector<std::string> names, command;
   int count = 1;
-  bool yes = false, as_ssh_config = false;
+  bool yes = false, as_ssh_config = false, take_over = false;
   const auto dashes = std::ranges::find(arguments, "--");
   if (dashes != arguments.end()) command.assign(dashes + 1, arguments.end());
 
@@ -153,7 +164,11 @@ int run_cluster(std::vector<std::string> arguments) {
   };
   Flags& plan_flags = of_file("plan", "writes everything that create will use, and creates nothing");
   plan_flags.add("--output", folder, "a new folder").required();
-  const Flags& create_flags = asks(of_file("create", "makes the cluster, or what it lacks, and shows that it works"));
+  Flags& create_flags = asks(of_file("create", "makes the cluster, or what it lacks, and shows that it works"));
+  create_flags.add_switch(
+      "--take-over", take_over,
+      "of provider hosts: keep aside what the machines have where the cluster's files go (slurm.conf, "
+      "munge.key, /opt/trireme), until delete puts it back");
   const Flags& status_flags = of_file("status", "its machines, and whether they are well");
   Flags& add_flags = asks(of_file("add", "more machines"));
   add_flags.add("--nodes", count, "how many more").positive().show_default();
@@ -180,7 +195,7 @@ int run_cluster(std::vector<std::string> arguments) {
   }
   if (init_flags.chosen()) return init(first);
   if (plan_flags.chosen()) return plan(file, folder);
-  if (create_flags.chosen()) return cloud::create(file, confirm);
+  if (create_flags.chosen()) return cloud::create(file, confirm, take_over);
   if (status_flags.chosen()) return cloud::status(file);
   if (add_flags.chosen()) return cloud::add_nodes(file, count, confirm);
   if (remove_flags.chosen()) return cloud::remove_nodes(file, names, confirm);

@@ -2,6 +2,7 @@
 // A cluster as its file says it shall be: the machines by name and address, and what belongs to it in the provider's
 // account.
 
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -20,6 +21,9 @@ struct Node {
   bool is_head() const { return index == 1; }
 };
 
+/// What a provider chose once for a cluster and every later command keeps: "image", "zone", "root-device".
+using Pins = std::map<std::string, std::string>;
+
 struct Cluster {
   ClusterOptions options;
   std::string run;                   ///< what tells this cluster from every other one: of its name and its user's key
@@ -27,7 +31,14 @@ struct Cluster {
   std::vector<std::string> sources;  ///< access.from; of "caller": "" until it is asked for
   std::vector<Node> nodes;
   std::vector<Node> first_nodes;  ///< those of the first `create`: the machines' cloud-init document lists them
+  Pins pins;                      ///< State::pins
+  bool take_over = false;         ///< what a machine has where the cluster's files go is kept aside, not refused
   const std::string& name() const { return options.cluster.name; }
+  /// Empty where it is not chosen yet, as in a plan.
+  std::string pin(const std::string& what) const {
+    const auto found = pins.find(what);
+    return found == pins.end() ? "" : found->second;
+  }
 };
 
 /// The cluster of nodes with these numbers, the first of them 1; `first`: how many `create` made at first. Of provider

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 #include <filesystem>
 #include <mutex>
 #include <numeric>
@@ -26,6 +28,7 @@ struct Opened {
   StateFolder folder;
   std::unique_ptr<Provider> provider;
   State state;
+  bool take_over = false;
 
   Opened(const std::string& file, bool writes)
       : options(read_options(file)), folder(file), provider(provider_of(options.cluster.provider)) {
@@ -40,6 +43,8 @@ struct Opened {
 
   Cluster cluster() const {
     Cluster whole = state.numbers.empty() ? lay_out(options) : lay_out(options, state.numbers, state.first);
+    whole.pins = state.pins;
+    whole.take_over = take_over;
     require(state.run.empty() || state.run == whole.run, ErrorKind::config,
             "{}: the cluster was created with another cluster.name or access.key, by which its machines are known; put "
             "them back",
@@ -114,6 +119,15 @@ bool tell_missing(const Failures& missing) {
 
 /// From what there shall be to what there is.
 int converge(Opened& opened, const std::string& file) {
+  if (opened.state.pins.empty()) {
+    opened.state.pins = opened.provider->pins(opened.cluster());
+    opened.folder.write(opened.state);
+  }
+  const auto asked_image = opened.state.pins.find("asked-image");
+  if (asked_image != opened.state.pins.end() && asked_image->second != opened.options.node.image) {
+    log::warning("node.image is \"{}\" now and was \"{}\" when the cluster was created, which all its machines keep",
+                 opened.options.node.image, asked_image->second);
+  }
   Cluster cluster = opened.cluster();
   const size_t wanted = cluster.nodes.size();
   write_plan(opened, cluster);
@@ -129,18 +143,19 @@ int converge(Opened& opened, const std::string& file) {
   const Remote remote = opened.remote(cluster);
   std::mutex guard, asking;
   const Cluster asked = cluster;
-  const Failures unreached =
-      wait_for_nodes(remote, cluster.nodes, opened.options.node.wait_minutes * 60, [&](Node& node) {
-        if (node.login.empty()) {
-          Cluster own = asked;
-          own.nodes = {node};
-          const std::lock_guard lock(asking);
-          find_logins(opened, own);
-          node.login = own.nodes.front().login;
-          node.machine = own.nodes.front().machine;
-        }
-        pin_host_keys(opened, asked, node, guard);
-      });
+  // sshd of a machine that has just been made may answer before the key is there.
+  const Patience patience{opened.options.node.wait_minutes * 60, opened.provider->keeps_machines() ? 0.0 : 60.0};
+  const Failures unreached = wait_for_nodes(remote, cluster.nodes, patience, [&](Node& node) {
+    if (node.login.empty()) {
+      Cluster own = asked;
+      own.nodes = {node};
+      const std::lock_guard lock(asking);
+      find_logins(opened, own);
+      node.login = own.nodes.front().login;
+      node.machine = own.nodes.front().machine;
+    }
+    pin_host_keys(opened, asked, node, guard);
+  });
   missing.insert(unreached.begin(), unreached.end());
   if (const auto head = unreached.find(head_name); head != unreached.end()) {
     fail(ErrorKind::io, "the head cannot be reached: {}; `trireme cluster create {}` goes on from here", head->second,
@@ -165,6 +180,25 @@ void take_off(const Remote& remote, const Node& node) {
   remote.require_as_root(node, "[ ! -e /usr/local/sbin/trireme-node ] || /usr/local/sbin/trireme-node leave");
 }
 
+/// "h4 | Healthy (at its last boot or setup, 2026-11-25 19:58 UTC, 12 min ago)" of the line, its time and the node's
+/// present time: a node that has become sick since then does not show it here.
+std::string describe_health(const std::string& said) {
+  std::istringstream lines(said);
+  std::string line;
+  std::time_t looked = 0, now = 0;
+  std::getline(lines, line);
+  if (!(lines >> looked >> now)) return line + " (at its last boot or setup)";
+  std::tm utc{};
+  gmtime_r(&looked, &utc);
+  std::array<char, 32> when{};
+  std::strftime(when.data(), when.size(), "%Y-%m-%d %H:%M UTC", &utc);
+  const auto minutes = std::max<std::time_t>(now - looked, 0) / 60;
+  const std::string age = minutes < 120    ? fmt::format("{} min", minutes)
+                          : minutes < 2880 ? fmt::format("{} h", minutes / 60)
+                                           : fmt::format("{} days", minutes / 1440);
+  return fmt::format("{} (at its last boot or setup, {}, {} ago)", line, when.data(), age);
+}
+
 /// What may have ended a machine that was there.
 const char* why_gone(const ClusterOptions& options, const Node& node) {
   if (options.node.spot && !node.is_head()) return "; the provider takes spot machines back when it needs them";
@@ -173,8 +207,12 @@ const char* why_gone(const ClusterOptions& options, const Node& node) {
 
 }  // namespace
 
-int create(const std::string& file, const Confirm& confirm) {
+int create(const std::string& file, const Confirm& confirm, bool take_over) {
   Opened opened(file, true);
+  require(!take_over || opened.provider->keeps_machines(), ErrorKind::usage,
+          "--take-over is of machines that were there before (cluster.provider hosts); those of {} are new",
+          provider_name(opened.options.cluster.provider));
+  opened.take_over = take_over;
   require_software_for_new(opened.options);
   const Cluster cluster = opened.cluster();
   opened.provider->check(cluster);
@@ -182,7 +220,7 @@ int create(const std::string& file, const Confirm& confirm) {
               fmt::format("{}\ncreate the cluster {}?",
                           describe_cost(opened.options, static_cast<int64_t>(cluster.nodes.size())), cluster.name()));
   if (opened.state.numbers.empty()) {
-    opened.state = {cluster.run, static_cast<int>(cluster.nodes.size()), {}};
+    opened.state = {cluster.run, static_cast<int>(cluster.nodes.size()), {}, {}};
     for (const Node& node : cluster.nodes) opened.state.numbers.push_back(node.index);
     opened.folder.write(opened.state);
   }
@@ -267,9 +305,10 @@ int status(const std::string& file) {
     const auto there = std::ranges::find(machines, node.name, &Machine::node);
     require(there != machines.end(), ErrorKind::io, "there is no such machine{}", why_gone(opened.options, node));
     require(!node.login.empty(), ErrorKind::io, "it has no address");
-    const std::string said = remote.require_as_user(node, "tail -n 1 /etc/trireme/health");
+    const std::string said =
+        remote.require_as_user(node, "tail -n 1 /etc/trireme/health; stat -c %Y /etc/trireme/health; date +%s");
     const std::lock_guard lock(guard);
-    health[node.name] = said.substr(0, said.find('\n'));
+    health[node.name] = describe_health(said);
   });
   fmt::print("{:<24} {:<16} {:<16} {}\n", "node", "address", "machine", "health");
   for (const Node& node : cluster.nodes) {

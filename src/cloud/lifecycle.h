@@ -15,7 +15,7 @@ namespace trireme::cloud {
 using Confirm = std::function<bool(const std::string& question)>;
 
 /// Each returns the exit code: 0, or 1 where nodes are missing or the look at the end found something. Throw Error.
-int create(const std::string& file, const Confirm& confirm);
+int create(const std::string& file, const Confirm& confirm, bool take_over);
 int status(const std::string& file);
 int add_nodes(const std::string& file, int count, const Confirm& confirm);
 int remove_nodes(const std::string& file, const std::vector<std::string>& names, const Confirm& confirm);

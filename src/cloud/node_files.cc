@@ -6,6 +6,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "cloud/node_types.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::cloud {
@@ -55,6 +56,8 @@ std::string node_environment(const Cluster& cluster, const Node* node, const Sha
            {"END_MINUTES", fmt::format("{:.0f}", std::ceil(minutes))}}) {
     text += fmt::format("TRIREME_{}={}\n", name, value.empty() ? "''" : shell_quote(value));
   }
+  if (made && uses_fast_network(options)) text += "TRIREME_FABRIC=yes\n";
+  if (cluster.take_over) text += "TRIREME_TAKE_OVER=yes\n";
   return text;
 }
 

@@ -30,6 +30,72 @@ put() {
   cat >"$1.new" && chmod "${2:-644}" "$1.new" && mv "$1.new" "$1"
 }
 
+# What a machine had before the cluster is never written over nor removed. claim FILE...: each is the cluster's from now
+# on. One that is there and is not: refused, or with TRIREME_TAKE_OVER moved aside, and put back by `leave`.
+claim() {
+  there= foreign=
+  for file in "$@"; do
+    { [ -e "$file" ] || [ -L "$file" ]; } && ! is_own "$file" || continue
+    there="$there $file"
+    is_packages_key "$file" || foreign="$foreign $file"
+  done
+  if [ -n "$foreign" ] && [ "${TRIREME_TAKE_OVER-}" != yes ]; then
+    fail "$(hostname) already has files where the cluster's would go:$foreign; move them away, or let \`trireme cluster create --take-over\` keep them aside until \`delete\` puts them back"
+  fi
+  for file in $there; do keep_aside "$file"; done
+  for file in "$@"; do is_listed "$file" || echo "$file" >>"$etc/own"; done
+}
+is_listed() { [ -e "$etc/own" ] && grep -qxF -- "$1" "$etc/own"; }
+is_own() {
+  [ "$TRIREME_RENAME" = yes ] && return 0  # a machine that was made for the cluster
+  is_listed "$1" && return 0
+  case $1 in
+    */slurm.conf) grep -qx "# Made by \`trireme cluster\`." "$1" ;;
+    */hosts) [ -f "$1" ] && ! grep -qvxE "$TRIREME_CLUSTER-[0-9]+" "$1" ;;
+    *) false ;;
+  esac
+}
+# The key that the package of munge made for itself when it was installed is not a site's: it is kept without asking.
+is_packages_key() {
+  list=/var/lib/dpkg/info/munge.list
+  [ "$1" = /etc/munge/munge.key ] && [ -e "$list" ] || return 1
+  age=$(($(stat -c %Y "$1") - $(stat -c %Y "$list")))
+  [ "$age" -ge 0 ] && [ "$age" -le 120 ]
+}
+keep_aside() {
+  say "$1 is kept as $1.before-trireme"
+  ! has_systemd || for name in munge slurmctld slurmd; do
+    ! systemctl is-active -q "$name" || grep -qx "$name" "$etc/services" 2>/dev/null || echo "$name" >>"$etc/services"
+  done
+  rm -rf "$1.before-trireme" && mv "$1" "$1.before-trireme"
+  echo "$1" >>"$etc/kept"
+}
+# Removes what is the cluster's, and puts back what was there before.
+give_back() {
+  for file in "$@"; do ! is_listed "$file" || rm -rf "$file"; done
+  for file in "$@"; do
+    ! grep -qxF -- "$file" "$etc/kept" 2>/dev/null || mv "$file.before-trireme" "$file"
+  done
+}
+
+# Clusters that were made before there was a list.
+list_own() {
+  [ ! -e "$etc/own" ] && [ -e "$etc/health" ] || return 0
+  for file in "$etc/nhc.conf" "$etc/slurm-health" "$etc/slurm-prolog" "$etc/slurm-epilog"; do [ ! -e "$file" ] || echo "$file"; done >"$etc/own"
+  ! cmp -s /etc/munge/trireme.key /etc/munge/munge.key 2>/dev/null || echo /etc/munge/munge.key >>"$etc/own"
+  [ "$(readlink /usr/local/bin/trireme)" != /opt/trireme/bin/trireme ] || printf '/usr/local/bin/trireme\n/opt/trireme\n' >>"$etc/own"
+}
+
+# Before anything is changed: what would be refused later, all of it at once. $1: the package's ending.
+claim_all() {
+  files=
+  [ "$1" != tar.gz ] || files="/opt/trireme /usr/local/bin/trireme"
+  ! is_head || files="$files $TRIREME_STORAGE_PATH/hosts"
+  if [ "$TRIREME_SCHEDULER" = slurm ]; then
+    files="$files /etc/slurm/slurm.conf /etc/munge/munge.key"
+  fi
+  claim $files
+}
 # block FILE: standard input becomes this cluster's part of the file; empty: none.
 block() {
   begin="# trireme cluster $TRIREME_CLUSTER: begin" end="# trireme cluster $TRIREME_CLUSTER: end"
@@ -173,6 +239,7 @@ check_health() {
   command -v trireme >/dev/null || fail "trireme is not installed"
   if [ ! -s "$etc/nhc.conf" ]; then
     trireme health gen >"$etc/nhc.found" || fail "trireme health gen failed"
+    claim "$etc/nhc.conf"
     grep -v check_ps_loadavg "$etc/nhc.found" | put "$etc/nhc.conf"
   fi
   trireme health -c "$etc/nhc.conf" >"$etc/health.new" 2>&1 || true
@@ -189,10 +256,23 @@ set_health() {
   service trireme-health restart
 }
 
+# Registered memory is locked, and the usual bound of it is a few MiB. On machines that were there before, limits are
+# their owner's.
+set_fabric() {
+  [ "$TRIREME_RENAME" = yes ] || return 0
+  printf '* soft memlock unlimited\n* hard memlock unlimited\nroot soft memlock unlimited\nroot hard memlock unlimited\n' | put /etc/security/limits.d/90-trireme.conf
+  [ "${TRIREME_FABRIC-}" = yes ] || return 0
+  packages rdma-core ibverbs-providers ibverbs-utils "libfabric1|libfabric1t64"
+  case $(uname -r) in *-azure | *-aws) packages "linux-modules-extra-$(uname -r)|rdma-core" ;; esac
+}
+
 boot() {
+  list_own
+  [ -z "${1-}" ] || claim_all "$1"
   [ "$TRIREME_RENAME" != yes ] || [ "$(hostname)" = "$TRIREME_NODE" ] || hostnamectl set-hostname "$TRIREME_NODE"
   set_names
   packages openmpi-bin openssh-client ca-certificates
+  set_fabric
   set_storage
   set_end
   say "$TRIREME_NODE is set up"
@@ -251,6 +331,7 @@ install_program() {
     -) command -v trireme >/dev/null || fail "trireme is not installed; name a package in software.package, or sources in software.source" ;;
     *.deb) apt-get -q -o DPkg::Lock::Timeout=600 install -y --no-install-recommends --allow-downgrades --reinstall "$1" >/dev/null || fail "apt-get could not install $1" ;;
     *.tar.gz)
+      claim /opt/trireme /usr/local/bin/trireme
       rm -rf /opt/trireme.new && mkdir -p /opt/trireme.new
       tar -xzf "$1" -C /opt/trireme.new --strip-components=1
       rm -rf /opt/trireme && mv /opt/trireme.new /opt/trireme
@@ -262,6 +343,7 @@ install_program() {
 
 # Slurm's PMIx plug-in opens libpmix.so, which libpmix-dev has and nothing asks for.
 slurm_packages() {
+  claim /etc/slurm/slurm.conf /etc/munge/munge.key
   ! is_head || packages slurmctld
   packages munge slurmd slurm-client libpmix-dev "slurm-wlm-mpi-plugins|slurmd"
 }
@@ -285,11 +367,12 @@ set_slurm() {
   cmp -s /etc/munge/munge.key.new /etc/munge/munge.key 2>/dev/null || munge_action=restart
   mv /etc/munge/munge.key.new /etc/munge/munge.key
   put /etc/slurm/slurm.conf
-  grep -q '^CgroupPlugin' /etc/slurm/cgroup.conf 2>/dev/null || { [ -e /sys/fs/cgroup/cgroup.controllers ] || echo CgroupPlugin=cgroup/v1 | put /etc/slurm/cgroup.conf; }
+  grep -q '^CgroupPlugin' /etc/slurm/cgroup.conf 2>/dev/null || { [ -e /sys/fs/cgroup/cgroup.controllers ] || claim /etc/slurm/cgroup.conf && echo CgroupPlugin=cgroup/v1 | put /etc/slurm/cgroup.conf; }
   # A Prolog that fails drains the node with a reason; nohold_on_prolog_fail lets the job go elsewhere.
   for name in health prolog epilog; do
     detached=
     [ "$name" != health ] || detached=' --detached'
+    claim "$etc/slurm-$name"
     printf '#!/bin/sh\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nexec trireme health -c %s --drain%s\n' "$etc/nhc.conf" "$detached" |
       put "$etc/slurm-$name" 755
   done
@@ -299,10 +382,21 @@ set_slurm() {
   service slurmd restart
 }
 
+# hostfile: the names of the nodes come on standard input.
+set_hostfile() {
+  claim "$TRIREME_STORAGE_PATH/hosts"
+  put "$TRIREME_STORAGE_PATH/hosts"
+}
+
 # The machine as it was before, less the packages.
 leave() {
-  for name in slurmd slurmctld munge; do [ "$TRIREME_SCHEDULER" != slurm ] || service "$name" stop; done
-  [ "$TRIREME_SCHEDULER" != slurm ] || rm -f /etc/slurm/slurm.conf /etc/munge/munge.key /etc/munge/trireme.key
+  list_own
+  slurm=
+  ! { is_listed /etc/slurm/slurm.conf && [ -e /etc/slurm/slurm.conf ]; } || slurm=yes
+  for name in slurmd slurmctld munge; do [ -z "$slurm" ] || service "$name" stop; done
+  give_back /etc/slurm/slurm.conf /etc/slurm/cgroup.conf /etc/munge/munge.key
+  rm -f /etc/munge/trireme.key
+  ! { is_head && [ -e "$TRIREME_STORAGE_PATH" ]; } || give_back "$TRIREME_STORAGE_PATH/hosts"
   if [ "$TRIREME_STORAGE" != existing ] && mountpoint -q "$TRIREME_STORAGE_PATH"; then umount "$TRIREME_STORAGE_PATH" || umount -l "$TRIREME_STORAGE_PATH"; fi
   for file in /etc/hosts /etc/fstab; do [ ! -e "$file" ] || block "$file" </dev/null; done
   for file in /etc/exports /etc/ssh/ssh_known_hosts "$(home)/.ssh/authorized_keys" "$(home)/.ssh/config"; do
@@ -313,13 +407,17 @@ leave() {
   rm -f "$(home)/.ssh/trireme-$TRIREME_CLUSTER" "$(home)/.ssh/trireme-$TRIREME_CLUSTER.pub"
   rm -rf /var/lib/trireme-build /var/log/trireme-build.log
   rm -f /etc/systemd/system/trireme-health.service /run/trireme-*.pid
-  [ "$(readlink /usr/local/bin/trireme)" != /opt/trireme/bin/trireme ] || rm -rf /usr/local/bin/trireme /opt/trireme
-  rm -rf "$etc" /usr/local/sbin/trireme-node
+  give_back /usr/local/bin/trireme /opt/trireme
+  for name in $(cat "$etc/services" 2>/dev/null); do service "$name" start || say "$name does not start"; done
+  give_back "$etc/nhc.conf" "$etc/slurm-health" "$etc/slurm-prolog" "$etc/slurm-epilog"
+  rm -f "$etc/node.env" "$etc/nhc.found" "$etc/health" "$etc/health.new" "$etc/end-at" "$etc/own" "$etc/kept" "$etc/services"
+  rmdir "$etc" 2>/dev/null || true
+  rm -f /usr/local/sbin/trireme-node
 }
 
-action=${1:?boot, head-key, trust, build, install, health, slurm-hardware, munge-key, slurm, leave or end}
+action=${1:?boot, head-key, trust, build, install, health, slurm-hardware, munge-key, slurm, hostfile, leave or end}
 case $action in
-  boot) boot ;;
+  boot) boot "${2-}" ;;
   head-key) head_key ;;
   trust) trust ;;
   build) build_program "$2" ;;
@@ -329,6 +427,7 @@ case $action in
   slurm-hardware) slurm_hardware ;;
   munge-key) munge_key ;;
   slurm) set_slurm ;;
+  hostfile) set_hostfile ;;
   leave) leave ;;
   end) end_cluster ;;
   *) fail "no action $action" ;;

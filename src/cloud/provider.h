@@ -34,6 +34,9 @@ class Provider {
   virtual std::vector<PlanFile> plan(const Cluster& cluster) const = 0;
   /// Throws Error::config where the provider would not take the plan, whatever the account allows.
   virtual void check_plan(const Cluster&) const {}
+  /// What is chosen once, asked of the provider before the first machine is made: the exact image, a zone that has the
+  /// sizes. Of a cluster that is there: what its machines have. Throws Error::config where nothing fits.
+  virtual Pins pins(const Cluster&) const { return {}; }
   /// Where the nodes mount their shared folder from, and how they end by themselves; empty where that does not apply.
   virtual SharedFolder shared_folder(const Cluster& cluster) const = 0;
   virtual End end(const Cluster& cluster) const = 0;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/time.h"
 #include "cluster/launch/remote_shell.h"
 
@@ -44,13 +45,25 @@ bool is_about_keys(const std::string& reason) {
   return reason.find("host key") != std::string::npos || reason.find("key has changed") != std::string::npos;
 }
 
+/// A host that answered and does not let us in. Some minutes after its machine was made that is final, too.
+bool is_refusal(const std::string& reason) {
+  return reason.find("refuses our key") != std::string::npos || reason.find("refused every key") != std::string::npos;
+}
+
 }  // namespace
 
 Remote::Remote(const Cluster& cluster, std::string known_hosts)
-    : user_(cluster.options.access.user), known_hosts_(std::move(known_hosts)) {
-  const std::string key = at_home(cluster.options.access.key);
-  if (key.ends_with(".pub") && std::filesystem::exists(key.substr(0, key.size() - 4)))
-    identity_ = key.substr(0, key.size() - 4);
+    : user_(cluster.options.access.user),
+      known_hosts_(std::move(known_hosts)),
+      key_(at_home(cluster.options.access.key)) {
+  if (key_.ends_with(".pub") && std::filesystem::exists(key_.substr(0, key_.size() - 4)))
+    identity_ = key_.substr(0, key_.size() - 4);
+}
+
+std::string Remote::key_shown() const {
+  if (!identity_.empty()) return fmt::format("user {}, key {}", user_, identity_);
+  return fmt::format("user {}; there is no private key beside {}, so those of ssh's agent and defaults were shown",
+                     user_, key_);
 }
 
 std::vector<std::string> Remote::ssh_words(const Node& node) const {
@@ -73,9 +86,10 @@ ProcessResult Remote::run(const Node& node, const std::string& command, const st
   ProcessResult result = run_process(request);
   if (result.exit_code == kSshFailed) {
     const launch::SshFailure failure = launch::explain_ssh_failure(node.login, result.err);
+    const std::string shown = is_refusal(failure.reason) ? " (" + key_shown() + ")" : "";
     const bool pinned = !known_hosts_.empty() && is_about_keys(failure.reason);
     result.err =
-        failure.reason + "; " +
+        failure.reason + shown + "; " +
         (pinned ? fmt::format("it was pinned in {} when the machine was made: find out why, and remove its line "
                               "only where you know",
                               known_hosts_)
@@ -140,24 +154,38 @@ Failures for_each_node(const std::vector<Node>& nodes, const std::function<void(
   return failures;
 }
 
-Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, double seconds,
+Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Patience& patience,
                         const std::function<void(Node&)>& before) {
   constexpr auto kPause = std::chrono::seconds(5);
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  constexpr double kTellEvery = 30;
+  const auto start = Clock::now();
   return for_each_node(nodes, [&](const Node& given) {
     Node& node = nodes[static_cast<size_t>(&given - nodes.data())];
+    double told = -kTellEvery, refused_since = -1;
     for (;;) {
       std::string problem;
+      bool final = false;
       try {
         before(node);
         const ProcessResult result = remote.run(node, "true", "", std::chrono::seconds(30));
         if (result.exit_code == 0 && !result.timed_out) return;
         problem = result.timed_out ? "ssh " + describe_end(result) : result.err;
+        if (result.exit_code == 127 && !result.timed_out) problem = "ssh is not installed here", final = true;
       } catch (const Error& e) {
         problem = e.what();
       }
-      const bool late = std::chrono::steady_clock::now() + kPause > deadline;
-      if (late || is_about_keys(problem)) fail(ErrorKind::io, "{}: {}", node.name, problem);
+      const double now = seconds_since(start);
+      if (!is_refusal(problem)) refused_since = -1;
+      if (is_refusal(problem) && refused_since < 0) refused_since = now;
+      final = final || is_about_keys(problem) ||
+              now + std::chrono::duration<double>(kPause).count() > patience.seconds ||
+              (refused_since >= 0 && now - refused_since >= patience.refused);
+      if (final) fail(ErrorKind::io, "{}: {}", node.name, problem);
+      if (now - told >= kTellEvery) {
+        log::info("{}: not reached yet after {:.0f} of at most {:.0f} s: {}", node.name, now, patience.seconds,
+                  problem);
+        told = now;
+      }
       std::this_thread::sleep_for(kPause);
     }
   });

@@ -33,7 +33,9 @@ class Remote {
   std::vector<std::string> host_keys(const Node& node) const;
 
  private:
-  std::string user_, known_hosts_, identity_;
+  std::string key_shown() const;
+
+  std::string user_, known_hosts_, identity_, key_;
 };
 
 /// Node -> what went wrong.
@@ -42,9 +44,14 @@ using Failures = std::map<std::string, std::string>;
 /// Runs `work` for all nodes at once; what it throws is what went wrong.
 Failures for_each_node(const std::vector<Node>& nodes, const std::function<void(const Node&)>& work);
 
-/// Waits until each node lets the user in, at most `seconds`; a changed or unknown host key is not waited for.
-/// `before` is called before every try and may find out how the node is reached.
-Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, double seconds,
+struct Patience {
+  double seconds = 0;  ///< for a node that does not answer yet
+  double refused = 0;  ///< for one that refuses the key, from its first refusal on
+};
+
+/// Waits until each node lets the user in, and tells every half minute what it waits for. A changed or unknown host key
+/// is not waited for. `before` is called before every try and may find out how the node is reached.
+Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Patience& patience,
                         const std::function<void(Node&)>& before);
 
 }  // namespace trireme::cloud

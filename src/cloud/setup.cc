@@ -93,6 +93,11 @@ std::string bring_package(const Cluster& cluster, const Remote& remote, Stages& 
   return package;
 }
 
+/// What the nodes' files depend on, told before anything is changed: the ending of the package.
+std::string package_kind(const Cluster& cluster) {
+  return cluster.options.software.package.ends_with(".tar.gz") ? "tar.gz" : "other";
+}
+
 std::string known_hosts_lines(const Cluster& cluster, const Remote& remote) {
   std::string lines;
   for (const Node& node : cluster.nodes) {
@@ -141,7 +146,8 @@ Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shar
     remote.run(node, "! command -v cloud-init >/dev/null || cloud-init status --wait >/dev/null");
     const std::string files = writes("/etc/trireme/node.env", node_environment(whole, &node, shared, end), "644") +
                               writes(kNode, node_setup_script(), "755");
-    remote.require_as_root(node, "sh -s", "set -eu\numask 022\n" + files + kNode + " boot\n");
+    remote.require_as_root(node, "sh -s",
+                           "set -eu\numask 022\n" + files + kNode + " boot " + package_kind(whole) + "\n");
   });
   std::string trusted;
   stages.on_head("the nodes' key",
@@ -154,7 +160,7 @@ Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shar
     remote.require_as_root(node, fmt::format("{0} install {1} && {0} set-health", kNode, shell_quote(package)));
   });
   if (cluster.options.cluster.scheduler == SchedulerChoice::slurm) set_up_slurm(cluster, remote, stages);
-  remote.require_as_root(cluster.nodes.front(), fmt::format("cat >{}", hostfile_path(cluster)), hostfile(cluster));
+  remote.require_as_root(cluster.nodes.front(), fmt::format("{} hostfile", kNode), hostfile(cluster));
   return stages.take();
 }
 

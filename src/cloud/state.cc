@@ -65,12 +65,15 @@ State StateFolder::read() const {
   state.run = json["run"];
   state.first = json["first"];
   for (const Json& number : json["numbers"]) state.numbers.push_back(number.get<int>());
+  state.pins = json.value("pins", state.pins);
   return state;
 }
 
 void StateFolder::write(const State& state) const {
-  write_text(path_ + "/state.json",
-             dump_json(Json{{"run", state.run}, {"first", state.first}, {"numbers", state.numbers}}, 2) + "\n");
+  write_text(
+      path_ + "/state.json",
+      dump_json(Json{{"run", state.run}, {"first", state.first}, {"numbers", state.numbers}, {"pins", state.pins}}, 2) +
+          "\n");
 }
 
 void StateFolder::forget() const {

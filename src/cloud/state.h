@@ -3,15 +3,17 @@
 // that matters can be found again from the provider by the cluster's tag; the folder remembers which numbers its nodes
 // have, and the host keys that were pinned.
 
+#include <map>
 #include <string>
 #include <vector>
 
 namespace trireme::cloud {
 
 struct State {
-  std::string run;           ///< Cluster::run; empty: nothing was created
-  int first = 0;             ///< how many nodes `create` made at first
-  std::vector<int> numbers;  ///< of the nodes there shall be, rising, the first 1
+  std::string run;                               ///< Cluster::run; empty: nothing was created
+  int first = 0;                                 ///< how many nodes `create` made at first
+  std::vector<int> numbers;                      ///< of the nodes there shall be, rising, the first 1
+  std::map<std::string, std::string> pins = {};  ///< Provider::pins(), asked once
 };
 
 class StateFolder {

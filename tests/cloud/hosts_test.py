@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import sys
 import tarfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "cluster"))
@@ -87,7 +88,7 @@ class Hosts(unittest.TestCase):
         self.assertIn("3 rank(s): lab-[1-3] 1 each", trained.both)
 
         shown = self.done("status")
-        self.assertRegex(shown.stdout, r"lab-3 +10\.77\.0\.4 +of its own +h4 \| Healthy")
+        self.assertRegex(shown.stdout, r"lab-3 +10\.77\.0\.4 +of its own +h4 \| Healthy \(at its last boot or setup, \d+-\d+-\d+ \d+:\d+ UTC, \d+ min ago\)")
         self.assertEqual(self.done("hosts").stdout, "lab-1\nlab-2\nlab-3\n")
         self.done("remove", "lab-3", "--yes")
         self.assertEqual((BED.work / "shared/hosts").read_text(), "lab-1\nlab-2\n")
@@ -165,6 +166,87 @@ class Hosts(unittest.TestCase):
             self.write_source("", name="another/file")
         self.done("delete", "--yes")
         self.assertEqual(self.touched(), before)
+
+    def own_files(self, node):
+        """A machine with a Slurm, a munge key and an /opt/trireme of its owner's."""
+        BED.run(node, "sh", "-ec", "mkdir -p /opt/trireme/bin /etc/slurm /etc/munge && echo theirs >/opt/trireme/bin/tool && echo ClusterName=theirs >/etc/slurm/slurm.conf && "
+                "echo their-key >/etc/munge/munge.key && echo mine >/usr/local/bin/trireme && chmod 755 /usr/local/bin/trireme")
+
+    OWN_FILES = "cat /opt/trireme/bin/tool /etc/slurm/slurm.conf /etc/munge/munge.key /usr/local/bin/trireme; ls /opt/trireme /etc/slurm | grep -v plugstack"
+    THEIRS = "theirs\nClusterName=theirs\ntheir-key\nmine\n"
+
+    def forget_own_files(self, node):
+        BED.run(node, "sh", "-c", "rm -rf /opt/trireme /etc/slurm/slurm.conf /etc/munge/munge.key /usr/local/bin/trireme")
+
+    def test_files_of_the_machines_owner_are_refused_and_stay(self):
+        for node in NODES:
+            self.own_files(node)
+        try:
+            before = self.touched()
+            self.write(scheduler="slurm", name="ours")
+            (BED.work / "shared/hosts").write_text("their\nhosts\n")
+            refused = self.cluster("create", "--yes")
+            self.assertEqual(refused.returncode, 1, refused.both)
+            self.assertIn(f"h2 already has files where the cluster's would go: /opt/trireme /usr/local/bin/trireme {BED.work}/shared/hosts /etc/slurm/slurm.conf "
+                          "/etc/munge/munge.key; move them away, or let `trireme cluster create --take-over` keep them aside until `delete` puts them back", refused.both)
+            for node in NODES:
+                self.assertTrue(BED.run(node, "sh", "-c", self.OWN_FILES).stdout.startswith(self.THEIRS))
+            self.done("delete", "--yes")
+            self.assertEqual(self.touched(), before)
+            self.assertEqual((BED.work / "shared/hosts").read_text(), "their\nhosts\n")
+
+            taken = self.cluster("create", "--yes", "--take-over")
+            self.assertEqual(taken.returncode, 0, taken.both)
+            self.assertIn("3 of 3 node(s) are up", taken.stdout)
+            self.assertIn("ClusterName=theirs", BED.run(2, "cat", "/etc/slurm/slurm.conf.before-trireme").stdout)
+            for file, theirs in (("/opt/trireme/bin/tool", "theirs"), ("/etc/munge/munge.key", "their-key"), ("/etc/slurm/slurm.conf", "theirs")):
+                self.assertEqual(BED.run(2, "grep", "-c", theirs, file).stdout.strip() or "0", "0", file)
+            self.done("delete", "--yes")
+            self.assertEqual(self.touched(), before)
+            self.assertEqual((BED.work / "shared/hosts").read_text(), "their\nhosts\n")
+            for node in NODES:
+                self.assertEqual(BED.run(node, "sh", "-c", self.OWN_FILES).stdout, self.THEIRS + "/etc/slurm:\nslurm.conf\n\n/opt/trireme:\nbin\n")
+        finally:
+            for node in NODES:
+                self.forget_own_files(node)
+            (BED.work / "shared/hosts").unlink(missing_ok=True)
+
+    def test_delete_leaves_what_is_not_the_clusters(self):
+        self.write(name="alone")
+        BED.run(2, "sh", "-c", "mkdir -p /etc/trireme && echo '* || check_hw_eth lo' >/etc/trireme/nhc.conf && echo ClusterName=theirs >/etc/slurm/slurm.conf")
+        try:
+            self.done("create", "--yes")
+            self.assertEqual(BED.run(2, "cat", "/etc/trireme/nhc.conf").stdout, "* || check_hw_eth lo\n")
+            self.done("delete", "--yes")
+            self.assertEqual(BED.run(2, "cat", "/etc/trireme/nhc.conf", "/etc/slurm/slurm.conf").stdout, "* || check_hw_eth lo\nClusterName=theirs\n")
+            self.assertEqual(BED.run(2, "ls", "/etc/trireme").stdout, "nhc.conf\n")
+        finally:
+            BED.run(2, "sh", "-c", "rm -rf /etc/trireme /etc/slurm/slurm.conf")
+
+    def test_a_key_that_ssh_refuses_is_named_at_once(self):
+        self.write(name="denied", more="")
+        BED.run(1, "sh", "-c", f"rm -f {BED.folder}/other {BED.folder}/other.pub; ssh-keygen -q -t ed25519 -N '' -f {BED.folder}/other")
+        text = (BED.work / "lab.yaml").read_text()
+        for change in (("user: root", "user: nobody"),):
+            (BED.work / "lab.yaml").write_text(text.replace(*change).replace("wait-minutes: 0.1", "wait-minutes: 5"))
+            began = time.monotonic()
+            made = self.cluster("create", "--yes")
+            self.assertEqual(made.returncode, 1, made.both)
+            self.assertLess(time.monotonic() - began, 60)
+            self.assertIn("the head cannot be reached: denied-1: it asks for a password or refuses our key (user nobody", made.both)
+        (BED.work / "lab.yaml").write_text(text)
+        self.cluster("delete", "--yes")
+
+    def test_a_machine_that_does_not_answer_is_waited_for_with_a_line(self):
+        self.write(name="wait")
+        (BED.work / "lab.yaml").write_text((BED.work / "lab.yaml").read_text().replace("wait-minutes: 0.1", "wait-minutes: 0.5"))
+        BED.script("link", BED.folder, 4, "down")
+        try:
+            made = self.cluster("create", "--yes")
+        finally:
+            BED.script("link", BED.folder, 4, "up")
+        self.assertRegex(made.both, r"wait-3: not reached yet after \d+ of at most 30 s: ")
+        self.done("delete", "--yes")
 
     def test_a_host_key_that_is_another_is_refused(self):
         self.write(name="keys", hosts="10.77.0.2,10.77.0.3", nodes=2)
