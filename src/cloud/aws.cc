@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -129,16 +130,64 @@ Json instances_of(const Cluster& cluster) {
   return found;
 }
 
-void check_types(const Cluster& cluster, std::vector<std::string>& problems) {
+/// Zones of the region that have a size. Empty names: the zone is not told.
+std::set<std::string> zones_of(const Cluster& cluster, const std::string& type) {
+  const Json answer = json_of("sizes of the region",
+                              aws(cluster, {"ec2", "describe-instance-type-offerings", "--location-type",
+                                            "availability-zone", "--filters", "Name=instance-type,Values=" + type}));
+  std::set<std::string> zones;
+  for (const Json& offering : answer["InstanceTypeOfferings"]) zones.insert(text_in(offering, "Location"));
+  return zones;
+}
+
+/// The zone for all machines, which a placement group and the subnet have in common. What is wrong goes to `problems`.
+std::string zone_for(const Cluster& cluster, std::vector<std::string>& problems) {
   const std::string& region = cluster.options.network.region;
-  for (const std::string& type : std::set<std::string>{type_of_head(cluster.options), type_of_nodes(cluster.options)}) {
-    const Json answer =
-        json_of("sizes of the region", aws(cluster, {"ec2", "describe-instance-type-offerings", "--location-type",
-                                                     "region", "--filters", "Name=instance-type,Values=" + type}));
-    if (answer["InstanceTypeOfferings"].empty()) {
+  const std::set<std::string> types = {type_of_head(cluster.options), type_of_nodes(cluster.options)};
+  std::set<std::string> all;
+  for (const std::string& type : types) {
+    const std::set<std::string> zones = zones_of(cluster, type);
+    if (zones.empty()) {
       problems.push_back(fmt::format("{} has no size {}: another network.region or node.type", region, type));
+      return "";
     }
+    std::set<std::string> both;
+    std::ranges::set_intersection(all, zones, std::inserter(both, both.end()));
+    all = type == *types.begin() ? zones : both;
   }
+  const std::string& wanted = cluster.options.network.zone;
+  if (!wanted.empty() && !all.contains(wanted)) {
+    problems.push_back(fmt::format("network.zone {} does not have {}; {} do: {}", wanted, fmt::join(types, " and "),
+                                   all.size(), fmt::join(all, ", ")));
+  } else if (all.empty()) {
+    problems.push_back(fmt::format("no zone of {} has both {}: another network.region, node.type or node.head-type",
+                                   region, fmt::join(types, " and ")));
+  }
+  return !wanted.empty() || all.empty() ? wanted : *all.begin();
+}
+
+/// The image itself of a path of the parameter store, which names another one every few weeks.
+std::string image_for(const Cluster& cluster) {
+  const std::string path = aws_image(cluster.options);
+  if (!path.starts_with('/')) return path;
+  const Json answer = json_of("the image", aws(cluster, {"ssm", "get-parameter", "--name", path}));
+  const std::string image = answer.contains("Parameter") ? text_in(answer["Parameter"], "Value") : "";
+  require(image.starts_with("ami-"), ErrorKind::config, "node.image: {} names no image in {}: found \"{}\"", path,
+          cluster.options.network.region, image);
+  return image;
+}
+
+/// The device that the image starts from, whose size is set. Empty: not told.
+std::string root_device_of(const Cluster& cluster, const std::string& image) {
+  const CommandEnd end = run_command(aws(cluster, {"ec2", "describe-images", "--image-ids", image}));
+  if (end.ok) {
+    const Json answer = parse_json(end.out, "answer of aws ec2 describe-images");
+    const Json images = answer.value("Images", Json::array());
+    if (!images.empty() && !text_in(images[0], "RootDeviceName").empty()) return text_in(images[0], "RootDeviceName");
+  }
+  log::warning("the root device of {} is not known ({}); {} is taken", image, end.ok ? "aws told none" : end.err,
+               aws_root_device(cluster));
+  return "";
 }
 
 /// Hardware threads of all running machines of the common families together, which AWS bounds. What is running beside
@@ -164,6 +213,26 @@ void check_quota(const Cluster& cluster, std::vector<std::string>& problems) {
       fmt::format("quota of {}: {} hardware threads are needed, {:.0f} are allowed: ask AWS for more (quota {}), or "
                   "take fewer or smaller machines",
                   cluster.options.network.region, needed, limit, code));
+}
+
+/// Machines with several network cards have an address of their own each (aws_stack.cc), which AWS bounds at five.
+void check_addresses(const Cluster& cluster, std::vector<std::string>& problems) {
+  int64_t needed = 0;
+  for (const Node& node : cluster.nodes) {
+    const std::string type = node.is_head() ? type_of_head(cluster.options) : type_of_nodes(cluster.options);
+    needed += uses_fast_network(cluster.options) && network_cards(type) > 1 ? 1 : 0;
+  }
+  if (needed == 0) return;
+  const CommandEnd end = run_command(
+      aws(cluster, {"service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", "L-0263D0A3"}));
+  const Json answer = end.ok ? parse_json(end.out, "answer of aws service-quotas get-service-quota") : Json();
+  const bool known = answer.is_object() && answer.contains("Quota") && answer["Quota"].is_object() &&
+                     answer["Quota"].contains("Value") && answer["Quota"]["Value"].is_number();
+  if (!known || static_cast<double>(needed) <= answer["Quota"]["Value"].get<double>()) return;
+  problems.push_back(fmt::format(
+      "quota of {}: {} elastic addresses are needed, for machines with several network cards get no other, and {:.0f} "
+      "are allowed: ask AWS for more (quota L-0263D0A3), take fewer machines, or network.fast off",
+      cluster.options.network.region, needed, answer["Quota"]["Value"].get<double>()));
 }
 
 /// CloudFormation takes a template of this size; a larger one would need a bucket to lie in.
@@ -195,6 +264,24 @@ class Aws final : public Provider {
     check_size_of_stack(cluster, shared_folder(cluster), end(cluster));
   }
 
+  /// A stack that is there, of a version that chose nothing, keeps what its machines have; its subnet names no zone.
+  Pins pins(const Cluster& cluster) const override {
+    Pins chosen = {{"asked-image", cluster.options.node.image}};
+    const Json there = stack_of(cluster).is_null() ? Json::array() : instances_of(cluster);
+    if (!there.empty() && !text_in(there[0], "ImageId").empty()) {
+      chosen["image"] = text_in(there[0], "ImageId");
+      return chosen;
+    }
+    std::vector<std::string> problems;
+    chosen["zone"] = zone_for(cluster, problems);
+    require(problems.empty(), ErrorKind::config, "nothing was created: {}", fmt::join(problems, "; "));
+    chosen["image"] = image_for(cluster);
+    chosen["root-device"] = root_device_of(cluster, chosen["image"]);
+    log::info("zone {} and image {} are kept for all machines of the cluster",
+              chosen["zone"].empty() ? "of AWS's choice" : chosen["zone"], chosen["image"]);
+    return chosen;
+  }
+
   SharedFolder shared_folder(const Cluster& cluster) const override {
     if (cluster.options.storage.kind != StorageChoice::provider) return {};
     return {storage_address(cluster.options) + ":/",
@@ -216,8 +303,9 @@ class Aws final : public Provider {
       if (whole) return;
     }
     std::vector<std::string> problems;
-    check_types(cluster, problems);
+    zone_for(cluster, problems);
     check_quota(cluster, problems);
+    check_addresses(cluster, problems);
     require(problems.empty(), ErrorKind::config, "nothing was created: {}", fmt::join(problems, "; "));
   }
 

@@ -57,6 +57,7 @@ std::string network(const Cluster& cluster) {
       "    Properties:\n"
       "      VpcId: !Ref Network\n"
       "      CidrBlock: {0}\n"
+      "{3}"
       "      Tags:\n{1}"
       "  RoutesOfSubnet:\n"
       "    Type: AWS::EC2::SubnetRouteTableAssociation\n"
@@ -79,7 +80,8 @@ std::string network(const Cluster& cluster) {
       "    Type: AWS::EC2::SecurityGroupEgress\n"
       "    Properties: {{GroupId: !GetAtt Firewall.GroupId, IpProtocol: \"-1\", DestinationSecurityGroupId: !GetAtt "
       "Firewall.GroupId}}\n",
-      range, tags, ssh);
+      range, tags, ssh,
+      cluster.pin("zone").empty() ? "" : fmt::format("      AvailabilityZone: {}\n", cluster.pin("zone")));
 }
 
 std::string storage(const Cluster& cluster) {
@@ -105,31 +107,83 @@ std::string storage(const Cluster& cluster) {
 /// Burstable sizes are not placed together.
 bool is_placed(const std::string& type) { return !type.starts_with("t"); }
 
+/// Network interfaces of a launch template. EC2 gives no public address to a machine that starts with several: these
+/// have a first card and an address of their own.
+std::string interfaces(const Node& node, bool fast, int cards) {
+  const char* efa = fast ? "            InterfaceType: efa\n" : "";
+  if (cards == 1) {
+    return fmt::format(
+        "          - DeviceIndex: 0\n"
+        "{}"
+        "            AssociatePublicIpAddress: true\n"
+        "            DeleteOnTermination: true\n"
+        "            PrivateIpAddress: {}\n"
+        "            SubnetId: !Ref Subnet\n"
+        "            Groups: [!GetAtt Firewall.GroupId]\n",
+        efa, node.address);
+  }
+  std::string text = fmt::format(
+      "          - DeviceIndex: 0\n"
+      "            NetworkCardIndex: 0\n"
+      "            NetworkInterfaceId: !Ref Node{}Card\n",
+      node.index);
+  for (int card = 1; card < cards; ++card) {
+    text += fmt::format(
+        "          - DeviceIndex: 1\n"
+        "            NetworkCardIndex: {}\n"
+        "{}"
+        "            DeleteOnTermination: true\n"
+        "            SubnetId: !Ref Subnet\n"
+        "            Groups: [!GetAtt Firewall.GroupId]\n",
+        card, efa);
+  }
+  return text;
+}
+
+/// The first card of a machine with several, and its public address.
+std::string card_and_address(const Cluster& cluster, const Node& node) {
+  return fmt::format(
+      "  Node{0}Card:\n"
+      "    Type: AWS::EC2::NetworkInterface\n"
+      "    Properties:\n"
+      "      InterfaceType: efa\n"
+      "      PrivateIpAddress: {1}\n"
+      "      SubnetId: !Ref Subnet\n"
+      "      GroupSet: [!GetAtt Firewall.GroupId]\n"
+      "      Tags:\n{2}"
+      "  Node{0}Address:\n"
+      "    Type: AWS::EC2::EIP\n"
+      "    DependsOn: GatewayOfNetwork\n"
+      "    Properties:\n"
+      "      Domain: vpc\n"
+      "      Tags:\n{2}"
+      "  Node{0}AddressOfCard:\n"
+      "    Type: AWS::EC2::EIPAssociation\n"
+      "    Properties: {{AllocationId: !GetAtt Node{0}Address.AllocationId, NetworkInterfaceId: !Ref Node{0}Card}}\n",
+      node.index, node.address, tag_lines(cluster, node.name, 8));
+}
+
 std::string machine(const Cluster& cluster, const Node& node) {
   const ClusterOptions& options = cluster.options;
   const std::string& type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
   const NodeType* known = find_node_type(ProviderChoice::aws, type);
   const bool fast = uses_fast_network(options) && (known == nullptr || known->fast);
+  const int cards = fast ? network_cards(type) : 1;
   const std::string tags = tag_lines(cluster, node.name, 8);
-  std::string text = fmt::format(
+  std::string text = cards > 1 ? card_and_address(cluster, node) : "";
+  text += fmt::format(
       "  Node{0}Launch:\n"
       "    Type: AWS::EC2::LaunchTemplate\n"
       "    Properties:\n"
       "      LaunchTemplateData:\n"
       "        MetadataOptions: {{HttpTokens: required}}\n"
       "        NetworkInterfaces:\n"
-      "          - DeviceIndex: 0\n"
       "{1}"
-      "            AssociatePublicIpAddress: true\n"
-      "            DeleteOnTermination: true\n"
-      "            PrivateIpAddress: {2}\n"
-      "            SubnetId: !Ref Subnet\n"
-      "            Groups: [!GetAtt Firewall.GroupId]\n"
-      "{3}"
+      "{2}"
       "      TagSpecifications:\n"
       "        - ResourceType: launch-template\n"
-      "          Tags:\n{4}",
-      node.index, fast ? "            InterfaceType: efa\n" : "", node.address,
+      "          Tags:\n{3}",
+      node.index, interfaces(node, fast, cards),
       options.node.spot && !node.is_head()
           ? "        InstanceMarketOptions: {MarketType: spot, SpotOptions: {SpotInstanceType: one-time}}\n"
           : "",
@@ -146,24 +200,36 @@ std::string machine(const Cluster& cluster, const Node& node) {
       "{3}"
       "{4}"
       "      BlockDeviceMappings:\n"
-      "        - DeviceName: /dev/sda1\n"
+      "        - DeviceName: {7}\n"
       "          Ebs: {{VolumeSize: {5}, VolumeType: gp3, Encrypted: true, DeleteOnTermination: true}}\n"
       "      UserData: !FindInMap [Machine, Document, UserData]\n"
       "      Tags:\n{6}",
-      node.index, options.storage.kind == StorageChoice::provider ? ", StorageTarget" : "", type,
-      is_placed(type) ? "      PlacementGroupName: !Ref Placement\n" : "",
+      node.index,
+      (options.storage.kind == StorageChoice::provider ? ", StorageTarget" : "") +
+          (cards > 1 ? fmt::format(", Node{}AddressOfCard", node.index) : ""),
+      type, is_placed(type) ? "      PlacementGroupName: !Ref Placement\n" : "",
       options.cluster.lifetime_hours > 0 ? "      InstanceInitiatedShutdownBehavior: terminate\n" : "",
-      options.node.disk_gb, tags);
+      options.node.disk_gb, tags, aws_root_device(cluster));
   return text;
 }
 
 }  // namespace
 
+std::string aws_image(const ClusterOptions& options) {
+  return options.node.image.empty() ? kUbuntu : options.node.image;
+}
+
+std::string aws_root_device(const Cluster& cluster) {
+  if (!cluster.pin("root-device").empty()) return cluster.pin("root-device");
+  return aws_image(cluster.options).find("debian") != std::string::npos ? "/dev/xvda" : "/dev/sda1";
+}
+
 std::string aws_stack_name(const Cluster& cluster) { return "trireme-" + cluster.name(); }
 
 std::string aws_stack(const Cluster& cluster, const SharedFolder& shared, const End& end) {
   const ClusterOptions& options = cluster.options;
-  const bool by_path = options.node.image.empty() || options.node.image.starts_with('/');
+  const std::string image = cluster.pin("image").empty() ? aws_image(options) : cluster.pin("image");
+  const bool by_path = image.starts_with('/');
   std::string text = fmt::format(
       "# The cluster {0} on AWS; made by `trireme cluster plan`.\n"
       "AWSTemplateFormatVersion: \"2010-09-09\"\n"
@@ -178,8 +244,7 @@ std::string aws_stack(const Cluster& cluster, const SharedFolder& shared, const 
       "      # gzip and base64 of cloud-init/node.yaml\n"
       "      UserData: {3}\n"
       "Resources:\n",
-      cluster.name(), by_path ? "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>" : "AWS::EC2::Image::Id",
-      options.node.image.empty() ? kUbuntu : options.node.image,
+      cluster.name(), by_path ? "AWS::SSM::Parameter::Value<AWS::EC2::Image::Id>" : "AWS::EC2::Image::Id", image,
       packed_user_data(cloud_init(cluster, nullptr, shared, end)));
   text += network(cluster);
   bool any_placed = false;

@@ -12,6 +12,11 @@ namespace trireme::cloud {
 /// stack.yaml.
 std::string aws_stack(const Cluster& cluster, const SharedFolder& shared, const End& end);
 
+/// node.image, or Ubuntu's path in the parameter store.
+std::string aws_image(const ClusterOptions& options);
+/// As pinned, else by the image's name: Debian starts from /dev/xvda, Ubuntu from /dev/sda1.
+std::string aws_root_device(const Cluster& cluster);
+
 /// Name of the stack: trireme-NAME.
 std::string aws_stack_name(const Cluster& cluster);
 

@@ -105,6 +105,30 @@ std::string why_missing(const Cluster& cluster, const Node& node, const std::str
   return waited;
 }
 
+/// PUBLISHER:OFFER:SKU:VERSION of the image: "latest", and an alias such as Debian12, mean another one every few weeks.
+/// Images by identity are left as they are.
+std::string image_for(const Cluster& cluster) {
+  std::string urn = azure_image(cluster.options);
+  if (urn.starts_with('/')) return urn;
+  if (std::ranges::count(urn, ':') != 3) {
+    const Json aliases = list_of("the images", {"az", "vm", "image", "list", "--output", "json"});
+    const auto named =
+        std::ranges::find_if(aliases, [&](const Json& image) { return text_in(image, "urnAlias") == urn; });
+    require(named != aliases.end(), ErrorKind::config,
+            "node.image: {} is neither PUBLISHER:OFFER:SKU:VERSION, an identity (/subscriptions/...) nor a name of `az "
+            "vm image list`",
+            urn);
+    urn = text_in(*named, "urn");
+  }
+  if (!urn.ends_with(":latest")) return urn;
+  const std::string& region = cluster.options.network.region;
+  const Json image =
+      json_of("the image", {"az", "vm", "image", "show", "--location", region, "--urn", urn, "--output", "json"});
+  const std::string version = text_in(image, "name");
+  require(!version.empty(), ErrorKind::config, "node.image: az tells no version of {} in {}", urn, region);
+  return urn.substr(0, urn.rfind(':') + 1) + version;
+}
+
 class Azure final : public Provider {
  public:
   std::vector<PlanFile> plan(const Cluster& cluster) const override {
@@ -112,6 +136,12 @@ class Azure final : public Provider {
     return {{"commands.sh", azure_script(cluster), true},
             {"cloud-init/node.yaml", cloud_init(cluster, nullptr, shared_folder(cluster), end(cluster)), false},
             {"key.pub", cluster.public_key + "\n", false}};
+  }
+
+  Pins pins(const Cluster& cluster) const override {
+    const std::string image = image_for(cluster);
+    log::info("image {} is kept for all machines of the cluster", image);
+    return {{"image", image}, {"asked-image", cluster.options.node.image}};
   }
 
   SharedFolder shared_folder(const Cluster& cluster) const override {

@@ -81,6 +81,10 @@ bool ends_by_itself(const Cluster& cluster) { return cluster.options.cluster.lif
 
 }  // namespace
 
+std::string azure_image(const ClusterOptions& options) {
+  return options.node.image.empty() ? "Canonical:ubuntu-24_04-lts:server:latest" : options.node.image;
+}
+
 std::string azure_group(const Cluster& cluster) {
   return owns_group(cluster) ? "trireme-" + cluster.name() : cluster.options.azure.resource_group;
 }
@@ -116,7 +120,7 @@ std::vector<AzureStep> azure_node_steps(const Cluster& cluster, const Node& node
                  "--size",
                  type,
                  "--image",
-                 options.node.image.empty() ? "Canonical:ubuntu-24_04-lts:server:latest" : options.node.image,
+                 cluster.pin("image").empty() ? azure_image(options) : cluster.pin("image"),
                  "--nics",
                  node.name + "-nic",
                  "--admin-username",

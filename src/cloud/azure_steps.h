@@ -17,6 +17,9 @@ struct AzureStep {
   std::string machine_of = {};     ///< node whose machine it makes, which the others can do without
 };
 
+/// node.image, or Ubuntu: a URN, an alias or an identity of az.
+std::string azure_image(const ClusterOptions& options);
+
 /// trireme-NAME, or the one that is shared.
 std::string azure_group(const Cluster& cluster);
 /// Whether the group is the cluster's own.

@@ -75,6 +75,23 @@ bool uses_fast_network(const ClusterOptions& options) {
   return type != nullptr && type->fast;
 }
 
+int network_cards(std::string_view type) {
+  if (type.starts_with("hpc7a.") || type.starts_with("hpc6id.")) return 2;
+  const std::string_view family = type.substr(0, type.find('.'));
+  const bool largest = type.ends_with(".32xlarge") || type.ends_with(".metal");
+  return largest && (family == "c6in" || family == "m6in" || family == "r6in" || family == "m6idn" || family == "r6idn")
+             ? 2
+             : 1;
+}
+
+bool has_accelerators(ProviderChoice provider, std::string_view type) {
+  if (provider == kAzure) return type.starts_with("Standard_N");
+  if (provider != kAws) return false;
+  const std::string_view family = type.substr(0, type.find_first_of("0123456789"));
+  return family == "p" || family == "g" || family == "gr" || family == "trn" || family == "inf" || family == "dl" ||
+         family == "vt";
+}
+
 std::optional<double> cost_per_hour(const ClusterOptions& options, int64_t nodes) {
   const NodeType* head = find_node_type(options.cluster.provider, type_of_head(options));
   const NodeType* other = find_node_type(options.cluster.provider, type_of_nodes(options));
@@ -82,7 +99,9 @@ std::optional<double> cost_per_hour(const ClusterOptions& options, int64_t nodes
   return head->usd_per_hour + static_cast<double>(nodes - 1) * other->usd_per_hour;
 }
 
-std::string describe_cost(const ClusterOptions& options, int64_t nodes) {
+namespace {
+
+std::string describe_price(const ClusterOptions& options, int64_t nodes) {
   const ProviderChoice provider = options.cluster.provider;
   if (provider == ProviderChoice::hosts) return fmt::format("{} machine(s) that exist: no price is known", nodes);
   const std::string what = type_of_head(options) == type_of_nodes(options)
@@ -96,6 +115,19 @@ std::string describe_cost(const ClusterOptions& options, int64_t nodes) {
   return fmt::format("{} machine(s), {}: {:.2f} USD per hour (list price without disks and traffic, {}, {}{}; {})",
                      nodes, what, *cost, price_region(provider, type_of_nodes(options)), kPriceDate,
                      options.node.spot ? ", spot costs less" : "", price_page(provider));
+}
+
+}  // namespace
+
+std::string describe_cost(const ClusterOptions& options, int64_t nodes) {
+  std::string unused;
+  for (const std::string& type : {type_of_head(options), type_of_nodes(options)}) {
+    if (has_accelerators(options.cluster.provider, type) && unused.find(type) == std::string::npos) {
+      unused += fmt::format(
+          "\n{} has accelerators, which are paid for and which nothing uses yet: trireme trains on processors", type);
+    }
+  }
+  return describe_price(options, nodes) + unused;
 }
 
 std::string node_types_table() {

@@ -30,6 +30,10 @@ const NodeType* find_node_type(ProviderChoice provider, std::string_view name);
 /// node.type, or the provider's default; empty for hosts.
 std::string type_of_nodes(const ClusterOptions& options);
 std::string type_of_head(const ClusterOptions& options);
+/// Of sizes of aws: each can have an Elastic Fabric Adapter, and together they have the size's bandwidth.
+int network_cards(std::string_view type);
+/// Sizes with GPUs or other accelerators, by the families' names.
+bool has_accelerators(ProviderChoice provider, std::string_view type);
 /// Whether the nodes shall use InfiniBand or EFA.
 bool uses_fast_network(const ClusterOptions& options);
 

@@ -58,11 +58,15 @@ struct NodeGroup {
 };
 
 struct NetworkGroup {
-  std::string region, range = "10.60.0.0/24";
+  std::string region, zone, range = "10.60.0.0/24";
   FastNetwork fast = FastNetwork::automatic;
   template <class V>
   void visit(V& v) {
     v.text("region", region, "where the machines stand, by the provider's name (azure and aws need it)");
+    v.text(
+        "zone", zone,
+        "availability zone of aws (empty: the first that has all sizes), chosen once and kept as long as the cluster "
+        "is there");
     v.text("range", range, "private addresses of azure and aws: the network of a cluster of its own, /16 to /28");
     v.choice("fast", fast,
              "InfiniBand (azure) or the Elastic Fabric Adapter (aws) of sizes that have it; auto: where the table of "

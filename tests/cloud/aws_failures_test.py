@@ -14,6 +14,7 @@ from support import at_each_point, environment
 HERE = pathlib.Path(__file__).resolve().parent
 TRIREME, WORK = None, None
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJustAKeyForTheTestsOfTriremeXXXXXXXXXXXX you@here\n"
+UBUNTU = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
 FULL = "We currently do not have sufficient c7i.16xlarge capacity in the Availability Zone you requested"
 
 
@@ -206,6 +207,120 @@ class Failures(unittest.TestCase):
         self.assertIn("the stack trireme-sea ended as UPDATE_ROLLBACK_COMPLETE: Node3Launch: another reason;", other.stderr)
         self.assertIn("3 of 3 node(s) are up", self.done(account, "create", "--yes").stdout)
         self.assert_gone(account)
+
+    def test_a_new_image_replaces_no_machine(self):
+        account = Account("image")
+        self.done(account, "create", "--yes", AWS_IMAGE="ami-00000000000000001", AWS_ROOT="/dev/xvda")
+        before = account.state()["stacks"]["trireme-sea"]
+        self.assertIn("    Default: ami-00000000000000001\n", before["text"])
+        self.assertIn("DeviceName: /dev/xvda", before["text"])
+        for words in (["create", "--yes"], ["add", "--nodes", "1", "--yes"], ["remove", "sea-2", "--yes"]):
+            self.done(account, *words, AWS_IMAGE="ami-00000000000000002")
+            after = account.state()["stacks"]["trireme-sea"]["resources"]
+            self.assertEqual(after["Node1"], before["resources"]["Node1"], words)
+        self.assertIn("ImageId: ami-00000000000000001", account.state()["stacks"]["trireme-sea"]["resources"]["Node3"]["text"])
+        account.write(more="node: {wait-minutes: 0.01, image: ami-99}")
+        self.assertIn('node.image is "ami-99" now and was "/aws/service/', self.done(account, "create", "--yes").stderr)
+        self.assert_gone(account)
+        account.write()
+        self.done(account, "create", "--yes", AWS_IMAGE="ami-00000000000000002")
+        self.assertIn("    Default: ami-00000000000000002\n", account.state()["stacks"]["trireme-sea"]["text"], "a new cluster has today's")
+
+    def test_a_stack_of_a_version_that_pinned_nothing_keeps_its_machines(self):
+        account = Account("older")
+        self.done(account, "create", "--yes", AWS_IMAGE="ami-00000000000000001")
+        file = account.folder / "cluster.state/state.json"
+        state = json.loads(file.read_text())
+        del state["pins"]
+        file.write_text(json.dumps(state))
+        before = account.state()["stacks"]["trireme-sea"]["resources"]
+        # It had no zone in its template either.
+        all_of_it = account.state()
+        for one in all_of_it["stacks"]["trireme-sea"]["resources"].values():
+            one["text"] = one["text"].replace("      AvailabilityZone: us-east-1a\n", "")
+        account.state_file.write_text(json.dumps(all_of_it))
+        self.done(account, "create", "--yes", AWS_IMAGE="ami-00000000000000002")
+        after = account.state()["stacks"]["trireme-sea"]["resources"]
+        self.assertEqual({name: one["id"] for name, one in after.items()}, {name: one["id"] for name, one in before.items()})
+
+    def test_the_zone_has_all_sizes(self):
+        sizes = "c7i.large=us-east-1a,us-east-1d c7i.16xlarge=us-east-1b,us-east-1d,us-east-1f"
+        mixed = f"node: {{wait-minutes: 0.01, head-type: c7i.large, image: {UBUNTU}}}"
+        account = Account("zone")
+        account.write(more=mixed)
+        self.done(account, "create", "--yes", AWS_ZONES=sizes)
+        self.assertIn("AvailabilityZone: us-east-1d", account.state()["stacks"]["trireme-sea"]["resources"]["Subnet"]["text"])
+        before = account.state()["stacks"]["trireme-sea"]["resources"]["Subnet"]
+        self.done(account, "add", "--yes", AWS_ZONES=sizes.replace("us-east-1d", "us-east-1b"))
+        self.assertEqual(account.state()["stacks"]["trireme-sea"]["resources"]["Subnet"], before, "it is kept")
+        self.assert_gone(account)
+        for zones, more, message in (
+                ("c7i.large=us-east-1a c7i.16xlarge=us-east-1b", mixed, "no zone of us-east-1 has both c7i.16xlarge and c7i.large: another network.region"),
+                ("c7i.16xlarge=us-east-1b", mixed, "us-east-1 has no size c7i.large: another network.region or node.type")):
+            account.write(more=more)
+            done = account.run("create", "--yes", AWS_ZONES=zones)
+            self.assertEqual(done.returncode, 2, done.both)
+            self.assertIn(f"nothing was created: {message}", done.stderr)
+        file = account.folder / "cluster.yaml"
+        account.write()
+        file.write_text(file.read_text().replace("region: us-east-1", "region: us-east-1, zone: us-east-1f"))
+        self.done(account, "create", "--yes", AWS_ZONES=sizes)
+        self.assertIn("AvailabilityZone: us-east-1f", account.state()["stacks"]["trireme-sea"]["resources"]["Subnet"]["text"])
+        self.assert_gone(account)
+        done = account.run("create", "--yes", AWS_ZONES="c7i.16xlarge=us-east-1b")
+        self.assertIn("nothing was created: network.zone us-east-1f does not have c7i.16xlarge; 1 do: us-east-1b", done.stderr)
+
+    def test_machines_with_two_network_cards_need_addresses(self):
+        account = Account("cards", nodes=6)
+        account.write(nodes=6, more=f"node: {{type: hpc7a.96xlarge, image: {UBUNTU}}}")
+        done = account.run("create", "--yes", AWS_QUOTA="5")
+        self.assertEqual(done.returncode, 2, done.both)
+        self.assertIn("quota of us-east-1: 6 elastic addresses are needed, for machines with several network cards get no other, and 5 are allowed", done.stderr)
+
+    def test_a_key_that_is_refused_is_named_and_not_waited_for_long(self):
+        account = Account("refused")
+        account.write(more=f"node: {{wait-minutes: 0.2, image: {UBUNTU}}}")
+        done = account.run("create", "--yes", SSH_DENIED="203.0.113.11")
+        self.assertEqual(done.returncode, 1, done.both)
+        self.assertIn(f"the head cannot be reached: sea-1: it asks for a password or refuses our key (user trireme; there is no private key beside {account.folder}/key.pub, so those",
+                      done.stderr)
+        self.assertRegex(done.stderr, r"sea-1: not reached yet after \d+ of at most 12 s: it asks for a password")
+
+    def test_status_says_when_the_node_was_looked_at(self):
+        account = Account("looked")
+        self.done(account, "create", "--yes")
+        self.assertRegex(account.run("status").stdout, r"sea-2 .*node \| Healthy \(at its last boot or setup, 2025-11-24 16:00 UTC, 12 min ago\)\n")
+
+    def test_a_plan_needs_no_network(self):
+        account = Account("offline")
+        file = account.folder / "cluster.yaml"
+        file.write_text(file.read_text().replace("from: 198.51.100.7/32", "from: caller"))
+        bare = account.folder / "bin"
+        bare.mkdir()
+        (bare / "curl").write_text("#!/bin/sh\nexit 6\n")
+        (bare / "curl").chmod(0o755)
+        path = f"{bare}:{account.environment['PATH']}"
+        done = account.run("plan", "--output", "plan", PATH=path)
+        self.assertEqual(done.returncode, 0, done.both)
+        self.assertIn("access.from is caller: cannot find out this machine's own address", done.stderr)
+        self.assertIn("the plan has ADDRESS-OF-CALLER/32 in its place, and create asks again", done.stderr)
+        self.assertIn('CidrIp: "ADDRESS-OF-CALLER/32"', (account.folder / "plan/stack.yaml").read_text())
+        self.assertIn("nothing was created", done.stdout)
+        refused = account.run("create", "--yes", PATH=path)
+        self.assertEqual(refused.returncode, 1, refused.both)
+        self.assertIn("write it into access.from", refused.stderr)
+        self.assertEqual(list(account.state()["stacks"]), ["theirs"])
+
+    def test_sizes_with_gpus_are_told_to_be_of_no_use(self):
+        for provider, kind, told in (("aws", "p4d.24xlarge", True), ("aws", "g5.xlarge", True), ("aws", "trn1.32xlarge", True), ("aws", "c7i.16xlarge", False),
+                                     ("azure", "Standard_ND96isr_H100_v5", True), ("azure", "Standard_D32s_v5", False)):
+            account = Account("gpus", theirs=False)
+            file = account.folder / "cluster.yaml"
+            file.write_text(file.read_text().replace("provider: aws", f"provider: {provider}").replace("node: {", f"node: {{type: {kind}, ")
+                            .replace("image: /aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id", ""))
+            done = account.run("plan", "--output", "plan")
+            self.assertEqual(done.returncode, 0, done.both)
+            self.assertEqual(f"{kind} has accelerators, which are paid for and which nothing uses yet" in done.stdout, told, done.both)
 
     def test_a_stack_in_progress_is_waited_for(self):
         account = Account("slow")

@@ -318,6 +318,30 @@ class Azure(unittest.TestCase):
         self.assertEqual(after["203.0.113.11"], before["203.0.113.11"])
         self.assertNotEqual(after["203.0.113.12"].split()[1], before["203.0.113.12"].split()[1])
 
+    def images(self, account):
+        return {one["name"]: one["image"] for one in account.state()["resources"] if "image" in one}
+
+    def test_the_version_of_the_image_is_kept(self):
+        account = Account("image")
+        self.assertEqual(account.run("create", "--yes", AZ_IMAGE_VERSION="24.04.7").returncode, 0)
+        added = account.run("add", "--yes", AZ_IMAGE_VERSION="24.04.8")
+        self.assertEqual(added.returncode, 0, added.both)
+        self.assertEqual(set(self.images(account).values()), {"Canonical:ubuntu-24_04-lts:server:24.04.7"})
+        self.assertEqual(len(self.images(account)), 3)
+
+    def test_an_image_may_be_named_in_every_form_of_az(self):
+        gallery = "/subscriptions/1/resourceGroups/g/providers/Microsoft.Compute/galleries/s/images/i"
+        for name, kept in (("Debian12", "Debian:debian-12:12-gen2:24.04.1"), ("A:b:c:1.2", "A:b:c:1.2"), (gallery, gallery)):
+            account = Account("form", nodes=1)
+            account.file.write_text(account.file.read_text().replace("Canonical:ubuntu-24_04-lts:server:latest", name))
+            self.assertEqual(account.run("create", "--yes").returncode, 0)
+            self.assertEqual(self.images(account), {"sea-1": kept})
+        account.file.write_text(account.file.read_text().replace(gallery, "Debian99"))
+        account.run("delete", "--yes")
+        refused = account.run("create", "--yes")
+        self.assertEqual(refused.returncode, 2, refused.both)
+        self.assertIn("node.image: Debian99 is neither PUBLISHER:OFFER:SKU:VERSION, an identity (/subscriptions/...) nor a name of `az vm image list`", refused.stderr)
+
     def test_the_nodes_get_the_host_keys_that_the_provider_tells(self):
         account = Account("trust")
         self.assertEqual(account.run("create", "--yes").returncode, 0)

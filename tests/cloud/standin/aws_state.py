@@ -1,7 +1,8 @@
 """A stand-in for aws that keeps its stacks in a file: $AWS_STATE. It reads a stack's resources from its template, makes them in order,
 and answers and refuses as CloudFormation does. $AWS_FAIL_AT=K lets the K-th call fail: before it has done anything, or with
 $AWS_FAIL_MODE=after when all is done, as a connection that breaks does. $AWS_RESOURCE_FAILS=NAME lets that resource of a stack not be
-made (or not be deleted), for the reason $AWS_REASON. $AWS_SLOW=N: a stack is in progress for N questions. Every call is a line of $AWS_STATE.log."""
+made (or not be deleted), for the reason $AWS_REASON. $AWS_ZONES="TYPE=ZONE,ZONE TYPE=ZONE" are the zones of sizes, $AWS_IMAGE is what a path of the
+parameter store means today. $AWS_SLOW=N: a stack is in progress for N questions. Every call is a line of $AWS_STATE.log."""
 import fcntl
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import sys
 
 STATE = os.environ["AWS_STATE"]
+IMAGE = os.environ.get("AWS_IMAGE", "ami-0123456789abcdef0")
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBeenMadeForTheTestsOfTriremeOnlyXXXXXXXXXXXX"
 CHANGEABLE = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE")
 
@@ -33,8 +35,11 @@ def parse(words):
 
 
 def resources_of(text):
-    """Logical name -> {type, text}, in the order written."""
+    """Logical name -> {type, text}, in the order written. A path of the parameter store is resolved each time."""
     found, name = {}, None
+    image = re.search(r"  Image:\n    Type: (\S+)\n    Default: (\S+)", text)
+    if image:
+        text = text.replace("!Ref Image", IMAGE if image[1].startswith("AWS::SSM") else image[2])
     for line in text[text.index("\nResources:\n") + 12:].splitlines():
         if re.fullmatch(r"  \w+:", line):
             name = line.strip()[:-1]
@@ -153,7 +158,7 @@ class Aws:
             for one in stack["resources"].values():
                 if one["type"] == "AWS::EC2::Instance" and (stack["tags"] | one["tags"]).get(key) == value:
                     number = int(one["tags"]["Name"].rsplit("-", 1)[1])
-                    found.append({"InstanceId": one["id"], "PublicIpAddress": f"203.0.113.{10 + number}", "State": {"Name": "running"},
+                    found.append({"InstanceId": one["id"], "ImageId": re.search(r"ImageId: (\S+)", one["text"])[1] if "ImageId" in one["text"] else "", "PublicIpAddress": f"203.0.113.{10 + number}", "State": {"Name": "running"},
                                   "Tags": [{"Key": k, "Value": v} for k, v in (stack["tags"] | one["tags"]).items()]})
         return {"Reservations": [{"Instances": [one]} for one in found]}
 
@@ -182,7 +187,16 @@ def do(aws, action, flags):
         key = KEY[:-4] + flags["--instance-id"][0][-4:]
         return {"Output": f"noise\n-----BEGIN SSH HOST KEY KEYS-----\n{key} root@x\n-----END SSH HOST KEY KEYS-----\n"}
     if action == "ec2 describe-instance-type-offerings":
-        return {"InstanceTypeOfferings": [{"InstanceType": flags["--filters"][0].split("Values=")[1]}]}
+        if flags["--location-type"] != ["availability-zone"]:
+            raise Refused("the stand-in tells zones")
+        kind = flags["--filters"][0].split("Values=")[1]
+        zones = dict(pair.split("=") for pair in os.environ.get("AWS_ZONES", f"{kind}=us-east-1a,us-east-1b").split())
+        return {"InstanceTypeOfferings": [{"InstanceType": kind, "LocationType": "availability-zone", "Location": zone}
+                                          for zone in zones.get(kind, "").split(",") if zone]}
+    if action == "ssm get-parameter":
+        return {"Parameter": {"Name": flags["--name"][0], "Type": "String", "Value": IMAGE}}
+    if action == "ec2 describe-images":
+        return {"Images": [{"ImageId": flags["--image-ids"][0], "RootDeviceName": os.environ.get("AWS_ROOT", "/dev/sda1")}]}
     if action == "service-quotas get-service-quota":
         return {"Quota": {"Value": float(os.environ.get("AWS_QUOTA", "1000"))}}
     raise Refused(f"'{action}' is not in the stand-in")
