@@ -148,7 +148,8 @@ struct GenerationFields {
   Json config = Json::object(), file;
 };
 
-/// As the files were that the model began as; else the tokenizer's end of a text, where the model writes any.
+/// As the files were that the model began as; where they name no end of a text, and the model writes any, that of the
+/// tokenizer, as sampling takes it.
 GenerationFields generation_fields(const std::string& files, bool generates, const Json& end) {
   GenerationFields fields;
   if (files.empty()) {
@@ -158,6 +159,12 @@ GenerationFields generation_fields(const std::string& files, bool generates, con
     const Json both = parse_json(files, "the model's generation settings");
     fields.config = json_member(both, "config", "the model's generation settings");
     fields.file = json_member(both, "generation_config", "the model's generation settings");
+    const auto is_named = [](const Json& object) { return !object.value("eos_token_id", Json()).is_null(); };
+    const bool has_file = fields.file.is_object();
+    if (generates && !end.is_null() && !is_named(fields.config) && !(has_file && is_named(fields.file))) {
+      fields.config["eos_token_id"] = end;
+      if (has_file) fields.file["eos_token_id"] = end;
+    }
   }
   if (!fields.file.is_null() || !generates) return fields;
   fields.file = {{"_from_model_config", true}};

@@ -36,7 +36,6 @@ struct Metrics {
   uint64_t tokens = 0;                    ///< tokens consumed since step 0
   int64_t skipped = 0;                    ///< steps skipped since step 0: not finite, or a spike
   std::optional<double> perplexity = {};  ///< exp(loss), where the loss is one of tokens
-  double updates_per_second = 0;          ///< steps per second over the interval, as tokens_per_second
   uint64_t memory_bytes = 0;              ///< resident memory of rank 0's process (0: not known)
   double samples_per_second = 0;          ///< as tokens_per_second
   double flops_per_second = 0;            ///< likewise, of the model's arithmetic, all ranks together
@@ -44,6 +43,7 @@ struct Metrics {
   double interval_loss = 0;               ///< mean over the interval's steps that were not skipped; NaN: none was
   int64_t interval_skipped = 0;           ///< steps of the interval that were skipped
   int64_t interval_not_finite = 0;        ///< those of them whose loss or gradients were not finite
+  double updates_per_second = 0;          ///< steps per second over the interval, as tokens_per_second
 };
 
 /// Result of one evaluation at a step.

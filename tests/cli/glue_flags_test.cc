@@ -195,7 +195,7 @@ TEST(GlueFlags, ColumnsAreForFilesOfOnesOwn) {
 
 TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
   EXPECT_ERROR(read({"--overwrite_output", "True"}), ErrorKind::usage, "overwrite");
-  EXPECT_ERROR(read({"--lr_scheduler_type", "polynomial"}), ErrorKind::usage, "polynomial");
+  EXPECT_ERROR(read({"--lr_scheduler_type", "reduce_lr_on_plateau"}), ErrorKind::usage, "reduce_lr_on_plateau");
   EXPECT_ERROR(read({"--eval_strategy", "sometimes"}), ErrorKind::usage, "sometimes");
   EXPECT_ERROR(read({"--per_device_train_batch_size", "0"}), ErrorKind::usage, "per");
   EXPECT_ERROR(read({"--adam_beta2", "1"}), ErrorKind::usage, "--adam-beta1 and --adam-beta2 must be below 1");

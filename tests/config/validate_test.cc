@@ -55,6 +55,20 @@ TEST(Validate, RefusesAnExponentialCourseOfNanogpts) {
                "optim.schedule (flag --optim.schedule) is exponential, which is a course of NeoX's; set "
                "--optim.schedule-form neox");
   EXPECT_NO_THROW(flags({"--optim.schedule=exponential", "--optim.schedule-form=neox"}));
+  for (const char* course : {"polynomial", "cosine-with-restarts", "inverse-sqrt"}) {
+    const std::string schedule = std::string("--optim.schedule=") + course;
+    EXPECT_ERROR(flags({schedule, "--optim.schedule-form=neox"}), ErrorKind::config,
+                 "is a course that NeoX does not have; set --optim.schedule-form nanogpt");
+    EXPECT_NO_THROW(flags({schedule}));
+  }
+  const std::pair<const char*, const char*> of_one_course[] = {{"--optim.decay-power=2", "polynomial"},
+                                                               {"--optim.restarts=3", "cosine-with-restarts"},
+                                                               {"--optim.timescale=7", "inverse-sqrt"}};
+  for (const auto& [flag, course] : of_one_course) {
+    EXPECT_ERROR(flags({flag}), ErrorKind::config,
+                 std::string("has an effect only with --optim.schedule ") + course + "; remove it");
+    EXPECT_NO_THROW(flags({flag, std::string("--optim.schedule=") + course}));
+  }
 }
 
 TEST(Validate, RefusesMergesWithoutAVocabulary) {

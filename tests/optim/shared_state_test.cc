@@ -96,7 +96,7 @@ TEST_P(SharedState, WeightsAreThereWhenALayerNeedsThemAndOfTwoLayersAtATime) {
         }
       }
       // Everyone's elements but the own ones arrive once a pass, and every own one leaves for two others.
-      const size_t sent = 2 * owned * 4;
+      const size_t sent = 2 * owned * 3;
       EXPECT_EQ(weights.bytes_sent(), sent);
       size_t seen = 0;
       for (size_t i = 0; i + 1 < groups; ++i) {
