@@ -13,6 +13,7 @@
 #include "base/json_text.h"
 #include "cli/flags.h"
 #include "cli/tokenizer_flags.h"
+#include "cli/wording.h"
 #include "config/foreign_options.h"
 #include "data/glue/task.h"
 #include "data/prepare/encoded_source.h"
@@ -351,8 +352,10 @@ std::vector<std::string> take_native(std::vector<std::string>& words) {
     }
     std::string plain = name.substr(2);
     std::ranges::replace(plain, '_', '-');
+    const std::string own = in_words_of("glue", plain);
     require(stays_native(plain), ErrorKind::usage,
-            "{} cannot be given to glue: run_glue's arguments decide about it; `trireme glue --help` lists them", name);
+            "{} cannot be given to glue: run_glue's arguments decide about it; {}", name,
+            own == plain ? "`trireme glue --help` lists them" : "use " + own);
     native.push_back(words[i]);
     if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("--")) native.push_back(words[++i]);
   }

@@ -44,10 +44,12 @@ bool is_part(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_' || c == '.' || c == '/';
 }
 
-/// Whether `words` begin the text and end there: not in a longer name, a path, or a file's name.
+/// Whether `words` begin the text and end there: not in a longer name, a path, or a file's name. What was typed and
+/// cannot be given stays as it was typed.
 bool begins_with(std::string_view text, std::string_view words) {
   if (!text.starts_with(words)) return false;
   const std::string_view rest = text.substr(words.size());
+  if (rest.starts_with(" cannot be given to ")) return false;
   return rest.empty() || !is_part(rest[0]) || rest == "." || rest.starts_with(". ");
 }
 

@@ -376,7 +376,7 @@ set_slurm() {
     printf '#!/bin/sh\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\nexec trireme health -c %s --drain%s\n' "$etc/nhc.conf" "$detached" |
       put "$etc/slurm-$name" 755
   done
-  mkdir -p /var/spool/slurmctld /var/spool/slurmd
+  mkdir -p /var/spool/trireme/slurmctld /var/spool/trireme/slurmd # not a site's own, which knows another cluster
   service munge "$munge_action"
   ! is_head || service slurmctld restart
   service slurmd restart
@@ -394,6 +394,7 @@ leave() {
   slurm=
   ! { is_listed /etc/slurm/slurm.conf && [ -e /etc/slurm/slurm.conf ]; } || slurm=yes
   for name in slurmd slurmctld munge; do [ -z "$slurm" ] || service "$name" stop; done
+  [ -z "$slurm" ] || rm -rf /var/spool/trireme
   give_back /etc/slurm/slurm.conf /etc/slurm/cgroup.conf /etc/munge/munge.key
   rm -f /etc/munge/trireme.key
   ! { is_head && [ -e "$TRIREME_STORAGE_PATH" ]; } || give_back "$TRIREME_STORAGE_PATH/hosts"

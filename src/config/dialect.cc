@@ -67,9 +67,29 @@ bool is_none(const Setting& setting) {
 /// Of keys inside of a group the group: that is what two files may not share.
 std::string outermost(const std::string& key) { return canonical(key.substr(0, key.find('.'))); }
 
-/// What several files say. A key, or group of keys, in two of them is an objection, but where the later one writes it
-/// with '-': NeoX compares the words as they are written with those that it has, which have '_', and overlooks that
-/// one, so that it replaces the earlier.
+/// Whether the dialect has the key, or a group of this name.
+bool knows(const Dialect& dialect, const std::string& key) {
+  const std::string group = canonical(key) + ".";
+  return dialect.find(key) || std::ranges::any_of(dialect.keys, [&](const DialectKey& known) {
+           return canonical(known.name).starts_with(group);
+         });
+}
+
+/// What keys without effect there are, as one line; why, as details.
+void note_no_effect(const std::vector<const Setting*>& settings, const Dialect& dialect, Translation& out) {
+  std::vector<std::string> names;
+  for (const Setting* setting : settings) {
+    names.push_back(setting->key);
+    out.details.push_back(
+        fmt::format("{} has no effect here: {}", place(*setting), dialect.find(setting->key)->meaning));
+  }
+  if (!names.empty())
+    out.notes.push_back(fmt::format("{} keys of {} have no effect here (--verbose says why): {}", names.size(),
+                                    dialect.name, fmt::join(names, ", ")));
+}
+
+}  // namespace
+
 std::vector<Setting> merge_apart(const std::vector<Setting>& settings, std::vector<std::string>& objections,
                                  std::vector<std::string>& notes) {
   struct Owner {
@@ -98,29 +118,6 @@ std::vector<Setting> merge_apart(const std::vector<Setting>& settings, std::vect
   }
   return merged;
 }
-
-/// Whether the dialect has the key, or a group of this name.
-bool knows(const Dialect& dialect, const std::string& key) {
-  const std::string group = canonical(key) + ".";
-  return dialect.find(key) || std::ranges::any_of(dialect.keys, [&](const DialectKey& known) {
-           return canonical(known.name).starts_with(group);
-         });
-}
-
-/// What keys without effect there are, as one line; why, as details.
-void note_no_effect(const std::vector<const Setting*>& settings, const Dialect& dialect, Translation& out) {
-  std::vector<std::string> names;
-  for (const Setting* setting : settings) {
-    names.push_back(setting->key);
-    out.details.push_back(
-        fmt::format("{} has no effect here: {}", place(*setting), dialect.find(setting->key)->meaning));
-  }
-  if (!names.empty())
-    out.notes.push_back(fmt::format("{} keys of {} have no effect here (--verbose says why): {}", names.size(),
-                                    dialect.name, fmt::join(names, ", ")));
-}
-
-}  // namespace
 
 const DialectKey* Dialect::find(std::string_view key) const {
   const std::string wanted = canonical(key);

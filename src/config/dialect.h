@@ -104,6 +104,12 @@ std::span<const Dialect* const> dialects();
 /// Throws Error::usage listing the names.
 const Dialect& find_dialect(std::string_view name);
 
+/// What several files say. A key, or group of keys, in two of them is an objection, but where the later one writes it
+/// with '-': NeoX compares the words as they are written with those that it has, which have '_', and overlooks that
+/// one, so that it replaces the earlier.
+std::vector<Setting> merge_apart(const std::vector<Setting>& settings, std::vector<std::string>& objections,
+                                 std::vector<std::string>& notes);
+
 /// Native settings and notes from a dialect's settings. Throws Error::config.
 Translation translate(const Dialect& dialect, const std::vector<Setting>& settings, const std::vector<Setting>& native);
 

@@ -87,9 +87,11 @@ void note_what_has_no_effect(const DialectView& view, TextGeneration& out) {
 }  // namespace
 
 TextGeneration read_text_generation(const std::vector<std::string>& files) {
-  const DialectView view(kGptNeox, read_settings(files), {});
-  require(view.objections().empty(), ErrorKind::config, "{}", fmt::join(view.objections(), "\n"));
   TextGeneration out;
+  std::vector<std::string> shared;
+  const DialectView view(kGptNeox, merge_apart(read_settings(files), shared, out.notes), {});
+  for (const std::string& objection : shared) view.object(objection);
+  require(view.objections().empty(), ErrorKind::config, "{}", fmt::join(view.objections(), "\n"));
   out.kind = kind_of(view);
   out.model = view.given("load") ? text_of(view, "load") : view.given("save") ? text_of(view, "save") : "";
   if (view.given("iteration")) out.iteration = count_of(view, "iteration", 0);

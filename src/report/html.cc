@@ -193,7 +193,9 @@ std::string facts_table(const RunFacts& facts) {
 }
 
 std::string evaluations_table(const RunLog& log) {
-  if (log.evaluations.empty()) return {};
+  const bool validates =
+      std::ranges::any_of(log.evaluations, [](const auto& m) { return m.validation_loss.has_value(); });
+  if (!validates) return {};
   const EvaluationMetrics& last = log.evaluations.back();
   std::string out = "<h2>Evaluations</h2>\n<table>\n<tr><th>step</th>";
   if (last.epoch) out += "<th>epoch</th>";

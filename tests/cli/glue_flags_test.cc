@@ -207,7 +207,9 @@ TEST(GlueFlags, WrongValuesAndUnknownNamesAreErrors) {
                "--per-device-max-tokens counts ids without padding; remove --pad-to-max-length");
   EXPECT_ERROR(read({"--resume_from_checkpoint", "False"}), ErrorKind::config, "use --overwrite-output-dir");
   EXPECT_ERROR(read({}, "squad"), ErrorKind::usage, "no task \"squad\" in GLUE");
-  EXPECT_ERROR(read({"--optim.clip", "2"}), ErrorKind::usage, "--optim.clip cannot be given to glue");
+  EXPECT_ERROR(read({"--optim.clip", "2"}), ErrorKind::usage,
+               "--optim.clip cannot be given to glue: run_glue's arguments decide about it; use --max-grad-norm");
+  EXPECT_ERROR(read({"--optim.decay-all", "true"}), ErrorKind::usage, "; `trireme glue --help` lists them");
   EXPECT_ERROR(read_glue_flags({"--do_train"}), ErrorKind::usage, "--model-name-or-path is missing");
   EXPECT_ERROR(read_glue_flags({"--model", "m", "--do_train"}), ErrorKind::usage, "--output-dir is missing");
   EXPECT_ERROR(read_glue_flags({"--model", "m", "--do_train", "--output_dir", "o"}), ErrorKind::usage,

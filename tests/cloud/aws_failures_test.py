@@ -84,7 +84,7 @@ class Failures(unittest.TestCase):
                     return False
                 if first.returncode == 0:
                     # What failed was asked again, or is told as not known.
-                    self.assertRegex(account.last_call(at), "describe-instances|get-console-output|get-service-quota")
+                    self.assertRegex(account.last_call(at), "describe-(instances|images)|get-console-output|get-service-quota")
                 second = self.done(account, "create", "--yes")
                 self.assertIn("2 of 2 node(s) are up", second.stdout, f"call {at} {mode}: {first.both}")
                 self.assertEqual(account.resources(), whole(1, 2))

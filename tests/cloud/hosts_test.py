@@ -170,13 +170,13 @@ class Hosts(unittest.TestCase):
     def own_files(self, node):
         """A machine with a Slurm, a munge key and an /opt/trireme of its owner's."""
         BED.run(node, "sh", "-ec", "mkdir -p /opt/trireme/bin /etc/slurm /etc/munge && echo theirs >/opt/trireme/bin/tool && echo ClusterName=theirs >/etc/slurm/slurm.conf && "
-                "echo their-key >/etc/munge/munge.key && echo mine >/usr/local/bin/trireme && chmod 755 /usr/local/bin/trireme")
+                "echo their-key >/etc/munge/munge.key && mkdir -p /var/spool/slurmctld && echo theirs >/var/spool/slurmctld/clustername && echo mine >/usr/local/bin/trireme && chmod 755 /usr/local/bin/trireme")
 
-    OWN_FILES = "cat /opt/trireme/bin/tool /etc/slurm/slurm.conf /etc/munge/munge.key /usr/local/bin/trireme; ls /opt/trireme /etc/slurm | grep -v plugstack"
-    THEIRS = "theirs\nClusterName=theirs\ntheir-key\nmine\n"
+    OWN_FILES = "cat /opt/trireme/bin/tool /etc/slurm/slurm.conf /etc/munge/munge.key /usr/local/bin/trireme /var/spool/slurmctld/clustername; ls /opt/trireme /etc/slurm | grep -v plugstack"
+    THEIRS = "theirs\nClusterName=theirs\ntheir-key\nmine\ntheirs\n"
 
     def forget_own_files(self, node):
-        BED.run(node, "sh", "-c", "rm -rf /opt/trireme /etc/slurm/slurm.conf /etc/munge/munge.key /usr/local/bin/trireme")
+        BED.run(node, "sh", "-c", "rm -rf /opt/trireme /etc/slurm/slurm.conf /etc/munge/munge.key /var/spool/slurmctld/clustername /usr/local/bin/trireme")
 
     def test_files_of_the_machines_owner_are_refused_and_stay(self):
         for node in NODES:
@@ -207,6 +207,7 @@ class Hosts(unittest.TestCase):
             for node in NODES:
                 self.assertEqual(BED.run(node, "sh", "-c", self.OWN_FILES).stdout, self.THEIRS + "/etc/slurm:\nslurm.conf\n\n/opt/trireme:\nbin\n")
         finally:
+            self.leave_nothing()  # as long as what it puts back is still wanted
             for node in NODES:
                 self.forget_own_files(node)
             (BED.work / "shared/hosts").unlink(missing_ok=True)

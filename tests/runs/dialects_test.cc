@@ -383,10 +383,10 @@ TEST_F(GptNeox, RefusesWhatCannotBeTrainedBeforeAnythingIsMade) {
           "2 settings cannot be trained with:");
   refused("--fp16.enabled true", "is f16, and CPUs do not train in it; set --precision.dtype bf16");
   const Outcome shown = done(here(1,
-                                  "config show tiny -d conf --ranks 12 --model_parallel_size 2 --pipe_parallel_size 3 "
+                                  "config show tiny -d conf --ranks 8 --model_parallel_size 2 --pipe_parallel_size 2 "
                                   "--fp16.enabled true --verbose"));
   EXPECT_THAT(shown.output, HasSubstr("  tensor: 2  # flag --model_parallel_size\n"));
-  EXPECT_THAT(shown.output, HasSubstr("  data: 2  # 12 ranks\n"));
+  EXPECT_THAT(shown.output, HasSubstr("  data: 2  # 8 ranks\n"));
   EXPECT_THAT(shown.output, HasSubstr("  global: 24  # "));
   EXPECT_THAT(shown.output, HasSubstr("hostfile has no effect here: ranks come from MPI"));
   EXPECT_THAT(done(here(1, "config show tiny -d conf --model.vocabulary 256 --ranks 4 --hosts 2")).output,

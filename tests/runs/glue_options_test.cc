@@ -40,7 +40,7 @@ TEST_F(GlueOptionsTest, BatchesCutByTokensGiveTheSameLosses) {
   const Outcome outcome =
       run_on(1, "tokens", {"--do_train", "--do_eval", "--max_steps", "30", "--per_device_max_tokens", "40"});
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("8 rows per step: 1 ranks x micro-batches of at most 8 rows and 40 tokens"));
+  EXPECT_THAT(outcome.output, HasSubstr("8 rows per step: 1 rank x micro-batches of at most 8 rows and 40 tokens"));
   const auto by_rows = losses("rows"), by_tokens = losses("tokens");
   ASSERT_EQ(by_rows.size(), by_tokens.size());
   for (const auto& [step, loss] : by_rows) EXPECT_NEAR(by_tokens.at(step), loss, 2e-5) << step;

@@ -114,7 +114,7 @@ TEST_F(GlueRecords, LinesComeByTimeWhereStepsAreFewer) {
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     return outcome.output;
   };
-  EXPECT_THAT(with("0.0001"), HasSubstr("] step 15/30, loss "));
+  EXPECT_THAT(with("0.0001"), HasSubstr("% step 15/30, loss "));
   EXPECT_THAT(with("0"), Not(HasSubstr("step 15/30")));
 }
 

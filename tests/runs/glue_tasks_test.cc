@@ -141,8 +141,8 @@ TEST_F(GlueTasks, AModelOfAnotherTaskGetsANewHead) {
       tune("mnli", "three", {"--do_train", "--max_steps", "2", "--eval_strategy", "steps", "--eval_steps", "2"});
   ASSERT_EQ(mnli.code, 0) << mnli.output;
   std::vector<std::string> names;
-  for (const auto& named : read_run_log(path("three/metrics.jsonl")).evaluations.at(0).values)
-    names.push_back(named.first);
+  const RunLog log = read_run_log(path("three/metrics.jsonl"));
+  for (const auto& named : log.evaluations.at(0).values) names.push_back(named.first);
   EXPECT_EQ(names, (std::vector<std::string>{"accuracy", "loss_mm", "accuracy_mm"}));
   for (const auto& [task, classes] : {std::pair{"mrpc", 2}, {"rte", 2}, {"stsb", 1}}) {
     auto words = glue(std::string("of-") + task, {"--do_train", "--max_steps", "2", "--task", task});
@@ -152,8 +152,8 @@ TEST_F(GlueTasks, AModelOfAnotherTaskGetsANewHead) {
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     EXPECT_THAT(outcome.output,
                 HasSubstr(fmt::format("its head is of another task, with other classes, so that a new one "
-                                      "takes its place: classifier.weight ([3, 32] there, [{}, 32] here), "
-                                      "classifier.bias ([3] there, [{}] here)",
+                                      "takes its place: classifier.bias ([3] there, [{}] here), "
+                                      "classifier.weight ([3, 32] there, [{}, 32] here)",
                                       classes, classes)));
     EXPECT_EQ(json(std::string("of-") + task + "/config.json").value("finetuning_task", ""), task);
   }

@@ -209,7 +209,8 @@ TEST_F(Glue, TakesRowsOfOnesOwnAndNumbersToPredict) {
   const Outcome renewed = run(trireme_command(words));
   EXPECT_EQ(renewed.code, 0) << renewed.output;
   EXPECT_THAT(renewed.output, HasSubstr("its head is of another task, with other classes, so that a new one takes its "
-                                        "place: classifier.weight ([1, 32] there, [2, 32] here)"));
+                                        "place: classifier.bias ([1] there, [2] here), "
+                                        "classifier.weight ([1, 32] there, [2, 32] here)"));
   EXPECT_THAT(renewed.output, HasSubstr("was not trained on mrpc"));
 }
 

@@ -111,6 +111,7 @@ TEST_F(NeoxRun, NamesWhatItWasResumedFromWhereItHasNoSnapshotOfItsOwn) {
 }
 
 TEST_F(NeoxRun, LoadsTheIterationThatIsAskedFor) {
+  fs::create_directories(path("more"));
   fs::copy(path("ckpt/global_step5"), path("more/global_step5"), fs::copy_options::recursive);
   fs::create_directories(path("more/global_step9"));
   write_text(path("more/latest"), "global_step9\n");
@@ -149,6 +150,7 @@ TEST_F(NeoxRun, LoadsTheIterationOfARunOfOurs) {
 }
 
 TEST_F(NeoxRun, AFolderOfStepsWithoutLatestIsTakenByItsLargest) {
+  fs::create_directories(path("steps"));
   fs::copy(path("ckpt/global_step5"), path("steps/global_step5"), fs::copy_options::recursive);
   fs::copy(path("ckpt/global_step5"), path("steps/global_step3"), fs::copy_options::recursive);
   const std::string line = "steps has no `latest`: the largest of its steps is taken, global_step5\n";
