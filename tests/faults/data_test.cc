@@ -35,7 +35,7 @@ TEST_F(Data, WrongFilesAreRefusedBeforeTheFirstStep) {
   write_text(path("train.bin"), swapped);
   outcome = train_once();
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_THAT(outcome.output, HasSubstr("the file seems to be big-endian; write it little-endian"));
+  EXPECT_THAT(outcome.output, HasSubstr("looks like 16-bit ids in big-endian order; write the ids as 16 bits"));
   fs::resize_file(path("train.bin"), 0);
   outcome = train_once();
   EXPECT_EQ(outcome.code, 1);

@@ -1,14 +1,17 @@
 // Loaded before the C library (LD_PRELOAD), makes chosen calls of the program fail. The environment says which:
-//   FAULT_CALL   write, short (a write that takes half), fsync, open (of a new file), statvfs, flip, slow
-//   FAULT_MATCH  part of the path that the call is about; of flip: the length of the hashed array in
-//                bytes; of slow: microseconds that each product of matrices takes longer
+//   FAULT_CALL   write, short (a write that takes half), fsync, open (of a new file), statvfs, hash, flip, slow
+//   FAULT_MATCH  part of the path that the call is about; of hash: the length of the hashed array in
+//                bytes; of flip: the name of the first parameter of the table; of slow: microseconds that each product
+//                of matrices takes longer
 //   FAULT_ERRNO  what the call fails with; 0: it waits while the file FAULT_WHILE exists, and makes FAULT_SEEN first
 //   FAULT_FIRST, FAULT_TIMES  the first matching call that fails, counted from 1, and how many do (0: all)
 //   FAULT_RANK   only on this rank
-// flip turns a bit of the array that is hashed, as broken memory would.
+// flip turns a bit of the weights, as broken memory would, when the name is hashed: first where values are drawn, then
+// for each hash of the parameters. It turns in the first arena that the process makes, which begins with the weights.
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -23,6 +26,8 @@
 #include <cstring>
 
 namespace {
+
+std::atomic<void*> first_arena = nullptr;
 
 const char* setting(const char* name) {
   const char* value = getenv(name);
@@ -130,11 +135,17 @@ int dnnl_primitive_execute(const void* primitive, void* stream, int count, const
   return real<int(const void*, void*, int, const void*)>("dnnl_primitive_execute")(primitive, stream, count, arguments);
 }
 
+int madvise(void* start, size_t bytes, int advice) noexcept {
+  void* none = nullptr;
+  if (advice == MADV_HUGEPAGE) first_arena.compare_exchange_strong(none, start);
+  return real<int(void*, size_t, int)>("madvise")(start, bytes, advice);
+}
+
 uint64_t XXH3_64bits(const void* data, size_t length) {
-  if (strcmp(setting("FAULT_CALL"), "flip") == 0 && length == static_cast<size_t>(atoll(setting("FAULT_MATCH"))) &&
-      fails("flip", setting("FAULT_MATCH"))) {
-    const_cast<unsigned char*>(static_cast<const unsigned char*>(data))[length / 2] ^= 0x10;
-  }
+  const char *call = setting("FAULT_CALL"), *match = setting("FAULT_MATCH");
+  if (strcmp(call, "hash") == 0 && length == static_cast<size_t>(atoll(match))) fails("hash", match);
+  if (strcmp(call, "flip") == 0 && length == strlen(match) && memcmp(data, match, length) == 0 && fails("flip", match))
+    static_cast<unsigned char*>(first_arena.load())[2] ^= 0x10;
   return real<uint64_t(const void*, size_t)>("XXH3_64bits")(data, length);
 }
 

@@ -113,7 +113,7 @@ TEST_F(Numbers, WeightsThatAreNoneAreRefusedByEveryCommandThatWouldUseThem) {
   EXPECT_EQ(earlier.code, 0) << earlier.output;
 }
 
-/// A bit of the last rank's position matrix, 16 x 32 f32, turns when the hash reads it the second time, after step 5.
+/// A bit of the last rank's token matrix turns before the hash reads it the second time, after step 5.
 class FlippedBit : public FaultFixture {
  protected:
   void SetUp() override {
@@ -124,7 +124,7 @@ class FlippedBit : public FaultFixture {
     all.insert(all.end(), flags.begin(), flags.end());
     const std::string rank = "FAULT_RANK=" + std::to_string(ranks - 1);
     return run(mpirun_command(ranks, train(name, all)),
-               fault("flip", "2048", 1, {rank, "FAULT_FIRST=2", "FAULT_TIMES=1"}));
+               fault("flip", "embedding.token.weight", 1, {rank, "FAULT_FIRST=3", "FAULT_TIMES=1"}));
   }
 };
 

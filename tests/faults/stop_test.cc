@@ -58,7 +58,7 @@ TEST_F(StopInEveryPhase, WhileTheDataIsRead) {
   std::filesystem::resize_file(path("train.bin"), 40u << 22);
   write_text(path("hold"), "");
   Program program(ranks_command(2, "run", {"--data.verify"}),
-                  fault("flip", std::to_string(4 << 20), 0,
+                  fault("hash", std::to_string(4 << 20), 0,
                         {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen"), "FAULT_TIMES=1"}));
   const Outcome outcome = stop_while_held(program);
   EXPECT_EQ(count_of(outcome.output, "error: "), 0) << outcome.output;
