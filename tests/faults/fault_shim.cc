@@ -7,7 +7,8 @@
 //   FAULT_FIRST, FAULT_TIMES  the first matching call that fails, counted from 1, and how many do (0: all)
 //   FAULT_RANK   only on this rank
 // flip turns a bit of the weights, as broken memory would, when the name is hashed: first where values are drawn, then
-// for each hash of the parameters. It turns in the first arena that the process makes, which begins with the weights.
+// for each hash of the parameters. It turns FAULT_AT bytes behind the start of the first arena that the process makes,
+// which begins with the weights.
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -145,7 +146,7 @@ uint64_t XXH3_64bits(const void* data, size_t length) {
   const char *call = setting("FAULT_CALL"), *match = setting("FAULT_MATCH");
   if (strcmp(call, "hash") == 0 && length == static_cast<size_t>(atoll(match))) fails("hash", match);
   if (strcmp(call, "flip") == 0 && length == strlen(match) && memcmp(data, match, length) == 0 && fails("flip", match))
-    static_cast<unsigned char*>(first_arena.load())[2] ^= 0x10;
+    static_cast<unsigned char*>(first_arena.load())[atoi(setting("FAULT_AT")) + 2] ^= 0x10;
   return real<uint64_t(const void*, size_t)>("XXH3_64bits")(data, length);
 }
 

@@ -119,13 +119,13 @@ TEST_P(FaultsOnLayouts, ATruncatedShardIsNamedAndTheStepBeforeIsUsed) {
   EXPECT_THAT(outcome.output, HasSubstr("RESUMING from " + path("run") + "/step-00000006: 6 steps"));
 }
 
-/// A bit of the token matrix, of which each tensor rank has its rows, on one of those that hold the same ones.
+/// A bit of a block's weights: the second tensor rank's rows of the token matrix are padding here.
 TEST_F(FaultFixture, AFlippedBitIsLookedForAmongThoseWhoHoldTheSame) {
   if (!has_mpi()) GTEST_SKIP() << "this build has no MPI";
   const auto flipped = [&](const std::string& name, int ranks, int rank) {
     return run(mpirun_command(ranks, train(name, {"--run.hash-every", "5", "--mesh.tensor", "2"})),
                fault("flip", "embedding.token.weight", 1,
-                     {"FAULT_RANK=" + std::to_string(rank), "FAULT_FIRST=2", "FAULT_TIMES=1"}));
+                     {"FAULT_RANK=" + std::to_string(rank), "FAULT_FIRST=2", "FAULT_TIMES=1", "FAULT_AT=40000"}));
   };
   const Outcome two = flipped("two", 4, 3);
   EXPECT_EQ(two.code, 2) << two.output;
