@@ -162,9 +162,9 @@ TEST_F(SampleSettings, IdsWithoutATokenAreNeverDrawn) {
 
 TEST_F(SampleSettings, WhatWasWrittenStaysWhenASampleIsStopped) {
   write_text(path("old.jsonl"), "old\n");
-  const Outcome outcome =
-      run({"timeout", "-s", "TERM", "10", trireme_path(), "sample", "--threads", "1", "--model", path("model"),
-           "--prompt", "the", "--num-samples", "100000000", "--max-new-tokens", "3", "--output", path("old.jsonl")});
+  const Outcome outcome = run({"timeout", "--foreground", "-s", "TERM", "3", trireme_path(), "sample", "--threads", "1",
+                               "--model", path("model"), "--prompt", "the", "--num-samples", "100000000",
+                               "--max-new-tokens", "3", "--output", path("old.jsonl")});
   EXPECT_THAT(outcome.output, HasSubstr("what was written before the end is in " + path("old.jsonl")));
   EXPECT_THAT(outcome.output, HasSubstr("stopped by a signal"));
   const std::string written = read_text(path("old.jsonl"));
