@@ -9,7 +9,7 @@
 namespace trireme {
 
 /// Files of weights that have no index and not the plain name: shards (model-00001-of-00003.safetensors), or one
-/// variant (model.fp16.safetensors); of safetensors before pytorch_model's. Empty: there are none. Throws Error::io
+/// variant (model.fp16.safetensors); of safetensors before pytorch_model's. Empty: not found. Throws Error::io
 /// naming the shards that are missing, Error::data for several variants.
 std::vector<std::string> find_unnamed_weights(const std::string& folder);
 

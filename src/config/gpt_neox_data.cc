@@ -177,7 +177,7 @@ class DataTranslator {
                                      view_.origin("iteration").text(), of_load, save));
   }
 
-  /// A run that began with NeoX's checkpoint and was stopped goes on with its own snapshots.
+  /// A run that began with NeoX's checkpoint and was stopped resumes from its own snapshots.
   void go_on_from_neox(const std::string& save, const std::string& load) {
     if (look_into(save) != Found::ours) return set("checkpoint.resume", load, "load");
     set("checkpoint.resume", "auto", "load");

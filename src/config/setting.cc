@@ -50,7 +50,7 @@ std::vector<std::string_view> words_of(std::string_view key) {
   return words;
 }
 
-/// How many slips of a word are no other word.
+/// How many typing errors a word may have and still be taken for this one.
 size_t allowed_slips(size_t length) {
   constexpr size_t kShort = 3, kLong = 8;
   return length < kShort ? 0 : length < kLong ? 1 : 2;

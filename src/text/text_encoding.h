@@ -16,9 +16,9 @@ struct OtherEncoding {
   uint64_t bytes = 0;   ///< that were looked at
 };
 
-/// Looks at a text from front to back. Bytes that are not UTF-8 here and there, and NUL characters, are no evidence:
-/// UTF-16 and UTF-32 are known by their mark or by where their NULs are, others by text whose bytes above 127 are
-/// characters of them and hardly ever UTF-8, without control characters.
+/// Looks at a text from front to back. Bytes that are not UTF-8 here and there, and NUL characters, do not count as
+/// evidence: UTF-16 and UTF-32 are known by their mark or by where their NULs are, others by text whose bytes above 127
+/// are characters of them and hardly ever UTF-8, without control characters.
 class EncodingJudge {
  public:
   /// of_lines: lines that are not UTF-8 are skipped and named, so that only a tenth of all lines is evidence.

@@ -290,7 +290,8 @@ TEST_F(Sample, AFolderMayHoldVocabJsonWithMergesInPlaceOfTokenizerJson) {
   std::filesystem::copy(path("exported"), path("older"));
   const Json tokenizer = read_json(path("older/tokenizer.json"));
   Json vocabulary = tokenizer.at("model").at("vocab");
-  for (const Json& added : tokenizer.at("added_tokens")) vocabulary[added.at("content").get<std::string>()] = added.at("id");
+  for (const Json& added : tokenizer.at("added_tokens"))
+    vocabulary[added.at("content").get<std::string>()] = added.at("id");
   std::string merges = "#version: 0.2\n";
   for (const Json& merge : tokenizer.at("model").at("merges")) merges += merge.get<std::string>() + "\n";
   write_text(path("older/vocab.json"), dump_json(vocabulary));

@@ -1,4 +1,4 @@
-// What text is evidently in, and that odd bytes in UTF-8 are no evidence.
+// What text is evidently in, and that odd bytes in UTF-8 do not count as evidence.
 #include "text/text_encoding.h"
 
 #include <gmock/gmock.h>

@@ -165,7 +165,7 @@ std::vector<Table> parse_records(std::string_view text, const std::string& sourc
       first[0] != '{') {
     return parse_csv(text, source);
   }
-  // "[1,0]<stdout>:" and a prompt's "[user@host]" are no JSON.
+  // "[1,0]<stdout>:" and a prompt's "[user@host]" are not JSON.
   if (text[begin] != '{' &&
       !(text[begin] == '[' && text.find_first_not_of(" \t\r\n", begin + 1) == text.find('{', begin + 1))) {
     return {};
