@@ -10,10 +10,10 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/stop.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/run_contact.h"
-#include "cli/stop_signals.h"
 
 namespace trireme {
 namespace {
@@ -29,7 +29,7 @@ int run_attach(std::vector<std::string> arguments) {
   app.add("RUN", run, "run folder").required();
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
-  const std::atomic<bool>& detach = watch_stop_signals();
+  const std::atomic<bool>& detach = stop::watch();
   RunContact contact(run);
   auto call = contact.ask_launch("attach");
   if (!call) call = contact.ask_job("attach");

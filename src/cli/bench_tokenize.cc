@@ -18,7 +18,7 @@
 #include "base/time.h"
 #include "bench/tokenize.h"
 #include "cli/flags.h"
-#include "cli/stop_signals.h"
+#include "cli/threads.h"
 #include "cli/tokenizer_flags.h"
 #include "cli/version.h"
 #include "data/prepare/byte_source.h"

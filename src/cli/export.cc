@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/local_disk.h"
@@ -20,7 +21,6 @@
 #include "checkpoint/neox_export.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "train/stop.h"
 
 namespace trireme {
 namespace {

@@ -7,10 +7,11 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "base/text.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "cli/stop_signals.h"
+#include "cli/threads.h"
 #include "cli/tokenizer_flags.h"
 #include "data/prepare/prepare_megatron.h"
 
@@ -203,7 +204,7 @@ int run_prepare(std::vector<std::string> arguments) {
   options.load = load_options(load);
   apply_recipe(app, recipe, options, format, append_eod);
   require(!options.inputs.empty(), ErrorKind::usage, "--input is missing: it names the text");
-  options.stop = &watch_stop_signals();
+  options.stop = &stop::watch();
   if (format == "megatron") {
     refuse(app, {"--val-fraction", "--split-seed", "--order", "--train-fraction"},
            "is for --format nanogpt; megatron data is split when it is read");

@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "base/time.h"
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/local_disk.h"
@@ -19,7 +20,6 @@
 #include "cli/command.h"
 #include "cli/sample_options.h"
 #include "cli/sample_output.h"
-#include "cli/stop_signals.h"
 #include "generate/generator.h"
 #include "model/mesh_layout.h"
 #include "ops/backend.h"
@@ -197,9 +197,7 @@ void sample_interactively(Sampler& sampler, const SampleOptions& options, Sample
 }
 
 void sample_all(Sampler& sampler, const std::vector<std::string>& prompts, const SampleOptions& options,
-                SampleFile* file) {
-  // Ranks that compute together would see a signal at different tokens.
-  const std::atomic<bool>* stop = file != nullptr && sampler.printer.alone() ? &watch_stop_signals() : nullptr;
+                SampleFile* file, const std::atomic<bool>* stop) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string heading = fmt::format("prompt {} of {}", i + 1, prompts.size());
     if (prompts.size() > 1 && !options.jsonl) sampler.printer.put(fmt::format("--- {}\n", heading));
@@ -220,13 +218,16 @@ int sample(Process& process, SampleOptions& options, const std::vector<std::stri
     for (const std::string& line : lines) log::info("{}", line);
   }
   if (settings.begin && sampler.tokenizer->has_token(*settings.begin)) sampler.begin = settings.begin;
+  // Ranks that compute together would see a signal at different tokens.
+  const bool stoppable = !options.output.empty() && printer.alone() && !options.interactive;
+  const std::atomic<bool>* stop = stoppable ? &stop::watch() : nullptr;
   std::optional<SampleFile> file;
   if (!options.output.empty() && printer.prints()) file.emplace(options.output);
   SampleFile* target = file ? &*file : nullptr;
   if (options.interactive) {
     sample_interactively(sampler, options, target);
   } else {
-    sample_all(sampler, prompts, options, target);
+    sample_all(sampler, prompts, options, target, stop);
   }
   if (file) file->commit();
   return 0;

@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "base/time.h"
 #include "cli/command.h"
 #include "cli/flags.h"
 #include "cli/run_contact.h"
-#include "cli/stop_signals.h"
 
 namespace trireme {
 namespace {
@@ -55,7 +55,7 @@ int run_stop(std::vector<std::string> arguments) {
   app.add_switch("--now", now, "end it at once, without a snapshot: what came after the last one is lost");
   if (const auto code = app.parse(std::move(arguments))) return *code;
 
-  const std::atomic<bool>& interrupted = watch_stop_signals();
+  const std::atomic<bool>& interrupted = stop::watch();
   const auto start = Clock::now();
   RunContact contact(run);
   auto call = ask(contact, now);

@@ -1,5 +1,9 @@
 #include "cli/threads.h"
 
+#include <sched.h>
+
+#include <algorithm>
+
 #include "base/affinity.h"
 #include "base/cgroup.h"
 #include "base/log.h"
@@ -23,6 +27,13 @@ int compute_threads(int64_t requested) {
   for (const std::string& warning : plan.warnings) log::warning("{}", warning);
   apply(plan);
   return plan.threads;
+}
+
+int default_threads() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  if (sched_getaffinity(0, sizeof cpus, &cpus) != 0) return 1;
+  return std::max(1, CPU_COUNT(&cpus));
 }
 
 }  // namespace trireme

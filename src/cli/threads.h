@@ -7,4 +7,7 @@ namespace trireme {
 /// all), and returns how many threads compute. Throws Error::config.
 int compute_threads(int64_t requested);
 
+/// Threads of commands that bind nothing: the CPUs that this process may run on.
+int default_threads();
+
 }  // namespace trireme

@@ -11,10 +11,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/opened_file.h"
+#include "base/stop.h"
 #include "base/time.h"
 #include "cli/command.h"
 #include "cli/flags.h"
-#include "cli/stop_signals.h"
+#include "cli/threads.h"
 #include "cli/tokenizer_flags.h"
 #include "data/prepare/training_text.h"
 #include "text/bpe_trainer.h"
@@ -38,12 +39,15 @@ struct CodecFlags {
 
 void run_train_tokenizer(TrainFlags& flags) {
   const auto start = Clock::now();
-  flags.text.stop = &watch_stop_signals();
+  flags.text.stop = &stop::watch();
   flags.text.most_bytes = flags.max_document << 20;
   flags.text.input_kind = input_kind_from(flags.input_format);
   flags.text.encoding = input_encoding_from(flags.encoding);
   const PieceCounter counts = count_pieces(flags.text);
   const double counted = seconds_since(start);
+  flags.training.progress = [&](size_t) {
+    require(!*flags.text.stop, ErrorKind::stopped, "stopped before the end: nothing was written");
+  };
   const BpeDescription tokenizer = train_bpe(counts, flags.training);
   const double seconds = seconds_since(start);
   if (tokenizer.vocabulary.size() < flags.training.vocabulary_size)

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/stop.h"
 #include "cli/command.h"
 #include "cli/early_read.h"
 #include "cli/version.h"
@@ -13,7 +14,6 @@
 #include "config/document.h"
 #include "config/load.h"
 #include "train/runnable.h"
-#include "train/stop.h"
 
 namespace trireme {
 namespace {

@@ -36,7 +36,7 @@ struct RankContext {
   std::unique_ptr<Communicator> reporting_group() const;
 };
 
-/// The process as a rank. `threads` of its core plan; `stop_requested`: stop::requested (train/stop.h) and what else
+/// The process as a rank. `threads` of its core plan; `stop_requested`: stop::requested (base/stop.h) and what else
 /// asks for a stop. The process outlives the context.
 RankContext rank_context(Process& process, int threads, std::function<bool()> stop_requested);
 

@@ -4,13 +4,13 @@
 
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/stop.h"
 #include "comm/agreement.h"
 #include "comm/proof.h"
 #include "config/document.h"
 #include "train/cores.h"
 #include "train/resolve_ranks.h"
 #include "train/shared_folder.h"
-#include "train/stop.h"
 
 namespace trireme {
 

@@ -12,8 +12,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/stop.h"
 #include "checkpoint/run_status.h"
-#include "train/stop.h"
 
 namespace trireme {
 namespace {

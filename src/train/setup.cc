@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/host.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "comm/agreement.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
@@ -16,7 +17,6 @@
 #include "train/data_setup.h"
 #include "train/guard/data_proof.h"
 #include "train/resume.h"
-#include "train/stop.h"
 
 namespace trireme {
 namespace {

@@ -109,6 +109,21 @@ TEST_F(StopInEveryPhase, InASaveWhichIsThenPublished) {
   EXPECT_THAT(leftovers("run"), ::testing::IsEmpty());
 }
 
+TEST_F(FaultFixture, TwoSignalsInOneInstantStopAnExportAsOneDoes) {
+  ASSERT_EQ(run(trireme_command(train("run", {"--run.steps", "1", "--optim.decay-steps", "20"}))).code, 0);
+  write_text(path("hold"), "");
+  Program program(trireme_command({"export", "--checkpoint", path("run"), "--output", path("out")}),
+                  fault("open", "model.safetensors", 0, {"FAULT_WHILE=" + path("hold"), "FAULT_SEEN=" + path("seen")}));
+  ASSERT_TRUE(wait_for_file(program, path("seen")));
+  terminate_twice(program);
+  std::filesystem::remove(path("hold"));
+  const Outcome outcome = program.finish();
+  EXPECT_EQ(outcome.code, 75) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("the export was stopped after 0 of "));
+  for (const auto& item : std::filesystem::directory_iterator(std::filesystem::path(path("out")).parent_path()))
+    EXPECT_FALSE(item.path().filename().string().starts_with("out")) << item.path();
+}
+
 TEST_F(FaultFixture, ALaterSignalLeavesAtOnceWithoutAHalfPublishedSnapshot) {
   run(trireme_command(train("run", {"--run.steps", "3", "--optim.decay-steps", "20"})));
   write_text(path("hold"), "");

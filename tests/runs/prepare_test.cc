@@ -290,7 +290,7 @@ TEST_F(PrepareRuns, StoppedByASignalItGoesOnToo) {
                        folder_ / "tok", "--append-eod", "--output", folder_ / "x", "--threads", "1"});
   Program stopped(command);
   ASSERT_TRUE(wait_for_state(stopped, folder_ / ".x.prepare")) << stopped.output();
-  kill(stopped.pid(), SIGTERM);
+  terminate_twice(stopped);
   const Outcome first = stopped.finish();
   EXPECT_EQ(first.code, 75) << first.output;
   EXPECT_THAT(first.output, HasSubstr("stopped before the end; the same command goes on from there"));

@@ -120,6 +120,22 @@ inline std::vector<std::string> mpirun_command(int ranks, std::vector<std::strin
   return words;
 }
 
+/// Sends TERM twice, as Slurm and `timeout` do: the second as soon as the first was taken, since two that wait are one.
+inline void terminate_twice(const Program& program) {
+  const std::string status = fmt::format("/proc/{}/status", program.pid());
+  const auto waits = [&] {
+    const std::string text = read_text(status);
+    for (const char* line : {"\nSigPnd:", "\nShdPnd:"}) {
+      const size_t at = text.find(line);
+      if (at != text.npos && (std::stoull(text.substr(at + 8), nullptr, 16) >> (SIGTERM - 1) & 1) != 0) return true;
+    }
+    return false;
+  };
+  kill(program.pid(), SIGTERM);
+  while (program.running() && waits()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  kill(program.pid(), SIGTERM);
+}
+
 /// Process id of one rank under mpirun: Open MPI's children are the ranks, Hydra's is a proxy whose children are.
 inline std::vector<pid_t> ranks_of(const Program& mpirun) {
   const auto children = [](pid_t pid) {

@@ -173,6 +173,23 @@ TEST_F(SampleSettings, WhatWasWrittenStaysWhenASampleIsStopped) {
   EXPECT_GT(lines(written).size(), 0u);
 }
 
+TEST_F(SampleSettings, TwoSignalsInOneInstantAreOneRequest) {
+  Program program(
+      trireme_command({"sample", "--threads", "1", "--model", path("model"), "--prompt", "the", "--num-samples",
+                       "100000000", "--max-new-tokens", "3", "--output", path("out.jsonl")}));
+  const std::string partial = path("out.jsonl.partial");
+  ASSERT_TRUE(program.wait_for([&](const std::string&) {
+    std::error_code absent;
+    return std::filesystem::file_size(partial, absent) > 0 && !absent;
+  }));
+  terminate_twice(program);
+  const Outcome outcome = program.finish();
+  EXPECT_EQ(outcome.code, 75) << outcome.output;
+  EXPECT_THAT(outcome.output, HasSubstr("stopped by a signal"));
+  EXPECT_FALSE(std::filesystem::exists(partial));
+  EXPECT_GT(lines(read_text(path("out.jsonl"))).size(), 0u);
+}
+
 TEST_F(SampleSettings, TextsEndAtTheTokensThatTheModelsFolderNames) {
   const std::vector<std::string> words = greedy_words(12);
   const auto id = [&](size_t i) { return std::stoi(words.at(i).substr(1)); };

@@ -16,13 +16,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/stop.h"
 #include "base/time.h"
 #include "cluster/launch/output.h"
 
 namespace trireme::launch {
 namespace {
 
-constexpr double kSameRequestSeconds = 5;
 constexpr double kKillAfterSeconds = 5;
 constexpr double kAskSeconds = 0.5;
 
@@ -148,7 +148,7 @@ class Attempt {
       const std::string who = caller ? caller->who : strsignal(number);
       log::info("launch: {}; asking all ranks to stop after this step", who);
       if (!job_.ask_to_stop(caller ? who : "launch got " + who)) kill(child_, SIGUSR1);
-    } else if (seconds_since(stop_at_) > kSameRequestSeconds && number != SIGUSR1) {
+    } else if (stop::leaves_at_once(number, Clock::now() - stop_at_)) {
       force("a second signal came");
     }
   }
