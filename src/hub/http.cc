@@ -21,7 +21,7 @@
 namespace trireme::hub {
 namespace {
 
-constexpr int kAttempts = 5, kAttemptsUnreached = 2;
+constexpr int kAttempts = 5;
 constexpr int kMostRedirects = 10;
 constexpr double kLongestWait = 300;  // seconds; a hub that asks for more is not waited for
 constexpr size_t kMostText = size_t{64} << 20;
@@ -277,10 +277,10 @@ Answer Http::send(bool head, const Url& url, Receiver* receiver) {
     failures = attempt.moved ? 1 : failures + 1;
     const std::optional<double> asked = retry_after(answer);
     // A machine without a network is not kept waiting; one that has lost it for a moment is.
-    const int most = reached_ || attempt.answer.status > 0 ? kAttempts : kAttemptsUnreached;
+    const int most = reached_ || attempt.answer.status > 0 ? kAttempts : settings_.first_attempts;
     if (failures >= most)
-      throw Unreachable(ErrorKind::io,
-                        fmt::format("cannot fetch {}: {} ({} attempts)", url.shown(), attempt.reason, most));
+      throw Unreachable(ErrorKind::io, fmt::format("cannot fetch {}: {}{}", url.shown(), attempt.reason,
+                                                   most > 1 ? fmt::format(" ({} attempts)", most) : ""));
     const double seconds = asked.value_or(backoff(settings_.first_wait, failures));
     if (seconds > kLongestWait)
       throw Unreachable(ErrorKind::io, fmt::format("cannot fetch {}: {}, and it asks to come back in {:.0f} s",

@@ -42,7 +42,7 @@ std::string Repository::path() const { return (kind == Kind::model ? "" : "datas
 
 Repository checked_repository(Kind kind, std::string_view name) {
   require(is_name(name), ErrorKind::usage,
-          "\"{}\" is no name of the Hugging Face hub: NAME or OWNER/NAME of letters, digits, '-', '_' and '.' was "
+          "\"{}\" is not a name on the Hugging Face hub: NAME or OWNER/NAME of letters, digits, '-', '_' and '.' was "
           "expected, as in EleutherAI/pythia-160m",
           name);
   return {kind, std::string(name)};
@@ -66,8 +66,10 @@ bool looks_like_name(std::string_view path) {
   std::error_code unreadable;
   if (slash != name.npos && std::filesystem::is_directory(name.substr(0, slash), unreadable)) return false;
   if (!is_name(name)) return false;
-  for (const std::string_view end : {".json", ".jsonl", ".txt", ".pt", ".bin", ".safetensors", ".tiktoken", ".model",
-                                     ".bpe", ".parquet", ".tar", ".gz", ".zst", ".tgz", ".tzst", ".csv", ".tsv"}) {
+  for (const std::string_view end :
+       {".json",    ".jsonl", ".txt", ".pt",  ".bin", ".safetensors", ".tiktoken", ".model",
+        ".bpe",     ".ckpt",  ".pth", ".pkl", ".npy", ".idx",         ".yaml",     ".yml",
+        ".parquet", ".tar",   ".gz",  ".zst", ".tgz", ".tzst",        ".csv",      ".tsv"}) {
     if (name.ends_with(end)) return false;  // a file of the user's own
   }
   return true;
@@ -87,7 +89,7 @@ bool is_safe_path(std::string_view path) {
 
 void require_revision(std::string_view revision) {
   require(is_safe_path(revision) && revision.size() <= 255, ErrorKind::usage,
-          "\"{}\" is no revision: a branch, a tag or a commit was expected", revision);
+          "\"{}\" is not a revision: a branch, a tag or a commit was expected", revision);
 }
 
 bool is_commit(std::string_view text) {

@@ -93,7 +93,7 @@ std::string sentence(const Settings& settings, const Repository& repository, con
 Place place_of(const std::string& given, const Selection& wanted, const Selection& enough, const Alive& alive) {
   const std::string name = name_in(given);
   if (exists(given) || !looks_like_name(given)) return {given, ""};
-  const Settings settings = read_settings();
+  const Settings settings = settings_for_names();
   const Repository repository = checked_repository(Kind::model, name);
   const std::string revision = revision_in(given);
   Looked looked = look(settings, repository, revision, wanted, alive);
@@ -250,7 +250,7 @@ PlaceOfData place_of_data(const std::string& given, const Alive& alive) {
   const DataWords words = split_data(given);
   const std::string& name = words.name;
   if (!looks_like_name(name)) return {};
-  const Settings settings = read_settings();
+  const Settings settings = settings_for_names();
   const Repository repository = checked_repository(Kind::dataset, name);
   std::unique_ptr<Selection> selection = std::make_unique<TrainingData>(name);
   if (words.pattern) selection = std::make_unique<GlobSelection>(Files{*words.pattern});

@@ -102,6 +102,14 @@ Settings read_settings(const Environment& environment) {
 
 Settings read_settings() { return read_settings(environment_variable); }
 
+Settings settings_for_names() {
+  constexpr int kConnectSeconds = 3;
+  Settings settings = read_settings();
+  settings.first_attempts = 1;
+  settings.connect_seconds = seconds(environment_variable, "HF_HUB_ETAG_TIMEOUT", kConnectSeconds);
+  return settings;
+}
+
 std::span<const char* const> passed_variables() {
   static constexpr const char* kNames[] = {
       "HF_HOME",       "HF_HUB_CACHE",   "HF_ENDPOINT",         "HF_TOKEN",

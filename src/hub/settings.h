@@ -15,6 +15,7 @@ struct Settings {
   std::string
       certificates;  ///< file of authorities: REQUESTS_CA_BUNDLE, CURL_CA_BUNDLE, SSL_CERT_FILE; empty: the system's
   int connect_seconds = 10;  ///< HF_HUB_ETAG_TIMEOUT
+  int first_attempts = 2;    ///< until some server has answered; five from then on
   int stalled_seconds = 10;  ///< HF_HUB_DOWNLOAD_TIMEOUT: without a byte for so long a transfer is begun anew
   double first_wait = 1;     ///< seconds before the second attempt; doubles with each
 };
@@ -30,5 +31,8 @@ using Environment = std::function<const char*(const char*)>;
 Settings read_settings(const Environment& environment);
 /// Of this process.
 Settings read_settings();
+/// Of this process, for a name that may be a mistyped path: one attempt, and unless HF_HUB_ETAG_TIMEOUT is set 3 s to
+/// connect.
+Settings settings_for_names();
 
 }  // namespace trireme::hub

@@ -84,6 +84,20 @@ TEST_F(Places, OfUnknownNamesTellTheNearestAndHowToBringFilesByHand) {
   EXPECT_EQ(place_of_model("gpt2").path, snapshot("models--gpt2"));
 }
 
+TEST_F(Places, OfWhatMayBeAMistypedPathAreAskedForOnce) {
+  setenv("HF_ENDPOINT", "https://127.0.0.1:1", 1);  // nobody listens
+  for (const auto& place : {place_of_model("nosuch"), place_of_tokenizer("nosuch/x")}) {
+    EXPECT_THAT(place.why_not, testing::StartsWith("; cannot fetch https://127.0.0.1:1/api/models/nosuch"));
+    EXPECT_THAT(place.why_not, testing::Not(HasSubstr("attempts"))) << "a second one comes after a second";
+  }
+  EXPECT_EQ(settings_for_names().connect_seconds, 3);
+  setenv("HF_HUB_ETAG_TIMEOUT", "20", 1);
+  EXPECT_EQ(settings_for_names().connect_seconds, 20);
+  unsetenv("HF_HUB_ETAG_TIMEOUT");
+  EXPECT_EQ(settings_for_names().first_attempts, 1);
+  EXPECT_EQ(read_settings().first_attempts, 2) << "what `trireme fetch` is asked for is meant";
+}
+
 TEST_F(Places, OfAModelWithoutItsTokenizerAreCompletedWhereTheHubCanBeAsked) {
   place_of_model("gpt2");
   fs::remove(snapshot("models--gpt2") + "/tokenizer.json");  // as Python leaves it that has loaded the weights only

@@ -69,10 +69,10 @@ TEST_F(ByName, FetchRefusesWhatItCannotHaveInOneLine) {
               HasSubstr("the nearest model in the cache is tiny/gpt2; by hand: `trireme fetch tiny/gpt3` where"));
   const Outcome outside = trireme({"fetch", "../x"});
   EXPECT_EQ(outside.code, 2);
-  EXPECT_THAT(outside.output, HasSubstr("\"../x\" is no name of the Hugging Face hub"));
+  EXPECT_THAT(outside.output, HasSubstr("\"../x\" is not a name on the Hugging Face hub"));
   const Outcome revision = trireme({"fetch", "tiny/gpt2", "--revision", "../x"});
   EXPECT_EQ(revision.code, 2);
-  EXPECT_THAT(revision.output, HasSubstr("\"../x\" is no revision"));
+  EXPECT_THAT(revision.output, HasSubstr("\"../x\" is not a revision"));
   const Outcome two = trireme({"fetch", "tiny/gpt2@main", "--revision", "main"});
   EXPECT_EQ(two.code, 2);
   EXPECT_THAT(two.output, HasSubstr("tiny/gpt2@main and --revision main both say which revision; remove one of them"));
@@ -244,7 +244,7 @@ TEST_F(ByName, GlueTakesTheRevisionThatRunGluesFlagNames) {
   EXPECT_EQ(glue(path("model"), "main").code, 0);
   const Outcome outside = glue("tiny/bert", "../x");
   EXPECT_EQ(outside.code, 2);
-  EXPECT_THAT(outside.output, HasSubstr("\"../x\" is no revision"));
+  EXPECT_THAT(outside.output, HasSubstr("\"../x\" is not a revision"));
 }
 
 TEST_F(ByName, BenchGlueTakesModelAndRows) {
