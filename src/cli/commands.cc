@@ -13,7 +13,7 @@ constexpr Command kCommands[] = {
     {"tokenizer", "train a tokenizer, encode and decode text", run_tokenizer, true},
     {"prepare", "turn text into token files", run_prepare},
     {"data", "check, show, join and order token files", run_data, true},
-    {"train", "train a model, or go on with a run", run_train, false, true},
+    {"train", "train a model, or resume a run", run_train, false, true},
     {"glue", "fine-tune an encoder on a GLUE task or on rows of your own", run_glue, false, true},
     {"sample", "continue a prompt with a trained model", run_sample, true, true},
     {"export", "write a checkpoint as a folder that Hugging Face transformers loads", run_export},

@@ -32,7 +32,7 @@ void require_command(const std::vector<std::string>& command) {
   for (const Command& known : commands()) names.emplace_back(known.name);
   const std::string& word = command.at(0);
   if (word.starts_with("-") || std::ranges::find(names, word) != names.end()) return;
-  fail(ErrorKind::usage, "\"{}\" is no command of trireme{}; for another program give --program to launch", word,
+  fail(ErrorKind::usage, "\"{}\" is not a command of trireme{}; for another program give --program to launch", word,
        meant_command(word));
 }
 

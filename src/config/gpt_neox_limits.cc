@@ -9,7 +9,7 @@ constexpr const char* kEngine = "layers are this program's own; those of Transfo
 constexpr const char* kQuantized = "weights and gradients travel in bf16 or f32; remove it";
 constexpr const char* kNotHere = "this part of DeepSpeed is not here; remove it";
 constexpr const char* kNoWandb =
-    "there is no wandb here, metrics are written to RUN/metrics.jsonl and RUN/tensorboard; set false";
+    "Weights & Biases is not supported; metrics are written to RUN/metrics.jsonl and RUN/tensorboard; set false";
 
 const GptNeoxLimit kLimits[] = {
     {"norm", "layernorm", "norms other than layernorm are not here; a model with them cannot be trained"},
@@ -79,7 +79,7 @@ const GptNeoxLimit kLimits[] = {
     {"profile", "false", "remove it and add --log.profile 5, which times every operator"},
     {"use_wandb", "false", kNoWandb},
     {"use_comet", "false",
-     "there is no comet here, metrics are written to RUN/metrics.jsonl and RUN/tensorboard; set false"},
+     "Comet is not supported; metrics are written to RUN/metrics.jsonl and RUN/tensorboard; set false"},
 };
 
 constexpr const char* kSavedKeys[] = {"num_layers",

@@ -203,7 +203,7 @@ class Preflight(unittest.TestCase):
     def test_a_misspelt_command_is_refused_before_anything_is_looked_at(self):
         result = launch("-f", "hosts", "--", "trian", "x.yaml")
         self.assertEqual(result.returncode, 2)
-        self.assertIn('"trian" is no command of trireme; nearest is "train"', result.both)
+        self.assertIn('"trian" is not a command of trireme; nearest is "train"', result.both)
 
     def test_a_number_of_threads_that_has_no_effect_is_said(self):
         result = launch("-f", "hosts", "--env", "OMP_NUM_THREADS=1", "--preflight-only", "--", "--version")

@@ -95,7 +95,7 @@ class Slurm(unittest.TestCase):
         for words, command, said in (
                 (("--time", "2"), ("train", config), "the job would be queued again and again and train nothing"),
                 (("--nodes", "9"), ("train", config), "the default partition has 2 node(s), so the job would wait for ever"),
-                ((), ("trian", config), '"trian" is no command of trireme; nearest is "train"'),
+                ((), ("trian", config), '"trian" is not a command of trireme; nearest is "train"'),
                 ((), ("train", "absent.yaml"), "absent.yaml")):
             result = slurm(BED.binary, "slurm", *words, "--submit", "--", *command)
             self.assertEqual(result.returncode, 2, result.both)

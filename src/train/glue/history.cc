@@ -78,7 +78,7 @@ std::string EvaluationHistory::text() const {
 void EvaluationHistory::take(const std::string& text, const std::string& path, int64_t step) {
   const Json state = parse_json(text, path);
   require(state.is_object() && state.contains("log_history") && state["log_history"].is_array(), ErrorKind::data,
-          "{}: no \"log_history\"; remove the file to go on without the earlier evaluations", path);
+          "{}: \"log_history\" is missing; remove the file to resume without the earlier evaluations", path);
   for (const Json& line : state["log_history"]) {
     if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) continue;
     const auto at = line["step"].get<int64_t>();
