@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 20;
 
-constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+constexpr const char* kTokenFields[] = {"bos_token_id", "eos_token_id", "pad_token_id", "cls_token_id", "sep_token_id"};
 constexpr const char* kKnown[] = {"do_sample",          "temperature",    "top_k",      "top_p",
                                   "repetition_penalty", "max_new_tokens", "max_length", "suppress_tokens"};
 

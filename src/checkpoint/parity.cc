@@ -73,7 +73,7 @@ class Run {
         stage_(spec_, {&table_, state_.weights(), state_.gradients()}, dtype, {.rows = case_.rows()}, ops, threads,
                mesh) {
     if (config_.is_null()) {
-      load_model(model_, spec_, table_, state_);
+      load_model(model_, with_rows_for(model_.spec, mesh), table_, state_);  // its position rows are those of spec_
     } else {
       load_huggingface(folder, spec_, table_, state_);
     }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "base/json_text.h"
 #include "tests/runs/glue_fixture.h"
 
 namespace trireme {
@@ -175,6 +176,37 @@ TEST_F(Glue, GoesOnWithoutTheModelThatItBeganWith) {
   EXPECT_EQ(read_text(path("parts/tokenizer.json")), read_text(path("whole/tokenizer.json")));
   const Outcome anew = run_on(1, "new", with("4"));
   EXPECT_EQ(anew.code, 1) << "a new run needs it";
+}
+
+TEST_F(Glue, WritesTheSpecialIdsOfTheModelsFolderBack) {
+  Json config = json("model/config.json");
+  const Json ids = {{"pad_token_id", 0}, {"cls_token_id", 2}, {"sep_token_id", 3},
+                    {"bos_token_id", 2}, {"eos_token_id", 3}, {"max_length", 20}};
+  config.update(ids);
+  write_text(path("model/config.json"), dump_json(config));
+  const Json generation = {{"eos_token_id", 3}, {"transformers_version", "4.40.0"}};
+  write_text(path("model/generation_config.json"), dump_json(generation));
+  const auto expect_ids = [&](const std::string& name) {
+    const Json written = json(name + "/config.json");
+    for (const auto& [key, id] : ids.items()) EXPECT_EQ(written.value(key, Json()), id) << name << " " << key;
+    EXPECT_EQ(json(name + "/generation_config.json"), generation) << name;
+  };
+  const auto train = [&](const char* steps) {
+    const Outcome outcome =
+        run_on(1, "out", {"--do_train", "--max_steps", steps, "--save_steps", "1", "--lr_scheduler_type", "constant"});
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    expect_ids("out");
+  };
+  const auto convert = [&](const std::string& to) {
+    const Outcome outcome =
+        run(trireme_command({"export", "--checkpoint", path("out/step-00000002"), "--output", path(to)}));
+    ASSERT_EQ(outcome.code, 0) << outcome.output;
+    expect_ids(to);
+  };
+  train("2");
+  convert("exported");
+  fs::rename(path("model"), path("moved"));  // a resume has them from the snapshot
+  train("3");
 }
 
 TEST_F(Glue, TakesRowsOfOnesOwnAndNumbersToPredict) {

@@ -115,6 +115,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.dtype = options.bf16 ? DType::bf16 : DType::f32;
   job.trains = options.train;
   job.tokenizer_json = job.model.tokenizer->json();
+  job.generation = job.model.generation;
   if (options.train) {
     job.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
     job.epochs = {job.train[0].rows.rows(), global_batch(options, job.resume, static_cast<int>(mesh.data))};

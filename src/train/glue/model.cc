@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "checkpoint/family.h"
 #include "checkpoint/folder_kind.h"
+#include "checkpoint/generation_settings.h"
 #include "checkpoint/huggingface.h"
 #include "checkpoint/model_folder.h"
 #include "hub/place.h"
@@ -137,6 +138,7 @@ PretrainedModel resumed_model(const GlueOptions& options, const GlueTask& task, 
   set_dropout(model, options);
   model.tokenizer = tokenizer_from_json(resume.facts.tokenizer_json, resume.path + "/tokenizer.json");
   set_padding(model, options);
+  model.generation = resume.facts.generation;
   return model;
 }
 
@@ -151,7 +153,9 @@ PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task
           config_path, place.why_not);
   PretrainedModel model{folder, read_huggingface_spec(folder, HeadKind::classifier), nullptr, 0, {}};
   model.spec.classes = task.classes();
-  model.class_order = class_order(read_json(config_path, kMostConfigBytes), task, config_path);
+  const Json config = read_json(config_path, kMostConfigBytes);
+  model.class_order = class_order(config, task, config_path);
+  if (options.tokenizer.empty()) model.generation = read_generation_files(folder, config);
   set_dropout(model, options);
   model.tokenizer = load_tokenizer(options.tokenizer.empty() ? folder : options.tokenizer, options.tokenizer_load);
   set_padding(model, options);
@@ -183,7 +187,7 @@ void write_model(const std::string& folder, const PretrainedModel& model, const 
                  const ParameterTable& table, const TrainingState& state) {
   const std::string part = folder + "/.model-part";
   fs::remove_all(part);
-  export_huggingface(part, model.spec, table, state, model.tokenizer->json(), DType::f32);
+  export_huggingface(part, model.spec, table, state, model.tokenizer->json(), DType::f32, {}, model.generation);
   for (const char* name : kTokenizerFiles) {
     const fs::path from = fs::path(model.folder) / name;
     std::error_code error;

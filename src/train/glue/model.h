@@ -19,6 +19,7 @@ struct PretrainedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   int32_t padding = 0;               ///< id
   std::vector<int64_t> class_order;  ///< class of the folder's head for each of the task's; empty: the same
+  std::string generation = {};       ///< read_generation_files(); empty where the tokenizer is not the folder's
 };
 
 /// Reads config.json and the tokenizer of a Hugging Face folder. A head that was fine-tuned on classes of other names
