@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "base/affinity.h"
+#include "base/count.h"
 #include "base/error.h"
 
 namespace trireme {
@@ -71,9 +72,6 @@ Cpus siblings_of(const std::vector<Cpus>& cores) {
   return cpus;
 }
 
-/// "1 core", "2 cores"
-std::string counted(size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
-
 // More threads than processors only wait for each other; so many still end their step.
 constexpr size_t kMostPerProcessor = 8, kLeastMost = 16;
 
@@ -83,9 +81,9 @@ size_t within_quota(size_t threads, const CoreRequest& request, std::vector<std:
   const double per_rank = request.quota / static_cast<double>(request.offered.size());
   const size_t paid = std::max<size_t>(1, static_cast<size_t>(per_rank));
   if (paid >= threads) return threads;
-  warnings.push_back(
-      fmt::format("the control group allows {:.4g} processors for {} ranks on this host: {} of {} threads",
-                  request.quota, request.offered.size(), paid, threads));
+  warnings.push_back(fmt::format("the control group allows {:.4g} processors for {} on this host: {} of {}",
+                                 request.quota, count_text(request.offered.size(), "rank"), paid,
+                                 count_text(threads, "thread")));
   return paid;
 }
 
@@ -105,7 +103,7 @@ std::string describe(const CorePlan& plan, const CoreRequest& request, const Cpu
                                 ? fmt::format("processors {} as the launcher bound them", format_cpu_list(plan.cpus))
                                 : fmt::format("{} {}{}", compute.size() == 1 ? "core" : "cores",
                                               format_cpu_list(compute), on_sockets(request.sockets, compute));
-  const std::string text = fmt::format("{}, {}", where, counted(static_cast<size_t>(plan.threads), "thread"));
+  const std::string text = fmt::format("{}, {}", where, count_text(plan.threads, "thread"));
   if (!request.communicates) return text;
   if (reserved) return text + fmt::format(", gradients are exchanged on core {}", format_cpu_list(plan.exchange_cores));
   if (siblings)
@@ -136,7 +134,7 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
   if (share.crowded) {
     plan.warnings.push_back(fmt::format("{} ranks on this host share {}: each computes slower than alone",
                                         request.offered.size(),
-                                        counted(cores_in(cores, united(request.offered)).size(), "physical core")));
+                                        count_text(cores_in(cores, united(request.offered)).size(), "physical core")));
   }
   if (const size_t spanned = sockets_of(request.sockets, plan.cpus); spanned > 1) {
     plan.warnings.push_back(fmt::format(
@@ -152,11 +150,11 @@ CorePlan plan_cores(const std::vector<Cpus>& cores, const CoreRequest& request) 
     require(threads <= most, ErrorKind::config,
             "launch.threads (--threads) is {}, and the ranks of this host have {}: at most {} are started; 0 takes one "
             "per physical core",
-            threads, counted(processors, "processor"), most);
+            threads, count_text(processors, "processor"), most);
   }
   if (threads > share.cores.size()) {
     plan.warnings.push_back(fmt::format("launch.threads {} on {}: threads wait for each other", threads,
-                                        counted(share.cores.size(), "physical core")));
+                                        count_text(share.cores.size(), "physical core")));
   }
   plan.threads = static_cast<int>(threads);
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <numeric>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/median.h"
@@ -184,9 +185,8 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
     require(o.max_length <= model.spec.context, ErrorKind::usage,
             "--max-seq-length {} is more than the {} positions of {}", o.max_length, model.spec.context, given.model);
     rows = encode_sets(data.train, data.task, model, o.max_length).at(0).rows;
-    require(rows.rows() >= o.batch * rank.size(), ErrorKind::usage,
-            "--batch {} on {} ranks is more than the {} rows of {}", o.batch, rank.size(), rows.rows(),
-            data.train[0].path);
+    require(rows.rows() >= o.batch * rank.size(), ErrorKind::usage, "--batch {} on {} is more than the {} of {}",
+            o.batch, count_text(rank.size(), "rank"), count_text(rows.rows(), "row"), data.train[0].path);
   });
   Tuning tuning{o, model, rows, {model.spec, o.dtype, ops, exchange_cores}};
   GlueBenchResult result;

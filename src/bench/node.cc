@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "base/affinity.h"
+#include "base/count.h"
 #include "base/error.h"
 #include "base/time.h"
 #include "ops/gemm_bench.h"
@@ -145,13 +146,14 @@ NodeBenchResult bench_node(const NodeBenchOptions& options) {
 
 std::string to_text(const NodeBenchResult& r) {
   std::string text = fmt::format(
-      "cores              {} on {} socket(s), {} threads measured\nmemory             {:.1f} GB\n"
+      "cores              {} on {}, {} measured\nmemory             {:.1f} GB\n"
       "copy               {:.1f} GB/s (read + written)\ntriad              {:.1f} GB/s (read + written)\n"
       "disk               {:.1f} MB/s written and synchronised, {:.1f} MB/s read\n\n"
       "{:<6} {:>6} {:>6} {:>6}  {:>9} {:>9} {:>9}  GFLOP/s\n",
-      r.cores, r.sockets, r.threads, static_cast<double>(r.memory_bytes) / 1e9, r.copy_bytes_per_second / 1e9,
-      r.triad_bytes_per_second / 1e9, r.disk_write_bytes_per_second / 1e6, r.disk_read_bytes_per_second / 1e6, "type",
-      "rows", "in", "out", "forward", "input", "weight");
+      r.cores, count_text(r.sockets, "socket"), count_text(r.threads, "thread"),
+      static_cast<double>(r.memory_bytes) / 1e9, r.copy_bytes_per_second / 1e9, r.triad_bytes_per_second / 1e9,
+      r.disk_write_bytes_per_second / 1e6, r.disk_read_bytes_per_second / 1e6, "type", "rows", "in", "out", "forward",
+      "input", "weight");
   for (const NodeGemm& gemm : r.gemms) {
     const GemmShape& s = gemm.shape;
     if (s.kind == GemmKind::forward)

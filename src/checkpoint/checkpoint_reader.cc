@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -279,9 +280,8 @@ std::optional<CheckpointFolder> find_resumable(const std::string& run_dir) {
     log::warning("checkpoint {} cannot be used: {}{}", folder, faults.front(),
                  faults.size() > 1 ? fmt::format(" (and {} more faults)", faults.size() - 1) : std::string());
   }
-  fail(ErrorKind::data,
-       "{} holds {} checkpoints and none of them is good; the warnings above say what is wrong with each", run_dir,
-       steps.size());
+  fail(ErrorKind::data, "{} holds {} and none of them is good; the warnings above say what is wrong with each", run_dir,
+       count_text(steps.size(), "checkpoint"));
 }
 
 uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state) {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/count.h"
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
@@ -101,9 +102,9 @@ int64_t read_classes(const Json& config, std::string_view where) {
   const auto problem =
       field_or<std::string>(config, "problem_type", classes == 1 ? "regression" : "single_label_classification", where);
   require(problem == (classes == 1 ? "regression" : "single_label_classification"), ErrorKind::data,
-          "{}: problem_type \"{}\" with {} classes is not supported; supported are regression of one class and "
+          "{}: problem_type \"{}\" with {} is not supported; supported are regression of one class and "
           "single_label_classification of several",
-          where, problem, classes);
+          where, problem, count_text(classes, "class"));
   return classes;
 }
 

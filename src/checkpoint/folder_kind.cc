@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/family.h"
@@ -77,9 +78,8 @@ std::vector<std::string> complete(const std::string& folder, const WeightSet& se
     if (!set.files.contains(shard)) missing.push_back(std::to_string(shard));
   }
   require(missing.empty(), ErrorKind::io,
-          "{}: {} shards of weights are there, and {} of {} missing; without them the "
-          "model is not complete",
-          folder, set.files.size(), fmt::join(missing, ", "), set.shards);
+          "{}: {} of weights found, {} of {} missing; without them the model is not complete", folder,
+          count_text(set.files.size(), "shard"), fmt::join(missing, ", "), set.shards);
   return paths;
 }
 

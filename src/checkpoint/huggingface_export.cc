@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -69,7 +70,8 @@ void write_weights(const std::string& path, const std::vector<Exported>& tensors
   std::vector<float> ours, theirs;
   std::vector<bf16_t> rounded;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (stop && stop()) fail(ErrorKind::stopped, "the export was stopped after {} of {} tensors", i, tensors.size());
+    if (stop && stop())
+      fail(ErrorKind::stopped, "the export was stopped after {} of {}", i, count_text(tensors.size(), "tensor"));
     const Shape& shape = tensors[i].shape;
     const auto count = static_cast<size_t>(shape.count());
     ours.assign(count, 0.0f);

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -52,8 +53,8 @@ class Importer {
   }
 
   void require_no_faults(const std::string& where) const {
-    require(faults_.empty(), ErrorKind::data, "{} does not fit the model ({} tensors):\n  {}", where, faults_.size(),
-            fmt::join(faults_, "\n  "));
+    require(faults_.empty(), ErrorKind::data, "{} does not fit the model ({}):\n  {}", where,
+            count_text(faults_.size(), "tensor"), fmt::join(faults_, "\n  "));
   }
 
   void load(const std::string& where, TrainingState& state) const {

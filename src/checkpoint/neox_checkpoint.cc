@@ -9,6 +9,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json_text.h"
@@ -101,8 +102,8 @@ class NeoxCheckpoint::Implementation {
     int64_t most = 0;
     for (const auto& [rank, file] : files_.model_states) most = std::max(most, rank);
     for (int64_t rank = 0; rank <= most; ++rank) {
-      require(files_.model_states.contains(rank), ErrorKind::data, "{} is missing; the folder has those of {} ranks",
-              beside(neox_model_states_file(rank)), files_.model_states.size());
+      require(files_.model_states.contains(rank), ErrorKind::data, "{} is missing; the folder has those of {}",
+              beside(neox_model_states_file(rank)), count_text(files_.model_states.size(), "rank"));
     }
     tensor_ranks_ = ranks();
     if (files_.pipelined()) {
@@ -116,8 +117,8 @@ class NeoxCheckpoint::Implementation {
     const auto args = root.find("args");
     const auto size = args && args->is_dict() ? args->find("model_parallel_size") : std::nullopt;
     if (size && size->integer() != tensor_ranks_)
-      size->fail_with(
-          fmt::format("is {}, and the folder has the weights of {} tensor ranks", size->integer(), tensor_ranks_));
+      size->fail_with(fmt::format("is {}, and the folder has the weights of {}", size->integer(),
+                                  count_text(tensor_ranks_, "tensor rank")));
     require(ranks() % tensor_ranks_ == 0, ErrorKind::data,
             "{}: {} mp_rank files, which {} tensor ranks do not divide; files are missing", path(), ranks(),
             tensor_ranks_);
@@ -260,8 +261,8 @@ class NeoxCheckpoint::Implementation {
         faults.push_back(fmt::format("{}: {} is unexpected, {} {}", fs::path(*weight.second).filename().string(), name,
                                      weight.first.dtype, weight.first.shape));
     }
-    require(faults.empty(), ErrorKind::data, "{} does not fit its configs ({} tensors):\n  {}", path(), faults.size(),
-            fmt::join(faults, "\n  "));
+    require(faults.empty(), ErrorKind::data, "{} does not fit its configs ({}):\n  {}", path(),
+            count_text(faults.size(), "tensor"), fmt::join(faults, "\n  "));
   }
 
   /// Files that are missing or too many.
@@ -276,8 +277,9 @@ class NeoxCheckpoint::Implementation {
     }
     for (const auto& [place, file] : files_.layers) {
       if (place.first > neox_last_layer(spec_))
-        faults.push_back(fmt::format("{}: a layer too many, a model of {} layers ends with layer {}",
-                                     fs::path(file).filename().string(), spec_.layers, neox_last_layer(spec_)));
+        faults.push_back(fmt::format("{}: a layer too many, a model of {} ends with layer {}",
+                                     fs::path(file).filename().string(), count_text(spec_.layers, "layer"),
+                                     neox_last_layer(spec_)));
     }
   }
 
@@ -330,7 +332,7 @@ class NeoxCheckpoint::Implementation {
     for (const auto& [place, file] : files_.optimizers) data_ranks_ = std::max(data_ranks_, place.second + 1);
     if (said && said->integer() > 0) data_ranks_ = said->integer();
     const std::string by = said ? fmt::format("dp_world_size is {} in {}", data_ranks_, neox_model_states_file(0))
-                                : fmt::format("others are of {} data ranks", data_ranks_);
+                                : fmt::format("others are of {}", count_text(data_ranks_, "data rank"));
     const bool bf16 = fs::path(files_.optimizers.begin()->second).filename().string().starts_with("bf16_");
     for (const auto& [place, file] : files_.optimizers) {
       require(place.first < ranks() && place.second < data_ranks_, ErrorKind::data,

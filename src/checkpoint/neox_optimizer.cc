@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 
 namespace trireme {
@@ -43,8 +44,8 @@ void check_partition(const TorchValue& state, size_t data_ranks) {
   const std::vector<TorchValue> all = counts->is_list() ? counts->items() : std::vector{*counts};
   for (const TorchValue& count : all) {
     if (count.integer() != static_cast<int64_t>(data_ranks))
-      count.fail_with(fmt::format("is {}, and the checkpoint has {} data ranks: the file belongs to another one",
-                                  count.integer(), data_ranks));
+      count.fail_with(fmt::format("is {}, and the checkpoint has {}: the file belongs to another one", count.integer(),
+                                  count_text(data_ranks, "data rank")));
   }
 }
 
@@ -133,8 +134,8 @@ NeoxOptimizer::NeoxOptimizer(std::span<const TorchArchive* const> data_ranks, co
       const bool fits = by_number || (size == partition[g] && padded >= all && padded - all <= 2 * ranks);
       if (!fits)
         first.fail_with(
-            fmt::format("has {} elements, and {} data ranks share {}: the file belongs to another number of data ranks",
-                        size, ranks, all));
+            fmt::format("has {} elements, and {} share {}: the file belongs to another number of data ranks", size,
+                        count_text(ranks, "data rank"), all));
       const uint64_t most = begin >= all ? 0 : std::min(all - begin, partition[g]);
       add_part(*groups_[g], own, &masters.items()[g], begin, most, file.path());
       const auto described = by_number ? std::nullopt : base.find("param_groups");

@@ -7,6 +7,7 @@
 #include <map>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -100,8 +101,8 @@ void leave_behind(const std::string& run_dir, int64_t step) {
   if (lines.empty() && !fs::exists(run_dir + "/" + kLeftBehind)) return;
   write_text(run_dir + "/" + kLeftBehind, fmt::format("{}", fmt::join(lines, "")));
   if (!lines.empty())
-    log::info("the run goes back to step {}: {} later snapshots of {} are left behind, until it makes them again", step,
-              lines.size(), run_dir);
+    log::info("the run goes back to step {}: {} of {} are left behind, until it makes them again", step,
+              count_text(lines.size(), "later snapshot"), run_dir);
 }
 
 void forget_steps(const std::string& run_dir) {

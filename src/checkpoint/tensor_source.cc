@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/folder_kind.h"
@@ -80,8 +81,8 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
     if (fs::exists(folder + "/" + name)) continue;
     if (missing++ == 0) first_missing = name;
   }
-  require(missing == 0, ErrorKind::io, "{}: {} of the {} files that it names are missing, {} is the first", index_path,
-          missing, names.size(), first_missing);
+  require(missing == 0, ErrorKind::io, "{}: {} of the {} that it names are missing, {} is the first", index_path,
+          missing, count_text(names.size(), "file"), first_missing);
   for (const std::string& name : names) {
     const std::string path = folder + "/" + name;
     safe ? (void)safe_.emplace_back(path) : (void)torch_.emplace_back(path);
@@ -93,8 +94,8 @@ void TensorSource::open_index(const std::string& folder, const std::string& inde
     require(file == folder + "/" + listed->second, ErrorKind::data, "{}: holds tensor {}, which belongs to {} by {}",
             file, tensor, listed->second, index_path);
   }
-  require(tensors.size() == map.size(), ErrorKind::data, "{} lists {} tensors, its files hold {}", index_path,
-          map.size(), tensors.size());
+  require(tensors.size() == map.size(), ErrorKind::data, "{} lists {}, its files hold {}", index_path,
+          count_text(map.size(), "tensor"), tensors.size());
 }
 
 void TensorSource::require_each_once() const {

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -51,8 +52,8 @@ int bench_ops_command(std::vector<std::string> arguments) {
   options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.threads = compute_threads(threads);
   const Backend backend = make_backend();
-  fmt::print("{} (commit {}), {} threads, kernels {}\n{}", backend.hardware, commit_text(), options.threads,
-             backend.kernels, to_text(bench_ops(*backend.ops, options)));
+  fmt::print("{} (commit {}), {}, kernels {}\n{}", backend.hardware, commit_text(),
+             count_text(options.threads, "thread"), backend.kernels, to_text(bench_ops(*backend.ops, options)));
   return 0;
 }
 
@@ -73,8 +74,8 @@ int bench_generate_command(std::vector<std::string> arguments) {
   options.threads = compute_threads(threads);
   const Backend backend = make_backend();
   const GenerateBenchResult r = bench_generate(options, *backend.ops);
-  fmt::print("{} (commit {})\n{} {}, {} threads, kernels {}\n\n", backend.hardware, commit_text(), options.preset,
-             dtype, options.threads, backend.kernels);
+  fmt::print("{} (commit {})\n{} {}, {}, kernels {}\n\n", backend.hardware, commit_text(), options.preset, dtype,
+             count_text(options.threads, "thread"), backend.kernels);
   fmt::print("token              {:.2f} ms (median of {}), {:.1f} per second\n", 1e3 * r.seconds_per_token,
              options.tokens, 1 / r.seconds_per_token);
   fmt::print("weights            {:.2f} GB, read once in {:.2f} ms (median, between the tokens): {:.1f} GB/s\n",

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -126,8 +127,8 @@ std::vector<Table> read_logs(const std::vector<std::string>& files) {
 
 int measure_with_ranks(Process& process, const RunRequest& request, const Choices& flags,
                        const std::vector<Table>& logs) {
-  require(request.options.root < process.size(), ErrorKind::usage, "-r {}: there are {} ranks", request.options.root,
-          process.size());
+  require(request.options.root < process.size(), ErrorKind::usage, "-r {}: the job has {}", request.options.root,
+          count_text(process.size(), "rank"));
   const RunResult result = run(process, request, [](const std::string& text) {
     fmt::print("{}", text);
     std::fflush(stdout);
@@ -140,7 +141,8 @@ int measure_with_ranks(Process& process, const RunRequest& request, const Choice
       fmt::print("\n{}", side_by_side(beside));
     }
     if (result.wrong > 0)
-      log::error("{} elements are wrong: the network or the MPI library corrupts data", result.wrong);
+      log::error("{} came out wrong: the network or the MPI library corrupts data",
+                 count_text(result.wrong, "element"));
     if (!result.fast_enough) {
       log::error("average bus bandwidth {:g} GB/s, below {:g}", result.average_bus_bandwidth, request.least_bandwidth);
     }

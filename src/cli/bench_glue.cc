@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
@@ -86,9 +87,9 @@ int measure(Process& process, const Request& request) {
   const RankContext rank = rank_context(process, cores.threads, [] { return false; });
   const GlueBenchResult r = bench_glue(o, *backend.ops, rank, cores.exchange_cores);
   if (process.rank() != 0) return 0;
-  fmt::print("{} (commit {})\n{} {}, batch {} per rank, {:.1f} tokens per row, {}, {} threads per rank, kernels {}\n\n",
+  fmt::print("{} (commit {})\n{} {}, batch {} per rank, {:.1f} tokens per row, {}, {}, kernels {}\n\n",
              backend.hardware, commit_text(), o.task, name_of(o.dtype), o.batch, r.tokens_per_row,
-             o.pad ? "padded" : "packed", cores.threads, backend.kernels);
+             o.pad ? "padded" : "packed", count_text(cores.threads, "thread per rank"), backend.kernels);
   r.ranks.empty() ? print_alone(r) : print_ranks(o, r);
   if (!request.json.empty()) write_text(request.json, dump_json(to_json(request, backend, cores.threads, r), 1) + "\n");
   return 0;

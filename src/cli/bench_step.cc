@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -111,8 +112,9 @@ void print_ranks(const StepBenchOptions& o, const StepBenchResult& r) {
 
 void print_step(const StepBenchOptions& o, const Backend& backend, int threads, const StepBenchResult& r) {
   fmt::print("{} (commit {})\n", backend.hardware, commit_text());
-  fmt::print("{} {}, batch {} x {}{}, {} threads{}, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
-             r.ranks.empty() ? "" : " per rank", threads, r.ranks.empty() ? "" : " per rank", backend.kernels);
+  fmt::print("{} {}, batch {} x {}{}, {}{}, kernels {}\n\n", o.preset, name_of(o.dtype), o.batch, o.sequence,
+             r.ranks.empty() ? "" : " per rank", count_text(threads, "thread"), r.ranks.empty() ? "" : " per rank",
+             backend.kernels);
   if (!r.layouts.empty()) return print_layouts(o, r);
   if (!r.ranks.empty()) return print_ranks(o, r);
   fmt::print("step               {:.3f} s (median of {}; fastest {:.3f}, slowest {:.3f})\n", r.times.median, o.steps,

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
@@ -93,7 +94,8 @@ void list_neox(const std::string& path, const std::vector<std::string>& folders)
 }
 
 std::string shards_text(const LocalStep& step) {
-  return fmt::format("{} of {} shards are on this host's disk", step.shards.size(), step.manifest.shards.size());
+  return fmt::format("{} of {} are on this host's disk", step.shards.size(),
+                     count_text(step.manifest.shards.size(), "shard"));
 }
 
 /// What of a run lies on local disks: of this host in rows, of the others what the run's note says.
@@ -139,9 +141,9 @@ int show(const std::string& path) {
              p.samples, p.updates, p.skipped);
   fmt::print("best loss   {}{}\n", loss_text(p.best_loss),
              p.best_step >= 0 ? fmt::format(" (step {})", p.best_step) : std::string());
-  fmt::print("model       {} layers, {} heads, width {}, context {}, vocabulary {}: {:.2f} M parameters\n",
-             facts.spec.layers, facts.spec.heads, facts.spec.width, facts.spec.context, facts.spec.vocabulary,
-             static_cast<double>(table.total()) / 1e6);
+  fmt::print("model       {}, {}, width {}, context {}, vocabulary {}: {:.2f} M parameters\n",
+             count_text(facts.spec.layers, "layer"), count_text(facts.spec.heads, "head"), facts.spec.width,
+             facts.spec.context, facts.spec.vocabulary, static_cast<double>(table.total()) / 1e6);
   fmt::print("parameters  {}\n",
              !facts.parameter_hash.empty() ? "hash " + facts.parameter_hash
              : !facts.layout_hash.empty()
@@ -243,7 +245,7 @@ int prune(const std::string& run, int64_t keep) {
       run, run);
   const RunLock lock(run, this_owner(), false, advice);
   const std::vector<int64_t> deleted = prune_checkpoints(run, keep);
-  fmt::print("deleted {} checkpoints of {}{}{}\n", deleted.size(), run, deleted.empty() ? "" : ": steps ",
+  fmt::print("deleted {} of {}{}{}\n", count_text(deleted.size(), "checkpoint"), run, deleted.empty() ? "" : ": steps ",
              fmt::join(deleted, ", "));
   prune_local(run);
   return 0;

@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -180,8 +181,8 @@ void check_with(const Question& question, const std::string& answer, const Answe
             "--num-processes {} cannot be spread evenly over --num-machines {}; take a multiple", answer, machines);
   }
   if (flag == "machine-rank") {
-    require(std::stoi(answer) < machines, ErrorKind::usage, "--machine-rank {}: {} machines have ranks 0 to {}", answer,
-            machines, machines - 1);
+    require(std::stoi(answer) < machines, ErrorKind::usage, "--machine-rank {}: {} have ranks 0 to {}", answer,
+            count_text(machines, "machine"), machines - 1);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -86,8 +87,8 @@ int index(const IndexFlags& flags) {
   const std::string stem = neox_index_stem(prefix, flags.output, flags.order);
   build_neox_index(stem, dataset.lengths(), first, last, flags.order);
   const NeoxIndex made(stem);
-  log::info("{}_*_idx.npy: {} samples of {} ids from documents {} to {}, {} epochs", stem, made.samples(),
-            flags.order.sequence, first, last, made.places() / (last - first));
+  log::info("{}_*_idx.npy: {} of {} ids from documents {} to {}, {}", stem, count_text(made.samples(), "sample"),
+            flags.order.sequence, first, last, count_text(made.places() / (last - first), "epoch"));
   return 0;
 }
 
@@ -187,8 +188,8 @@ int merge(const MergeFlags& flags) {
   std::vector<std::string> prefixes;
   for (const std::string& input : flags.inputs) prefixes.push_back(required_prefix(input));
   const MergeReport report = merge_indexed(prefixes, flags.output);
-  log::info("{}: {} documents, {} tokens of {} datasets", flags.output, report.documents, report.tokens,
-            prefixes.size());
+  log::info("{}: {}, {} of {}", flags.output, count_text(report.documents, "document"),
+            count_text(report.tokens, "token"), count_text(prefixes.size(), "dataset"));
   return 0;
 }
 

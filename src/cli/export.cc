@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -72,7 +73,8 @@ struct Cut {
 
   static Spec with_vocabulary(Spec spec, int64_t vocabulary) {
     require(vocabulary <= spec.vocabulary && spec.has_decoder(), ErrorKind::config,
-            "--vocabulary is {}, the model has {} ids; they can be cut, not added", vocabulary, spec.vocabulary);
+            "--vocabulary is {}, the model has {}; they can be cut, not added", vocabulary,
+            count_text(spec.vocabulary, "id"));
     spec.vocabulary = spec.vocabulary_rows = vocabulary;
     return spec;
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/command.h"
@@ -71,7 +72,7 @@ int run_fetch(std::vector<std::string> arguments) {
   const hub::Selection* selection = &of_patterns;
   if (wanted.patterns.empty()) selection = dataset ? static_cast<const hub::Selection*>(&of_data) : &of_model;
   const hub::Snapshot snapshot = fetch(settings, wanted.repository, wanted.revision, *selection);
-  log::info("{} has {} files of commit {}", name, snapshot.files.size(), snapshot.commit);
+  log::info("{} has {} of commit {}", name, count_text(snapshot.files.size(), "file"), snapshot.commit);
   fmt::print("{}\n", snapshot.folder);
   return 0;
 }

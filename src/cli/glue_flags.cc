@@ -8,6 +8,7 @@
 #include <list>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
@@ -238,8 +239,8 @@ void GlueFlags::check(const GlueOptions& o) const {
           kMostEpochs);
   require(o.warmup_ratio <= 1, ErrorKind::usage, "--warmup-ratio is {}, expected a share of the steps from 0 to 1",
           o.warmup_ratio);
-  require(o.text_columns.size() <= 2, ErrorKind::usage, "--text-columns names {} columns, one or two were expected",
-          o.text_columns.size());
+  require(o.text_columns.size() <= 2, ErrorKind::usage, "--text-columns names {}, one or two were expected",
+          count_text(o.text_columns.size(), "column"));
   require(
       o.task.empty() || (o.text_columns.empty() && o.label_column == "label" && separator_.empty()), ErrorKind::usage,
       "--text-columns, --label-column and --csv-separator are for files of your own, and --task-name {} has its own; "

@@ -12,6 +12,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/host.h"
@@ -186,8 +187,8 @@ void print_node(const Report& report, bool quiet) {
   const auto unknown = std::ranges::count(report.results, Outcome::Kind::not_checked,
                                           [](const Result& result) { return result.outcome.kind; });
   if (unknown > 0) {
-    log::warning("{}: {} check(s) of the configuration cannot be done; --json and -v tell why of each", report.host,
-                 unknown);
+    log::warning("{}: {} of the configuration cannot be done; --json and -v tell why of each", report.host,
+                 count_text(unknown, "check"));
   }
   if (!report.slurm.empty()) {
     const bool trouble = report.slurm.starts_with("not marked");

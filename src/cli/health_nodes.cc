@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
@@ -88,8 +89,8 @@ int generate_for(const HostSet& hosts, const SshOptions& ssh) {
       for (const Json& line : answer.at("lines")) nodes.back().lines.push_back({line.at(0), line.at(1)});
     }
     for (const Problem& problem : sessions.problems()) log::error("{}", to_text(problem));
-    require(sessions.problems().empty(), ErrorKind::config, "health gen: {} of {} hosts gave no answer",
-            sessions.problems().size(), hosts.hosts.size());
+    require(sessions.problems().empty(), ErrorKind::config, "health gen: {} of {} gave no answer",
+            sessions.problems().size(), count_text(hosts.hosts.size(), "host"));
   }
   fmt::print("{}", health::generate_config(nodes));
   return 0;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/json.h"
@@ -66,8 +67,7 @@ int run_hosts(std::vector<std::string> arguments) {
   const std::vector<Placement> placement = place(set.hosts, wanted);
   if (form == "table") {
     const auto processes = total_processes(placement);
-    log::info("{}: {} process{} on {} host{}", set.source, processes, processes == 1 ? "" : "es", placement.size(),
-              placement.size() == 1 ? "" : "s");
+    log::info("{}: {} on {}", set.source, count_text(processes, "process"), count_text(placement.size(), "host"));
     print_table(set, placement);
     return 0;
   }

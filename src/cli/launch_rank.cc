@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/launch_facts.h"
@@ -61,8 +62,8 @@ void check(LaunchRequest& request, const std::string& file, const Launcher& star
     }
   }
   require(wanted == 0 || starter.size == 0 || wanted == starter.size, ErrorKind::mismatch,
-          "{} is {}, but {} started {} ranks ({}); make the two agree", source, wanted, starter.name, starter.size,
-          starter.variable);
+          "{} is {}, but {} started {} ({}); make the two agree", source, wanted, starter.name,
+          count_text(starter.size, "rank"), starter.variable);
 }
 
 }  // namespace
@@ -78,7 +79,8 @@ int become_rank(LaunchRequest request, const std::string& file, const Launcher& 
     check(request, file, starter);
     std::vector<std::string> words = rank_command(request, describe_job(request));
     if (starter.rank <= 0) {
-      log::info("launch: {} started {} ranks; hosts and placement are its choice", starter.name, starter.size);
+      log::info("launch: {} started {}; hosts and placement are its choice", starter.name,
+                count_text(starter.size, "rank"));
     }
     for (const std::string& variable : request.variables) {
       const size_t equals = variable.find('=');

@@ -1,5 +1,6 @@
 #include "cli/mesh_flags.h"
 
+#include "base/count.h"
 #include "base/error.h"
 #include "cli/threads.h"
 #include "comm/scalars.h"
@@ -35,9 +36,8 @@ std::unique_ptr<Mesh> MeshFlags::mesh(Process& process) const {
   }
   if (needed != process.size()) {
     const std::string& launcher = process.launcher().name;
-    fail(ErrorKind::config,
-         "--mesh.tensor {} x --mesh.pipeline {} are {} ranks that hold the model between them, but {}; {}",
-         options_.tensor, options_.pipeline, needed,
+    fail(ErrorKind::config, "--mesh.tensor {} x --mesh.pipeline {} are {} that hold the model between them, but {}; {}",
+         options_.tensor, options_.pipeline, count_text(needed, "rank"),
          launcher.empty() ? "no launcher started any, so this one is alone"
                           : fmt::format("{} started {}", launcher, process.size()),
          process.size() == 1 ? fmt::format("start it as `mpirun -n {} trireme ...`", needed)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/flags.h"
@@ -29,11 +30,11 @@ void judge(const std::vector<ParityTensor>& tensors, double tolerance, const std
       fmt::print("{:>10.2e}  {:>10.2e}  {}{}\n", tensor.error, tensor.want, tensor.name, off ? "  <- too large" : "");
   }
   if (prints)
-    fmt::print("{} tensors, largest error {:.2e}, tolerance {:.2e}: {}\n", tensors.size(), worst, tolerance,
-               bad == 0 ? "equal" : "different");
+    fmt::print("{}, largest error {:.2e}, tolerance {:.2e}: {}\n", count_text(tensors.size(), "tensor"), worst,
+               tolerance, bad == 0 ? "equal" : "different");
   if (bad > 0)  // on every rank
-    throw CommonError(ErrorKind::data, fmt::format("{} of {} tensors differ from {} by more than {}", bad,
-                                                   tensors.size(), case_file, tolerance));
+    throw CommonError(ErrorKind::data, fmt::format("{} of {} differ from {} by more than {}", bad,
+                                                   count_text(tensors.size(), "tensor"), case_file, tolerance));
 }
 
 }  // namespace

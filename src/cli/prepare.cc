@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/stop.h"
@@ -29,10 +30,12 @@ void print_speed(uint64_t bytes, uint64_t documents, double seconds, double load
 void run_nanogpt(const PrepareOptions& options) {
   const PrepareReport report = prepare(options);
   if (report.documents == 1) {
-    log::info("{}: {} tokens in train.bin, {} in val.bin", options.output, report.train_tokens, report.val_tokens);
+    log::info("{}: {} in train.bin, {} in val.bin", options.output, count_text(report.train_tokens, "token"),
+              report.val_tokens);
   } else {
-    log::info("{}: {} documents, {} tokens in train.bin ({} documents), {} in val.bin ({})", options.output,
-              report.documents, report.train_tokens, report.train_documents, report.val_tokens, report.val_documents);
+    log::info("{}: {}, {} in train.bin ({}), {} in val.bin ({})", options.output,
+              count_text(report.documents, "document"), count_text(report.train_tokens, "token"),
+              count_text(report.train_documents, "document"), report.val_tokens, report.val_documents);
   }
   print_speed(report.input_bytes, report.documents, report.seconds, report.load_seconds);
 }
@@ -55,8 +58,8 @@ void run_megatron(const PrepareOptions& common, const std::vector<std::string>& 
   options.threads = common.threads;
   options.stop = common.stop;
   const MegatronReport report = prepare_megatron(options);
-  log::info("{}_{}_document: {} documents{}, {} tokens", options.prefix, fmt::join(keys, "|"), report.documents,
-            keys.size() > 1 ? " each" : "", report.tokens);
+  log::info("{}_{}_document: {}{}, {}", options.prefix, fmt::join(keys, "|"), count_text(report.documents, "document"),
+            keys.size() > 1 ? " each" : "", count_text(report.tokens, "token"));
   print_speed(report.input_bytes, report.documents, report.seconds, report.load_seconds);
 }
 

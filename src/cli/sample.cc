@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
@@ -167,7 +168,7 @@ void sample_prompt(Sampler& sampler, const std::string& prompt, const SampleOpti
       printer.put("\n");
     }
     if (printer.prints() && (!options.jsonl || file != nullptr))
-      log::info("{} tokens in {:.2f} s, {:.1f} tokens/s", count, seconds,
+      log::info("{} in {:.2f} s, {:.1f} tokens/s", count_text(count, "token"), seconds,
                 static_cast<double>(count) / std::max(seconds, 1e-9));
     require(stop == nullptr || !*stop, ErrorKind::stopped, "stopped by a signal");
   }

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -22,8 +23,8 @@ SampleFile::~SampleFile() {
     std::remove(partial_.c_str());
   } else {
     const bool renamed = std::rename(partial_.c_str(), path_.c_str()) == 0;
-    log::warning("what was written before the end is in {}, a line for each of {} samples", renamed ? path_ : partial_,
-                 lines_);
+    log::warning("what was written before the end is in {}, a line for each of {}", renamed ? path_ : partial_,
+                 count_text(lines_, "sample"));
   }
 }
 
@@ -39,7 +40,7 @@ void SampleFile::commit() {
           std::strerror(errno));
   std::fclose(file_);
   file_ = nullptr;
-  log::info("{} samples are in {}", lines_, path_);
+  log::info("wrote {} to {}", count_text(lines_, "sample"), path_);
 }
 
 void Printer::put(std::string_view text) const {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
@@ -36,9 +37,9 @@ std::string place_text(const ControlPlace& place) { return fmt::format("process 
 void show_job(const Json& job, const ControlPlace& place) {
   const auto since = std::chrono::system_clock::from_time_t(job.value("since", std::time_t{0}));
   const double seconds = std::chrono::duration<double>(std::chrono::system_clock::now() - since).count();
-  row("job",
-      fmt::format("{} rank(s), rank 0 is {}, since {:%Y-%m-%d %H:%M:%S} ({})", job.value("ranks", 0), place_text(place),
-                  fmt::localtime(std::chrono::system_clock::to_time_t(since)), duration_text(seconds)));
+  row("job", fmt::format("{}, rank 0 is {}, since {:%Y-%m-%d %H:%M:%S} ({})", count_text(job.value("ranks", 0), "rank"),
+                         place_text(place), fmt::localtime(std::chrono::system_clock::to_time_t(since)),
+                         duration_text(seconds)));
 }
 
 /// The newest evaluation that the run's records have.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -51,13 +52,14 @@ void run_train_tokenizer(TrainFlags& flags) {
   const BpeDescription tokenizer = train_bpe(counts, flags.training);
   const double seconds = seconds_since(start);
   if (tokenizer.vocabulary.size() < flags.training.vocabulary_size)
-    log::warning("the text gave {} tokens, {} were asked for: no pair of tokens is left that stands together {} times",
-                 tokenizer.vocabulary.size(), flags.training.vocabulary_size, flags.training.least_count);
+    log::warning("the text gave {}, {} were asked for: no pair of tokens is left that stands together {} times",
+                 count_text(tokenizer.vocabulary.size(), "token"), flags.training.vocabulary_size,
+                 flags.training.least_count);
   std::filesystem::create_directories(flags.output);
   const std::string path = (std::filesystem::path(flags.output) / "tokenizer.json").string();
   write_text(path, write_tokenizer_json(tokenizer));
-  log::info("{}: {} tokens from {} words of text in {:.2f} s ({:.2f} s of them for reading and counting)", path,
-            tokenizer.vocabulary.size(), counts.total(), seconds, counted);
+  log::info("{}: {} from {} of text in {:.2f} s ({:.2f} s of them for reading and counting)", path,
+            count_text(tokenizer.vocabulary.size(), "token"), count_text(counts.total(), "word"), seconds, counted);
 }
 
 /// A file or, for "-", standard input.

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -166,8 +167,8 @@ int converge(Opened& opened, const std::string& file) {
   missing.merge(set_up(cluster, remote, opened.provider->shared_folder(cluster), opened.provider->end(cluster)));
   const bool proved = prove(cluster, remote);
   const bool lacks = tell_missing(missing);
-  fmt::print("{} of {} node(s) are up; `trireme cluster ssh {}` logs in, the hostfile is {}\n", cluster.nodes.size(),
-             wanted, file, hostfile_path(cluster));
+  fmt::print("{} of {} are up; `trireme cluster ssh {}` logs in, the hostfile is {}\n", cluster.nodes.size(),
+             count_text(wanted, "node"), file, hostfile_path(cluster));
   return proved && !lacks ? 0 : 1;
 }
 
@@ -261,7 +262,7 @@ int remove_nodes(const std::string& file, const std::vector<std::string>& names,
             file);
     leaving.push_back(*node);
   }
-  require_yes(confirm, fmt::format("remove {} node(s) from {}?", leaving.size(), before.name()));
+  require_yes(confirm, fmt::format("remove {} from {}?", count_text(leaving.size(), "node"), before.name()));
   for (const Node& node : leaving) {
     if (opened.provider->keeps_machines()) take_off(opened.remote(before), node);
     std::erase(opened.state.numbers, node.index);

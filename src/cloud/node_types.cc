@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include "base/count.h"
 
 namespace trireme::cloud {
 namespace {
@@ -103,18 +104,19 @@ namespace {
 
 std::string describe_price(const ClusterOptions& options, int64_t nodes) {
   const ProviderChoice provider = options.cluster.provider;
-  if (provider == ProviderChoice::hosts) return fmt::format("{} machine(s) that exist: no price is known", nodes);
+  if (provider == ProviderChoice::hosts)
+    return fmt::format("{} that exist: no price is known", count_text(nodes, "machine"));
   const std::string what = type_of_head(options) == type_of_nodes(options)
                                ? type_of_nodes(options)
                                : type_of_head(options) + " and " + type_of_nodes(options);
   const std::optional<double> cost = cost_per_hour(options, nodes);
   if (!cost) {
-    return fmt::format("{} machine(s), {}: the price is not known here, look it up at {}", nodes, what,
+    return fmt::format("{}, {}: the price is not known here, look it up at {}", count_text(nodes, "machine"), what,
                        price_page(provider));
   }
-  return fmt::format("{} machine(s), {}: {:.2f} USD per hour (list price without disks and traffic, {}, {}{}; {})",
-                     nodes, what, *cost, price_region(provider, type_of_nodes(options)), kPriceDate,
-                     options.node.spot ? ", spot costs less" : "", price_page(provider));
+  return fmt::format("{}, {}: {:.2f} USD per hour (list price without disks and traffic, {}, {}{}; {})",
+                     count_text(nodes, "machine"), what, *cost, price_region(provider, type_of_nodes(options)),
+                     kPriceDate, options.node.spot ? ", spot costs less" : "", price_page(provider));
 }
 
 }  // namespace

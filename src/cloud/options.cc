@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
@@ -127,9 +128,9 @@ std::string options_file(const ClusterOptions& given) {
   const Collector declared = declarations(options);
   const ProviderChoice provider = options.cluster.provider;
   std::string page = fmt::format(
-      "# A cluster of {} machine(s) of {}. `trireme cluster plan FILE --output DIR` shows what would be made,\n"
+      "# A cluster of {} of {}. `trireme cluster plan FILE --output DIR` shows what would be made,\n"
       "# `create FILE` makes it, `delete FILE` ends it. No secret belongs in here.\n",
-      options.cluster.nodes, provider_name(provider));
+      count_text(options.cluster.nodes, "machine"), provider_name(provider));
   for (const OptionGroup& group : declared.groups) {
     if (!is_for(group.name, provider)) continue;
     page += fmt::format("\n{}:  # {}\n", group.name, group.help);

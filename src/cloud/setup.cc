@@ -7,6 +7,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -36,7 +37,7 @@ class Stages {
   void on_others(const std::string& what, const std::function<void(const Node&)>& work) {
     const std::vector<Node> others(cluster_.nodes.begin() + 1, cluster_.nodes.end());
     if (others.empty()) return;
-    log::info("{} other node(s): {}", others.size(), what);
+    log::info("{}: {}", count_text(others.size(), "other node"), what);
     for (const auto& [name, problem] : for_each_node(others, work)) {
       log::warning("{} is left out: {}", name, problem);
       failures_[name] = problem;

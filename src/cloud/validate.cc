@@ -10,6 +10,7 @@
 #include <regex>
 #include <set>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "cloud/layout.h"
 #include "cloud/node_types.h"
@@ -70,9 +71,8 @@ void check_network(const ClusterOptions& options, const std::string& path) {
           options.network.range);
   // Both providers keep the first four addresses and the last one; the one before that is the shared folder's.
   const int64_t most = static_cast<int64_t>(range.size()) - 6;
-  require(options.cluster.nodes <= most, ErrorKind::config,
-          "{}: network.range {} has room for {} machines, cluster.nodes is {}", path, options.network.range, most,
-          options.cluster.nodes);
+  require(options.cluster.nodes <= most, ErrorKind::config, "{}: network.range {} has room for {}, cluster.nodes is {}",
+          path, options.network.range, count_text(most, "machine"), options.cluster.nodes);
   if (options.access.from == "caller") return;
   const std::vector<std::string> sources = split_list(options.access.from);
   require(!sources.empty(), ErrorKind::config,
@@ -110,8 +110,8 @@ void check_hosts(const ClusterOptions& options, const std::string& path) {
             host);
   }
   require(static_cast<int64_t>(hosts.size()) >= options.cluster.nodes, ErrorKind::config,
-          "{}: hosts.list has {} machine(s), cluster.nodes is {}; add machines to the list or ask for fewer", path,
-          hosts.size(), options.cluster.nodes);
+          "{}: hosts.list has {}, cluster.nodes is {}; add machines to the list or ask for fewer", path,
+          count_text(hosts.size(), "machine"), options.cluster.nodes);
   require(options.storage.kind != StorageChoice::provider, ErrorKind::config,
           "{}: storage.kind is provider, and provider hosts has no storage; expected nfs or existing", path);
   require(options.cluster.lifetime_hours == 0, ErrorKind::config,

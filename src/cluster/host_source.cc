@@ -9,6 +9,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "cluster/hostfile.h"
@@ -48,7 +49,7 @@ HostSet from_sinfo(const HostRequest& request) {
   SlurmNodes nodes = parse_sinfo(sinfo_text(request.sinfo), name, request.partition);
   keep_states(nodes, request.states, "--states");
   require(!nodes.usable.empty() || request.may_all_be_out, ErrorKind::config,
-          "{}: none of its {} nodes is usable; the first is {} {}", name, nodes.skipped.size(),
+          "{}: of its {} none is usable; the first is {} {}", name, count_text(nodes.skipped.size(), "node"),
           nodes.skipped.front().name, nodes.skipped.front().state);
   return {std::move(nodes.usable), std::move(nodes.skipped), name};
 }
@@ -109,11 +110,11 @@ HostSet resolve_hosts(const HostRequest& request, const EnvironmentReader& envir
   set.hosts = filter_hosts(std::move(set.hosts), request.include, request.exclude);
   if (request.num_nodes > 0) {
     const auto wanted = static_cast<size_t>(request.num_nodes);
-    require(wanted <= set.hosts.size(), ErrorKind::config, "--num-nodes {}: {} gives {} hosts", request.num_nodes,
-            set.source, set.hosts.size());
+    require(wanted <= set.hosts.size(), ErrorKind::config, "--num-nodes {}: {} gives {}", request.num_nodes, set.source,
+            count_text(set.hosts.size(), "host"));
     set.hosts.resize(wanted);
   }
-  set.source += fmt::format(", {} host{}", set.hosts.size(), set.hosts.size() == 1 ? "" : "s");
+  set.source += fmt::format(", {}", count_text(set.hosts.size(), "host"));
   return set;
 }
 

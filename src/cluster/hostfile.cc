@@ -11,6 +11,7 @@
 #include <map>
 #include <utility>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -176,7 +177,8 @@ std::vector<Host> parse_hostfile(std::string_view text, const std::string& sourc
       add(hosts, LineParser(entry, origin).parse(), repeats);
     }
   }
-  require(!hosts.empty(), ErrorKind::config, "{}: no host in {} lines; write one host per line", source, line);
+  require(!hosts.empty(), ErrorKind::config, "{}: no host in {}; write one host per line", source,
+          count_text(line, "line"));
   require_unique(hosts);
   return hosts;
 }

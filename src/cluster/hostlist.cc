@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/count.h"
 #include "base/error.h"
 
 namespace trireme {
@@ -133,8 +134,8 @@ std::vector<std::string> expand_hostlist(std::string_view expression, std::strin
   std::vector<std::string> names;
   for (std::string_view part : split_outside_brackets(expression)) {
     std::vector<std::string> more = NameParser(part, where).expand();
-    require(names.size() + more.size() <= kMaxNames, ErrorKind::config, "{}: the host list names more than {} hosts",
-            where, kMaxNames);
+    require(names.size() + more.size() <= kMaxNames, ErrorKind::config, "{}: the host list names more than {}", where,
+            count_text(kMaxNames, "host"));
     std::ranges::move(more, std::back_inserter(names));
   }
   return names;

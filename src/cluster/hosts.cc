@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "cluster/hostlist.h"
@@ -52,8 +53,8 @@ std::vector<Selection> parse_filter(std::string_view text, std::string_view flag
     const size_t colon = part.find(':');
     for (const std::string& name : expand_hostlist(part.substr(0, colon), flag)) {
       const auto host = std::ranges::find_if(hosts, [&](const Host& h) { return is_same_host(h.name, name); });
-      require(host != hosts.end(), ErrorKind::config, "{}: host \"{}\" is not among the {} hosts; nearest is \"{}\"",
-              flag, name, hosts.size(), nearest(name, known));
+      require(host != hosts.end(), ErrorKind::config, "{}: host \"{}\" is not among the {}; nearest is \"{}\"", flag,
+              name, count_text(hosts.size(), "host"), nearest(name, known));
       Selection selection{host->name, {}};
       if (colon != std::string_view::npos) {
         for (std::string_view digits : split(part.substr(colon + 1), ',')) {
@@ -207,22 +208,22 @@ std::vector<Placement> place(std::span<const Host> hosts, PlacementRequest reque
   for (const Host& host : hosts) {
     const int bound = host.slots > 0 ? host.slots : host.max_slots;
     require(request.per_host == 0 || bound == 0 || request.per_host <= bound, ErrorKind::config,
-            "--ppn {}: host \"{}\" has {} slots ({}); lower --ppn or raise its slots", request.per_host, host.name,
-            bound, host.origin);
+            "--ppn {}: host \"{}\" has {} ({}); lower --ppn or raise its slots", request.per_host, host.name,
+            count_text(bound, "slot"), host.origin);
     // A bound alone is not an offer: it counts only when more processes are asked for.
     const int offered = host.slots > 0 ? host.slots : request.processes > 0 ? std::max(bound, 1) : 1;
     const int room = request.per_host > 0 ? request.per_host : offered;
     capacity += room;
     require(capacity <= kMostProcesses, ErrorKind::config,
-            "the hosts up to \"{}\" hold {} processes, at most {} are started; lower --ppn or the hosts' slots",
-            host.name, capacity, kMostProcesses);
+            "the hosts up to \"{}\" hold {}, at most {} are started; lower --ppn or the hosts' slots", host.name,
+            count_text(capacity, "process"), kMostProcesses);
     const int here = request.processes > 0 ? std::min(room, left) : room;
     left -= here;
     if (here > 0) placement.push_back({host.name, here});
   }
   require(capacity >= request.processes, ErrorKind::config,
-          "--np {}: {} host(s) hold {} processes; add hosts, raise their slots or give --ppn", request.processes,
-          hosts.size(), capacity);
+          "--np {}: at most {} on {}; add hosts, raise their slots or give --ppn", request.processes,
+          count_text(capacity, "process"), count_text(hosts.size(), "host"));
   return placement;
 }
 

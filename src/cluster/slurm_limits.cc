@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "cluster/hostlist.h"
 
@@ -127,9 +128,8 @@ std::string too_few(const Nodes& nodes, const BatchJob& job, int64_t PartitionNo
   }
   if (largest == 0 && what != &PartitionNode::gpus) return "";  // not told
   if (fit >= job.nodes) return "";
-  return fmt::format(
-      "{}: {} {} are needed on each of {} node(s), {} of the {} node(s) of {} have that, the largest has {}", asked,
-      need, unit, job.nodes, fit, nodes.size(), where, largest);
+  return fmt::format("{}: {} {} are needed on each of {}, {} of the {} of {} have that, the largest has {}", asked,
+                     need, unit, count_text(job.nodes, "node"), fit, count_text(nodes.size(), "node"), where, largest);
 }
 
 std::string why_never_in(const BatchJob& job, Nodes nodes, const std::string& where) {
@@ -140,17 +140,18 @@ std::string why_never_in(const BatchJob& job, Nodes nodes, const std::string& wh
                        static_cast<double>(any.most_seconds) / 60);
   }
   if (any.most_nodes > 0 && job.nodes > any.most_nodes) {
-    return fmt::format("--nodes {}: {} runs jobs of {} node(s) at most", job.nodes, where, any.most_nodes);
+    return fmt::format("--nodes {}: {} runs jobs of {} at most", job.nodes, where, count_text(any.most_nodes, "node"));
   }
   if (job.nodes < any.fewest_nodes) {
-    return fmt::format("--nodes {}: {} runs jobs of {} nodes at least", job.nodes, where, any.fewest_nodes);
+    return fmt::format("--nodes {}: {} runs jobs of {} at least", job.nodes, where,
+                       count_text(any.fewest_nodes, "node"));
   }
   if (!job.exclude.empty()) {
     const std::vector<std::string> out = expand_hostlist(job.exclude, "--exclude");
     std::erase_if(nodes, [&](const PartitionNode* node) { return std::ranges::find(out, node->node) != out.end(); });
   }
   if (static_cast<size_t>(job.nodes) > nodes.size()) {
-    return fmt::format("--nodes {}: {} has {} node(s){}", job.nodes, where, nodes.size(),
+    return fmt::format("--nodes {}: {} has {}{}", job.nodes, where, count_text(nodes.size(), "node"),
                        job.exclude.empty() ? "" : " without those of --exclude");
   }
   const int64_t cpus = int64_t{job.tasks_per_node} * std::max(1, job.cpus_per_task);

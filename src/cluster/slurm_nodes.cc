@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "cluster/hostlist.h"
@@ -244,8 +245,8 @@ void read_json_row(NodeTable& table, std::string_view line, int number) {
 
 void read_table_row(NodeTable& table, const Header& header, std::span<const std::string_view> fields, int number) {
   const int last = std::max({header.nodes, header.state, header.partition});
-  require(static_cast<int>(fields.size()) > last, ErrorKind::data, "{}:{}: {} columns, fewer than its header names",
-          table.source(), number, fields.size());
+  require(static_cast<int>(fields.size()) > last, ErrorKind::data, "{}:{}: {}, fewer than its header names",
+          table.source(), number, count_text(fields.size(), "column"));
   const auto column = [&](int i) { return i < 0 ? std::string_view() : fields[static_cast<size_t>(i)]; };
   table.add(column(header.nodes), column(header.state), number, column(header.partition));
 }
@@ -332,8 +333,8 @@ std::vector<Host> component_hosts(const EnvironmentReader& environment, const st
   for (std::string& name : expand_hostlist(list, variable)) hosts.push_back({std::move(name), 0, 0, variable, ""});
   if (const char* tasks = environment(counts_variable.c_str())) {
     const std::vector<int> counts = expand_counts(tasks, counts_variable, hosts.size());
-    require(counts.size() == hosts.size(), ErrorKind::config, "{} is \"{}\" for {} nodes in {}; the two must fit",
-            counts_variable, tasks, hosts.size(), variable);
+    require(counts.size() == hosts.size(), ErrorKind::config, "{} is \"{}\" for {} in {}; the two must fit",
+            counts_variable, tasks, count_text(hosts.size(), "node"), variable);
     for (size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = counts[i];
   }
   return hosts;

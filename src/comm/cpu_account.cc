@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <ctime>
+#include "base/count.h"
 
 namespace trireme {
 namespace {
@@ -27,9 +28,9 @@ CpuTimes CpuTimes::operator+(const CpuTimes& other) const {
 std::string describe(const CpuTimes& times, int ranks) {
   const auto percent = [&](double seconds) { return times.total > 0 ? 100 * seconds / times.total : 0; };
   return fmt::format(
-      "processor time of {} ranks: {:.1f} s, of it {:.1f} % computing, {:.1f} % waiting for other ranks, {:.1f} % "
-      "exchange of gradients, {:.1f} % control channel",
-      ranks, times.total, percent(times.total) - 100 * times.share_beside(), percent(times.waiting),
+      "processor time of {}: {:.1f} s, of it {:.1f} % computing, {:.1f} % waiting for other ranks, {:.1f} % exchange "
+      "of gradients, {:.1f} % control channel",
+      count_text(ranks, "rank"), times.total, percent(times.total) - 100 * times.share_beside(), percent(times.waiting),
       percent(times.exchange), percent(times.control));
 }
 

@@ -6,6 +6,7 @@
 
 #include <ctime>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 
@@ -48,7 +49,7 @@ std::string describe(const RankState& state) {
                                                   : fmt::format("{} after step {}", name_of(state.phase), state.step);
   if (state.collective.empty()) return text + ", waiting for no other rank";
   text += fmt::format(", waiting for {}", state.collective);
-  if (state.bytes > 0) text += fmt::format(" ({} bytes, {} chunks done)", state.bytes, state.chunks);
+  if (state.bytes > 0) text += fmt::format(" ({} bytes, {} done)", state.bytes, count_text(state.chunks, "chunk"));
   return text + fmt::format(" for {:.1f} s", state.seconds);
 }
 

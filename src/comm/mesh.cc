@@ -1,5 +1,6 @@
 #include "comm/mesh.h"
 
+#include "base/count.h"
 #include "base/error.h"
 
 namespace trireme {
@@ -27,8 +28,8 @@ MeshShape resolve_mesh(MeshShape wanted, int ranks, const std::string& source) {
   }
   if (wanted.data * others == ranks) return wanted;
   const MeshShape fits = nearest_that_fits(wanted, ranks);
-  const std::string needs = wanted.data > 0 ? fmt::format("{} processes", wanted.data * others)
-                                            : fmt::format("a multiple of {} processes", others);
+  const std::string needs = wanted.data > 0 ? count_text(wanted.data * others, "process")
+                                            : fmt::format("a multiple of {}", count_text(others, "process"));
   const std::string found = source.empty() ? "no launcher started any, so this one is alone"
                                            : fmt::format("the launcher started {} ({})", ranks, source);
   fail(ErrorKind::config,

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "base/log.h"
@@ -15,7 +16,7 @@ namespace trireme {
 namespace {
 
 std::string started(const Launcher& launcher) {
-  return fmt::format("{} processes started by {} ({}={})", launcher.size, launcher.name, launcher.variable,
+  return fmt::format("{} started by {} ({}={})", count_text(launcher.size, "process"), launcher.name, launcher.variable,
                      launcher.size);
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include "base/count.h"
 
 namespace trireme {
 namespace {
@@ -36,9 +37,10 @@ std::string arrange_shared_memory(int most_ranks) {
   for (const char* variable : {"OMPI_MCA_btl_vader_backing_directory", "UCX_POSIX_DIR"})
     setenv(variable, folder.c_str(), 0);
   return fmt::format(
-      "{} has {:.1f} MB free, {} ranks on this host need {:.1f} MB: they share memory through files in {} instead, "
-      "which may be slower; make it larger (docker run --shm-size, or mount -o remount,size=... {})",
-      device, static_cast<double>(free) / 1e6, ranks, static_cast<double>(needed) / 1e6, folder, device);
+      "{} has {:.1f} MB free, {} on this host need {:.1f} MB: they share memory through files in {} instead, which may "
+      "be slower; make it larger (docker run --shm-size, or mount -o remount,size=... {})",
+      device, static_cast<double>(free) / 1e6, count_text(ranks, "rank"), static_cast<double>(needed) / 1e6, folder,
+      device);
 }
 
 }  // namespace trireme

@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -84,16 +85,17 @@ std::string describe(const Arrivals& arrivals, double seconds) {
   const auto here = static_cast<int>(arrivals.here.size());
   if (arrivals.host_ranks == 0) return fmt::format("waiting in MPI_Init for {:.0f} s", seconds);
   if (arrivals.host_ranks < arrivals.ranks) {
-    return fmt::format("waiting in MPI_Init for {:.0f} s: {} of this host's {} ranks have come, {}", seconds, here,
-                       arrivals.host_ranks,
+    return fmt::format("waiting in MPI_Init for {:.0f} s: {} of this host's {} have come, {}", seconds, here,
+                       count_text(arrivals.host_ranks, "rank"),
                        here < arrivals.host_ranks
                            ? "the others have ended, or run another program"
                            : "so ranks of another host have not, or no connection to them can be made");
   }
   if (here == arrivals.ranks)
-    return fmt::format("all {} ranks have come to MPI_Init and have not found each other in {:.0f} s", here, seconds);
-  return fmt::format("{} of {} ranks have come to MPI_Init in {:.0f} s; {}", here, arrivals.ranks, seconds,
-                     missing(arrivals));
+    return fmt::format("all {} have come to MPI_Init and have not found each other in {:.0f} s",
+                       count_text(here, "rank"), seconds);
+  return fmt::format("{} of {} have come to MPI_Init in {:.0f} s; {}", here, count_text(arrivals.ranks, "rank"),
+                     seconds, missing(arrivals));
 }
 
 StartWatch::StartWatch(const Launcher& launcher, const StartLimit& limit) : launcher_(launcher), limit_(limit) {

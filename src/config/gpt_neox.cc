@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -194,8 +195,8 @@ class Translator {
       layers += pair[1].get<int64_t>() * static_cast<int64_t>(pair[0].size());
     }
     if (layers != view_.integer("num_layers"))
-      object("attention_config",
-             fmt::format("it names {} layers, and num_layers is {}", layers, view_.integer("num_layers")));
+      object("attention_config", fmt::format("it names {}, and num_layers is {}", count_text(layers, "layer"),
+                                             view_.integer("num_layers")));
   }
 
   void initial_weights() {

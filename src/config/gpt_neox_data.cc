@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -48,7 +49,8 @@ class DataTranslator {
       weights = *given;
     }
     if (weights.size() != paths->size() || paths->empty()) {
-      view_.object(paths_key, fmt::format("{} paths and {} weights", paths->size(), weights.size()));
+      view_.object(paths_key,
+                   fmt::format("{} and {}", count_text(paths->size(), "path"), count_text(weights.size(), "weight")));
       return std::nullopt;
     }
     std::string text;

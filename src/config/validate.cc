@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "base/count.h"
 #include "base/divisors.h"
 #include "base/error.h"
 #include "config/schema.h"
@@ -123,10 +124,9 @@ void validate(const LoadedConfig& loaded) {
   extra_snapshots(loaded);
   const BatchOptions& batch = loaded.config.batch;
   const int64_t least = batch.per_rank > 0 ? batch.per_rank : batch.global;
-  require(batch.micro <= least, ErrorKind::config,
-          "{} is {}, more than the {} sequences of {}; micro-batches that fit: {}", loaded.where("batch.micro"),
-          batch.micro, least, loaded.where(batch.per_rank > 0 ? "batch.per-rank" : "batch.global"),
-          near_divisors(least, batch.micro));
+  require(batch.micro <= least, ErrorKind::config, "{} is {}, more than the {} of {}; micro-batches that fit: {}",
+          loaded.where("batch.micro"), batch.micro, count_text(least, "sequence"),
+          loaded.where(batch.per_rank > 0 ? "batch.per-rank" : "batch.global"), near_divisors(least, batch.micro));
 }
 
 BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_global) {
@@ -134,33 +134,33 @@ BatchPlan plan_batch(const LoadedConfig& loaded, int ranks, int64_t started_glob
   BatchPlan plan;
   plan.global = global_batch(loaded, ranks, started_global);
   const std::string source = loaded.where(batch.per_rank > 0 ? "batch.per-rank" : "batch.global");
-  require(
-      plan.global % ranks == 0, ErrorKind::config,
-      "the global batch of {} sequences from {} cannot be shared evenly by {} data-parallel ranks; start {} ranks, or "
-      "set --batch.global {}",
-      plan.global, source, ranks, near_divisors(plan.global, ranks), (plan.global / ranks + 1) * ranks);
+  require(plan.global % ranks == 0, ErrorKind::config,
+          "the global batch of {} from {} cannot be shared evenly by {}; start {}, or set --batch.global {}",
+          count_text(plan.global, "sequence"), source, count_text(ranks, "data-parallel rank"),
+          count_text(near_divisors(plan.global, ranks), "rank"), (plan.global / ranks + 1) * ranks);
   plan.per_rank = plan.global / ranks;
   require(batch.micro > 0 || batch.accumulation == 0 || plan.per_rank % batch.accumulation == 0, ErrorKind::config,
-          "{} is {}, but each of {} ranks has {} of the {} sequences of a step; set --batch.accumulation to one of {}",
-          loaded.where("batch.accumulation"), batch.accumulation, ranks, plan.per_rank, plan.global,
-          near_divisors(plan.per_rank, std::max<int64_t>(1, batch.accumulation)));
+          "{} is {}, but each of {} has {} of the {} of a step; set --batch.accumulation to one of {}",
+          loaded.where("batch.accumulation"), batch.accumulation, count_text(ranks, "rank"), plan.per_rank,
+          count_text(plan.global, "sequence"), near_divisors(plan.per_rank, std::max<int64_t>(1, batch.accumulation)));
   plan.micro = batch.micro > 0          ? batch.micro
                : batch.accumulation > 0 ? plan.per_rank / batch.accumulation
                                         : largest_micro(plan.per_rank);
   require(plan.per_rank % plan.micro == 0, ErrorKind::config,
-          "{} is {}, but each of {} ranks has {} of the {} sequences of a step; set --batch.micro to one of {}",
-          loaded.where("batch.micro"), plan.micro, ranks, plan.per_rank, plan.global,
-          near_divisors(plan.per_rank, plan.micro));
+          "{} is {}, but each of {} has {} of the {} of a step; set --batch.micro to one of {}",
+          loaded.where("batch.micro"), plan.micro, count_text(ranks, "rank"), plan.per_rank,
+          count_text(plan.global, "sequence"), near_divisors(plan.per_rank, plan.micro));
   plan.accumulation = plan.per_rank / plan.micro;
   require(batch.accumulation == 0 || batch.accumulation == plan.accumulation, ErrorKind::config,
-          "{} is {} and {} is {}: on {} data-parallel ranks that makes {} sequences per step, not the {} of {}; leave "
-          "out one of the three",
-          loaded.where("batch.micro"), plan.micro, loaded.where("batch.accumulation"), batch.accumulation, ranks,
-          plan.micro * batch.accumulation * ranks, plan.global, source);
+          "{} is {} and {} is {}: on {} that makes {} per step, not the {} of {}; leave out one of the three",
+          loaded.where("batch.micro"), plan.micro, loaded.where("batch.accumulation"), batch.accumulation,
+          count_text(ranks, "data-parallel rank"), count_text(plan.micro * batch.accumulation * ranks, "sequence"),
+          plan.global, source);
   require(plan.accumulation <= kMostMicroBatches, ErrorKind::config,
-          "the global batch of {} sequences from {} makes {} micro-batches of {} on each of {} ranks before one step "
-          "ends, at most {} are made; set a larger --batch.micro, start more ranks, or lower the batch",
-          plan.global, source, plan.accumulation, plan.micro, ranks, kMostMicroBatches);
+          "the global batch of {} from {} makes {} of {} on each of {} before one step ends, at most {} are made; set "
+          "a larger --batch.micro, start more ranks, or lower the batch",
+          count_text(plan.global, "sequence"), source, count_text(plan.accumulation, "micro-batch"), plan.micro,
+          count_text(ranks, "rank"), kMostMicroBatches);
   return plan;
 }
 

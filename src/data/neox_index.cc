@@ -5,6 +5,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "data/numpy_legacy_random.h"
@@ -92,11 +93,10 @@ void build_neox_index(const std::string& stem, std::span<const int32_t> lengths,
   // One id more than the samples have: the last target.
   const uint64_t wanted = order.samples * order.sequence + 1;
   const uint64_t epochs = (wanted - 1) / ids + 1;
-  require(
-      epochs <= INT32_MAX / (last - first), ErrorKind::data,
-      "{} samples of {} ids would take {} times the {} documents of the part \"{}\" with {} ids, more than an order "
-      "can hold; use more text or fewer samples",
-      order.samples, order.sequence, epochs, last - first, order.name, ids);
+  require(epochs <= INT32_MAX / (last - first), ErrorKind::data,
+          "{} samples of {} ids would take {} times the {} of the part \"{}\" with {} ids, more than an order "
+          "can hold; use more text or fewer samples",
+          order.samples, order.sequence, epochs, count_text(last - first, "document"), order.name, ids);
   const uint64_t samples = (epochs * ids - 1) / order.sequence;
   require_fits_memory(epochs * (last - first) * sizeof(int32_t) + 2 * samples * sizeof(int64_t),
                       fmt::format("the order of {} samples", samples), "lower run.steps or batch.global");

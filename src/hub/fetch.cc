@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "hub/api.h"
@@ -92,7 +93,7 @@ class Fetch {
     make_cache_folder(cache_.snapshot(commit));
     require_space(cache_.folder(), repository_.name, bytes);
     if (bytes > 0)
-      log::info_all("fetching {} files of {} ({}) from {} into {}", missing.size(), repository_.name,
+      log::info_all("fetching {} of {} ({}) from {} into {}", count_text(missing.size(), "file"), repository_.name,
                     human_bytes(bytes), settings_.endpoint, cache_.folder());
     Meter meter(repository_.name, bytes);
     const Transfer transfer{settings_, http_, cache_, repository_};

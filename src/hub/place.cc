@@ -9,6 +9,7 @@
 #include <memory>
 #include <set>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "hub/api.h"
@@ -153,8 +154,8 @@ class TrainingData final : public Selection {
       if (split != "train") others.insert(split.empty() ? file : split);
     }
     if (train.size() < files.size())
-      log::info("{}: taking its {} files for training, not {}; {}/PATTERN names others", name_, train.size(),
-                fmt::join(others, ", "), name_);
+      log::info("{}: taking its {} for training, not {}; {}/PATTERN names others", name_,
+                count_text(train.size(), "file"), fmt::join(others, ", "), name_);
     return train;
   }
   std::string what() const override { return data_.what(); }

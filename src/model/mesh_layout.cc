@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/count.h"
 #include "base/error.h"
 
 namespace trireme {
@@ -68,17 +69,17 @@ void require_chunks(const Spec& spec, const MeshShape& mesh) {
           "more, or --mesh.chunks 1",
           mesh.chunks);
   const int64_t most = spec.layers / mesh.pipeline;
-  require(mesh.chunks <= most, ErrorKind::config,
-          "mesh.chunks {} of {} pipeline stages are {} parts, more than the model's {} layers; {} fit", mesh.chunks,
-          mesh.pipeline, mesh.chunks * mesh.pipeline, spec.layers, most == 1 ? "1" : fmt::format("1 to {}", most));
+  require(mesh.chunks <= most, ErrorKind::config, "mesh.chunks {} of {} are {} parts, more than the model's {}; {} fit",
+          mesh.chunks, count_text(mesh.pipeline, "pipeline stage"), mesh.chunks * mesh.pipeline,
+          count_text(spec.layers, "layer"), most == 1 ? "1" : fmt::format("1 to {}", most));
 }
 
 }  // namespace
 
 std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh) {
   require(mesh.pipeline >= 1 && mesh.pipeline <= spec.layers, ErrorKind::config,
-          "pipeline {} cuts {} layers into more stages than there are; at most {} have one each", mesh.pipeline,
-          spec.layers, spec.layers);
+          "pipeline {} cuts {} into more stages than there are; at most {} have one each", mesh.pipeline,
+          count_text(spec.layers, "layer"), spec.layers);
   require_chunks(spec, mesh);
   const int64_t stages = mesh.pipeline * mesh.chunks;
   const std::vector<int64_t> balanced = balanced_parts(spec, mesh.pipeline, mesh.chunks);
@@ -88,9 +89,8 @@ std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh) {
           "mesh.stages {} has a stage without a layer; every one needs one or more, {} would balance them",
           fmt::join(layers, ","), fmt::join(balanced, ","));
   require(static_cast<int64_t>(layers.size()) == stages && sum == spec.layers, ErrorKind::config,
-          "mesh.stages {} are {} stages of {} layers, but mesh.pipeline is {}{} and the model has {} layers; {} would "
-          "balance them",
-          fmt::join(layers, ","), layers.size(), sum, mesh.pipeline,
+          "mesh.stages {} are {} of {}, but mesh.pipeline is {}{} and the model has {} layers; {} would balance them",
+          fmt::join(layers, ","), count_text(layers.size(), "stage"), count_text(sum, "layer"), mesh.pipeline,
           mesh.chunks == 1 ? "" : fmt::format(" with {} chunks each, {} parts,", mesh.chunks, stages), spec.layers,
           fmt::join(balanced, ","));
   std::vector<ModelPart> parts;

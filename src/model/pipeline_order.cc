@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/count.h"
 #include "base/error.h"
 
 namespace trireme {
@@ -30,11 +31,11 @@ int64_t warm_up(int64_t stage, int64_t stages, int64_t chunks) {
 std::vector<PipelineAction> pipeline_order(int64_t stage, int64_t stages, int64_t chunks, int64_t micro_batches) {
   assert(stage >= 0 && stage < stages && chunks > 0 && micro_batches >= 0);
   const int64_t below = micro_batches / stages * stages;
-  require(
-      chunks == 1 || micro_batches % stages == 0, ErrorKind::config,
-      "{} micro-batches cannot be interleaved over {} stages with {} chunks each: their number must be a multiple of "
-      "the stages, as {}{} is; or use one chunk",
-      micro_batches, stages, chunks, below > 0 ? fmt::format("{} or ", below) : "", below + stages);
+  require(chunks == 1 || micro_batches % stages == 0, ErrorKind::config,
+          "{} cannot be interleaved over {} stages with {} chunks each: their number must be a multiple of the stages, "
+          "as {}{} is; or use one chunk",
+          count_text(micro_batches, "micro-batch"), stages, chunks, below > 0 ? fmt::format("{} or ", below) : "",
+          below + stages);
   const int64_t total = micro_batches * chunks, first = std::min(warm_up(stage, stages, chunks), total);
   std::vector<PipelineAction> order;
   order.reserve(static_cast<size_t>(2 * total));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/count.h"
 #include "base/log.h"
 #include "report/sink.h"
 
@@ -59,7 +60,7 @@ std::string step_line(const Metrics& m, int64_t steps) {
       m.learning_rate, m.gradient_norm, m.tokens_per_second, m.ms_per_step, 100 * m.exposed_share, 100 * m.mfu);
   line += fmt::format(" | {:>6.1f} samples/s | {:>6}FLOP/s", m.samples_per_second, with_prefix(m.flops_per_second));
   if (m.memory_bytes > 0) line += fmt::format(" | {:>6.2f} GB", static_cast<double>(m.memory_bytes) / 1e9);
-  line += fmt::format(" | {} samples", m.samples);
+  line += fmt::format(" | {}", count_text(m.samples, "sample"));
   if (m.skipped > 0) line += fmt::format(" | {} skipped", m.skipped);
   return line;
 }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -135,7 +136,8 @@ RunLog read_run_log(const std::string& path) {
     if (std::filesystem::exists(older_log(path, older))) records += read_file(older_log(path, older), log);
   }
   records += read_file(path, log);
-  require(records > 0, ErrorKind::data, "{} holds no record of a run ({} lines that are none)", path, log.bad_lines);
+  require(records > 0, ErrorKind::data, "{} holds no record of a run ({} that are none)", path,
+          count_text(log.bad_lines, "line"));
   return log;
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -54,8 +55,8 @@ std::unique_ptr<FileSource> open_tokens(const DataOptions& data, const std::stri
   TokenDataset dataset(data_path(data, name), vocabulary, data.verify, before, data.trust);
   const auto need = static_cast<uint64_t>(batch.sequence) + 1;
   require(dataset.size() >= need, ErrorKind::data,
-          "{} has {} tokens, one sample needs {}; lower batch.sequence or use more text", dataset.path(),
-          dataset.size(), need);
+          "{} has {}, one sample needs {}; lower batch.sequence or use more text", dataset.path(),
+          count_text(dataset.size(), "token"), need);
   return std::make_unique<TokenFileSource>(std::move(dataset), static_cast<uint64_t>(config.run.seed));
 }
 
@@ -99,9 +100,10 @@ bool has_part(const IndexedSource& data, SplitPart part, const std::string& spli
   if (split.empty() || data.documents(number) > 0) return !split.empty();
   if (const uint64_t documents = data.unused_documents(number); documents > 0)
     log::info(
-        "data.split {}: the {} documents of its {} part, for {}, are not read: of another dataset it has none, so "
-        "that there is no {}",
-        split, documents, test ? "third" : "second", test ? "a test" : "validation", test ? "test" : "validation");
+        "data.split {}: the {} of its {} part, for {}, are not read: of another dataset it has none, so that there is "
+        "no {}",
+        split, count_text(documents, "document"), test ? "third" : "second", test ? "a test" : "validation",
+        test ? "test" : "validation");
   else if (!test)
     log::info("data.split {} leaves no documents for validation: the run trains without it", split);
   return false;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "model/mesh_layout.h"
@@ -99,12 +100,12 @@ std::string describe_exchange(const RunPlan& plan, const ParameterTable& table, 
 void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankContext& rank) {
   const uint64_t available = available_memory(rank.local_size());
   require(memory.total() <= available, ErrorKind::config,
-          "this run needs {} per rank ({} {}, activations {}, scratch {}, exchange {}, snapshot {}), "
-          "but each of the {} ranks on {} can have {}; lower "
-          "batch.micro ({} rows now), batch.sequence or the model, or use fewer ranks per host",
+          "this run needs {} per rank ({} {}, activations {}, scratch {}, exchange {}, snapshot {}), but each of the "
+          "{} on {} can have {}; lower batch.micro ({} now), batch.sequence or the model, or use fewer ranks per host",
           gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
-          gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot), rank.local_size(),
-          rank.host, gigabytes(available), plan.micro_sequences);
+          gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot),
+          count_text(rank.local_size(), "rank"), rank.host, gigabytes(available),
+          count_text(plan.micro_sequences, "row"));
 }
 
 RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankContext& rank, const Backend& backend,
@@ -113,22 +114,25 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
   const BatchShape& b = setup.batch;
   RunFacts facts;
   const auto add = [&](const char* name, std::string value) { facts.emplace_back(name, std::move(value)); };
-  add("model", fmt::format("{:.2f}M parameters: {} layers, {} heads, width {}, context {}, vocabulary {}",
-                           static_cast<double>(ParameterTable(s).total()) / 1e6, s.layers, s.heads, s.width, s.context,
-                           s.vocabulary));
-  add("data", fmt::format("{} ({} tokens){}", setup.train->name(), setup.train->tokens(),
-                          setup.validation ? fmt::format(", validation {} ({} tokens)", setup.validation->name(),
-                                                         setup.validation->tokens())
-                                           : "") +
-                  (setup.test ? fmt::format(", test {} ({} tokens)", setup.test->name(), setup.test->tokens()) : ""));
+  add("model", fmt::format("{:.2f}M parameters: {}, {}, width {}, context {}, vocabulary {}",
+                           static_cast<double>(ParameterTable(s).total()) / 1e6, count_text(s.layers, "layer"),
+                           count_text(s.heads, "head"), s.width, s.context, s.vocabulary));
+  add("data",
+      fmt::format("{} ({}){}", setup.train->name(), count_text(setup.train->tokens(), "token"),
+                  setup.validation ? fmt::format(", validation {} ({})", setup.validation->name(),
+                                                 count_text(setup.validation->tokens(), "token"))
+                                   : "") +
+          (setup.test ? fmt::format(", test {} ({})", setup.test->name(), count_text(setup.test->tokens(), "token"))
+                      : ""));
   if (s.head == HeadKind::masked_language_model)
     add("masking", fmt::format("{:.3g} % of the tokens are to be found (8 of 10 masked, 1 another token, 1 as it is), "
                                "{}",
                                1e2 * setup.config().data.mask_rate,
                                setup.config().data.whole_words ? "whole words" : "each by itself"));
   if (setup.config().data.mask_end_of_text) add("masking", "what follows the end of a document counts in no loss");
-  add("batch", fmt::format("{} x {} = {} tokens per step: {} ranks x {} micro-batches of {}", b.global, b.sequence,
-                           b.global * b.sequence, b.ranks, b.micro_batches, b.largest_micro()));
+  add("batch", fmt::format("{} x {} = {} per step: {} x {} of {}", b.global, b.sequence,
+                           count_text(b.global * b.sequence, "token"), count_text(b.ranks, "rank"),
+                           count_text(b.micro_batches, "micro-batch"), b.largest_micro()));
   add("precision", std::string(name_of(setup.dtype)));
   if (setup.mesh.tensor * setup.mesh.pipeline > 1) {
     std::vector<std::string> stages(static_cast<size_t>(setup.mesh.pipeline));
@@ -136,20 +140,21 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
     for (size_t i = 0; i < parts.size(); ++i) {
       std::string& stage = stages[i % stages.size()];
       stage += fmt::format("{}{}{}{}", stage.empty() ? "" : ", ", parts[i].embedding ? "embedding + " : "",
-                           parts[i].layers(), parts[i].head ? " layers + head" : " layers");
+                           count_text(parts[i].layers(), "layer"), parts[i].head ? " + head" : "");
     }
     add("mesh", fmt::format("data {} x tensor {} x pipeline {}: stages of {}{}", setup.mesh.data, setup.mesh.tensor,
                             setup.mesh.pipeline, fmt::join(stages, " | "),
                             setup.shape.shares_rows ? "; tensor ranks share the rows between layers" : ""));
   }
   if (setup.trains && setup.config().optim.shard != ShardChoice::none && setup.mesh.data > 1)
-    add("sharded", fmt::format("each of {} data ranks keeps its part of {}", setup.mesh.data,
+    add("sharded", fmt::format("each of {} keeps its part of {}", count_text(setup.mesh.data, "data rank"),
                                describe_shared(setup.config().optim.shard)));
   const ParameterTable own_table(s, setup.init_scheme, setup.held);
   if (const std::string exchange = describe_exchange(setup, own_table, planned(rank)); !exchange.empty())
     add("exchange", exchange);
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
-  add("cpu", fmt::format("{}, kernels {}, {} threads per rank", backend.hardware, backend.kernels, rank.threads));
+  add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
+                         count_text(rank.threads, "thread")));
   add("memory", fmt::format("{} per rank planned: {} {}, activations {}, scratch {}, exchange {}, snapshot {}",
                             gigabytes(memory.total()), name_of_state(setup), gigabytes(memory.state),
                             gigabytes(memory.activations), gigabytes(memory.scratch), gigabytes(memory.exchange),

@@ -10,6 +10,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -163,9 +164,9 @@ class BothSides {
     const size_t missing = one.shards - one.anywhere().size();
     if (missing > 0) {
       log::write_once(log::Level::warning,
-                      fmt::format("the snapshot of step {} on the local disks ({}) is not whole: {} of its {} shards "
-                                  "are on no host that takes part; it is not used",
-                                  one.step, path_of(one), missing, one.shards));
+                      fmt::format("the snapshot of step {} on the local disks ({}) is not whole: {} of its {} are on "
+                                  "no host that takes part; it is not used",
+                                  one.step, path_of(one), missing, count_text(one.shards, "shard")));
       return {};
     }
     const bool direct = one.is_everywhere() && below_option();
@@ -217,9 +218,9 @@ class BothSides {
 
   void require_none(int64_t shared) const {
     if (shared > 0)
-      throw CommonError(ErrorKind::data, fmt::format("{} holds {} checkpoints and none of them is good, nor is one on "
-                                                     "the local disks; the warnings above say what is wrong with each",
-                                                     run_dir(), shared));
+      throw CommonError(ErrorKind::data, fmt::format("{} holds {} and none of them is good, nor is one on the local "
+                                                     "disks; the warnings above say what is wrong with each",
+                                                     run_dir(), count_text(shared, "checkpoint")));
     if (note_.step < 0) return;
     throw CommonError(
         ErrorKind::data,

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/model_folder.h"
 #include "model/mesh_layout.h"
@@ -105,9 +106,9 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   const std::optional<Spec> spec = model_of(loaded);
   if (!spec)
     return fmt::format(
-        "# {} ranks: data {} x tensor {} x pipeline {}. What each of them holds is not known, because the size of the "
+        "# {}: data {} x tensor {} x pipeline {}. What each of them holds is not known, because the size of the "
         "vocabulary is not: set model.vocabulary, model.preset, or a data.dir or model.init that is here.\n",
-        ranks, mesh.data, mesh.tensor, mesh.pipeline);
+        count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline);
   RunPlan plan;
   plan.loaded = loaded;
   plan.spec = with_rows_for(*spec, mesh.tensor);
@@ -116,11 +117,11 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   size_t holds = 41;  // columns, or as many as the longest needs
   for (const Layout& layout : layouts_of_replica(plan.spec, mesh)) holds = std::max(holds, held_by(layout).size());
   std::string text = fmt::format(
-      "# {} ranks: data {} x tensor {} x pipeline {}. Memory is planned with one thread per rank and {}.\n"
+      "# {}: data {} x tensor {} x pipeline {}. Memory is planned with one thread per rank and {}.\n"
       "# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n",
-      ranks, mesh.data, mesh.tensor, mesh.pipeline,
-      hosts > 0 ? fmt::format("{} ranks per host", ranks / hosts) : "one host per rank", "rank", "data", "tensor",
-      "pipeline", "holds", holds, "memory", "state", "activations");
+      count_text(ranks, "rank"), mesh.data, mesh.tensor, mesh.pipeline,
+      hosts > 0 ? fmt::format("{} per host", count_text(ranks / hosts, "rank")) : "one host per rank", "rank", "data",
+      "tensor", "pipeline", "holds", holds, "memory", "state", "activations");
   const int group = ranks > kMostLines ? static_cast<int>(mesh.data * mesh.tensor) : 1;
   std::string exchange;  // of the first rank
   for (int rank = 0; rank < ranks; rank += group) {

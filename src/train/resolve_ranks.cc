@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "config/validate.h"
 
@@ -38,17 +39,18 @@ MeshShape mesh_of(const MeshOptions& options, int ranks, const std::string& sour
 void resolve_for_ranks(LoadedConfig& loaded, int ranks) {
   MeshOptions& mesh = loaded.config.mesh;
   const MeshShape shape = mesh_of(mesh, ranks, "--ranks");
-  settle(loaded, "mesh.data", mesh.data, shape.data, fmt::format("{} ranks", ranks));
+  settle(loaded, "mesh.data", mesh.data, shape.data, count_text(ranks, "rank"));
   BatchOptions& batch = loaded.config.batch;
   const BatchPlan plan = plan_batch(loaded, static_cast<int>(shape.data));
-  const std::string product =
-      fmt::format("{}, {} x {} data-parallel ranks", loaded.where("batch.per-rank"), batch.per_rank, shape.data);
+  const std::string product = fmt::format("{}, {} x {}", loaded.where("batch.per-rank"), batch.per_rank,
+                                          count_text(shape.data, "data-parallel rank"));
   settle(loaded, "batch.global", batch.global, plan.global, product);
   if (batch.per_rank > 0) {  // said by global now
     batch.per_rank = 0;
     loaded.origins.erase("batch.per-rank");
   }
-  const std::string rest = fmt::format("{} sequences on each of {} data-parallel ranks", plan.per_rank, shape.data);
+  const std::string rest = fmt::format("{} on each of {}", count_text(plan.per_rank, "sequence"),
+                                       count_text(shape.data, "data-parallel rank"));
   settle(loaded, "batch.micro", batch.micro, plan.micro, rest);
   settle(loaded, "batch.accumulation", batch.accumulation, plan.accumulation, rest);
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -248,7 +249,8 @@ Config resumed_config(const CheckpointFolder& folder) {
 
 void check_resume(const Setup& setup) {
   const RunCounters& p = setup.resume->facts.progress;
-  log::info("RESUMING from {}: {} steps and {} samples are done{}", setup.resume->path, p.step, p.samples,
+  log::info("RESUMING from {}: {} and {} are done{}", setup.resume->path, count_text(p.step, "step"),
+            count_text(p.samples, "sample"),
             std::isfinite(p.best_loss) ? fmt::format(", best validation loss {:.4f}", p.best_loss) : std::string());
   const Config then = resumed_config(*setup.resume);
   Differences differences;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/host.h"
@@ -119,11 +120,11 @@ void open_resume(Setup& setup, const ResumePlace& place) {
     setup.resume = std::move(folder);
     return;
   }
-  log::write_once(log::Level::warning,
-                  fmt::format("{} holds weights and no optimizer state (zero_pp_rank_*, or in its mp_rank files), so "
-                              "only the weights are taken: the run begins at step 0, with moments of zero; its own "
-                              "{} steps do not count",
-                              folder.path, folder.facts.progress.step));
+  log::write_once(
+      log::Level::warning,
+      fmt::format("{} holds weights and no optimizer state (zero_pp_rank_*, or in its mp_rank files), so only the "
+                  "weights are taken: the run begins at step 0, with moments of zero; its own {} do not count",
+                  folder.path, count_text(folder.facts.progress.step, "step")));
   setup.init = open_model(folder.path);
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/finite_weights.h"
@@ -124,7 +125,8 @@ void Trainer::show_profile() {
   const Aside aside(work_.run.meter);
   const ProfileCeilings ceilings{peak_.total() / rank().size(), measure_copy_rate(work_.session.ops(), rank().threads)};
   if (rank().rank() != 0) return;
-  log::info("where the time of {} steps of rank 0 went\n{}", config().log.profile, profile_.table(ceilings));
+  log::info("where the time of {} of rank 0 went\n{}", count_text(config().log.profile, "step"),
+            profile_.table(ceilings));
   const std::string trace = config().run.dir + "/trace.json";
   try {
     profile_.write_trace(trace, rank().rank());
@@ -264,8 +266,8 @@ bool Trainer::train() {
   work_.saver->forget_best();  // what a run starts from is not its best result
   if (progress().step == 0 && task_.saves_first()) save();
   if (progress().step > 0 && done())
-    log::info("nothing is left to train: {} steps are done, and run.steps is {}; raise it for more", progress().step,
-              config().run.steps);
+    log::info("nothing is left to train: {} done, and run.steps is {}; raise it for more",
+              count_text(progress().step, "step"), config().run.steps);
   work_.run.meter.restart();
   bool stopped = scalars().any(rank().stop_requested());
   while (!done() && !stopped && !task_.is_finished()) stopped = advance();

@@ -114,7 +114,7 @@ TEST_F(FolderKind, CompleteShardsNeedNoIndex) {
     }
     fs::remove(path(fmt::format("m/{}-00002-of-00005.safetensors", form)));
     fs::remove(path(fmt::format("m/{}-00005-of-00005.safetensors", form)));
-    EXPECT_ERROR(embedding(path("m")), ErrorKind::io, "3 shards of weights are there, and 2, 5 of 5 missing");
+    EXPECT_ERROR(embedding(path("m")), ErrorKind::io, "3 shards of weights found, 2, 5 of 5 missing");
   }
   fs::remove_all(path("m"));
   make("gpt2", "");

@@ -125,8 +125,7 @@ TEST(CheckpointCommand, PrunesButNotUnderARunningJob) {
     const RunLock lock(run.dir, this_owner(), false);
     EXPECT_ERROR(run_checkpoint({"prune", run.dir, "--keep", "1"}), ErrorKind::locked, "which is running");
   }
-  EXPECT_THAT(output_of(run_checkpoint, {"prune", run.dir, "--keep", "1"}),
-              testing::HasSubstr("deleted 1 checkpoints"));
+  EXPECT_THAT(output_of(run_checkpoint, {"prune", run.dir, "--keep", "1"}), testing::HasSubstr("deleted 1 checkpoint"));
   EXPECT_EQ(list_steps(run.dir), (std::vector<int64_t>{1, 3})) << "the best stays";
   EXPECT_ERROR(run_checkpoint({"prune", run.dir, "--keep", "0"}), ErrorKind::usage, "--keep");
 }

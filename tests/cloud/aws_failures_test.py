@@ -86,7 +86,7 @@ class Failures(unittest.TestCase):
                     # What failed was asked again, or is told as not known.
                     self.assertRegex(account.last_call(at), "describe-(instances|images)|get-console-output|get-service-quota")
                 second = self.done(account, "create", "--yes")
-                self.assertIn("2 of 2 node(s) are up", second.stdout, f"call {at} {mode}: {first.both}")
+                self.assertIn("2 of 2 nodes are up", second.stdout, f"call {at} {mode}: {first.both}")
                 self.assertEqual(account.resources(), whole(1, 2))
                 self.assert_gone(account, f"call {at} {mode}")
                 return True
@@ -174,9 +174,9 @@ class Failures(unittest.TestCase):
         again = account.run("create", "--yes")
         self.assertEqual(again.returncode, 1, again.both)
         self.assertIn("sea-2 is not part of the cluster: its machine has ended, as spot machines do that AWS takes back; `trireme cluster remove` and `add` replace it", again.stderr)
-        self.assertIn("1 of 2 node(s) are up", again.stdout)
+        self.assertIn("1 of 2 nodes are up", again.stdout)
         self.done(account, "remove", "sea-2", "--yes")
-        self.assertIn("2 of 2 node(s) are up", self.done(account, "add", "--yes").stdout)
+        self.assertIn("2 of 2 nodes are up", self.done(account, "add", "--yes").stdout)
         self.assert_gone(account)
 
     def test_a_cluster_that_has_ended_by_itself(self):
@@ -205,7 +205,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(account.resources(), whole(1, 2))
         other = account.run("create", "--yes", AWS_RESOURCE_FAILS="Node3Launch", AWS_REASON="another reason")
         self.assertIn("the stack trireme-sea ended as UPDATE_ROLLBACK_COMPLETE: Node3Launch: another reason;", other.stderr)
-        self.assertIn("3 of 3 node(s) are up", self.done(account, "create", "--yes").stdout)
+        self.assertIn("3 of 3 nodes are up", self.done(account, "create", "--yes").stdout)
         self.assert_gone(account)
 
     def test_a_new_image_replaces_no_machine(self):
@@ -337,7 +337,7 @@ class Failures(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.both)
         self.assertIn("nothing was created: quota of us-east-1: 256 hardware threads are needed, 200 are allowed", done.stderr)
         self.assertEqual(account.run("hosts").stdout, "sea-1\nsea-2\n")
-        self.assertIn("2 of 2 node(s) are up", self.done(account, "create", "--yes").stdout)
+        self.assertIn("2 of 2 nodes are up", self.done(account, "create", "--yes").stdout)
 
     def test_a_stack_that_cloudformation_would_not_take_is_refused_before(self):
         account = Account("large", nodes=40)

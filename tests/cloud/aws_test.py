@@ -96,7 +96,7 @@ class Aws(unittest.TestCase):
 
     def test_from_nothing_to_a_cluster_and_back(self):
         made = self.done("create", "--yes")
-        self.assertIn("2 of 2 node(s) are up", made.stdout)
+        self.assertIn("2 of 2 nodes are up", made.stdout)
         self.assertEqual(self.there(), (["sea-1", "sea-2"], [1] * 6))
         group = client("ec2").describe_security_groups(Filters=[{"Name": "tag:trireme-cluster", "Values": ["sea"]}])["SecurityGroups"][0]
         ssh = [rule["IpRanges"][0]["CidrIp"] for rule in group["IpPermissions"] if rule.get("FromPort") == 22]

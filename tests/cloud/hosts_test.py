@@ -75,7 +75,7 @@ class Hosts(unittest.TestCase):
         before = self.touched()
         self.write()
         made = self.done("create", "--yes")
-        self.assertIn("3 of 3 node(s) are up", made.stdout)
+        self.assertIn("3 of 3 nodes are up", made.stdout)
         self.assertRegex(made.stdout, r"lab-3 +1 ")  # trireme hosts
         self.assertIn("lab-2 | Healthy", made.stdout)
         self.assertIn("# Out of bounds values : 0 OK", made.stdout)
@@ -85,7 +85,7 @@ class Hosts(unittest.TestCase):
         trained, run = self.train("trireme", "launch", "-f", f"{BED.work}/shared/hosts", "--ppn", "1", "--")
         self.assertEqual(trained.returncode, 0, trained.both)
         self.assertEqual(len(bed.records(run)), 6)
-        self.assertIn("3 rank(s): lab-[1-3] 1 each", trained.both)
+        self.assertIn("3 ranks: lab-[1-3] 1 each", trained.both)
 
         shown = self.done("status")
         self.assertRegex(shown.stdout, r"lab-3 +10\.77\.0\.4 +of its own +h4 \| Healthy \(at its last boot or setup, \d+-\d+-\d+ \d+:\d+ UTC, \d+ min ago\)")
@@ -96,7 +96,7 @@ class Hosts(unittest.TestCase):
         self.done("add", "--nodes", "1", "--yes")
         self.assertEqual((BED.work / "shared/hosts").read_text(), "lab-1\nlab-2\nlab-3\n")
         again = self.done("create", "--yes")
-        self.assertIn("3 of 3 node(s) are up", again.stdout)
+        self.assertIn("3 of 3 nodes are up", again.stdout)
         self.assertEqual(BED.run(3, "grep", "-c", "lab-3", "/etc/hosts").stdout, "1\n")
         self.assertIn("take the cluster lab off its machines, which stay? yes", self.done("delete", "--yes").stdout)
         self.assertEqual(self.touched(), before)
@@ -127,9 +127,9 @@ class Hosts(unittest.TestCase):
             BED.script("link", BED.folder, 4, "up")
         self.assertEqual(made.returncode, 1, made.both)
         self.assertIn("part-3 is not part of the cluster: part-3: ", made.both)
-        self.assertIn("2 of 3 node(s) are up", made.stdout)
+        self.assertIn("2 of 3 nodes are up", made.stdout)
         self.assertEqual((BED.work / "shared/hosts").read_text(), "part-1\npart-2\n")
-        self.assertIn("3 of 3 node(s) are up", self.done("create", "--yes").stdout)
+        self.assertIn("3 of 3 nodes are up", self.done("create", "--yes").stdout)
         self.done("delete", "--yes")
 
     def write_source(self, package, name="trireme/scripts/package"):
@@ -197,7 +197,7 @@ class Hosts(unittest.TestCase):
 
             taken = self.cluster("create", "--yes", "--take-over")
             self.assertEqual(taken.returncode, 0, taken.both)
-            self.assertIn("3 of 3 node(s) are up", taken.stdout)
+            self.assertIn("3 of 3 nodes are up", taken.stdout)
             self.assertIn("ClusterName=theirs", BED.run(2, "cat", "/etc/slurm/slurm.conf.before-trireme").stdout)
             for file, theirs in (("/opt/trireme/bin/tool", "theirs"), ("/etc/munge/munge.key", "their-key"), ("/etc/slurm/slurm.conf", "theirs")):
                 self.assertEqual(BED.run(2, "grep", "-c", theirs, file).stdout.strip() or "0", "0", file)

@@ -53,7 +53,7 @@ TEST(ClusterOptions, WhatCannotBeIsNamedWithItsPlace) {
       {"cluster: {nodes: many}\n", "c.yaml:1: cluster.nodes is \"many\", expected a whole number from 1 to 200"},
       {"cluster: {provider: gcp}\n", "expected one of azure, aws, hosts"},
       {kHosts + "storage: {kind: provider}\n", "storage.kind is provider, and provider hosts has no storage"},
-      {"cluster: {nodes: 3}\nhosts: {list: \"h[1-2]\"}\n", "hosts.list has 2 machine(s), cluster.nodes is 3"},
+      {"cluster: {nodes: 3}\nhosts: {list: \"h[1-2]\"}\n", "hosts.list has 2 machines, cluster.nodes is 3"},
       {"cluster: {nodes: 2}\nhosts: {list: \"h1,h1\"}\n", "hosts.list has h1 twice"},
       {"cluster: {nodes: 1}\nhosts: {list: \"h1;reboot\"}\n", "which is no name or address"},
       {"cluster: {name: Sea}\n", "cluster.name is \"Sea\", expected lower-case letters"},
@@ -112,7 +112,7 @@ TEST(ClusterOptions, SecretsAreRefusedAndNotRepeated) {
 
 TEST(NodeTypes, CostIsThatOfAllMachinesOrNotKnown) {
   ClusterOptions options = parse_options(kAzure, "c.yaml");
-  EXPECT_THAT(describe_cost(options, 3), HasSubstr("3 machine(s), Standard_D32s_v5: 4.61 USD per hour"));
+  EXPECT_THAT(describe_cost(options, 3), HasSubstr("3 machines, Standard_D32s_v5: 4.61 USD per hour"));
   EXPECT_THAT(describe_cost(options, 3), HasSubstr(kPriceDate));
   options.node.head_type = "Standard_D2s_v5";
   EXPECT_DOUBLE_EQ(cost_per_hour(options, 3).value_or(0), 0.096 + 2 * 1.536);

@@ -73,7 +73,7 @@ TEST_F(HostSource, ReportsSkippedNodesOfSinfo) {
   EXPECT_THAT(names(set.hosts), ElementsAre("n1"));
   EXPECT_THAT(names(set.skipped), ElementsAre("n2"));
   request.sinfo = write("sinfo", "n2 drained\n");
-  EXPECT_THAT(reason(request), HasSubstr("none of its 1 nodes is usable; the first is n2 drained (drained)"));
+  EXPECT_THAT(reason(request), HasSubstr("of its 1 node none is usable; the first is n2 drained (drained)"));
 }
 
 TEST_F(HostSource, RefusesSeveralSources) {
@@ -132,8 +132,7 @@ TEST_F(HostSource, OffersIdleNodesAndOthersOnRequest) {
               HasSubstr("--states: \"happy\" is not a state in which Slurm offers a node; expected idle, mix"));
   request.states = "idle";
   request.sinfo = write("sinfo", "n2 mix\n");
-  EXPECT_THAT(reason(request),
-              HasSubstr("none of its 1 nodes is usable; the first is n2 mix (--states mix offers it)"));
+  EXPECT_THAT(reason(request), HasSubstr("of its 1 node none is usable; the first is n2 mix (--states mix offers it)"));
 }
 
 }  // namespace

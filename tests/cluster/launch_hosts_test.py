@@ -45,7 +45,7 @@ class Launch(unittest.TestCase):
         self.assertEqual(sorted(result.stdout.splitlines()),
                          [f"h{i + 1}[{i}] h{i + 1} {i}/3 two words bc" for i in range(3)])
         self.assertIn("network 10.77.0.0/24, TCP", result.stderr)
-        self.assertIn("launch: 3 rank(s): h[1-3] 1 each\n", result.stderr)
+        self.assertIn("launch: 3 ranks: h[1-3] 1 each\n", result.stderr)
 
     def test_each_rank_has_a_file_of_its_own_lines(self):
         result = launch("-f", "hosts", "--log-dir", "logs", "--program", "--", "sh", "-c", "hostname; echo oops >&2")
@@ -59,7 +59,7 @@ class Launch(unittest.TestCase):
                         "--", "sh", "-c", "echo $(hostname) $A")
         # one slot per host: asking for more is an error that says where the slot count stands
         self.assertEqual(result.returncode, 2)
-        self.assertIn('--ppn 2: host "h1" has 1 slots (hosts:1)', result.both)
+        self.assertIn('--ppn 2: host "h1" has 1 slot (hosts:1)', result.both)
         result = launch("--hosts", "h1:2,h[2-3]:2", "--exclude", "h2", "-genv", "A=b", "--program", "--", "sh", "-c",
                         "echo $(hostname) $A")
         self.assertEqual(sorted(result.stdout.splitlines()), ["h1[0] h1 b", "h1[1] h1 b", "h3[2] h3 b", "h3[3] h3 b"])
@@ -105,7 +105,7 @@ class Launch(unittest.TestCase):
         result = launch("-f", "hosts", "--program", "--", "sh", "-c",
                         f"[ $OMPI_COMM_WORLD_RANK = 2 ] && exec sleep 100; exec {BED.binary} train {config} --run.start-timeout 3")
         self.assertEqual(result.returncode, 76, result.both)
-        self.assertIn("waiting in MPI_Init for 3 s: 1 of this host's 1 ranks have come, so ranks of another host have not",
+        self.assertIn("waiting in MPI_Init for 3 s: 1 of this host's 1 rank have come, so ranks of another host have not",
                       result.both)
         self.assertIn("error: launch: 2 of 3 ranks came to MPI_Init; rank 2 on h3 did not: see what runs there", result.both)
         self.assertNotIn("this rank has come", result.both)

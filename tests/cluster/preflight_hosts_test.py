@@ -57,7 +57,7 @@ class Preflight(unittest.TestCase):
             keys.with_suffix(".off").rename(keys)
         self.assert_fails_before_start(result, "h2: it asks for a password or refuses our key; install a key: `ssh-copy-id h2`",
                                        "h3: its host key is unknown; connect once with `ssh h3`, or pass --host-key accept-new",
-                                       "h9: its name is not known here", "3 problem(s) on 4 hosts")
+                                       "h9: its name is not known here", "3 problems on 4 hosts")
 
     def test_changed_host_key_is_told_apart_and_unknown_ones_can_be_learned(self):
         known = BED.folder / "h1.home/.ssh/known_hosts"
@@ -157,7 +157,7 @@ class Preflight(unittest.TestCase):
         config, run = BED.write_training("no-data")
         (BED.work / "empty").mkdir()
         result = self.with_on(2, BED.work / "empty", BED.work / "data", ("--", "train", config))
-        self.assert_fails_before_start(result, f"h2: that host cannot read {BED.work}/data/train.bin, 2 other host(s) can: cannot open")
+        self.assert_fails_before_start(result, f"h2: that host cannot read {BED.work}/data/train.bin, 2 other hosts can: cannot open")
         self.assertFalse(run.exists())
 
     def test_equal_problems_of_several_hosts_are_one_line(self):
@@ -173,7 +173,7 @@ class Preflight(unittest.TestCase):
             for host in (2, 3):
                 BED.script("run", BED.folder, host, "umount", BED.binary)
             other.unlink()
-        self.assert_fails_before_start(result, "preflight: h[2-3] (2 hosts): its ", "2 problem(s) on 3 hosts")
+        self.assert_fails_before_start(result, "preflight: h[2-3] (2 hosts): its ", "2 problems on 3 hosts")
 
     def test_this_host_is_known_by_its_address_and_in_any_case(self):
         known = BED.folder / "h1.home/.ssh/known_hosts"
@@ -279,7 +279,7 @@ class Preflight(unittest.TestCase):
             BED.script("apart", BED.folder, 2, 3, "no")
         for one, other in (("h2", "h3"), ("h3", "h2")):
             self.assertRegex(result.both, f"{one}: cannot reach {other} over 10.77.0.0/24: (No route to host|no answer: a firewall)")
-        self.assert_fails_before_start(result, "open the network between them", "2 problem(s) on 3 hosts")
+        self.assert_fails_before_start(result, "open the network between them", "2 problems on 3 hosts")
 
     def test_a_port_in_use_is_found(self):
         holder = subprocess.Popen(BED.on(2, BED.binary, "node-agent"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

@@ -25,17 +25,17 @@ std::string never(void (*change)(BatchJob&)) {
 
 TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
   const std::pair<void (*)(BatchJob&), const char*> cases[] = {
-      {[](BatchJob& j) { j.nodes = 9; }, "--nodes 9: the default partition has 2 node(s)"},
+      {[](BatchJob& j) { j.nodes = 9; }, "--nodes 9: the default partition has 2 nodes"},
       {[](BatchJob& j) {
          j.nodes = 2;
          j.exclude = "h[3-4]";
        },
-       "the default partition has 1 node(s) without those of --exclude"},
+       "the default partition has 1 node without those of --exclude"},
       {[](BatchJob& j) {
          j.nodes = 2;
          j.partition = "small";
        },
-       "--nodes 2: partition small runs jobs of 1 node(s) at most"},
+       "--nodes 2: partition small runs jobs of 1 node at most"},
       {[](BatchJob& j) { j.partition = "pairs"; }, "--nodes 1: partition pairs runs jobs of 2 nodes at least"},
       {[](BatchJob& j) {
          j.partition = "small";
@@ -52,7 +52,7 @@ TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
        },
        "--time 2:00:00: partition small"},
       {[](BatchJob& j) { j.tasks_per_node = 99; },
-       "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node(s), 0 of the 2 node(s) of the default partition "
+       "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node, 0 of the 2 nodes of the default partition "
        "have that, "
        "the largest has 2"},
       {[](BatchJob& j) {
@@ -64,7 +64,7 @@ TEST(SlurmLimits, JobsThatCouldNeverStartAreKnown) {
          j.nodes = 2;
          j.memory = "6G";
        },
-       "--mem 6G: 6144 MB are needed on each of 2 node(s), 1 of the 2"},
+       "--mem 6G: 6144 MB are needed on each of 2 nodes, 1 of the 2"},
       {[](BatchJob& j) { j.gpus_per_node = 4; }, "--gpus-per-node 4: 4 GPUs are needed"},
       {[](BatchJob& j) { j.partition = "hpc"; }, "partition hpc has no node, known are all, pairs, small"},
       {[](BatchJob& j) {

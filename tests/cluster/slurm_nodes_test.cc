@@ -115,7 +115,7 @@ TEST(Sinfo, NamesTheLineThatItCannotRead) {
   const auto parse = [](const char* text) { return reason([&] { parse_sinfo(text, "s", ""); }); };
   EXPECT_THAT(parse("n1 idle\nn2 happy\n"), HasSubstr("s:2: expected the nodes first and their state last"));
   EXPECT_THAT(parse("idle\n"), HasSubstr("s:1: expected the nodes first"));
-  EXPECT_THAT(parse("STATE NODELIST\nidle\n"), HasSubstr("s:2: 1 columns, fewer than its header names"));
+  EXPECT_THAT(parse("STATE NODELIST\nidle\n"), HasSubstr("s:2: 1 column, fewer than its header names"));
   EXPECT_THAT(parse("STATE NODELIST\nidle n[1-\n"), HasSubstr("s:2: host list"));
   EXPECT_THAT(parse(""), HasSubstr("s: no node; expected the output of sinfo"));
   EXPECT_THAT(parse("{\"n\":1}\n"), HasSubstr("s:1: expected an object with \"n\""));

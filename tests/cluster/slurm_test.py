@@ -94,7 +94,7 @@ class Slurm(unittest.TestCase):
         config, run = BED.write_training("refused")
         for words, command, said in (
                 (("--time", "2"), ("train", config), "the job would be queued again and again and train nothing"),
-                (("--nodes", "9"), ("train", config), "the default partition has 2 node(s), so the job would wait for ever"),
+                (("--nodes", "9"), ("train", config), "the default partition has 2 nodes, so the job would wait for ever"),
                 ((), ("trian", config), '"trian" is not a command of trireme; nearest is "train"'),
                 ((), ("train", "absent.yaml"), "absent.yaml")):
             result = slurm(BED.binary, "slurm", *words, "--submit", "--", *command)
@@ -105,8 +105,8 @@ class Slurm(unittest.TestCase):
     def test_limits_of_the_partition_are_asked_before_a_job_is_submitted(self):
         config, run = BED.write_training("limits")
         for words, said in ((("-p", "small", "--time", "60"), "--time 60: partition small runs jobs of 10 min at most, so the job would wait"),
-                            (("-p", "small", "--nodes", "2"), "--nodes 2: partition small runs jobs of 1 node(s) at most"),
-                            (("--ntasks-per-node", "99"), "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node(s)"),
+                            (("-p", "small", "--nodes", "2"), "--nodes 2: partition small runs jobs of 1 node at most"),
+                            (("--ntasks-per-node", "99"), "--ntasks-per-node 99: 99 CPUs are needed on each of 1 node"),
                             (("--mem", "999G"), "--mem 999G: "), (("-p", "nowhere"), "partition nowhere has no node, known are all, small"),
                             (("-o", "d%j/x"), "--output: the folder d%j has a % that Slurm fills in")):
             result = slurm(BED.binary, "slurm", *words, "--submit", "--", "train", config)
@@ -196,7 +196,7 @@ class Slurm(unittest.TestCase):
             self.assertTrue(bed.wait_for(lambda: bed.has_snapshot(run)), output(job))
             # From the login node: rank 0 and the launch are on another.
             shown = slurm(BED.binary, "status", run)
-            self.assertRegex(shown.stdout, r"job +2 rank\(s\), rank 0 is process \d+ on h2, ", shown.both)
+            self.assertRegex(shown.stdout, r"job +2 ranks, rank 0 is process \d+ on h2, ", shown.both)
             self.assertEqual("launch  " in shown.stdout, bool(words), shown.stdout)
             stopped = slurm(BED.binary, "stop", run)
             self.assertEqual(stopped.returncode, 0, stopped.both)

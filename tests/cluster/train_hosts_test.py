@@ -93,7 +93,7 @@ class Training(bed.TrainingCase):
         shown = BED.run(3, BED.binary, "status", run)
         self.assertEqual(shown.returncode, 0, shown.both)
         self.assertRegex(shown.stdout, r"state +running: .*step \d+")
-        self.assertRegex(shown.stdout, r"job +3 rank\(s\), rank 0 is process \d+ on h1, since ")
+        self.assertRegex(shown.stdout, r"job +3 ranks, rank 0 is process \d+ on h1, since ")
         self.assertEqual("launch  " in shown.stdout, starter == "launch", shown.stdout)
         attached = BED.start(2, BED.binary, "attach", run)
         self.addCleanup(attached.end)

@@ -256,7 +256,7 @@ TEST_F(GptNeox, ModelsThatAreNotHereAreRefused) {
       {"num_workers: 2\nhiden_size: null", "has no key \"hiden_size\"; did you mean \"hidden_size\"?"},
       {"use_shared_fs: false", "--data.index-dir FOLDER"},
       {"test_data_paths: [a]", "NeoX reads it with train_data_paths only"},
-      {"{train_data_paths: [a, b], train_data_weights: [1]}", "2 paths and 1 weights"},
+      {"{train_data_paths: [a, b], train_data_weights: [1]}", "2 paths and 1 weight"},
       {"checkpoint_scale: log", "set linear"},
       {"fp16: {enabled: true, type: bfloat16}\nprecision: fp16", "says fp16; set one of the two"},
       {"deepspeed_extra_args: {a: 1}", "DeepSpeed has no key \"a\"; remove it from deepspeed_extra_args"},

@@ -27,7 +27,7 @@ TEST(Validate, RefusesAFloorAboveThePeak) {
 TEST(Validate, RefusesAStepThatWouldNotEnd) {
   EXPECT_ERROR(plan_batch(flags({"--batch.global=1073741824"}), 1), ErrorKind::config,
                "the global batch of 1073741824 sequences from batch.global (flag --batch.global) makes 134217728 "
-               "micro-batches of 8 on each of 1 ranks before one step ends, at most 16384 are made");
+               "micro-batches of 8 on each of 1 rank before one step ends, at most 16384 are made");
 }
 
 TEST(Validate, RefusesSequencesLongerThanTheContextOfANewModel) {

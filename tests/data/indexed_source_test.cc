@@ -244,7 +244,7 @@ TEST_F(IndexedSamples, OfTooLittleTextAreRefused) {
   EXPECT_ERROR(IndexedSource{options}, ErrorKind::data, "the documents for valid have 0 tokens, one sample needs 51");
   const std::vector<int32_t> one = {1};
   EXPECT_ERROR(build_neox_index(folder_ / "y", one, 0, 1, {"train", 1'000'000, 4096, 0}), ErrorKind::data,
-               "1000000 samples of 4096 ids would take 4096000001 times the 1 documents of the part \"train\"");
+               "1000000 samples of 4096 ids would take 4096000001 times the 1 document of the part \"train\"");
 }
 
 TEST_F(IndexedSamples, WithIdsThatTheModelLacksAreRefused) {

@@ -95,10 +95,10 @@ TEST_F(LocalDisk, AKilledRunGoesOnFromItAndTheFilesOfBothSidesAreTold) {
   const Outcome list = run(trireme_command({"checkpoint", "list", path("run")}));
   EXPECT_EQ(list.code, 0) << list.output;
   EXPECT_THAT(list.output,
-              AllOf(HasSubstr("1 of 1 shards are on this host's disk, in " + path("disk")), HasSubstr(only_local)));
+              AllOf(HasSubstr("1 of 1 shard are on this host's disk, in " + path("disk")), HasSubstr(only_local)));
   const Outcome verified = run(trireme_command({"checkpoint", "verify", path("run")}));
   EXPECT_EQ(verified.code, 0) << verified.output;
-  EXPECT_THAT(verified.output, HasSubstr(": good; 1 of 1 shards are on this host's disk"));
+  EXPECT_THAT(verified.output, HasSubstr(": good; 1 of 1 shard are on this host's disk"));
 
   const auto last = std::to_string(step + 10);
   const Outcome next = run(trireme_command(train("run", flags({"--run.steps", last}))));
@@ -272,7 +272,7 @@ TEST_F(LocalDisk, PruneDeletesThereWhatTheRunFolderHasAndNothingNewer) {
   const Outcome outcome = run(trireme_command({"checkpoint", "prune", path("run"), "--keep", "1"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output,
-              HasSubstr(fmt::format("deleted 1 checkpoints of {}: steps {}\n", path("run"), steps[0].step)));
+              HasSubstr(fmt::format("deleted 1 checkpoint of {}: steps {}\n", path("run"), steps[0].step)));
   for (const size_t i : {0u, 1u})
     EXPECT_THAT(outcome.output, HasSubstr("deleted " + steps[i].path + ": the run folder has it, or a newer one\n"));
   EXPECT_THAT(list_steps(path("run")), ElementsAre(steps[1].step));

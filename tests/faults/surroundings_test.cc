@@ -79,14 +79,14 @@ TEST_F(Surroundings, AControlGroupsQuotaBelowTheCores) {
   const int64_t cores = std::atoi(run({"nproc"}).output.c_str());
   if (cores < 2) GTEST_SKIP() << "with one core a quota limits no thread";
   const Outcome outcome = run_limited("150", "", trireme_command(train("run", {"--launch.threads", "0"})));
-  expect_told(outcome, "warning: the control group allows 1.5 processors for 1 ranks on this host: 1 of ");
+  expect_told(outcome, "warning: the control group allows 1.5 processors for 1 rank on this host: 1 of ");
 }
 
 TEST_F(Surroundings, AMemoryLimitBelowThePlanIsRefused) {
   if (cannot_mount()) GTEST_SKIP() << "mounting needs rights that this user has not";
   const Outcome outcome = run_limited("", "33554432", trireme_command(train("run", {"--model.width", "512"})));
   EXPECT_EQ(outcome.code, 2) << outcome.output;
-  EXPECT_THAT(outcome.output, ContainsRegex("error: this run needs 0\\.[0-9]+ GB per rank .*but each of the 1 ranks on "
+  EXPECT_THAT(outcome.output, ContainsRegex("error: this run needs 0\\.[0-9]+ GB per rank .*but each of the 1 rank on "
                                             ".* can have 0\\.03 GB"));
   EXPECT_EQ(count_of(outcome.output, "step  1/20"), 0);
 }

@@ -141,9 +141,8 @@ TEST_F(Places, OfDataAreItsFilesForTraining) {
   const std::string folder = snapshot("datasets--some--texts");
   testing::internal::CaptureStderr();
   EXPECT_EQ(place_of_data("some/texts").files, Files{folder + "/data/train-00000-of-00001.parquet"});
-  EXPECT_THAT(
-      testing::internal::GetCapturedStderr(),
-      HasSubstr("some/texts: taking its 1 files for training, not validation; some/texts/PATTERN names others"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              HasSubstr("some/texts: taking its 1 file for training, not validation; some/texts/PATTERN names others"));
   EXPECT_EQ(place_of_data("some/texts/data/validation-*").files,
             Files{folder + "/data/validation-00000-of-00001.parquet"});
   setenv("HF_HUB_OFFLINE", "1", 1);

@@ -81,7 +81,7 @@ TEST(MeshLayout, StagesAreThoseOfAList) {
   EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 2, .stages = {4, 3}}), ErrorKind::config,
                "mesh.stages 4,3 are 2 stages of 7 layers, but mesh.pipeline is 2 and the model has 6 layers; ");
   EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 2, .stages = {6}}), ErrorKind::config,
-               "are 1 stages of 6 layers");
+               "are 1 stage of 6 layers");
   EXPECT_ERROR(stages_of(spec, {.data = 1, .pipeline = 2, .stages = {6, 0}}), ErrorKind::config,
                "mesh.stages 6,0 has a stage without a layer; every one needs one or more, ");
 }

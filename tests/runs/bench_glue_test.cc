@@ -90,7 +90,7 @@ TEST_F(BenchGlue, SaysWhatItCannotMeasure) {
     EXPECT_EQ(outcome.code, 2);
     EXPECT_THAT(outcome.output, HasSubstr(text));
   };
-  fails("--batch", "300", "--batch 300 on 1 ranks is more than the 203 rows of");
+  fails("--batch", "300", "--batch 300 on 1 rank is more than the 203 rows of");
   fails("--max-seq-length", "33", "--max-seq-length 33 is more than the 32 positions of");
 }
 

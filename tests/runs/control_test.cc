@@ -35,8 +35,7 @@ class JobControl : public TrainingFixture {
     const Outcome status = ask("status");
     EXPECT_EQ(status.code, 0) << status.output;
     EXPECT_THAT(status.output, ContainsRegex("state +running: .*step [0-9]+"));
-    EXPECT_THAT(status.output,
-                ContainsRegex("job +" + ranks + " rank\\(s\\), rank 0 is process [0-9]+ on .*, since 20"));
+    EXPECT_THAT(status.output, ContainsRegex("job +" + ranks + " ranks?, rank 0 is process [0-9]+ on .*, since 20"));
     EXPECT_THAT(status.output, ContainsRegex("snapshot +step-0000"));
     EXPECT_THAT(status.output, ContainsRegex("last line +.*step"));
 
@@ -90,8 +89,7 @@ TEST_F(JobControl, OfALaunch) {
   for (const std::string& word : endless()) words.push_back(word);
   Program job(trireme_command(words));
   wait_for_steps(job);
-  EXPECT_THAT(ask("status").output,
-              ContainsRegex("launch +process [0-9]+ on .*, attempt 1: 2 rank\\(s\\): localhost 2"));
+  EXPECT_THAT(ask("status").output, ContainsRegex("launch +process [0-9]+ on .*, attempt 1: 2 ranks: localhost 2"));
   const Outcome json = ask("status", {"--json"});
   EXPECT_THAT(json.output, HasSubstr("\"state\":\"running\""));
   EXPECT_THAT(json.output, HasSubstr("\"launch\":{\"doing\":\"attempt 1"));

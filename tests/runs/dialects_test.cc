@@ -262,9 +262,9 @@ TEST_F(Nanogpt, ItsOwnDataFolderAndCommandsDoWhatTheyDo) {
   EXPECT_THAT(ten.output, HasSubstr("--- sample 10 of 10\n")) << "sample.py's default";
   const Outcome named =
       done(here(1, "sample --model out --prompt a --max-new-tokens 1 --tokenizer data/chars/meta.pkl --threads 1"));
-  EXPECT_THAT(named.output, HasSubstr("1 tokens in "));
+  EXPECT_THAT(named.output, HasSubstr("1 token in "));
   const Outcome again = done(here(1, "train small.py --dataset=chars --init_from=resume --max_iters=2"));
-  EXPECT_THAT(again.output, HasSubstr("nothing is left to train: 4 steps are done, and run.steps is 2"));
+  EXPECT_THAT(again.output, HasSubstr("nothing is left to train: 4 steps done, and run.steps is 2"));
 }
 
 TEST_F(Nanogpt, AStarImportIsFollowedAndALoopIsRefused) {

@@ -73,7 +73,7 @@ TEST(Launch, PreflightOnlySaysWhatItFoundAndADryRunWhatItLeavesOut) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   const Outcome looked = run(trireme_command({"launch", "--hosts", "localhost", "--preflight-only"}));
   ASSERT_EQ(looked.code, 0) << looked.output;
-  EXPECT_THAT(looked.output, HasSubstr("preflight: localhost can take the job: 1 ranks"));
+  EXPECT_THAT(looked.output, HasSubstr("preflight: localhost can take the job: 1 rank"));
   EXPECT_THAT(looked.output, HasSubstr("preflight: nothing was started (--preflight-only)"));
   const std::vector<std::string> two = {"launch", "--hosts", "a,b", "--dry-run"};
   const auto dry = [&](std::vector<std::string> more) {

@@ -84,14 +84,14 @@ TEST_F(MeshRuns, TheReportSaysWhoHoldsWhat) {
   const Outcome outcome =
       go_on("run", 4, "2", {"--mesh.data", "2", "--mesh.pipeline", "2", "--optim.shard", "optimizer"});
   EXPECT_THAT(outcome.output,
-              HasSubstr("data 2 x tensor 1 x pipeline 2: stages of embedding + 1 layers | 1 layers + head"));
+              HasSubstr("data 2 x tensor 1 x pipeline 2: stages of embedding + 1 layer | 1 layer + head"));
   EXPECT_THAT(outcome.output, HasSubstr("each of 2 data ranks keeps its part of what the optimizer remembers"));
 }
 
 TEST_F(MeshRuns, TheReportSaysWhichChunksAStageHas) {
   const Outcome outcome = go_on(
       "run", 2, "2", {"--mesh.pipeline", "2", "--mesh.chunks", "2", "--model.layers", "5", "--mesh.stages", "1,2,1,1"});
-  EXPECT_THAT(outcome.output, HasSubstr("stages of embedding + 1 layers, 1 layers | 2 layers, 1 layers + head"));
+  EXPECT_THAT(outcome.output, HasSubstr("stages of embedding + 1 layer, 1 layer | 2 layers, 1 layer + head"));
 }
 
 TEST_F(MeshRuns, TheReportSaysThatRowsAreShared) {

@@ -142,7 +142,7 @@ TEST_F(NeoxRun, LoadsTheIterationOfARunOfOurs) {
   const std::string train = kTrain + std::string("--run.steps 8 --load out ");
   const Outcome back = done(train + "--iteration 6");
   EXPECT_THAT(back.output, HasSubstr("RESUMING from out/step-00000006: 6 steps and 36 samples are done"));
-  EXPECT_THAT(back.output, HasSubstr("the run goes back to step 6: 1 later snapshots of out are left behind"));
+  EXPECT_THAT(back.output, HasSubstr("the run goes back to step 6: 1 later snapshot of out are left behind"));
   const Outcome missing = here(train + "--iteration 3");
   EXPECT_EQ(missing.code, 1) << missing.output;
   EXPECT_THAT(missing.output, HasSubstr("no checkpoint at out/step-00000003: there is no such folder; out holds "
@@ -260,7 +260,7 @@ TEST_F(NeoxRun, WhatReplacesFinetuneBeginsWithTheWeightsAndGoesOnWithItsOwnSnaps
   write_text(path("tune.yml"), text);
   const std::string tune = "train tune.yml --data.dir . --launch.threads 1 --model.init ckpt --run.steps ";
   EXPECT_THAT(done(tune + "1").output, HasSubstr("starting from the weights of ckpt/global_step5"));
-  EXPECT_THAT(done(tune + "2").output, HasSubstr("RESUMING from out/step-00000001: 1 steps and 6 samples are done"));
+  EXPECT_THAT(done(tune + "2").output, HasSubstr("RESUMING from out/step-00000001: 1 step and 6 samples are done"));
 }
 
 TEST_F(NeoxRun, BadFilesEndItBeforeAnythingIsLoaded) {

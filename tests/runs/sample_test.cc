@@ -109,7 +109,7 @@ TEST_F(Sample, TakesJsonLinesAndWritesThemToAFile) {
   const Outcome outcome =
       sample({"-i", path("prompts.jsonl"), "-o", path("out.jsonl"), "--greedy", "--num-samples", "2"});
   ASSERT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_THAT(outcome.output, HasSubstr("6 samples are in " + path("out.jsonl")));
+  EXPECT_THAT(outcome.output, HasSubstr("wrote 6 samples to " + path("out.jsonl")));
   EXPECT_TRUE(lines(outcome.output).empty());
   const auto records = lines(read_text(path("out.jsonl")));
   ASSERT_EQ(records.size(), 6u);
@@ -174,7 +174,7 @@ TEST_F(Sample, RanksThatAreNotThoseOfTheMeshAreRefused) {
   const std::vector<std::string> words{"sample", "--threads", "1", "--model", path("run"), "--prompt", "a"};
   const Outcome several = run(mpirun_command(2, words));
   EXPECT_EQ(several.code, 2) << several.output;
-  EXPECT_THAT(several.output, HasSubstr("are 1 ranks that hold the model between them, but "));
+  EXPECT_THAT(several.output, HasSubstr("are 1 rank that hold the model between them, but "));
   EXPECT_THAT(several.output, HasSubstr(" started 2; set them to as many, or start 1"));
   auto cut = words;
   cut.insert(cut.end(), {"--mesh.tensor", "3"});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/time.h"
 #include "comm/scalars.h"
@@ -50,8 +51,8 @@ PairRates measure_pairs(Job& job, const std::string& host, int64_t bytes, int re
     leaders.push_back(static_cast<int>(rank));
   }
   const size_t count = pairs.hosts.size();
-  require(count > 1, ErrorKind::mismatch, "pairs: all {} ranks are on {}; it measures hosts against each other",
-          names.size(), host);
+  require(count > 1, ErrorKind::mismatch, "pairs: all {} are on {}; it measures hosts against each other",
+          count_text(names.size(), "rank"), host);
   pairs.rates.assign(count * count, 0);
   const auto leader = std::ranges::find(leaders, job.rank());
   const int own = leader == leaders.end() ? -1 : static_cast<int>(leader - leaders.begin());

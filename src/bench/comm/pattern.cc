@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "comm/half.h"
 #include "tensor/dtype.h"
@@ -81,7 +82,7 @@ std::vector<T> narrowed_table(const std::vector<int>& table) {
 
 Pattern::Pattern(ReduceOp op, int ranks, uint64_t seed) : op_(op), ranks_(ranks), seed_(seed) {
   require(op != ReduceOp::avg || ranks <= kLargest, ErrorKind::usage,
-          "-o avg can be verified on up to {} ranks, there are {}; add -c 0", kLargest, ranks);
+          "-o avg can be verified on up to {}, there are {}; add -c 0", count_text(kLargest, "rank"), ranks);
 }
 
 int Pattern::input(int rank, int64_t index) const {

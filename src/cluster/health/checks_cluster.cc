@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/time.h"
 #include "cluster/health/check.h"
@@ -139,8 +140,9 @@ Check make_comm_bandwidth(Words words) {
     if (result.exit_code != 0 || found < 0) {
       return failed("trireme bench comm {}: {}", describe_end(result), result.err.substr(0, result.err.find('\n')));
     }
-    if (found < least) return failed("all_reduce among {} ranks at {:.2f} GB/s, below {:.2f}", ranks, found, least);
-    return passed(fmt::format("all_reduce among {} ranks at {:.2f} GB/s", ranks, found));
+    if (found < least)
+      return failed("all_reduce among {} at {:.2f} GB/s, below {:.2f}", count_text(ranks, "rank"), found, least);
+    return passed(fmt::format("all_reduce among {} at {:.2f} GB/s", count_text(ranks, "rank"), found));
   };
 }
 

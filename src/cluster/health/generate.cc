@@ -7,6 +7,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/count.h"
 #include "cluster/health/check.h"
 #include "cluster/health/nvidia_smi.h"
 #include "cluster/health/run.h"
@@ -170,8 +171,8 @@ std::string generate_config(const std::vector<GeneratedNode>& nodes) {
       }
     }
   }
-  std::string text = fmt::format("# Written by `trireme health gen` from {} live node{}. Lines are TARGET || CHECK.\n",
-                                 nodes.size(), nodes.size() == 1 ? "" : "s");
+  std::string text = fmt::format("# Written by `trireme health gen` from {}. Lines are TARGET || CHECK.\n",
+                                 count_text(nodes.size(), "live node"));
   for (const std::string& section : sections) {
     text += fmt::format("\n# {}\n", section);
     for (const auto& [line, hosts] : merged) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cluster/hostlist.h"
@@ -13,7 +14,7 @@ namespace trireme {
 HostPool::HostPool(std::vector<Host> hosts, int spares, PlacementRequest request)
     : hosts_(std::move(hosts)), request_(request) {
   require(static_cast<size_t>(spares) < hosts_.size(), ErrorKind::config,
-          "--spares {}: there are {} hosts, and one at least must run the job", spares, hosts_.size());
+          "--spares {}: found {}, and at least one must run the job", spares, count_text(hosts_.size(), "host"));
   spares_.assign(hosts_.end() - spares, hosts_.end());
   hosts_.resize(hosts_.size() - static_cast<size_t>(spares));
   placement_ = place(hosts_, request_);
@@ -42,7 +43,7 @@ bool HostPool::leave_out(const std::vector<std::string>& failed, bool may_shrink
   for (size_t i = 0; i < fresh; ++i) log::warning("launch: {} steps in", waiting[i].name);
   kept.insert(kept.end(), waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(fresh));
   waiting.erase(waiting.begin(), waiting.begin() + static_cast<std::ptrdiff_t>(fresh));
-  if (lost > fresh) log::warning("launch: going on without {} of {} hosts", lost - fresh, hosts_.size());
+  if (lost > fresh) log::warning("launch: going on without {} of {}", lost - fresh, count_text(hosts_.size(), "host"));
   hosts_ = std::move(kept);
   spares_ = std::move(waiting);
   placement_ = place(hosts_, request_);

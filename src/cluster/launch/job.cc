@@ -16,6 +16,7 @@
 #include <random>
 #include <sstream>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -120,11 +121,11 @@ class Launch {
   int run_attempts(const StopSignals& signals) {
     int cause = 0;  // how the job itself first ended; what mpirun says of a restart that never began says less
     for (int attempt = 0;; ++attempt) {
-      log::info("launch: {} rank(s): {}{}", total_processes(placement()), to_text(placement()),
-                pool_.spares() > 0 ? fmt::format("; {} spare host(s)", pool_.spares()) : "");
+      log::info("launch: {}: {}{}", count_text(total_processes(placement()), "rank"), to_text(placement()),
+                pool_.spares() > 0 ? fmt::format("; {}", count_text(pool_.spares(), "spare host")) : "");
       const auto before = status_stamp();
-      say_what_runs(
-          fmt::format("attempt {}: {} rank(s): {}", attempt + 1, total_processes(placement()), to_text(placement())));
+      say_what_runs(fmt::format("attempt {}: {}: {}", attempt + 1, count_text(total_processes(placement()), "rank"),
+                                to_text(placement())));
       const AttemptEnd end =
           run_attempt(prepare(attempt), starter_.kind, placement(),
                       {request_.stop_seconds, request_.log_folder, request_.start_seconds, request_.times},
@@ -289,8 +290,7 @@ class Launch {
   int print_plan() const {
     const StartCommand command = start_command(starter_, start_request(0));
     const auto processes = total_processes(placement());
-    fmt::print("# {} process{} on {} host{}\n", processes, processes == 1 ? "" : "es", placement().size(),
-               placement().size() == 1 ? "" : "s");
+    fmt::print("# {} on {}\n", count_text(processes, "process"), count_text(placement().size(), "host"));
     if (!looked_ && placement().size() > 1) {
       fmt::print("{}", request_.skip_preflight
                            ? "# With --skip-preflight nobody looks at the hosts: no network that they share is added.\n"
@@ -320,8 +320,8 @@ class Launch {
       if (problems.empty()) return;
       tell(problems);
       if (!leave_out(problems)) {
-        fail(ErrorKind::config, "launch: {} problem(s) on {} hosts; nothing was started", problems.size(),
-             placement().size());
+        fail(ErrorKind::config, "launch: {} on {}; nothing was started", count_text(problems.size(), "problem"),
+             count_text(placement().size(), "host"));
       }
     }
   }
@@ -363,13 +363,14 @@ class Launch {
     looked_ = true;
     memory_kills_ = std::move(result.memory_kills);
     if (!request_.any_program && pool_.offer_sockets(result.sockets)) {
-      log::info("preflight: {} ranks, one per socket; --ppn chooses", total_processes(placement()));
+      log::info("preflight: {}, one per socket; --ppn chooses", count_text(total_processes(placement()), "rank"));
     }
     if (placement().size() > 1) {
       log::info("preflight: {} hosts agree; network {}, {}", placement().size(), network_,
                 infiniband_ ? "InfiniBand on every host" : "TCP");
     } else {
-      log::info("preflight: {} can take the job: {} ranks", placement()[0].host, total_processes(placement()));
+      log::info("preflight: {} can take the job: {}", placement()[0].host,
+                count_text(total_processes(placement()), "rank"));
     }
     return {};
   }
@@ -504,7 +505,7 @@ class Launch {
       if (answers[i].is_null()) continue;
       const std::string& host = sessions.hosts()[i];
       const int killed = answers[i].at("killed").get<int>();
-      if (killed > 0) log::warning("launch: ended {} process(es) left on {}", killed, host);
+      if (killed > 0) log::warning("launch: ended {} left on {}", count_text(killed, "process"), host);
       tell_memory_kills(host, memory_kills_from_json(answers[i].at("memory_kills")));
     }
     for (const Problem& problem : sessions.problems()) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/cgroup.h"
+#include "base/count.h"
 
 namespace trireme::launch {
 namespace {
@@ -34,13 +35,13 @@ std::string describe_memory_kills(const MemoryKills& before, const MemoryKills& 
   constexpr const char* kFix = "lower batch.micro or the ranks on this host";
   if (after.in_group > before.in_group) {
     return fmt::format(
-        "out of memory: the kernel killed {} process(es) of a control group that may use {:.2f} GiB; {}, or raise that "
-        "limit",
-        after.in_group - before.in_group, static_cast<double>(after.memory_limit) / (1 << 30), kFix);
+        "out of memory: the kernel killed {} of a control group that may use {:.2f} GiB; {}, or raise that limit",
+        count_text(after.in_group - before.in_group, "process"), static_cast<double>(after.memory_limit) / (1 << 30),
+        kFix);
   }
   if (after.on_host > before.on_host) {
-    return fmt::format("out of memory: the kernel killed {} process(es) on this host meanwhile; {}",
-                       after.on_host - before.on_host, kFix);
+    return fmt::format("out of memory: the kernel killed {} on this host meanwhile; {}",
+                       count_text(after.on_host - before.on_host, "process"), kFix);
   }
   return "";
 }

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
@@ -43,7 +44,8 @@ std::vector<std::string> group(const std::vector<Problem>& problems) {
   std::vector<std::string> lines;
   for (auto& [problem, hosts] : groups) {
     Problem whole = problem;
-    if (hosts.size() > 1) whole.host = fmt::format("{} ({} hosts)", compress_hostlist(hosts), hosts.size());
+    if (hosts.size() > 1)
+      whole.host = fmt::format("{} ({})", compress_hostlist(hosts), count_text(hosts.size(), "host"));
     lines.push_back(to_text(whole));
   }
   return lines;

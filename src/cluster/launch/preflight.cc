@@ -11,6 +11,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/count.h"
 #include "base/folder_token.h"
 #include "base/text.h"
 
@@ -31,10 +32,10 @@ void require_same(const std::vector<Placement>& hosts, const std::vector<std::st
   const auto common = std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] != common->first) {
-      problems.push_back(
-          {hosts[i].host,
-           fmt::format("{} differs: {} there, {} on {} other host(s)", what, values[i], common->first, common->second),
-           fix});
+      problems.push_back({hosts[i].host,
+                          fmt::format("{} differs: {} there, {} on {}", what, values[i], common->first,
+                                      count_text(common->second, "other host")),
+                          fix});
     }
   }
 }
@@ -58,7 +59,8 @@ void require_same_file(const std::vector<Placement>& hosts, const std::vector<st
     if (is_print(values[i])) continue;
     problems.push_back(
         {hosts[i].host,
-         fmt::format("that host cannot read {}, {} other host(s) can: {}", file, readers.size(), values[i]), kFix});
+         fmt::format("that host cannot read {}, {} can: {}", file, count_text(readers.size(), "other host"), values[i]),
+         kFix});
   }
   require_same(readers, prints, file, kFix, problems);
 }
@@ -68,7 +70,7 @@ void judge_resources(const Placement& entry, const NodeFacts& facts, int64_t dis
   if (entry.processes > cores) {
     result.problems.push_back(
         {entry.host,
-         fmt::format("{} processes for {:.1f} processors{}", entry.processes, cores,
+         fmt::format("{} for {:.1f} processors{}", count_text(entry.processes, "process"), cores,
                      facts.cpu_quota > 0 && facts.cpu_quota < facts.cpus ? " (its cgroup's quota)" : ""),
          "lower --ppn or the slots of the host"});
   }
@@ -87,9 +89,9 @@ void judge_resources(const Placement& entry, const NodeFacts& facts, int64_t dis
   }
   if (entry.processes > 1 && facts.shm_free < kShmPerProcess * entry.processes) {
     result.notes.push_back(
-        fmt::format("{}: /dev/shm has {} MiB free for {} processes; if MPI complains, enlarge it or pass "
-                    "--env OMPI_MCA_btl=self,tcp (slower on the host)",
-                    entry.host, facts.shm_free >> 20, entry.processes));
+        fmt::format("{}: /dev/shm has {} MiB free for {}; if MPI complains, enlarge it or pass --env "
+                    "OMPI_MCA_btl=self,tcp (slower on the host)",
+                    entry.host, facts.shm_free >> 20, count_text(entry.processes, "process")));
   }
 }
 

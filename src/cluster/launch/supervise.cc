@@ -14,6 +14,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/stop.h"
@@ -233,8 +234,9 @@ std::string describe_absent(const std::vector<Placement>& placement, const std::
     if (!arrived.contains(rank)) names.push_back(fmt::format("rank {} on {}", rank, host_of_rank(placement, rank)));
   }
   const size_t rest = static_cast<size_t>(ranks - came) - names.size();
-  return fmt::format("{} of {} ranks came to MPI_Init; {}{} did not: see what runs there, and what it said", came,
-                     ranks, fmt::join(names, ", "), rest > 0 ? fmt::format(" and {} more", rest) : "");
+  return fmt::format("{} of {} came to MPI_Init; {}{} did not: see what runs there, and what it said", came,
+                     count_text(ranks, "rank"), fmt::join(names, ", "),
+                     rest > 0 ? fmt::format(" and {} more", rest) : "");
 }
 
 bool may_restart(int code) { return code == 76 || code > 128; }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "data/glue/reader.h"
 #include "data/glue/table_file.h"
@@ -90,7 +91,7 @@ std::string in_words(const TextColumns& columns, const GlueTask& task, const std
   } else {
     const std::vector<std::string> shown(
         task.labels.begin(), task.labels.begin() + static_cast<ptrdiff_t>(std::min(kShown, task.labels.size())));
-    text += fmt::format("{} classes ({}{})", task.labels.size(), fmt::join(shown, ", "),
+    text += fmt::format("{} ({}{})", count_text(task.labels.size(), "class"), fmt::join(shown, ", "),
                         task.labels.size() > kShown ? ", ..." : "");
   }
   if (!columns.others.empty()) text += fmt::format("; not used: {}", fmt::join(columns.others, ", "));

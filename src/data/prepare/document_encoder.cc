@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/time.h"
@@ -237,11 +238,10 @@ EncodingState encode_documents(const std::vector<InputFile>& files, const Tokeni
                                                }});
   const EncodingState& state = taker.state();
   if (state.counts.skipped_lines > kReportedFaults)
-    log::warning("skipped {} malformed lines in all; the first {} are named above", state.counts.skipped_lines,
-                 kReportedFaults);
-  require(state.counts.documents > 0, ErrorKind::data,
-          "the input has no documents ({} malformed lines, {} empty files)", state.counts.skipped_lines,
-          state.counts.empty_files);
+    log::warning("skipped {} in all; the first {} are named above",
+                 count_text(state.counts.skipped_lines, "malformed line"), kReportedFaults);
+  require(state.counts.documents > 0, ErrorKind::data, "the input has no documents ({}, {})",
+          count_text(state.counts.skipped_lines, "malformed line"), count_text(state.counts.empty_files, "empty file"));
   return state;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -46,7 +47,7 @@ class Preparation {
     for (const InputFile& file : files_) bytes += file.bytes;
     const bool from_pipe = std::any_of(files_.begin(), files_.end(), is_pipe);
     require(bytes > 0 || from_pipe, ErrorKind::data, "the input is empty: {} with 0 bytes",
-            files_.size() == 1 ? files_[0].path : fmt::format("{} files", files_.size()));
+            files_.size() == 1 ? files_[0].path : count_text(files_.size(), "file"));
     single_text_ = is_single_text(files_);
     rule_ = single_text_ ? SplitRule{.val_fraction = 0} : options.split;
   }

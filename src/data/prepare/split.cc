@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "data/prepare/numpy_random.h"
 
@@ -14,8 +15,8 @@ DocumentSplit split_documents(uint64_t documents, const SplitRule& rule) {
           "--val-fraction is {}, a number from 0 to below 1 was expected", rule.val_fraction);
   const auto val = static_cast<uint64_t>(std::ceil(rule.val_fraction * static_cast<double>(documents)));
   require(val < documents, ErrorKind::data,
-          "{} document(s) with --val-fraction {} leave none for training; give more documents or --val-fraction 0",
-          documents, rule.val_fraction);
+          "--val-fraction {} of {} leaves none for training; give more documents or --val-fraction 0",
+          rule.val_fraction, count_text(documents, "document"));
   DocumentSplit split;
   split.train = NumpyGenerator(rule.seed).permutation(documents);
   const auto border = split.train.begin() + static_cast<ptrdiff_t>(val);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/host.h"
@@ -74,8 +75,8 @@ bool SpooledDocuments::restore_from(const Json& saved) {
   try {
     open_spools(saved);
     options_.encoding.from = state_from(saved);
-    log::info("going on where an earlier run was stopped: {} documents are done",
-              options_.encoding.from.counts.documents);
+    log::info("going on where an earlier run was stopped, after {}",
+              count_text(options_.encoding.from.counts.documents, "document"));
     return true;
   } catch (const std::exception& e) {
     log::warning("cannot go on where an earlier run was stopped: {}; starting from the beginning", e.what());

@@ -1,5 +1,6 @@
 #include "data/prepare/training_text.h"
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "data/prepare/json_lines.h"
@@ -51,9 +52,10 @@ PieceCounter count_pieces(const TrainingTextOptions& options) {
                                                  faults += item.faults;
                                                  progress.update(item.chunk.progress, 0);
                                                }});
-  if (faults > 0) log::warning("skipped {} malformed lines", faults);
+  if (faults > 0) log::warning("skipped {}", count_text(faults, "malformed line"));
   for (size_t i = 1; i < counters.size(); ++i) counters[0].merge(counters[i]);
-  require(counters[0].total() > 0, ErrorKind::data, "there is no text in the input ({} malformed lines)", faults);
+  require(counters[0].total() > 0, ErrorKind::data, "there is no text in the input ({})",
+          count_text(faults, "malformed line"));
   return std::move(counters[0]);
 }
 

@@ -1,5 +1,6 @@
 #include "train/glue/data.h"
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "data/glue/published_rows.h"
@@ -14,7 +15,7 @@ void compare_with_published(const std::vector<GlueSet>& sets, GlueSplit split) {
     const auto published = published_rows(set.name, split);
     const auto rows = static_cast<int64_t>(set.rows.size());
     if (published && *published != rows)
-      log::info("{} has {} rows, the published file of {} has {}", set.path, rows, set.name, *published);
+      log::info("{} has {}, the published file of {} has {}", set.path, count_text(rows, "row"), set.name, *published);
   }
 }
 

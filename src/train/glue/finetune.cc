@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -26,11 +27,6 @@
 
 namespace trireme {
 namespace {
-
-/// "1 class", "3 classes".
-std::string counted(int64_t count, const char* one, const char* several) {
-  return fmt::format("{} {}", count, count == 1 ? one : several);
-}
 
 /// What an evaluation took, not what it found.
 bool is_timing(const std::string& name) {
@@ -119,23 +115,22 @@ FineTuning::FineTuning(const GlueJob& job, const RankContext& rank) : job_(job),
 RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
   const EncodedRows& rows = job_.train[0].rows;
   return {
-      {"model",
-       fmt::format("{}: {:.2f}M parameters, {}", options().model,
-                   static_cast<double>(ParameterTable(job_.spec).total()) / 1e6,
-                   job_.task.regression() ? "a number to predict" : counted(job_.spec.classes, "class", "classes"))},
+      {"model", fmt::format("{}: {:.2f}M parameters, {}", options().model,
+                            static_cast<double>(ParameterTable(job_.spec).total()) / 1e6,
+                            job_.task.regression() ? "a number to predict" : count_text(job_.spec.classes, "class"))},
       {"rows", fmt::format("{} of {:.1f} tokens on average, the longest has {}; {}", rows.rows(), row_length(),
                            rows.longest, options().pad ? fmt::format("padded to {}", options().max_length) : "packed")},
-      {"batch", fmt::format("{} per step: {} x {}", counted(job_.epochs.global, "row", "rows"),
-                            counted(job_.mesh.data, "rank", "ranks"), micro_batches())},
+      {"batch", fmt::format("{} per step: {} x {}", count_text(job_.epochs.global, "row"),
+                            count_text(job_.mesh.data, "rank"), micro_batches())},
       {"steps", fmt::format("{}: {} epoch{} of {}", job_.steps, options().epochs, options().epochs == 1 ? "" : "s",
                             job_.epochs.steps_per_epoch())}};
 }
 
 std::string FineTuning::micro_batches() const {
   if (options().most_tokens > 0)
-    return fmt::format("micro-batches of at most {} rows and {} tokens", options().train_batch, options().most_tokens);
-  return fmt::format("{} of at most {}", counted(batches_->micro_batches(), "micro-batch", "micro-batches"),
-                     options().train_batch);
+    return fmt::format("micro-batches of at most {} and {}", count_text(options().train_batch, "row"),
+                       count_text(options().most_tokens, "token"));
+  return fmt::format("{} of at most {}", count_text(batches_->micro_batches(), "micro-batch"), options().train_batch);
 }
 
 bool FineTuning::due(const std::string& strategy, int64_t every, const RunCounters& progress) const {
@@ -160,7 +155,7 @@ bool FineTuning::evaluate(Work& work) {
   if (options().train) found.emplace_back("epoch", epochs_done(work.run.progress));
   for (const NamedRows& set : job_.validation) {
     const auto start = Clock::now();
-    log::info("evaluating {} rows: {}", set.rows.rows(), set.name);
+    log::info("evaluating {}: {}", count_text(set.rows.rows(), "row"), set.name);
     const std::string end = set.name.ends_with("-mm") ? "_mm" : "";
     const auto logits = predict(session, job_.dtype, set.rows, job_.layout, limit(options().eval_batch));
     if (!logits) return false;
@@ -208,8 +203,8 @@ void FineTuning::record(Work& work, double seconds) {
   work.run.reporter->evaluation(metrics);
   if (work.session.rank().rank() == 0) write_text(history_path(), history_.text());
   if (history_.is_patience_over())
-    log::info("training ends early: {} was not better in {}; the best is {:.4f}, of step {}", history_.rule().metric,
-              counted(history_.rule().patience, "evaluation", "evaluations in a row"), history_.best().value_or(NAN),
+    log::info("training ends early: {} was not better in {} in a row; the best is {:.4f}, of step {}",
+              history_.rule().metric, count_text(history_.rule().patience, "evaluation"), history_.best().value_or(NAN),
               history_.best_step().value_or(0));
 }
 
@@ -266,7 +261,7 @@ void FineTuning::write_training(const Run& run, double seconds, const RunCounter
 
 bool FineTuning::predict_test(Work& work) {
   for (const NamedRows& set : job_.test) {
-    log::info("predicting {} rows: {}", set.rows.rows(), set.name);
+    log::info("predicting {}: {}", count_text(set.rows.rows(), "row"), set.name);
     const auto logits = predict(work.session, job_.dtype, set.rows, job_.layout, limit(options().eval_batch));
     if (!logits) return false;
     if (work.session.rank().rank() == 0)
@@ -348,8 +343,8 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
                if (!plan.trains) warn_of_untrained_head(plan.model, head_is_new, plan.task);
              });
   if (plan.resume)
-    log::info("RESUMING from {}: {} steps and {} rows are done", plan.resume->path, run.progress.step,
-              run.progress.samples);
+    log::info("RESUMING from {}: {} and {} are done", plan.resume->path, count_text(run.progress.step, "step"),
+              count_text(run.progress.samples, "row"));
   std::optional<Saver> saver;
   if (plan.trains) saver.emplace(run, session);
   FineTuning task(plan, job.rank);

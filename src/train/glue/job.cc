@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -47,9 +48,9 @@ void check_same_training(const RunPlan& plan, int ranks) {
   const int64_t batch = plan.config().batch.per_rank;
   require(then.batch.per_rank == 0 || then.batch.per_rank == batch || then.batch.global == batch * ranks,
           ErrorKind::config,
-          "{} was trained with {} rows per rank and step (--per-device-train-batch-size x "
-          "--gradient-accumulation-steps), {} over all ranks, now with {} and {}; give the same, {}",
-          plan.resume->path, then.batch.per_rank, then.batch.global, batch, batch * ranks, kElse);
+          "{} was trained with {} per rank and step (--per-device-train-batch-size x --gradient-accumulation-steps), "
+          "{} over all ranks, now with {} and {}; give the same, {}",
+          plan.resume->path, count_text(then.batch.per_rank, "row"), then.batch.global, batch, batch * ranks, kElse);
 }
 
 /// XXH3 over the ids and labels that are trained on.
@@ -102,8 +103,8 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.model = job.resume ? resumed_model(options, data.task, *job.resume) : open_pretrained(options, data.task);
   int64_t& most = job.options.max_length;
   if (most > job.model.spec.context) {
-    log::info("rows are cut to {} ids: the model knows no more positions (--max-seq-length {})", job.model.spec.context,
-              most);
+    log::info("rows are cut to {}: the model knows no more positions (--max-seq-length {})",
+              count_text(job.model.spec.context, "id"), most);
     most = job.model.spec.context;
   }
   job.train = encode_sets(data.train, job.task, job.model, most);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/count.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_text.h"
@@ -67,10 +68,10 @@ void SkipWatch::stop(int64_t in_a_row, Scalars& scalars) const {
   const bool spikes = std::ranges::any_of(skips_, [](const Skip& skip) { return skip.result.finite; });
   throw CommonError(
       ErrorKind::numeric,
-      fmt::format("loss or gradients were not finite{} {} steps in a row, up to step {} (samples {} to {}{}); lower "
+      fmt::format("loss or gradients were not finite{} {} in a row, up to step {} (samples {} to {}{}); lower "
                   "optim.learning-rate or resume from an earlier snapshot",
-                  spikes ? ", or the loss a spike," : "", in_a_row, skips_.back().step, skips_.front().first_sample,
-                  skips_.back().last_sample, where));
+                  spikes ? ", or the loss a spike," : "", count_text(in_a_row, "step"), skips_.back().step,
+                  skips_.front().first_sample, skips_.back().last_sample, where));
 }
 
 }  // namespace trireme

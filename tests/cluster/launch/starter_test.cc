@@ -343,8 +343,8 @@ TEST_F(Judge, EveryProblemIsNamedAtOnce) {
   facts[0].cpu_quota = 1.5;
   facts[1].disk_free = 1000;
   const std::string text = problems();
-  EXPECT_THAT(text, HasSubstr("n3: the trireme binary differs: 10 dd there, 10 aa on 2 other host(s); copy one build"));
-  EXPECT_THAT(text, HasSubstr("n2: /data/train.bin differs: 5 cc there, 5 bb on 2 other host(s); copy it"));
+  EXPECT_THAT(text, HasSubstr("n3: the trireme binary differs: 10 dd there, 10 aa on 2 other hosts; copy one build"));
+  EXPECT_THAT(text, HasSubstr("n2: /data/train.bin differs: 5 cc there, 5 bb on 2 other hosts; copy it"));
   EXPECT_THAT(text, HasSubstr("n1: 2 processes for 1.5 processors (its cgroup's quota); lower --ppn"));
   EXPECT_THAT(text, HasSubstr("n2: 0.00 GiB are free for the run folder"));
 }
@@ -412,12 +412,11 @@ TEST_F(Judge, TheNetworkIsCommonFastAndNotAContainersBridge) {
 TEST(MemoryKills, TellOfTheGroupBeforeTheHost) {
   const MemoryKills before{1, 5, int64_t{3} << 29}, group{2, 6, int64_t{3} << 29}, host{1, 7, 0};
   EXPECT_EQ(describe_memory_kills(before, before), "");
-  EXPECT_EQ(
-      describe_memory_kills(before, group),
-      "out of memory: the kernel killed 1 process(es) of a control group that may use 1.50 GiB; lower batch.micro "
-      "or the ranks on this host, or raise that limit");
+  EXPECT_EQ(describe_memory_kills(before, group),
+            "out of memory: the kernel killed 1 process of a control group that may use 1.50 GiB; lower batch.micro "
+            "or the ranks on this host, or raise that limit");
   EXPECT_EQ(describe_memory_kills(before, host),
-            "out of memory: the kernel killed 2 process(es) on this host meanwhile; lower batch.micro or the ranks on "
+            "out of memory: the kernel killed 2 processes on this host meanwhile; lower batch.micro or the ranks on "
             "this host");
 }
 

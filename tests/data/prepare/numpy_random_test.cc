@@ -55,7 +55,7 @@ TEST(SplitDocuments, KeepsTrainNonEmpty) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "1 document(s) with --val-fraction 0.0005 leave none for training; give more documents or "
+                 "--val-fraction 0.0005 of 1 document leaves none for training; give more documents or "
                  "--val-fraction 0");
   }
   SplitRule all;
