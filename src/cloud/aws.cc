@@ -220,9 +220,11 @@ void check_addresses(const Cluster& cluster, std::vector<std::string>& problems)
   int64_t needed = 0;
   for (const Node& node : cluster.nodes) {
     const std::string type = node.is_head() ? type_of_head(cluster.options) : type_of_nodes(cluster.options);
-    needed += uses_fast_network(cluster.options) && network_cards(type) > 1 ? 1 : 0;
+    const bool is_public = has_public_address(cluster.options, node);
+    needed += is_public && uses_fast_network(cluster.options) && network_cards(type) > 1 ? 1 : 0;
   }
   if (needed == 0) return;
+  if (cluster.options.network.public_addresses == PublicAddresses::head) ++needed;  // the NAT gateway's
   const CommandEnd end = run_command(
       aws(cluster, {"service-quotas", "get-service-quota", "--service-code", "ec2", "--quota-code", "L-0263D0A3"}));
   const Json answer = end.ok ? parse_json(end.out, "answer of aws service-quotas get-service-quota") : Json();

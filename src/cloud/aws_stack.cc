@@ -9,6 +9,8 @@
 namespace trireme::cloud {
 namespace {
 
+/// Every network may have a part of this range, whatever its own is.
+constexpr const char* kNatRange = "100.64.0.0/28";
 constexpr const char* kUbuntu = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
 
 /// "- {Key: ..., Value: ...}" lines, each indented.
@@ -17,6 +19,69 @@ std::string tag_lines(const Cluster& cluster, const std::string& name, size_t bl
   for (const auto& [key, value] : tags_of(cluster))
     lines += fmt::format("- {{Key: \"{}\", Value: \"{}\"}}\n", key, value);
   return indented(lines, blanks);
+}
+
+/// Where every machine has a public address, the way out is the internet gateway's.
+constexpr const char* kRouteOut =
+    "  RouteOut:\n"
+    "    Type: AWS::EC2::Route\n"
+    "    DependsOn: GatewayOfNetwork\n"
+    "    Properties: {RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, GatewayId: !Ref Gateway}\n";
+
+/// Where only the head has one, it is a NAT gateway's, in a subnet of its own. All nodes stay in one subnet, as the
+/// fabric adapter needs it, so answers of the head's ssh have a route of their own to each of the caller's networks.
+std::string nat_routes(const Cluster& cluster) {
+  const std::string tags = tag_lines(cluster, cluster.name() + "-nat", 8);
+  std::string text = fmt::format(
+      "  RangeOfNat:\n"
+      "    Type: AWS::EC2::VPCCidrBlock\n"
+      "    Properties: {{VpcId: !Ref Network, CidrBlock: {0}}}\n"
+      "  SubnetOfNat:\n"
+      "    Type: AWS::EC2::Subnet\n"
+      "    DependsOn: RangeOfNat\n"
+      "    Properties:\n"
+      "      VpcId: !Ref Network\n"
+      "      CidrBlock: {0}\n"
+      "      AvailabilityZone: !GetAtt Subnet.AvailabilityZone\n"
+      "      Tags:\n{1}"
+      "  RoutesOfNat:\n"
+      "    Type: AWS::EC2::RouteTable\n"
+      "    Properties:\n"
+      "      VpcId: !Ref Network\n"
+      "      Tags:\n{1}"
+      "  RouteOutOfNat:\n"
+      "    Type: AWS::EC2::Route\n"
+      "    DependsOn: GatewayOfNetwork\n"
+      "    Properties: {{RouteTableId: !Ref RoutesOfNat, DestinationCidrBlock: 0.0.0.0/0, GatewayId: !Ref Gateway}}\n"
+      "  RoutesOfSubnetOfNat:\n"
+      "    Type: AWS::EC2::SubnetRouteTableAssociation\n"
+      "    Properties: {{SubnetId: !Ref SubnetOfNat, RouteTableId: !Ref RoutesOfNat}}\n"
+      "  AddressOfNat:\n"
+      "    Type: AWS::EC2::EIP\n"
+      "    DependsOn: GatewayOfNetwork\n"
+      "    Properties:\n"
+      "      Domain: vpc\n"
+      "      Tags:\n{1}"
+      "  Nat:\n"
+      "    Type: AWS::EC2::NatGateway\n"
+      "    DependsOn: [RouteOutOfNat, RoutesOfSubnetOfNat]\n"
+      "    Properties:\n"
+      "      AllocationId: !GetAtt AddressOfNat.AllocationId\n"
+      "      SubnetId: !Ref SubnetOfNat\n"
+      "      Tags:\n{1}"
+      "  RouteOut:\n"
+      "    Type: AWS::EC2::Route\n"
+      "    Properties: {{RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, NatGatewayId: !Ref Nat}}\n",
+      kNatRange, tags);
+  for (size_t i = 0; i < cluster.sources.size(); ++i) {
+    text += fmt::format(
+        "  RouteToCaller{}:\n"
+        "    Type: AWS::EC2::Route\n"
+        "    DependsOn: GatewayOfNetwork\n"
+        "    Properties: {{RouteTableId: !Ref Routes, DestinationCidrBlock: {}, GatewayId: !Ref Gateway}}\n",
+        i + 1, cluster.sources[i]);
+  }
+  return text;
 }
 
 std::string network(const Cluster& cluster) {
@@ -48,10 +113,7 @@ std::string network(const Cluster& cluster) {
       "    Properties:\n"
       "      VpcId: !Ref Network\n"
       "      Tags:\n{1}"
-      "  RouteOut:\n"
-      "    Type: AWS::EC2::Route\n"
-      "    DependsOn: GatewayOfNetwork\n"
-      "    Properties: {{RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, GatewayId: !Ref Gateway}}\n"
+      "{4}"
       "  Subnet:\n"
       "    Type: AWS::EC2::Subnet\n"
       "    Properties:\n"
@@ -81,7 +143,8 @@ std::string network(const Cluster& cluster) {
       "    Properties: {{GroupId: !GetAtt Firewall.GroupId, IpProtocol: \"-1\", DestinationSecurityGroupId: !GetAtt "
       "Firewall.GroupId}}\n",
       range, tags, ssh,
-      cluster.pin("zone").empty() ? "" : fmt::format("      AvailabilityZone: {}\n", cluster.pin("zone")));
+      cluster.pin("zone").empty() ? "" : fmt::format("      AvailabilityZone: {}\n", cluster.pin("zone")),
+      cluster.options.network.public_addresses == PublicAddresses::head ? nat_routes(cluster) : kRouteOut);
 }
 
 std::string storage(const Cluster& cluster) {
@@ -109,24 +172,25 @@ bool is_placed(const std::string& type) { return !type.starts_with("t"); }
 
 /// Network interfaces of a launch template. EC2 gives no public address to a machine that starts with several: these
 /// have a first card and an address of their own.
-std::string interfaces(const Node& node, bool fast, int cards) {
+std::string interfaces(const Node& node, bool fast, int cards, bool is_public) {
   const char* efa = fast ? "            InterfaceType: efa\n" : "";
-  if (cards == 1) {
-    return fmt::format(
-        "          - DeviceIndex: 0\n"
-        "{}"
-        "            AssociatePublicIpAddress: true\n"
-        "            DeleteOnTermination: true\n"
-        "            PrivateIpAddress: {}\n"
-        "            SubnetId: !Ref Subnet\n"
-        "            Groups: [!GetAtt Firewall.GroupId]\n",
-        efa, node.address);
-  }
   std::string text = fmt::format(
       "          - DeviceIndex: 0\n"
       "            NetworkCardIndex: 0\n"
       "            NetworkInterfaceId: !Ref Node{}Card\n",
       node.index);
+  if (cards == 1 || !is_public) {
+    const char* addressed =
+        is_public ? "            AssociatePublicIpAddress: true\n" : "            AssociatePublicIpAddress: false\n";
+    text = fmt::format(
+        "          - DeviceIndex: 0\n"
+        "{}{}"
+        "            DeleteOnTermination: true\n"
+        "            PrivateIpAddress: {}\n"
+        "            SubnetId: !Ref Subnet\n"
+        "            Groups: [!GetAtt Firewall.GroupId]\n",
+        efa, cards == 1 ? addressed : "            NetworkCardIndex: 0\n", node.address);
+  }
   for (int card = 1; card < cards; ++card) {
     text += fmt::format(
         "          - DeviceIndex: 1\n"
@@ -170,7 +234,8 @@ std::string machine(const Cluster& cluster, const Node& node) {
   const bool fast = uses_fast_network(options) && (known == nullptr || known->fast);
   const int cards = fast ? network_cards(type) : 1;
   const std::string tags = tag_lines(cluster, node.name, 8);
-  std::string text = cards > 1 ? card_and_address(cluster, node) : "";
+  const bool is_public = has_public_address(options, node), own_address = is_public && cards > 1;
+  std::string text = own_address ? card_and_address(cluster, node) : "";
   text += fmt::format(
       "  Node{0}Launch:\n"
       "    Type: AWS::EC2::LaunchTemplate\n"
@@ -183,7 +248,7 @@ std::string machine(const Cluster& cluster, const Node& node) {
       "      TagSpecifications:\n"
       "        - ResourceType: launch-template\n"
       "          Tags:\n{3}",
-      node.index, interfaces(node, fast, cards),
+      node.index, interfaces(node, fast, cards, is_public),
       options.node.spot && !node.is_head()
           ? "        InstanceMarketOptions: {MarketType: spot, SpotOptions: {SpotInstanceType: one-time}}\n"
           : "",
@@ -206,7 +271,7 @@ std::string machine(const Cluster& cluster, const Node& node) {
       "      Tags:\n{6}",
       node.index,
       (options.storage.kind == StorageChoice::provider ? ", StorageTarget" : "") +
-          (cards > 1 ? fmt::format(", Node{}AddressOfCard", node.index) : ""),
+          (own_address ? fmt::format(", Node{}AddressOfCard", node.index) : ""),
       type, is_placed(type) ? "      PlacementGroupName: !Ref Placement\n" : "",
       options.cluster.lifetime_hours > 0 ? "      InstanceInitiatedShutdownBehavior: terminate\n" : "",
       options.node.disk_gb, tags, aws_root_device(cluster));

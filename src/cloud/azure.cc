@@ -24,13 +24,15 @@ using Words = std::vector<std::string>;
 bool is_ours(const Cluster& cluster, const Json& resource) { return tag_in(resource, "trireme-run") == cluster.run; }
 
 /// Kinds of resources in the order in which they can be deleted: each is used by those before it only.
-constexpr std::array<const char*, 8> kOrder = {
+constexpr std::array<const char*, 9> kOrder = {
     "Microsoft.Compute/virtualMachines",   "Microsoft.Network/networkInterfaces",
     "Microsoft.Network/publicIPAddresses", "Microsoft.Compute/disks",
     "Microsoft.Compute/availabilitySets",  "Microsoft.Compute/proximityPlacementGroups",
-    "Microsoft.Storage/storageAccounts",   "Microsoft.Network/virtualNetworks"};
+    "Microsoft.Storage/storageAccounts",   "Microsoft.Network/virtualNetworks",
+    "Microsoft.Network/natGateways"};
 
 size_t place_in_order(const Json& resource) {
+  if (text_in(resource, "name").ends_with("-nat-ip")) return kOrder.size();  // the gateway uses it
   const auto found = std::ranges::find(kOrder, text_in(resource, "type"));
   return static_cast<size_t>(found - kOrder.begin());
 }

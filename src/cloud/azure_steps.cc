@@ -46,6 +46,23 @@ void add_network(const Cluster& cluster, std::vector<AzureStep>& steps) {
   steps.push_back({"the network", with_tags(cluster, words), "Microsoft.Network/virtualNetworks", name + "-vnet", ""});
 }
 
+/// Machines without a public address get packages and models through it; only the head is let in from outside.
+void add_way_out(const Cluster& cluster, std::vector<AzureStep>& steps) {
+  const std::string &name = cluster.name(), &region = cluster.options.network.region;
+  Words words = call(cluster, {"network", "public-ip", "create"}, azure_nat_address(cluster));
+  append(words, {"--location", region, "--sku", "Standard", "--allocation-method", "Static", "--version", "IPv4"});
+  steps.push_back({"address of the NAT gateway", with_tags(cluster, words), "Microsoft.Network/publicIPAddresses",
+                   azure_nat_address(cluster), ""});
+
+  words = call(cluster, {"network", "nat", "gateway", "create"}, name + "-nat");
+  append(words, {"--location", region, "--public-ip-addresses", azure_nat_address(cluster), "--idle-timeout", "10"});
+  steps.push_back({"the NAT gateway", with_tags(cluster, words), "Microsoft.Network/natGateways", name + "-nat", ""});
+
+  words = call(cluster, {"network", "vnet", "subnet", "update"}, "nodes");
+  append(words, {"--vnet-name", name + "-vnet", "--nat-gateway", name + "-nat"});
+  steps.push_back({"the nodes' way out through it", words, "", "", ""});
+}
+
 void add_storage(const Cluster& cluster, std::vector<AzureStep>& steps) {
   const std::string &name = cluster.name(), account = azure_account(cluster);
   Words words = call(cluster, {"network", "vnet", "subnet", "update"}, "nodes");
@@ -91,6 +108,8 @@ std::string azure_group(const Cluster& cluster) {
 
 bool owns_group(const Cluster& cluster) { return cluster.options.azure.resource_group.empty(); }
 
+std::string azure_nat_address(const Cluster& cluster) { return cluster.name() + "-nat-ip"; }
+
 std::string azure_account(const Cluster& cluster) { return "trireme" + cluster.run; }
 
 std::vector<AzureStep> azure_node_steps(const Cluster& cluster, const Node& node, const std::string& folder) {
@@ -99,18 +118,23 @@ std::vector<AzureStep> azure_node_steps(const Cluster& cluster, const Node& node
   const bool fast = uses_fast_network(options);
   std::vector<AzureStep> steps;
 
-  Words words = call(cluster, {"network", "public-ip", "create"}, node.name + "-ip");
-  append(words, {"--location", region, "--sku", "Standard", "--allocation-method", "Static", "--version", "IPv4"});
-  steps.push_back({"address of " + node.name, with_tags(cluster, words), "Microsoft.Network/publicIPAddresses",
-                   node.name + "-ip", ""});
+  const bool is_public = has_public_address(options, node);
+  Words words;
+  if (is_public) {
+    words = call(cluster, {"network", "public-ip", "create"}, node.name + "-ip");
+    append(words, {"--location", region, "--sku", "Standard", "--allocation-method", "Static", "--version", "IPv4"});
+    steps.push_back({"address of " + node.name, with_tags(cluster, words), "Microsoft.Network/publicIPAddresses",
+                     node.name + "-ip", ""});
+  }
 
   const std::string& type = node.is_head() ? type_of_head(options) : type_of_nodes(options);
   const NodeType* known = find_node_type(ProviderChoice::azure, type);
   const bool small = known != nullptr && known->vcpus < 4;  // accelerated networking begins at four
   words = call(cluster, {"network", "nic", "create"}, node.name + "-nic");
   append(words, {"--location", region, "--vnet-name", name + "-vnet", "--subnet", "nodes", "--private-ip-address",
-                 node.address, "--public-ip-address", node.name + "-ip", "--accelerated-networking",
-                 small ? "false" : "true"});
+                 node.address});
+  if (is_public) append(words, {"--public-ip-address", node.name + "-ip"});
+  append(words, {"--accelerated-networking", small ? "false" : "true"});
   steps.push_back({"network card of " + node.name, with_tags(cluster, words), "Microsoft.Network/networkInterfaces",
                    node.name + "-nic", ""});
 
@@ -167,6 +191,7 @@ std::vector<AzureStep> azure_steps(const Cluster& cluster, const std::string& fo
                      "GROUP_ID"});
   }
   add_network(cluster, steps);
+  if (cluster.options.network.public_addresses == PublicAddresses::head) add_way_out(cluster, steps);
   if (cluster.options.storage.kind == StorageChoice::provider) add_storage(cluster, steps);
   add_placement(cluster, steps);
   for (const Node& node : cluster.nodes) {

@@ -24,6 +24,8 @@ std::string azure_image(const ClusterOptions& options);
 std::string azure_group(const Cluster& cluster);
 /// Whether the group is the cluster's own.
 bool owns_group(const Cluster& cluster);
+/// Name of the NAT gateway's public address, where only the head has one of its own.
+std::string azure_nat_address(const Cluster& cluster);
 /// Name of the storage account, which must be unique in all of Azure.
 std::string azure_account(const Cluster& cluster);
 

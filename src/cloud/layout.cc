@@ -123,6 +123,10 @@ Cluster lay_out(const ClusterOptions& options) {
   return lay_out(options, numbers, static_cast<int>(options.cluster.nodes));
 }
 
+bool has_public_address(const ClusterOptions& options, const Node& node) {
+  return options.network.public_addresses == PublicAddresses::all || node.is_head();
+}
+
 std::string first_address(const ClusterOptions& options) {
   AddressRange range;
   parse_range(options.network.range, range);

@@ -18,6 +18,7 @@ struct Node {
   std::string address;       ///< as the other nodes reach it
   std::string login;         ///< as this machine reaches it; empty: not known yet
   std::string machine = {};  ///< Machine::identity, known together with login
+  std::string jump = {};     ///< login of the head where this node is reached through it
   bool is_head() const { return index == 1; }
 };
 
@@ -47,6 +48,9 @@ struct Cluster {
 Cluster lay_out(const ClusterOptions& options, std::span<const int> numbers, int first);
 /// Of the first cluster.nodes.
 Cluster lay_out(const ClusterOptions& options);
+
+/// Whether a machine of azure or aws has a public address; the others are reached through the head.
+bool has_public_address(const ClusterOptions& options, const Node& node);
 
 /// The private address of node 1 of azure and aws.
 std::string first_address(const ClusterOptions& options);

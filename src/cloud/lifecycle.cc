@@ -67,13 +67,20 @@ void write_plan(const Opened& opened, Cluster& cluster) {
   write_files(opened.provider->plan(cluster), opened.plan_folder());
 }
 
-/// Address of every node that is there.
+/// Address of every node that is there. One without a public address has its private one, once that of the head, the
+/// way to it, is known.
 void find_logins(const Opened& opened, Cluster& cluster) {
-  for (const Machine& machine : opened.provider->machines(cluster)) {
+  const std::vector<Machine> machines = opened.provider->machines(cluster);
+  const auto head = std::ranges::find(machines, opened.cluster().nodes.front().name, &Machine::node);
+  for (const Machine& machine : machines) {
     for (Node& node : cluster.nodes) {
       if (node.name != machine.node) continue;
       node.login = machine.login;
       node.machine = machine.identity;
+      const bool jumps = node.login.empty() && !has_public_address(opened.options, node);
+      if (!jumps || head == machines.end() || head->login.empty()) continue;
+      node.jump = head->login;
+      node.login = node.address;
     }
   }
 }
@@ -118,12 +125,31 @@ bool tell_missing(const Failures& missing) {
   return !missing.empty();
 }
 
+/// Pin of network.public-addresses: machines would be made anew for another choice.
+constexpr const char* kAddresses = "public-addresses";
+
+std::string addresses_asked(const ClusterOptions& options) {
+  return options.network.public_addresses == PublicAddresses::head ? "head" : "all";
+}
+
+void require_same_addresses(const Opened& opened) {
+  if (opened.provider->keeps_machines()) return;
+  const auto pinned = opened.state.pins.find(kAddresses);
+  const std::string before = pinned == opened.state.pins.end() ? "all" : pinned->second;
+  require(before == addresses_asked(opened.options), ErrorKind::config,
+          "network.public-addresses is {} and was {} when the cluster was created; set it back, or delete the cluster "
+          "first",
+          addresses_asked(opened.options), before);
+}
+
 /// From what there shall be to what there is.
 int converge(Opened& opened, const std::string& file) {
   if (opened.state.pins.empty()) {
     opened.state.pins = opened.provider->pins(opened.cluster());
+    if (!opened.provider->keeps_machines()) opened.state.pins[kAddresses] = addresses_asked(opened.options);
     opened.folder.write(opened.state);
   }
+  require_same_addresses(opened);
   const auto asked_image = opened.state.pins.find("asked-image");
   if (asked_image != opened.state.pins.end() && asked_image->second != opened.options.node.image) {
     log::warning("node.image is \"{}\" now and was \"{}\" when the cluster was created, which all its machines keep",
@@ -152,8 +178,7 @@ int converge(Opened& opened, const std::string& file) {
       own.nodes = {node};
       const std::lock_guard lock(asking);
       find_logins(opened, own);
-      node.login = own.nodes.front().login;
-      node.machine = own.nodes.front().machine;
+      node = own.nodes.front();
     }
     pin_host_keys(opened, asked, node, guard);
   });
@@ -355,6 +380,7 @@ std::string nodes_as_ssh_config(const std::string& file) {
     }
     text += fmt::format("Host {}\n  HostName {}\n  User {}\n  StrictHostKeyChecking yes\n", node.name, node.login,
                         opened.options.access.user);
+    if (!node.jump.empty()) text += fmt::format("  ProxyJump {}\n", cluster.nodes.front().name);
     if (!opened.provider->keeps_machines())
       text += fmt::format("  UserKnownHostsFile {}\n", std::filesystem::absolute(opened.folder.known_hosts()).string());
   }

@@ -12,6 +12,7 @@ enum class ProviderChoice : uint8_t { azure, aws, hosts };
 enum class SchedulerChoice : uint8_t { none, slurm, cyclecloud };
 enum class StorageChoice : uint8_t { nfs, provider, existing };
 enum class FastNetwork : uint8_t { automatic, on, off };
+enum class PublicAddresses : uint8_t { all, head };
 
 struct ClusterGroup {
   std::string name = "trireme", tags;
@@ -60,6 +61,7 @@ struct NodeGroup {
 struct NetworkGroup {
   std::string region, zone, range = "10.60.0.0/24";
   FastNetwork fast = FastNetwork::automatic;
+  PublicAddresses public_addresses = PublicAddresses::all;
   template <class V>
   void visit(V& v) {
     v.text("region", region, "where the machines stand, by the provider's name (azure and aws need it)");
@@ -72,6 +74,10 @@ struct NetworkGroup {
              "InfiniBand (azure) or the Elastic Fabric Adapter (aws) of sizes that have it; auto: where the table of "
              "node types says so; on: refused for a size that has none",
              {{"auto", FastNetwork::automatic}, {"on", FastNetwork::on}, {"off", FastNetwork::off}});
+    v.choice("public-addresses", public_addresses,
+             "which machines of azure and aws have one; head: the others are reached through the head, and reach the "
+             "internet through a NAT gateway, which the provider charges for; stays as it is while the cluster exists",
+             {{"all", PublicAddresses::all}, {"head", PublicAddresses::head}});
   }
 };
 

@@ -40,6 +40,12 @@ std::string require_done(const Node& node, const std::string& command, const Pro
        said.empty() ? "" : ": " + said);
 }
 
+/// As ssh takes it in a ProxyCommand.
+std::string with_percents_kept(std::string word) {
+  for (size_t at = 0; (at = word.find('%', at)) != std::string::npos; at += 2) word.insert(at, 1, '%');
+  return word;
+}
+
 /// Nothing that time heals.
 bool is_about_keys(const std::string& reason) {
   return reason.find("host key") != std::string::npos || reason.find("key has changed") != std::string::npos;
@@ -71,6 +77,12 @@ std::vector<std::string> Remote::ssh_words(const Node& node) const {
   if (!identity_.empty()) words.insert(words.end(), {"-i", identity_});
   if (!known_hosts_.empty()) {
     words.insert(words.end(), {"-o", "UserKnownHostsFile=" + known_hosts_, "-o", "GlobalKnownHostsFile=/dev/null"});
+  }
+  if (!node.jump.empty()) {
+    std::vector<std::string> jump = words;
+    for (std::string& word : jump) word = with_percents_kept(word);
+    jump.insert(jump.end(), {"-W", "[%h]:%p", user_ + "@" + node.jump});
+    words.insert(words.end(), {"-o", "ProxyCommand=" + shell_join(jump)});
   }
   words.push_back(user_ + "@" + node.login);
   return words;

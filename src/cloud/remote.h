@@ -16,7 +16,7 @@ class Remote {
   /// known_hosts: the file of pinned keys; empty: the caller's own.
   Remote(const Cluster& cluster, std::string known_hosts);
 
-  /// ssh, its options and the host, up to the command.
+  /// ssh, its options and the host, up to the command; through the head where the node has no public address.
   std::vector<std::string> ssh_words(const Node& node) const;
   /// Runs a shell command as the user. The result's error text is what ssh's own failure means where it was that.
   ProcessResult run(const Node& node, const std::string& command, const std::string& input = "",

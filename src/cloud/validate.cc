@@ -69,6 +69,12 @@ void check_network(const ClusterOptions& options, const std::string& path) {
   require(parse_range(options.network.range, range) && range.bits >= 16 && range.bits <= 28, ErrorKind::config,
           "{}: network.range is \"{}\", expected a network such as 10.60.0.0/24, /16 to /28", path,
           options.network.range);
+  constexpr uint32_t kSharedRange = 100u << 24 | 64u << 16;  // 100.64.0.0/10, of which the NAT gateway has a part
+  require(options.network.public_addresses == PublicAddresses::all || range.first >> 22 != kSharedRange >> 22,
+          ErrorKind::config,
+          "{}: network.range {} overlaps 100.64.0.0/10, which network.public-addresses head needs for the NAT gateway; "
+          "choose another range, such as 10.60.0.0/24",
+          path, options.network.range);
   // Both providers keep the first four addresses and the last one; the one before that is the shared folder's.
   const int64_t most = static_cast<int64_t>(range.size()) - 6;
   require(options.cluster.nodes <= most, ErrorKind::config, "{}: network.range {} has room for {}, cluster.nodes is {}",

@@ -179,6 +179,25 @@ class Failures(unittest.TestCase):
         self.assertIn("2 of 2 nodes are up", self.done(account, "add", "--yes").stdout)
         self.assert_gone(account)
 
+    def test_only_the_head_has_a_public_address(self):
+        account = Account("behind")
+        file = account.folder / "cluster.yaml"
+        file.write_text(file.read_text().replace("region: us-east-1", "region: us-east-1, public-addresses: head"))
+        way_out = ["RangeOfNat", "SubnetOfNat", "RoutesOfNat", "RouteOutOfNat", "RoutesOfSubnetOfNat", "AddressOfNat", "Nat", "RouteToCaller1"]
+        self.done(account, "create", "--yes")
+        self.assertEqual(account.resources(), sorted(whole(1, 2) + way_out))
+        log = (account.folder / "ssh.log").read_text()
+        self.assertIn("10.60.0.5 through 203.0.113.11\n", log)
+        self.assertNotIn("203.0.113.12", log)
+        self.assertRegex(self.done(account, "status").stdout, r"sea-2 +10\.60\.0\.5 +running +node \| Healthy")
+        self.done(account, "add", "--yes")
+        self.assertEqual(account.resources(), sorted(whole(1, 2, 3) + way_out))
+        file.write_text(file.read_text().replace("addresses: head", "addresses: all"))
+        refused = account.run("create", "--yes")
+        self.assertEqual(refused.returncode, 2, refused.both)
+        self.assertIn("network.public-addresses is all and was head when the cluster was created", refused.stderr)
+        self.assert_gone(account)
+
     def test_a_cluster_that_has_ended_by_itself(self):
         account = Account("over")
         account.write(cluster=", lifetime-hours: 8")

@@ -352,6 +352,34 @@ class Azure(unittest.TestCase):
             given = (account.folder / f"ssh.log.203.0.113.{10 + node}").read_text().splitlines()
             self.assertEqual(given, ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeadsOwnKey trireme", f"sea-1,10.60.0.4 {keys[0]}", f"sea-2,10.60.0.5 {keys[1]}"])
 
+    def test_only_the_head_has_a_public_address(self):
+        behind = sorted([name for name in WHOLE if name != "sea-2-ip"] + ["sea-nat", "sea-nat-ip"])
+        for lines, groups in (((), ()), (("azure: {resource-group: theirs}",), ("theirs",))):
+            account = Account("behind", *lines, groups=groups)
+            account.file.write_text(account.file.read_text().replace("region: eastus", "region: eastus, public-addresses: head"))
+            for _ in range(2):
+                done = account.run("create", "--yes")
+                self.assertEqual(done.returncode, 0, done.both)
+                self.assert_whole(account, behind)
+            log = (account.folder / "ssh.log").read_text()
+            self.assertIn("10.60.0.5 through 203.0.113.11\n", log)
+            self.assertNotIn("203.0.113.12", log)
+            shown = account.run("status")
+            self.assertRegex(shown.stdout, r"sea-1 +203\.0\.113\.11 +VM running +node \| Healthy.*\nsea-2 +10\.60\.0\.5 +VM running +node \| Healthy")
+            configured = account.run("hosts", "--ssh-config").stdout
+            self.assertRegex(configured, r"Host sea-2\n  HostName 10\.60\.0\.5\n  User trireme\n  StrictHostKeyChecking yes\n  ProxyJump sea-1\n")
+            self.assertEqual(configured.count("ProxyJump"), 1)
+            # The head's key is as fixed as the others'.
+            self.assertEqual(account.run("status", SSH_CHANGED="10.60.0.5").returncode, 1)
+            account.file.write_text(account.file.read_text().replace("addresses: head", "addresses: all"))
+            refused = account.run("create", "--yes")
+            self.assertEqual(refused.returncode, 2, refused.both)
+            self.assertIn("network.public-addresses is all and was head when the cluster was created; set it back, or delete the cluster first", refused.stderr)
+            self.assert_whole(account, behind)
+            gone = account.run("delete", "--yes")
+            self.assertEqual(gone.returncode, 0, gone.both)
+            self.assertEqual((account.resources(), list(account.state()["groups"])), ([], list(groups)))
+
     def test_answers_that_are_not_what_az_answers_are_told(self):
         for told, message in (("vm list-usage=Name  CurrentValue  Limit", "the quota: `az vm list-usage ... --output json` answered something else than JSON: \"Name  CurrentValue  Limit "),
                               ("vm list-usage=", "the quota: `az vm list-usage` answered nothing, expected a list"),

@@ -64,6 +64,8 @@ TEST(ClusterOptions, WhatCannotBeIsNamedWithItsPlace) {
        "expected caller or networks such as"},
       {"cluster: {provider: azure}\nnetwork: {region: e}\naccess: {user: root}\n", "access.user is root"},
       {"cluster: {provider: azure, nodes: 30}\nnetwork: {region: e, range: 10.0.0.0/28}\n", "has room for 10 machines"},
+      {"cluster: {provider: aws}\nnetwork: {region: e, range: 100.100.0.0/24, public-addresses: head}\n",
+       "network.range 100.100.0.0/24 overlaps 100.64.0.0/10"},
       {"cluster: {provider: azure}\nnetwork: {region: e, fast: on}\n", "Standard_D32s_v5 has no InfiniBand"},
       {"cluster: {provider: azure}\nnetwork: {region: e}\nnode: {type: Standard_HB120rs_v3, spot: true}\n",
        "takes no spot machines"},

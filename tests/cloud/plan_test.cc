@@ -76,6 +76,39 @@ TEST_F(Plan, AwsWithElasticFabricAdapter) {
   EXPECT_LT(files.at("stack.yaml").size(), 51200U) << "what CloudFormation takes without a bucket";
 }
 
+TEST_F(Plan, OnlyTheHeadMayHaveAPublicAddress) {
+  const std::string azure = plan(
+                                "cluster: {provider: azure, name: sea, nodes: 3}\n"
+                                "network: {region: eastus, public-addresses: head}\n")
+                                .at("commands.sh");
+  EXPECT_THAT(azure, HasSubstr("az network public-ip create --resource-group trireme-sea --name sea-1-ip "));
+  EXPECT_THAT(azure, HasSubstr("--private-ip-address 10.60.0.4 --public-ip-address sea-1-ip --accelerated-networking"));
+  EXPECT_THAT(azure, HasSubstr("--private-ip-address 10.60.0.5 --accelerated-networking"));
+  EXPECT_THAT(azure, Not(HasSubstr("sea-2-ip")));
+  const size_t gateway = azure.find("az network nat gateway create --resource-group trireme-sea --name sea-nat ");
+  const size_t joined = azure.find(
+      "az network vnet subnet update --resource-group trireme-sea --name nodes "
+      "--vnet-name sea-vnet --nat-gateway sea-nat");
+  EXPECT_LT(gateway, joined);
+  EXPECT_LT(joined, azure.find("az vm create")) << "machines install packages at their first start";
+
+  const std::string aws =
+      plan(
+          "cluster: {provider: aws, name: sea, nodes: 3}\nnode: {type: hpc7a.96xlarge, head-type: c7i.large}\n"
+          "network: {region: us-east-2, public-addresses: head}\n")
+          .at("stack.yaml");
+  EXPECT_THAT(aws, HasSubstr("AssociatePublicIpAddress: true\n            DeleteOnTermination: true\n"
+                             "            PrivateIpAddress: 10.60.0.4\n"));
+  EXPECT_THAT(aws,
+              HasSubstr("          - DeviceIndex: 0\n            InterfaceType: efa\n            NetworkCardIndex: 0\n"
+                        "            DeleteOnTermination: true\n            PrivateIpAddress: 10.60.0.5\n"));
+  EXPECT_THAT(aws, Not(HasSubstr("Node2Address")));
+  EXPECT_THAT(aws, HasSubstr("{RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, NatGatewayId: !Ref Nat}"));
+  EXPECT_THAT(aws, HasSubstr("{RouteTableId: !Ref Routes, DestinationCidrBlock: 198.51.100.7/32, GatewayId: !Ref "
+                             "Gateway}"))
+      << "answers of the head's ssh go out where its address is";
+}
+
 TEST_F(Plan, AStackOfTheMostMachinesStaysSmallEnoughForEc2) {
   const auto files = plan("cluster: {provider: aws, nodes: 40}\nnetwork: {region: us-east-1}\n");
   const std::string packed = packed_user_data(files.at("cloud-init/node.yaml"));

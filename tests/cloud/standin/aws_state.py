@@ -158,7 +158,9 @@ class Aws:
             for one in stack["resources"].values():
                 if one["type"] == "AWS::EC2::Instance" and (stack["tags"] | one["tags"]).get(key) == value:
                     number = int(one["tags"]["Name"].rsplit("-", 1)[1])
-                    found.append({"InstanceId": one["id"], "ImageId": re.search(r"ImageId: (\S+)", one["text"])[1] if "ImageId" in one["text"] else "", "PublicIpAddress": f"203.0.113.{10 + number}", "State": {"Name": "running"},
+                    launch = stack["resources"].get(f"Node{number}Launch", {"text": ""})["text"]
+                    address = {} if "AssociatePublicIpAddress: false" in launch else {"PublicIpAddress": f"203.0.113.{10 + number}"}
+                    found.append({"InstanceId": one["id"], "ImageId": re.search(r"ImageId: (\S+)", one["text"])[1] if "ImageId" in one["text"] else "", **address, "State": {"Name": "running"},
                                   "Tags": [{"Key": k, "Value": v} for k, v in (stack["tags"] | one["tags"]).items()]})
         return {"Reservations": [{"Instances": [one]} for one in found]}
 
