@@ -57,7 +57,7 @@ StageLinks::StageLinks(Communicator& pipeline, Device& device, int64_t chunks, D
       device_(device),
       group_(pipeline.split(0, pipeline.rank())),
       arena_(bytes_for(stages_, dtype, rows, width), device),
-      courier_(pipeline.heartbeat(), std::move(cpus)) {
+      messenger_(pipeline.heartbeat(), std::move(cpus)) {
   group_->report_to(pipeline.heartbeat());
   for (const PipelinePass pass : kPasses) {
     std::tie(in(pass).peer, out(pass).peer) = neighbours(pass, stage_, stages_, chunks_ > 1);
@@ -82,7 +82,7 @@ size_t StageLinks::bytes_for(int stages, DType dtype, int64_t rows, int64_t widt
 }
 
 void StageLinks::wait(Buffer& buffer, const char* what) {
-  courier_.wait(std::exchange(buffer.ticket, 0), what, buffer.rows.bytes());
+  messenger_.wait(std::exchange(buffer.ticket, 0), what, buffer.rows.bytes());
 }
 
 void StageLinks::expect(const PipelineAction& action, int64_t rows) {
@@ -93,7 +93,7 @@ void StageLinks::expect(const PipelineAction& action, int64_t rows) {
   const View to = buffer.rows.rows_slice(0, rows);
   const int tag = tag_of(action.pass, action.chunk, chunks_, action.micro_batch);
   // Everything that reads what the buffer holds has been issued.
-  buffer.ticket = courier_.post([this, to, peer = *lane.peer, tag, read = device_.stream().record()] {
+  buffer.ticket = messenger_.post([this, to, peer = *lane.peer, tag, read = device_.stream().record()] {
     read.wait();
     return group_->receive(to, peer, tag);
   });
@@ -126,7 +126,7 @@ void StageLinks::hand_on(const PipelineAction& action, int64_t rows) {
   const View from = buffer.rows.rows_slice(0, rows);
   bytes_sent_ += from.bytes();
   const int tag = tag_of(action.pass, *to / stages_, chunks_, action.micro_batch);
-  buffer.ticket = courier_.post([this, from, peer = *lane.peer, tag, written = device_.stream().record()] {
+  buffer.ticket = messenger_.post([this, from, peer = *lane.peer, tag, written = device_.stream().record()] {
     written.wait();
     return group_->send(from, peer, tag);
   });

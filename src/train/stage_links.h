@@ -8,7 +8,7 @@
 #include <functional>
 #include <optional>
 
-#include "comm/courier.h"
+#include "comm/async_messenger.h"
 #include "comm/mesh.h"
 #include "model/pipeline_order.h"
 #include "tensor/arena.h"
@@ -49,7 +49,7 @@ class StageLinks {
  private:
   struct Buffer {
     View rows;
-    Courier::Ticket ticket = 0;
+    AsyncMessenger::Ticket ticket = 0;
   };
   /// Two take turns, by the number of the call.
   struct Lane {
@@ -71,7 +71,7 @@ class StageLinks {
   Arena arena_;
   std::array<Lane, 2> in_, out_;
   uint64_t bytes_sent_ = 0;
-  Courier courier_;  // last: its thread uses the others
+  AsyncMessenger messenger_;  // last: its thread uses the others
 };
 
 /// Runs a stage's actions in their order: what the next one takes begins to arrive before act() is called for one.

@@ -1,6 +1,6 @@
 #pragma once
-// Carries messages on a thread of its own, beside compute: it starts them, keeps testing them until they are done, and
-// sleeps while nothing moves.
+// Issues and completes messages on its own thread, beside compute: starts them, tests them until they are done, sleeps
+// while none completes.
 
 #include <functional>
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace trireme {
 
-class Courier {
+class AsyncMessenger {
  public:
   using Ticket = uint64_t;  ///< 0: done already
 
   /// cpus: where the thread runs; empty: where its creator does. progress: moves with each message that is done.
-  Courier(Heartbeat* heartbeat, std::vector<int> cpus);
+  AsyncMessenger(Heartbeat* heartbeat, std::vector<int> cpus);
   /// Gives up what is not done, which happens after failures only.
-  ~Courier();
-  Courier(const Courier&) = delete;
-  Courier& operator=(const Courier&) = delete;
+  ~AsyncMessenger();
+  AsyncMessenger(const AsyncMessenger&) = delete;
+  AsyncMessenger& operator=(const AsyncMessenger&) = delete;
 
   /// `start` is called on the thread, in the order of the calls: it issues one operation on a communicator that from
   /// now on belongs to the thread. Its buffer stays untouched until wait() returned.

@@ -1,4 +1,4 @@
-#include "comm/courier.h"
+#include "comm/async_messenger.h"
 
 #include <algorithm>
 #include <cassert>
@@ -23,7 +23,7 @@ constexpr auto kLongestSleep = std::chrono::microseconds(500);
 
 }  // namespace
 
-class Courier::Worker {
+class AsyncMessenger::Worker {
  public:
   Worker(Heartbeat* heartbeat, std::vector<int> cpus)
       : heartbeat_(heartbeat), cpus_(std::move(cpus)), thread_([this] { run(); }) {}
@@ -137,13 +137,13 @@ class Courier::Worker {
   std::thread thread_;  // last: it uses all of the above
 };
 
-Courier::Courier(Heartbeat* heartbeat, std::vector<int> cpus)
+AsyncMessenger::AsyncMessenger(Heartbeat* heartbeat, std::vector<int> cpus)
     : worker_(std::make_unique<Worker>(heartbeat, std::move(cpus))) {}
 
-Courier::~Courier() { worker_->stop(); }
+AsyncMessenger::~AsyncMessenger() { worker_->stop(); }
 
-Courier::Ticket Courier::post(std::function<Handle()> start) { return worker_->post(std::move(start)); }
+AsyncMessenger::Ticket AsyncMessenger::post(std::function<Handle()> start) { return worker_->post(std::move(start)); }
 
-void Courier::wait(Ticket ticket, const char* what, uint64_t bytes) { worker_->wait(ticket, what, bytes); }
+void AsyncMessenger::wait(Ticket ticket, const char* what, uint64_t bytes) { worker_->wait(ticket, what, bytes); }
 
 }  // namespace trireme
