@@ -1,6 +1,6 @@
 #pragma once
-// RUN/control.json: where a running job answers (comm/attendant.h), and the secret that it wants to be shown. Only its
-// user may read it. The job's owner writes it when it takes the run folder and removes it when the run has ended in
+// RUN/control.json: where a running job answers (comm/status_server.h), and the secret that it wants to be shown. Only
+// its user may read it. The job's owner writes it when it takes the run folder and removes it when the run has ended in
 // order; one that is left over tells of a job that was killed.
 
 #include <cstdint>

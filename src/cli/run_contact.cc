@@ -64,21 +64,21 @@ std::optional<RunStatus> RunContact::status_now() const {
   return read_status(run_);
 }
 
-std::unique_ptr<AttendantCall> RunContact::ask(const ControlPlace& place, const char* what, bool now) {
+std::unique_ptr<StatusClient> RunContact::ask(const ControlPlace& place, const char* what, bool now) {
   const std::string request = dump_json(Json{{"secret", control_->secret}, {"do", what}, {"now", now}, {"who", who()}});
   try {
-    return std::make_unique<AttendantCall>(place.usable(), request);
+    return std::make_unique<StatusClient>(place.usable(), request);
   } catch (const Error& e) {
     tried_ = e.what();
     return nullptr;
   }
 }
 
-std::unique_ptr<AttendantCall> RunContact::ask_job(const char* what, bool now) {
+std::unique_ptr<StatusClient> RunContact::ask_job(const char* what, bool now) {
   return control_ ? ask(control_->job, what, now) : nullptr;
 }
 
-std::unique_ptr<AttendantCall> RunContact::ask_launch(const char* what, bool now) {
+std::unique_ptr<StatusClient> RunContact::ask_launch(const char* what, bool now) {
   return control_ && control_->launch ? ask(*control_->launch, what, now) : nullptr;
 }
 

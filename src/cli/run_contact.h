@@ -1,5 +1,5 @@
 #pragma once
-// The job that works in a run folder, asked from another terminal (comm/attendant.h), and what its files say when
+// The job that works in a run folder, asked from another terminal (comm/status_server.h), and what its files say when
 // nobody answers.
 
 #include <memory>
@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "checkpoint/run_control.h"
 #include "checkpoint/run_status.h"
-#include "comm/attendant.h"
+#include "comm/status_server.h"
 
 namespace trireme {
 
@@ -25,8 +25,8 @@ class RunContact {
   std::optional<RunStatus> status_now() const;
 
   /// Asks rank 0, or the launch around it; none where nobody answers, and absence() then says why.
-  std::unique_ptr<AttendantCall> ask_job(const char* what, bool now = false);
-  std::unique_ptr<AttendantCall> ask_launch(const char* what, bool now = false);
+  std::unique_ptr<StatusClient> ask_job(const char* what, bool now = false);
+  std::unique_ptr<StatusClient> ask_launch(const char* what, bool now = false);
 
   /// Once an answer has ended: the job's last word, as it was told ("end" of the answer, or null) or as status.json has
   /// it, which a network file system shows late; nothing when it went without one.
@@ -39,7 +39,7 @@ class RunContact {
   std::string absence() const;
 
  private:
-  std::unique_ptr<AttendantCall> ask(const ControlPlace& place, const char* what, bool now);
+  std::unique_ptr<StatusClient> ask(const ControlPlace& place, const char* what, bool now);
 
   std::string run_;
   std::optional<RunControl> control_;

@@ -25,7 +25,7 @@ namespace {
 constexpr double kAnswerSeconds = 5;
 
 /// The "status" member of the answer; null when none came.
-Json answer_of(AttendantCall& call) {
+Json answer_of(StatusClient& call) {
   const auto line = call.next(kAnswerSeconds);
   return line ? parse_json(*line, "the job's answer").value("status", Json()) : Json();
 }

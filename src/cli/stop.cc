@@ -20,7 +20,7 @@ constexpr double kTurnSeconds = 0.2;
 
 /// Whoever can stop all of it: at once rank 0, which then says so in the run folder; else the launch, which also knows
 /// of restarts.
-std::unique_ptr<AttendantCall> ask(RunContact& contact, bool now) {
+std::unique_ptr<StatusClient> ask(RunContact& contact, bool now) {
   auto call = now ? contact.ask_job("stop", true) : contact.ask_launch("stop");
   if (!call) call = now ? contact.ask_launch("stop", true) : contact.ask_job("stop");
   return call;

@@ -38,7 +38,7 @@ RunClaim::RunClaim(const Config& config, const Process& process, PeerWatch& peer
           .stopping = killed(exit_code(ErrorKind::stopped),
                              "a stop was asked for, and the process was ended before it had saved; start again to go "
                              "on from the last checkpoint")});
-  attendant_.emplace(
+  status_server_.emplace(
       config, process, [this](const RunStatus& status) { return end_now(status); },
       [&process, &peers] {
         peers.dismiss();  // to leave at once is no loss of a rank
@@ -51,7 +51,7 @@ void RunClaim::check() const {
 }
 
 std::optional<std::string> RunClaim::stop_request() const {
-  const auto asked = attendant_ ? attendant_->stop_request() : std::nullopt;
+  const auto asked = status_server_ ? status_server_->stop_request() : std::nullopt;
   return asked ? asked : peers_.stop_request();
 }
 
@@ -72,7 +72,7 @@ bool RunClaim::end(RunStatus status) {
     else
       write_status(dir_, status);
     if (guard_) guard_->dismiss();
-    if (attendant_) attendant_->end(status);
+    if (status_server_) status_server_->end(status);
     return !restores;
   } catch (const std::exception& e) {
     log::warning("{}", e.what());  // it must hide neither why the run ends nor its exit code

@@ -1,6 +1,6 @@
 #pragma once
 // This rank's claim on the run folder: its lock, what RUN/status.json says of the run (checkpoint/run_status.h), and
-// where it answers meanwhile (train/job_attendant.h).
+// where it answers meanwhile (train/job_status_server.h).
 
 #include <filesystem>
 #include <optional>
@@ -12,7 +12,7 @@
 #include "comm/process.h"
 #include "config/config.h"
 #include "train/guard/peer_watch.h"
-#include "train/job_attendant.h"
+#include "train/job_status_server.h"
 #include "train/run_guard.h"
 
 namespace trireme {
@@ -51,7 +51,7 @@ class RunClaim {
   std::optional<Before> before_;
   std::optional<StatusReserve> reserve_;
   std::optional<RunGuard> guard_;
-  std::optional<JobAttendant> attendant_;
+  std::optional<JobStatusServer> status_server_;
 };
 
 }  // namespace trireme

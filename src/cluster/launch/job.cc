@@ -26,7 +26,6 @@
 #include "checkpoint/run_control.h"
 #include "checkpoint/run_status.h"
 #include "cluster/health/run.h"
-#include "cluster/launch/attendant.h"
 #include "cluster/launch/host_alias.h"
 #include "cluster/launch/host_pool.h"
 #include "cluster/launch/node_agent.h"
@@ -35,6 +34,7 @@
 #include "cluster/launch/slurm_restarts.h"
 #include "cluster/launch/start_look.h"
 #include "cluster/launch/starter_probe.h"
+#include "cluster/launch/status_server.h"
 #include "cluster/launch/supervise.h"
 #include "cluster/subprocess.h"
 #include "comm/control.h"
@@ -111,9 +111,9 @@ class Launch {
       return 0;
     }
     const StopSignals signals;
-    if (job_.has_status) attendant_.emplace(job_.run_folder, secret_, stays_here());
+    if (job_.has_status) status_server_.emplace(job_.run_folder, secret_, stays_here());
     const int code = run_attempts(signals);
-    if (attendant_) attendant_->end(code, status_);
+    if (status_server_) status_server_->end(code, status_);
     return request_.requeue ? requeue(code, signals) : code;
   }
 
@@ -152,11 +152,11 @@ class Launch {
            std::ranges::all_of(placement(), [](const Placement& entry) { return is_this_host(entry.host); });
   }
   void say_what_runs(std::string text) {
-    if (attendant_) attendant_->is_doing(std::move(text));
+    if (status_server_) status_server_->is_doing(std::move(text));
   }
   /// By `trireme stop`: then nobody queues the job again.
   bool stays_stopped() const {
-    if (attendant_ && attendant_->caller()) return true;
+    if (status_server_ && status_server_->caller()) return true;
     try {
       return !job_.stop_folder.empty() && !read_status(job_.stop_folder).requeue;
     } catch (const Error&) {
@@ -168,9 +168,9 @@ class Launch {
     JobChannel job = {.ask_to_stop = [this, before](const std::string& why) { return ask_to_stop(before, why); },
                       .not_begun = [this] { return not_begun(); },
                       .over = [this, before] { return seconds_to_end(before); }};
-    if (!attendant_) return job;
-    job.caller = [this] { return attendant_->caller(); };
-    job.said = [this](std::string_view text) { attendant_->said(text); };
+    if (!status_server_) return job;
+    job.caller = [this] { return status_server_->caller(); };
+    job.said = [this](std::string_view text) { status_server_->said(text); };
     return job;
   }
 
@@ -243,7 +243,7 @@ class Launch {
     const int base = slurm_job != nullptr && requeued != nullptr ? std::atoi(requeued) * 1000 : 0;
     start.variables.emplace_back("TRIREME_JOB_ID", slurm_job != nullptr ? slurm_job : id_);
     start.variables.emplace_back("TRIREME_ATTEMPT", std::to_string(base + attempt));
-    if (attendant_) start.variables.emplace_back(kLaunchPlaceVariable, attendant_->place());
+    if (status_server_) start.variables.emplace_back(kLaunchPlaceVariable, status_server_->place());
     start.secrets = {{kSecretVariable, secret_}};
     for (const char* name : hub::passed_variables()) {
       const char* value = environment_variable(name);
@@ -576,7 +576,7 @@ class Launch {
   std::map<std::string, MemoryKills> memory_kills_;  ///< by host, before the attempt; none where nobody looked
   std::optional<RunStatus> status_;
   PrivateFolder folder_;
-  std::optional<LaunchAttendant> attendant_;
+  std::optional<LaunchStatusServer> status_server_;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "train/job_attendant.h"
+#include "train/job_status_server.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -30,45 +30,45 @@ bool asked_from_elsewhere(const std::optional<ControlPlace>& launch) {
 
 }  // namespace
 
-JobAttendant::JobAttendant(const Config& config, const Process& process, std::function<bool(const RunStatus&)> end_now,
-                           std::function<void()> leave)
+JobStatusServer::JobStatusServer(const Config& config, const Process& process,
+                                 std::function<bool(const RunStatus&)> end_now, std::function<void()> leave)
     : dir_(config.run.dir), process_(process), end_now_(std::move(end_now)) {
   const auto launch = place_from_word(variable(kLaunchPlaceVariable));
   has_launch_ = launch.has_value();
   const bool one_host = process.local_size() == process.size();
   try {
-    attendant_ = std::make_unique<Attendant>(
-        AttendantOptions{.this_host_only = one_host && !asked_from_elsewhere(launch),
-                         .interface = one_host ? std::string() : config.comm.interface,
-                         .secret = variable("TRIREME_CONTROL_SECRET"),
-                         .status = [this] { return status(); },
-                         .on_stop = [this](const std::string& who, bool now) { return stop(who, now); },
-                         .leave = std::move(leave),
-                         .cpu = &process.heartbeat().cpu()});
-    write_control(dir_, {attendant_->secret(), ControlPlace::here(attendant_->addresses()), launch});
-    log::set_listener([this](std::string_view line) { attendant_->say(line); });
+    status_server_ = std::make_unique<StatusServer>(
+        StatusServerOptions{.this_host_only = one_host && !asked_from_elsewhere(launch),
+                            .interface = one_host ? std::string() : config.comm.interface,
+                            .secret = variable("TRIREME_CONTROL_SECRET"),
+                            .status = [this] { return status(); },
+                            .on_stop = [this](const std::string& who, bool now) { return stop(who, now); },
+                            .leave = std::move(leave),
+                            .cpu = &process.heartbeat().cpu()});
+    write_control(dir_, {status_server_->secret(), ControlPlace::here(status_server_->addresses()), launch});
+    log::set_listener([this](std::string_view line) { status_server_->say(line); });
   } catch (const Error& e) {
-    attendant_.reset();
+    status_server_.reset();
     log::warning("trireme status, stop and attach do not reach this job: {}", e.what());
   }
 }
 
-JobAttendant::~JobAttendant() {
-  if (attendant_) log::set_listener({});
+JobStatusServer::~JobStatusServer() {
+  if (status_server_) log::set_listener({});
 }
 
-std::optional<std::string> JobAttendant::stop_request() const {
+std::optional<std::string> JobStatusServer::stop_request() const {
   const std::lock_guard lock(mutex_);
   return stop_;
 }
 
-void JobAttendant::end(const RunStatus& status) {
-  if (!attendant_) return;
-  attendant_->end(status_text(status));
-  if (!has_launch_) remove_control(dir_, attendant_->secret());
+void JobStatusServer::end(const RunStatus& status) {
+  if (!status_server_) return;
+  status_server_->end(status_text(status));
+  if (!has_launch_) remove_control(dir_, status_server_->secret());
 }
 
-std::string JobAttendant::status() const {
+std::string JobStatusServer::status() const {
   const RankState state = process_.heartbeat().state();
   const auto since = std::chrono::duration_cast<std::chrono::seconds>(start_.time_since_epoch()).count();
   return dump_json(Json{{"state", "running"},
@@ -77,11 +77,11 @@ std::string JobAttendant::status() const {
                         {"doing", describe(state)},
                         {"ranks", process_.size()},
                         {"since", since},
-                        {"last_line", attendant_->last_line()}});
+                        {"last_line", status_server_->last_line()}});
 }
 
-/// On the attendant's thread; the main one may wait for anything.
-bool JobAttendant::stop(const std::string& who, bool now) {
+/// On the server's thread; the main one may wait for anything.
+bool JobStatusServer::stop(const std::string& who, bool now) {
   if (!now) {
     const std::lock_guard lock(mutex_);
     stop_ = who;

@@ -25,11 +25,11 @@ namespace trireme {
 /// What a stop request that came this way begins with: "trireme stop (ann on h1)".
 inline constexpr const char* kStopCommand = "trireme stop";
 
-struct AttendantOptions {
+struct StatusServerOptions {
   bool this_host_only = true;  ///< listens on the loopback interface
   std::string interface;       ///< else: whose addresses are told; empty: of all
   std::string secret;          ///< empty: a new one
-  /// A JSON object: how the job is doing. Runs on the attendant's thread, as what follows does.
+  /// A JSON object: how the job is doing. Runs on the server's thread, as what follows does.
   std::function<std::string()> status;
   /// A stop was asked for, by "trireme stop (ann on h1)"; again when one that was not `now` is followed by one that is.
   /// True: leave() is called as soon as all who wait have been told the end.
@@ -38,12 +38,12 @@ struct AttendantOptions {
   CpuAccount* cpu = nullptr;  ///< counts what its thread uses
 };
 
-class Attendant {
+class StatusServer {
  public:
   /// Throws Error::comm, Error::config.
-  explicit Attendant(AttendantOptions options);
+  explicit StatusServer(StatusServerOptions options);
   /// Closes every connection once what was to be sent is gone, at the latest after a second.
-  ~Attendant();
+  ~StatusServer();
   const std::string& secret() const;
   /// ADDRESS:PORT; the loopback interface's is the last.
   std::vector<std::string> addresses() const;
@@ -59,11 +59,11 @@ class Attendant {
   std::unique_ptr<Loop> loop_;
 };
 
-/// A question to an attendant.
-class AttendantCall {
+/// A request to a status server.
+class StatusClient {
  public:
   /// request: a JSON object without line breaks. Throws Error::comm with the reason for each address that was tried.
-  AttendantCall(const std::vector<std::string>& addresses, const std::string& request);
+  StatusClient(const std::vector<std::string>& addresses, const std::string& request);
   /// The next line; nothing when none came within that time or the other end has closed.
   std::optional<std::string> next(double seconds);
   bool closed() const { return closed_; }

@@ -1,7 +1,7 @@
 #pragma once
-// Rank 0 as `trireme status`, `stop` and `attach` meet it (comm/attendant.h), and RUN/control.json, by which they find
-// it. Lines of the log that other ranks write are not among those that an attach follows: the launch, where there is
-// one, has them all and answers in its place.
+// Rank 0 as `trireme status`, `stop` and `attach` meet it (comm/status_server.h), and RUN/control.json, by which they
+// find it. Lines of the log that other ranks write are not among those that an attach follows: the launch, where there
+// is one, has them all and answers in its place.
 
 #include <chrono>
 #include <functional>
@@ -11,22 +11,22 @@
 #include <string>
 
 #include "checkpoint/run_status.h"
-#include "comm/attendant.h"
 #include "comm/process.h"
+#include "comm/status_server.h"
 #include "config/config.h"
 
 namespace trireme {
 
-class JobAttendant {
+class JobStatusServer {
  public:
   /// Where it cannot answer it gives a warning and none of the three commands reaches the job. end_now: writes into the
   /// run folder that the run is ended at once; false: it is not this job's any more. leave: then ends all ranks.
   /// Borrows process.
-  JobAttendant(const Config& config, const Process& process, std::function<bool(const RunStatus&)> end_now,
-               std::function<void()> leave);
-  JobAttendant(const JobAttendant&) = delete;
-  JobAttendant& operator=(const JobAttendant&) = delete;
-  ~JobAttendant();
+  JobStatusServer(const Config& config, const Process& process, std::function<bool(const RunStatus&)> end_now,
+                  std::function<void()> leave);
+  JobStatusServer(const JobStatusServer&) = delete;
+  JobStatusServer& operator=(const JobStatusServer&) = delete;
+  ~JobStatusServer();
 
   /// Who asked for a stop at the next step; nothing before.
   std::optional<std::string> stop_request() const;
@@ -44,7 +44,7 @@ class JobAttendant {
   bool has_launch_ = false;
   mutable std::mutex mutex_;  ///< of stop_
   std::optional<std::string> stop_;
-  std::unique_ptr<Attendant> attendant_;
+  std::unique_ptr<StatusServer> status_server_;
 };
 
 }  // namespace trireme

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/time.h"
-#include "comm/attendant.h"
+#include "comm/status_server.h"
 
 namespace trireme {
 namespace {
@@ -12,7 +12,7 @@ constexpr size_t kLongestLine = size_t{1} << 20;
 
 }  // namespace
 
-AttendantCall::AttendantCall(const std::vector<std::string>& addresses, const std::string& request)
+StatusClient::StatusClient(const std::vector<std::string>& addresses, const std::string& request)
     : request_(request + "\n") {
   std::vector<std::string> tried;
   for (const std::string& address : addresses) {
@@ -24,7 +24,7 @@ AttendantCall::AttendantCall(const std::vector<std::string>& addresses, const st
   fail(ErrorKind::comm, "{}", fmt::join(tried, ", "));
 }
 
-bool AttendantCall::greet(std::string& why) {
+bool StatusClient::greet(std::string& why) {
   bytes_.clear();
   closed_ = false;
   const bool accepted = socket_.send(request_) && next(kAnswerSeconds) == "{\"accepted\":true}";
@@ -32,7 +32,7 @@ bool AttendantCall::greet(std::string& why) {
   return accepted;
 }
 
-std::optional<std::string> AttendantCall::take_line() {
+std::optional<std::string> StatusClient::take_line() {
   const size_t end = bytes_.find('\n');
   if (end == std::string::npos) return {};
   std::string line = bytes_.substr(0, end);
@@ -40,7 +40,7 @@ std::optional<std::string> AttendantCall::take_line() {
   return line;
 }
 
-std::optional<std::string> AttendantCall::next(double seconds) {
+std::optional<std::string> StatusClient::next(double seconds) {
   const auto start = Clock::now();
   for (;;) {
     if (auto line = take_line()) return line;

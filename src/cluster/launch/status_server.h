@@ -1,6 +1,6 @@
 #pragma once
-// A launch as `trireme status`, `stop` and `attach` meet it (comm/attendant.h): it has the lines of all ranks, and is
-// there when no rank runs. Rank 0 writes its place into RUN/control.json, beside its own.
+// A launch as `trireme status`, `stop` and `attach` meet it (comm/status_server.h): it has the lines of all ranks, and
+// is there when no rank runs. Rank 0 writes its place into RUN/control.json, beside its own.
 
 #include <mutex>
 #include <optional>
@@ -9,18 +9,18 @@
 
 #include "checkpoint/run_status.h"
 #include "cluster/launch/supervise.h"
-#include "comm/attendant.h"
+#include "comm/status_server.h"
 
 namespace trireme {
 
-class LaunchAttendant {
+class LaunchStatusServer {
  public:
   /// this_host_only: all ranks run on this host. A stop request becomes a TERM to this process. Throws Error::comm.
-  LaunchAttendant(std::string run_folder, const std::string& secret, bool this_host_only);
-  LaunchAttendant(const LaunchAttendant&) = delete;
-  LaunchAttendant& operator=(const LaunchAttendant&) = delete;
+  LaunchStatusServer(std::string run_folder, const std::string& secret, bool this_host_only);
+  LaunchStatusServer(const LaunchStatusServer&) = delete;
+  LaunchStatusServer& operator=(const LaunchStatusServer&) = delete;
   /// RUN/control.json goes with it.
-  ~LaunchAttendant();
+  ~LaunchStatusServer();
 
   /// For kLaunchPlaceVariable (checkpoint/run_control.h) of every rank.
   std::string place() const;
@@ -39,7 +39,7 @@ class LaunchAttendant {
   mutable std::mutex mutex_;  ///< of what follows
   std::string doing_ = "starting";
   std::optional<launch::StopCaller> caller_;
-  Attendant attendant_;
+  StatusServer status_server_;
 };
 
 }  // namespace trireme

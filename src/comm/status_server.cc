@@ -1,4 +1,4 @@
-#include "comm/attendant.h"
+#include "comm/status_server.h"
 
 #include <sys/socket.h>
 
@@ -31,9 +31,9 @@ std::string line_of(const char* key, Json value) { return dump_json(Json{{key, s
 
 }  // namespace
 
-class Attendant::Loop {
+class StatusServer::Loop {
  public:
-  explicit Loop(AttendantOptions options)
+  explicit Loop(StatusServerOptions options)
       : options_(std::move(options)), listener_(listen_on_free_port(options_.this_host_only)) {
     if (options_.secret.empty()) options_.secret = random_secret();
     const std::string own = addresses_of(listener_, true, "")[0];
@@ -217,7 +217,7 @@ class Attendant::Loop {
     if (c.pending.empty() && c.place == Place::done) c.open = false;
   }
 
-  AttendantOptions options_;
+  StatusServerOptions options_;
   Socket listener_;
   std::vector<std::string> addresses_;
   std::list<Connection> connections_;
@@ -230,14 +230,14 @@ class Attendant::Loop {
   ControlThread thread_;
 };
 
-Attendant::Attendant(AttendantOptions options) : loop_(std::make_unique<Loop>(std::move(options))) {}
+StatusServer::StatusServer(StatusServerOptions options) : loop_(std::make_unique<Loop>(std::move(options))) {}
 
-Attendant::~Attendant() = default;
+StatusServer::~StatusServer() = default;
 
-const std::string& Attendant::secret() const { return loop_->secret(); }
-std::vector<std::string> Attendant::addresses() const { return loop_->addresses(); }
-void Attendant::say(std::string_view line) { loop_->say(line); }
-std::string Attendant::last_line() const { return loop_->last_line(); }
-void Attendant::end(std::string json) { loop_->end(std::move(json)); }
+const std::string& StatusServer::secret() const { return loop_->secret(); }
+std::vector<std::string> StatusServer::addresses() const { return loop_->addresses(); }
+void StatusServer::say(std::string_view line) { loop_->say(line); }
+std::string StatusServer::last_line() const { return loop_->last_line(); }
+void StatusServer::end(std::string json) { loop_->end(std::move(json)); }
 
 }  // namespace trireme
