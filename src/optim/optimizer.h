@@ -30,9 +30,9 @@ struct OptimizerOptions {
   DType wire = DType::bf16;          ///< bf16 or f32
   size_t bucket_bytes = 25'000'000;  ///< of the wire type
   bool one_host = true;              ///< all ranks of the group are on this host
-  HostMap hosts{};                  ///< of the data ranks where sums are made hosts first (optim/sum_legs.h); else none
-  std::vector<int> exchange_cores;  ///< the exchange thread runs on these; empty: where its creator does
-  std::optional<MeshShape> mesh{};  ///< what the gradient is spread over; none: the data group alone
+  HostMap hosts{};                   ///< of the data ranks if the reduction is hierarchical (optim/reduction_plan.h)
+  std::vector<int> exchange_cores;   ///< the exchange thread runs on these; empty: where its creator does
+  std::optional<MeshShape> mesh{};   ///< what the gradient is spread over; none: the data group alone
   /// Each data rank updates what it owns and keeps the optimizer's state, the gradients, the weights of that alone.
   ShardChoice shard = ShardChoice::none;
   ShardGroup shard_group = ShardGroup::all;  ///< host: each host's data ranks own everything among them; needs `hosts`

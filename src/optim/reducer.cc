@@ -32,27 +32,27 @@ std::vector<Stripe> dense_stripes(const Ownership& ownership, const SparseRows& 
   return rows.count > 0 ? ownership.before(rows.begin) : ownership.stripes();
 }
 
-SumWay way_of(const ReducerOptions& options) {
+ReductionPlan plan_of(const ReducerOptions& options) {
   return {options.wire, options.sums, options.one_host, options.chunk_bytes, options.hosts};
 }
 
 /// Most elements of a chunk per rank.
-int64_t longest_chunk(const Ownership& ownership, const SumLeg& leg) {
+int64_t longest_chunk(const Ownership& ownership, const ReductionStage& stage) {
   int64_t longest = 0;
   for (const Stripe& stripe : ownership.stripes()) longest = std::max(longest, stripe.longest());
-  return std::min(longest, ChunkPipeline::chunk_limit(leg.route, leg.chunk_bytes));
+  return std::min(longest, ChunkPipeline::chunk_limit(stage.route, stage.chunk_bytes));
 }
 
-/// What one leg moves of some stripes. stripe_of: by chunk, the number of its stripe among them.
+/// What one stage moves of some stripes. stripe_of: by chunk, the number of its stripe among them.
 struct Turns {
   std::vector<Stripe> stripes;
   std::vector<StripeChunk> chunks;
   std::vector<size_t> stripe_of;
 
-  Turns(const SumLeg& leg, const std::vector<Stripe>& of, int64_t limit) {
+  Turns(const ReductionStage& stage, const std::vector<Stripe>& of, int64_t limit) {
     std::vector<size_t> numbers;
     for (size_t i = 0; i < of.size(); ++i) {
-      for (Stripe& turn : leg.turns(of[i])) stripes.push_back(std::move(turn));
+      for (Stripe& turn : stage.turns(of[i])) stripes.push_back(std::move(turn));
       numbers.resize(stripes.size(), i);
     }
     chunks = chunks_of(stripes, limit);
@@ -61,10 +61,10 @@ struct Turns {
   }
 };
 
-/// A leg's own group, for the exchange's thread. Collective.
-std::unique_ptr<Communicator> group_of(const SumLeg& leg, Communicator& all) {
-  const auto place = std::ranges::find(leg.group, all.rank()) - leg.group.begin();
-  auto group = all.split(leg.group.front(), static_cast<int>(place));
+/// A stage's own group, for the exchange's thread. Collective.
+std::unique_ptr<Communicator> group_of(const ReductionStage& stage, Communicator& all) {
+  const auto place = std::ranges::find(stage.group, all.rank()) - stage.group.begin();
+  auto group = all.split(stage.group.front(), static_cast<int>(place));
   group->report_to(all.heartbeat());
   return group;
 }
@@ -87,7 +87,7 @@ class Reducer::Worker {
         ownership_(ownership),
         options_(std::move(options)),
         dense_(dense_stripes(ownership, options_.rows)),
-        legs_(make_legs()),
+        stages_(make_stages()),
         maps_(map_bytes(options_.rows), ops.device()),
         map_(maps_.take(DType::i64, Shape{touched_rows::map_words(options_.rows.count)})),
         own_map_(static_cast<size_t>(touched_rows::map_words(options_.rows.count))),
@@ -204,31 +204,31 @@ class Reducer::Worker {
       if (!options_.cpus.empty()) pin_this_thread(options_.cpus);
       while (wait_for_step()) run_step();
     } catch (...) {
-      for (Leg& leg : legs_) leg.pipeline.abandon();
+      for (Stage& stage : stages_) stage.pipeline.abandon();
       const std::lock_guard lock(mutex_);
       error_ = std::current_exception();
       done_.notify_all();
     }
   }
 
-  /// One exchange of the sum's way.
-  struct Leg {
-    Leg(const SumLeg& of, Worker& worker, bool alone)
-        : plan(of),
+  /// One exchange of the plan.
+  struct Stage {
+    Stage(const ReductionStage& of, Worker& worker, bool alone)
+        : definition(of),
           limit(longest_chunk(worker.ownership_, of)),
           own_group(alone ? nullptr : group_of(of, worker.group_)),
           pipeline(worker.gradients_, own_group ? *own_group : worker.group_, worker.ops_, worker.context_, of.route,
                    limit),
           dense(of, worker.dense_, limit) {}
-    const SumLeg plan;
+    const ReductionStage definition;
     const int64_t limit;
-    const std::unique_ptr<Communicator> own_group;  ///< nullptr: the only leg takes the whole group
+    const std::unique_ptr<Communicator> own_group;  ///< nullptr: the only stage uses the whole group
     ChunkPipeline pipeline;
     const Turns dense;
   };
 
-  /// A leg at work.
-  struct LegRun {
+  /// A running stage.
+  struct StageRun {
     ChunkPipeline& pipeline;
     const Turns& turns;
     size_t next = 0, ended = 0;  ///< chunks
@@ -239,16 +239,16 @@ class Reducer::Worker {
     bool done() const { return ended == turns.chunks.size(); }
   };
 
-  std::deque<Leg> make_legs() {
-    std::deque<Leg> legs;
-    const std::vector<SumLeg> plan = sum_legs(way_of(options_), group_.size(), group_.rank());
-    for (const SumLeg& leg : plan) legs.emplace_back(leg, *this, plan.size() == 1);
-    return legs;
+  std::deque<Stage> make_stages() {
+    std::deque<Stage> stages;
+    const std::vector<ReductionStage> plan = reduction_stages(plan_of(options_), group_.size(), group_.rank());
+    for (const ReductionStage& stage : plan) stages.emplace_back(stage, *this, plan.size() == 1);
+    return stages;
   }
 
   uint64_t bytes_sent() const {
     uint64_t bytes = 0;
-    for (const Leg& leg : legs_) bytes += leg.pipeline.bytes_sent();
+    for (const Stage& stage : stages_) bytes += stage.pipeline.bytes_sent();
     return bytes;
   }
 
@@ -261,9 +261,9 @@ class Reducer::Worker {
   void run_step() {
     const auto start = Clock::now();
     const uint64_t bytes_before = bytes_sent();
-    std::vector<LegRun> runs;
-    for (Leg& leg : legs_) runs.push_back({leg.pipeline, leg.dense});
-    run_legs(runs, [&] { tell_summed(runs.back().under_way()); });
+    std::vector<StageRun> runs;
+    for (Stage& stage : stages_) runs.push_back({stage.pipeline, stage.dense});
+    run_stages(runs, [&] { tell_summed(runs.back().under_way()); });
     if (options_.rows.count > 0) run_rows();
     const std::lock_guard lock(mutex_);
     times_.total_seconds = seconds_since(start);
@@ -272,23 +272,23 @@ class Reducer::Worker {
     done_.notify_all();
   }
 
-  /// A leg takes a stripe once the leg before has ended it, the first one once its elements are complete.
-  void run_legs(std::vector<LegRun>& legs, const std::function<void()>& moved_on) {
-    const auto all = [&](bool (*holds)(const LegRun&)) { return std::ranges::all_of(legs, holds); };
+  /// The first stage starts a stripe once its elements are complete, each other one once the stage before has ended it.
+  void run_stages(std::vector<StageRun>& stages, const std::function<void()>& moved_on) {
+    const auto all = [&](bool (*holds)(const StageRun&)) { return std::ranges::all_of(stages, holds); };
     Quiet quiet;
-    while (!all([](const LegRun& leg) { return leg.done(); })) {
+    while (!all([](const StageRun& stage) { return stage.done(); })) {
       if (some_issued_) {
         const std::lock_guard lock(mutex_);
         take_over();
       }
       quiet.ready_end = ready_end_;
       bool moved = false;
-      for (size_t i = 0; i < legs.size(); ++i) moved = advance(legs[i], i == 0 ? nullptr : &legs[i - 1]) || moved;
+      for (size_t i = 0; i < stages.size(); ++i) moved = advance(stages[i], i == 0 ? nullptr : &stages[i - 1]) || moved;
       if (moved) {
         moved_on();
         quiet = {};
-      } else if (all([](const LegRun& leg) { return leg.pipeline.empty(); })) {
-        wait_until_ready(legs.front().turns.chunks[legs.front().next].stripe->ready_end);
+      } else if (all([](const StageRun& stage) { return stage.pipeline.empty(); })) {
+        wait_until_ready(stages.front().turns.chunks[stages.front().next].stripe->ready_end);
       } else {
         rest(quiet);
       }
@@ -297,18 +297,19 @@ class Reducer::Worker {
   }
 
   /// True: something has moved.
-  bool advance(LegRun& leg, const LegRun* before) {
+  bool advance(StageRun& stage, const StageRun* before) {
     bool moved = false;
-    for (; leg.next < leg.turns.chunks.size() && !leg.pipeline.full(); ++leg.next) {
-      const StripeChunk& chunk = leg.turns.chunks[leg.next];
-      if (before ? leg.turns.stripe_of[leg.next] >= before->under_way() : chunk.stripe->ready_end > ready_end_) break;
-      leg.pipeline.start(chunk);
+    for (; stage.next < stage.turns.chunks.size() && !stage.pipeline.full(); ++stage.next) {
+      const StripeChunk& chunk = stage.turns.chunks[stage.next];
+      if (before ? stage.turns.stripe_of[stage.next] >= before->under_way() : chunk.stripe->ready_end > ready_end_)
+        break;
+      stage.pipeline.start(chunk);
       moved = true;
     }
-    const size_t done = leg.pipeline.chunks_done();
-    moved = leg.pipeline.advance() || moved;
-    const size_t ended = leg.pipeline.chunks_done() - done;
-    leg.ended += ended;
+    const size_t done = stage.pipeline.chunks_done();
+    moved = stage.pipeline.advance() || moved;
+    const size_t ended = stage.pipeline.chunks_done() - done;
+    stage.ended += ended;
     if (moved && group_.heartbeat()) group_.heartbeat()->chunks_done(ended);
     return moved;
   }
@@ -336,9 +337,10 @@ class Reducer::Worker {
     stream_->finish();
     const std::vector<Stripe> packed = ownership_.packed(rows, own_map_);
     std::deque<Turns> turns;
-    std::vector<LegRun> runs;
-    for (Leg& leg : legs_) runs.push_back({leg.pipeline, turns.emplace_back(leg.plan, packed, leg.limit)});
-    run_legs(runs, [] {});
+    std::vector<StageRun> runs;
+    for (Stage& stage : stages_)
+      runs.push_back({stage.pipeline, turns.emplace_back(stage.definition, packed, stage.limit)});
+    run_stages(runs, [] {});
     ops_.unpack_rows(context_, table, map_);
     stream_->finish();
     if (options_.summed) options_.summed(context_, {rows.begin, rows.begin + table.count()});
@@ -386,7 +388,7 @@ class Reducer::Worker {
   const Ownership& ownership_;
   ReducerOptions options_;
   std::vector<Stripe> dense_;
-  std::deque<Leg> legs_;
+  std::deque<Stage> stages_;
   Arena maps_;
   View map_;  ///< where operators read it
   std::vector<int64_t> own_map_, peer_maps_;
@@ -438,8 +440,8 @@ size_t Reducer::buffer_bytes(const Ownership& ownership, const ReducerOptions& o
   const int ranks = ownership.ranks();
   if (ranks == 1) return 0;
   size_t bytes = (static_cast<size_t>(ranks) + 2) * map_bytes(options.rows);
-  for (const SumLeg& leg : sum_legs(way_of(options), ranks, 0))
-    bytes += ChunkPipeline::bytes_for(leg.route, longest_chunk(ownership, leg));
+  for (const ReductionStage& stage : reduction_stages(plan_of(options), ranks, 0))
+    bytes += ChunkPipeline::bytes_for(stage.route, longest_chunk(ownership, stage));
   return bytes;
 }
 

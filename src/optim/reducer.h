@@ -6,15 +6,15 @@
 // too, adds in f32 in rank order and rounds the sum. There it stays (sharded state), or it goes to everyone as soon as
 // it is made (every rank updates all weights). So owners or all ranks hold the same bits, and they depend neither on
 // buckets nor on timing. Wire f32 rounds nothing: N ranks then give the bits of one rank that adds the same N arrays. A
-// group of one exchanges nothing and so rounds nothing, whatever the wire type. Hosts first (ReducerOptions::hosts) is
-// another definition of the sum: optim/sum_legs.h has it.
+// group of one exchanges nothing and so rounds nothing, whatever the wire type. A hierarchical
+// reduction (ReducerOptions::hosts) defines another sum: see optim/reduction_plan.h.
 
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "comm/communicator.h"
-#include "optim/sum_legs.h"
+#include "optim/reduction_plan.h"
 
 namespace trireme {
 
@@ -32,7 +32,7 @@ struct ReducerOptions {
   SparseRows rows = {};        ///< behind it only zeros
   size_t chunk_bytes = kHostChunkBytes;
   bool one_host = false;  ///< all ranks are on this host (optim/chunk_pipeline.h)
-  HostMap hosts = {};     ///< hosts first: where the ranks are, on every host as many; none: all ranks at once
+  HostMap hosts = {};     ///< hierarchical: where the ranks are, the same number on each host; empty: all at once
   /// Called on the thread, with its context, for each range whose sums are complete, ascending; the array's values of
   /// it are not needed any more.
   std::function<void(Context&, ParameterRange)> summed = {};

@@ -116,7 +116,7 @@ TEST_P(MeshTraining, SharedGradientsAndParametersGiveTheBitsOfOnesThatEveryRankH
         }
 }
 
-TEST_P(MeshTraining, HostsFirstComesToWhatOneRankComesTo) {
+TEST_P(MeshTraining, HierarchicalReductionComesToWhatOneRankComesTo) {
   const Spec spec = GetParam().spec();
   const Outcome one = train(spec, {{.data = 1, .tensor = 1, .pipeline = 1}, Recompute::none, true});
   for (const MeshShape& mesh : {MeshShape{4, 1, 1}, MeshShape{4, 2, 1}, MeshShape{4, 1, 2}}) {
@@ -125,7 +125,7 @@ TEST_P(MeshTraining, HostsFirstComesToWhatOneRankComesTo) {
   }
 }
 
-TEST_P(MeshTraining, WhoSharesTheStateChangesNoBitOfSumsMadeHostsFirst) {
+TEST_P(MeshTraining, WhoSharesTheStateChangesNoBitOfHierarchicalReduction) {
   const Spec spec = GetParam().spec();
   for (const std::vector<int>& hosts : {std::vector<int>{0, 0, 1, 1}, {0, 1, 1, 0}, {0, 0}})
     for (const DType dtype : {DType::f32, DType::bf16}) {

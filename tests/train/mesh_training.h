@@ -72,7 +72,7 @@ struct Layouts {
   bool shares_rows = false;
   bool apart = false;        ///< on a device that the program does not reach
   int64_t micro = 0;         ///< samples of a micro-batch; 0: one
-  std::vector<int> hosts{};  ///< of the data ranks, whose sums are then made hosts first
+  std::vector<int> hosts{};  ///< of the data ranks: hierarchical reduction
   ShardGroup group = ShardGroup::all;
   int64_t global = kGlobal, steps = kSteps;
 };

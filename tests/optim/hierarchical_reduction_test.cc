@@ -1,4 +1,4 @@
-// Sums that are made inside each host first (optim/sum_legs.h), on ranks that are threads.
+// Hierarchical reductions (optim/reduction_plan.h) on ranks that are threads.
 
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ std::vector<ParameterRange> summed_at(SumsAt sums, const Ownership& ownership, c
   return ownership_in_hosts(ownership, hosts).owned_by(hosts.local_rank(rank));
 }
 
-TEST(HostsFirst, SumsAreThoseOfTheirDefinitionHoweverMessagesTravel) {
+TEST(HierarchicalReduction, SumsAreThoseOfTheirDefinitionHoweverMessagesTravel) {
   for (const std::vector<int>& host_of :
        {std::vector<int>{0, 0, 1, 1}, {0, 1, 1, 0}, {3, 3, 3}, {0, 1}, {0, 1, 0, 2, 2, 1}}) {
     const HostMap hosts(host_of);
@@ -85,7 +85,7 @@ TEST(HostsFirst, SumsAreThoseOfTheirDefinitionHoweverMessagesTravel) {
   }
 }
 
-TEST(HostsFirst, EveryElementIsOwnedOnceInEachHost) {
+TEST(HierarchicalReduction, EveryElementIsOwnedOnceInEachHost) {
   const HostMap hosts(std::vector<int>{0, 1, 1, 0, 2, 2});
   const Ownership ownership(borders(), 6, 2'000, 300), inside = ownership_in_hosts(ownership, hosts);
   ASSERT_EQ(inside.ranks(), 2);
@@ -103,7 +103,7 @@ TEST(HostsFirst, EveryElementIsOwnedOnceInEachHost) {
   }
 }
 
-TEST(HostsFirst, OfAHostOneArrayCrossesTheNetworkEachWay) {
+TEST(HierarchicalReduction, OfAHostOneArrayCrossesTheNetworkEachWay) {
   constexpr int64_t kElements = 4096;  // divisible by the ranks
   const HostMap hosts(std::vector<int>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3});
   run_local(12, [&](RankContext& rank) {
@@ -124,7 +124,7 @@ TEST(HostsFirst, OfAHostOneArrayCrossesTheNetworkEachWay) {
   });
 }
 
-TEST(HostsFirst, BuffersOfManyRanksStayBounded) {
+TEST(HierarchicalReduction, BuffersOfManyRanksStayBounded) {
   std::vector<int> host_of;
   for (int rank = 0; rank < 64; ++rank) host_of.push_back(rank / 8);
   std::vector<int64_t> borders;
