@@ -9,8 +9,8 @@
 
 #include "text/bpe_merges.h"
 #include "text/cut_plan.h"
-#include "text/model.h"
 #include "text/piece_cache.h"
+#include "text/token_model.h"
 #include "text/token_paths.h"
 
 namespace trireme {
@@ -24,7 +24,7 @@ struct BpeOptions {
   std::string continuing_prefix, word_suffix;  ///< written on characters that do not begin, that end a piece
 };
 
-class BpeModel final : public Model {
+class BpeModel final : public TokenModel {
  public:
   BpeModel(Vocabulary vocabulary, MergeTable merges, BpeOptions options);
 

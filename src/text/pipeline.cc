@@ -81,12 +81,12 @@ class PipelineTokenizer::Lease {
 
 class PipelineTokenizer::ModelSink final : public PieceSink {
  public:
-  ModelSink(const Model& model, ModelScratch& scratch, std::vector<TokenId>& out)
+  ModelSink(const TokenModel& model, ModelScratch& scratch, std::vector<TokenId>& out)
       : model_(model), scratch_(scratch), out_(out) {}
   void piece(std::string_view text, bool) override { model_.encode(text, scratch_, out_); }
 
  private:
-  const Model& model_;
+  const TokenModel& model_;
   ModelScratch& scratch_;
   std::vector<TokenId>& out_;
 };

@@ -10,10 +10,10 @@
 
 #include "text/added_tokens.h"
 #include "text/decoder.h"
-#include "text/model.h"
 #include "text/normalizer.h"
 #include "text/post_processor.h"
 #include "text/pre_tokenizer.h"
+#include "text/token_model.h"
 #include "text/tokenizer.h"
 
 namespace trireme {
@@ -25,13 +25,13 @@ struct PipelineParts {
   std::unique_ptr<Normalizer> normalizer;       ///< none: text stays as it is
   std::unique_ptr<PreTokenizer> pre_tokenizer;  ///< none: the text is one piece
   std::optional<CutPlan> plan;                  ///< what the pre-tokenizer does, for a model that takes plans
-  std::unique_ptr<Model> model;
+  std::unique_ptr<TokenModel> model;
   std::unique_ptr<Decoder> decoder;
   PostProcessor post_processor;
   std::optional<Truncation> truncation;
   std::optional<Padding> padding;
   std::string json;
-  std::function<std::string(const Model&)> write_json;  ///< set: makes `json` when it is asked for
+  std::function<std::string(const TokenModel&)> write_json;  ///< set: makes `json` when it is asked for
 };
 
 /// The tokens of a model and those that are added to them.

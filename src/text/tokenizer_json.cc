@@ -42,7 +42,7 @@ Vocabulary vocabulary_of(const JsonObject& model, const TokenizerText& text) {
   return read_vocabulary(text.vocab, model.place_of("vocab"));
 }
 
-std::unique_ptr<Model> read_bpe(const JsonObject& model, ModelSource& source, bool raw_bytes) {
+std::unique_ptr<TokenModel> read_bpe(const JsonObject& model, ModelSource& source, bool raw_bytes) {
   model.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
                     "byte_fallback", "ignore_merges", "vocab", "merges"});
   const JsonNode* dropout = model.node().find("dropout");
@@ -66,7 +66,7 @@ std::unique_ptr<Model> read_bpe(const JsonObject& model, ModelSource& source, bo
   return std::make_unique<BpeModel>(std::move(tables.vocabulary), std::move(tables.merges), std::move(options));
 }
 
-std::unique_ptr<Model> read_wordpiece(const JsonObject& model, const TokenizerText& text) {
+std::unique_ptr<TokenModel> read_wordpiece(const JsonObject& model, const TokenizerText& text) {
   model.allow_only({"type", "unk_token", "continuing_subword_prefix", "max_input_chars_per_word", "vocab"});
   Vocabulary vocabulary = vocabulary_of(model, text);
   WordPieceOptions options;
@@ -78,7 +78,7 @@ std::unique_ptr<Model> read_wordpiece(const JsonObject& model, const TokenizerTe
   return std::make_unique<WordPieceModel>(std::move(vocabulary), std::move(options));
 }
 
-std::unique_ptr<Model> read_word_level(const JsonObject& model, const TokenizerText& text) {
+std::unique_ptr<TokenModel> read_word_level(const JsonObject& model, const TokenizerText& text) {
   model.allow_only({"type", "unk_token", "vocab"});
   Vocabulary vocabulary = vocabulary_of(model, text);
   // Files that have no unknown token name one all the same.
@@ -86,7 +86,7 @@ std::unique_ptr<Model> read_word_level(const JsonObject& model, const TokenizerT
   return std::make_unique<WordLevelModel>(std::move(vocabulary), unknown);
 }
 
-std::unique_ptr<Model> read_unigram(const JsonObject& model, const TokenizerText& text) {
+std::unique_ptr<TokenModel> read_unigram(const JsonObject& model, const TokenizerText& text) {
   model.allow_only({"type", "unk_id", "byte_fallback", "vocab"});
   (void)model.array("vocab");  // it is there, and a list
   auto [vocabulary, scores] = read_scored_vocabulary(text.vocab, model);
@@ -110,7 +110,7 @@ std::string model_type(const JsonObject& model) {
   fail(ErrorKind::data, "{}: no \"type\", and no option tells which model it is", model.place());
 }
 
-std::unique_ptr<Model> read_model(const JsonObject& model, ModelSource& source, bool raw_bytes) {
+std::unique_ptr<TokenModel> read_model(const JsonObject& model, ModelSource& source, bool raw_bytes) {
   const std::string type = model_type(model);
   if (type == "BPE") return read_bpe(model, source, raw_bytes);
   if (type == "WordPiece") return read_wordpiece(model, source.text);
@@ -201,7 +201,7 @@ std::unique_ptr<Tokenizer> tokenizer_from_json(std::string_view json_text, std::
 
 std::unique_ptr<Tokenizer> tokenizer_from_tables(BpeDescription frame, BpeTables tables, std::string_view where) {
   PipelineParts parts = read_parts(write_tokenizer_json(frame), {{}, std::move(tables)}, where);
-  parts.write_json = [frame = std::move(frame)](const Model& model) {
+  parts.write_json = [frame = std::move(frame)](const TokenModel& model) {
     return write_from_tables(frame, dynamic_cast<const BpeModel&>(model));
   };
   return std::make_unique<PipelineTokenizer>(std::move(parts), where);

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "text/model.h"
+#include "text/token_model.h"
 
 namespace trireme {
 
@@ -13,7 +13,7 @@ struct UnigramOptions {
   bool byte_fallback = false;  ///< unknown characters become their bytes, tokens <0x00> ... <0xFF>
 };
 
-class UnigramModel final : public Model {
+class UnigramModel final : public TokenModel {
  public:
   /// scores[id] belongs to the token of that id.
   UnigramModel(Vocabulary vocabulary, std::vector<double> scores, UnigramOptions options);

@@ -1,11 +1,11 @@
 #pragma once
 // WordLevel: a piece is a token or unknown.
 
-#include "text/model.h"
+#include "text/token_model.h"
 
 namespace trireme {
 
-class WordLevelModel final : public Model {
+class WordLevelModel final : public TokenModel {
  public:
   /// No unknown token: a piece that is no token throws Error::data.
   WordLevelModel(Vocabulary vocabulary, std::optional<TokenId> unknown)

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "text/model.h"
 #include "text/pair_map.h"
+#include "text/token_model.h"
 
 namespace trireme {
 
@@ -15,7 +15,7 @@ struct WordPieceOptions {
   size_t longest_word = 100;  ///< characters; longer words are unknown
 };
 
-class WordPieceModel final : public Model {
+class WordPieceModel final : public TokenModel {
  public:
   WordPieceModel(Vocabulary vocabulary, WordPieceOptions options);
 

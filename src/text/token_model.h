@@ -1,5 +1,5 @@
 #pragma once
-// A model turns one piece of text, as the pre-tokenizer cut it, into ids.
+// A token model turns one piece of text, as the pre-tokenizer cut it, into ids.
 
 #include <memory>
 #include <string_view>
@@ -15,9 +15,9 @@ class ModelScratch {
   virtual ~ModelScratch() = default;
 };
 
-class Model {
+class TokenModel {
  public:
-  virtual ~Model() = default;
+  virtual ~TokenModel() = default;
   virtual std::unique_ptr<ModelScratch> make_scratch() const = 0;
   /// Appends the ids of a piece. Throws Error::data for text that the model cannot express.
   virtual void encode(std::string_view piece, ModelScratch& scratch, std::vector<TokenId>& out) const = 0;
