@@ -187,6 +187,9 @@ void GlueFlags::add_training() {
       "JSON object: num_cycles of cosine_with_restarts, power and lr_end of polynomial, timescale of inverse_sqrt");
   add_number("warmup-ratio", o.warmup_ratio, "share of the steps that warm up").not_negative();
   add_number("warmup-steps", o.warmup_steps, "steps that warm up, instead; below 1: their share").not_negative();
+  add_number("label-smoothing-factor", o.label_smoothing,
+             "what of each label all classes share, in training and in the loss of evaluations, from 0 to 1")
+      .not_negative();
   add_number("seed", o.seed, "of the rows' order, dropout and a new head").not_negative();
   add_switch("bf16", o.bf16, "weights and activations in bf16 over f32 masters");
 }
@@ -239,6 +242,8 @@ void GlueFlags::check(const GlueOptions& o) const {
           kMostEpochs);
   require(o.warmup_ratio <= 1, ErrorKind::usage, "--warmup-ratio is {}, expected a share of the steps from 0 to 1",
           o.warmup_ratio);
+  require(o.label_smoothing <= 1, ErrorKind::usage, "--label-smoothing-factor is {}, expected 0 to 1",
+          o.label_smoothing);
   require(o.text_columns.size() <= 2, ErrorKind::usage, "--text-columns names {}, one or two were expected",
           count_text(o.text_columns.size(), "column"));
   require(

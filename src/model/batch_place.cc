@@ -46,7 +46,8 @@ Batch BatchPlace::put(const Batch& batch) {
           .offsets = copy(batch.offsets, offsets_),
           .samples = copy(batch.samples, samples_),
           .first_samples = copy(batch.first_samples, first_samples_),
-          .first_positions = copy(batch.first_positions, first_positions_)};
+          .first_positions = copy(batch.first_positions, first_positions_),
+          .smoothing = batch.smoothing};
 }
 
 ConstView BatchPlace::put_counts(ConstView counts) { return device_.is_host() ? counts : copy(counts, counts_); }

@@ -48,6 +48,8 @@ void ClassifierHead::loss_of(const Pass& pass, const HeadChunk& chunk) const {
   const auto& [logits, max, sum, target] = chunk;
   if (spec_.classes == 1) return pass.ops.squared_error(pass.context, logits, pass.batch.values, pass.loss);
   pass.ops.softmax_stats(pass.context, logits, pass.batch.targets, 0, spec_.classes, max, sum, target);
+  if (pass.batch.smoothing > 0)
+    pass.ops.smooth_target(pass.context, logits, spec_.classes, pass.batch.smoothing, target);
   pass.ops.cross_entropy(pass.context, max, sum, target, pass.batch.targets, pass.loss);
 }
 
@@ -69,7 +71,7 @@ void ClassifierHead::loss_and_backward(const Pass& pass, ConstView x, const Work
     pass.ops.squared_error_backward(pass.context, chunk.logits, pass.batch.values, scale);
   } else {
     pass.ops.cross_entropy_backward(pass.context, chunk.logits, pass.batch.targets, 0, spec_.classes, chunk.max,
-                                    chunk.sum, scale);
+                                    chunk.sum, scale, pass.batch.smoothing);
   }
   out_.backward(pass, chunk.logits, head.first_gradient, dhidden);
   pass.ops.dropout_backward(pass.context, dhidden, output_dropout(pass), dhidden);

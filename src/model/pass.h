@@ -17,6 +17,7 @@ struct Batch {
   ConstView samples;    ///< [rows] i64, global sample index of each row
   /// [sequences] i64 and i32: samples and positions of each sequence's first row, for a classifier's dropout.
   ConstView first_samples, first_positions;
+  double smoothing = 0;  ///< classifier: what of each target all classes share
   int64_t rows() const { return tokens.rows(); }
   int64_t sequences() const { return offsets.rows() - 1; }
 };

@@ -22,6 +22,12 @@ void check_classes(const Checker& check, DType statistic, ConstView logits, Cons
   check.is("sum", sum, statistic, {rows});
 }
 
+void check_smoothing(const Checker& check, double smoothing, int64_t first_class) {
+  check.that(smoothing >= 0 && smoothing <= 1, fmt::format("smoothing is {}, expected 0 to 1", smoothing));
+  check.that(smoothing == 0 || first_class == 0,
+             fmt::format("smoothing needs rows of all classes, the first is {}", first_class));
+}
+
 /// y: of the argument that this name says.
 ProductSize check_linear(const Checker& check, bool takes_type, std::string_view backend, ConstView x, ConstView w,
                          ConstView bias, std::string_view y_name, ConstView y) {
@@ -366,6 +372,18 @@ void Ops::softmax_combine(Context& context, ConstView parts, View max, View sum,
   do_softmax_combine(context, parts, max, sum, target);
 }
 
+void Ops::smooth_target(Context& context, ConstView logits, int64_t classes, double smoothing, View target) {
+  const Checker check("smooth_target");
+  check.dims("logits", logits, 2);
+  check.activation("logits", logits, takes(logits.dtype()), name());
+  check_smoothing(check, smoothing, 0);
+  check.that(classes > 0 && classes <= logits.shape()[1],
+             fmt::format("{} classes do not fit logits {}", classes, describe(logits)));
+  check.is("target", target, statistic_of(logits.dtype()), {logits.rows()});
+  const OpTimer timer(recorder_, "smooth_target", {logits, target, target});
+  do_smooth_target(context, logits, classes, smoothing, target);
+}
+
 void Ops::cross_entropy(Context& context, ConstView max, ConstView sum, ConstView target, ConstView targets,
                         View total) {
   const Checker check("cross_entropy");
@@ -382,13 +400,14 @@ void Ops::cross_entropy(Context& context, ConstView max, ConstView sum, ConstVie
 }
 
 void Ops::cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                                 ConstView max, ConstView sum, float scale) {
+                                 ConstView max, ConstView sum, float scale, double smoothing) {
   const Checker check("cross_entropy_backward");
   check.dims("logits", logits, 2);
   check.activation("logits", logits, takes(logits.dtype()), name());
   check_classes(check, statistic_of(logits.dtype()), logits, targets, first_class, classes, max, sum);
+  check_smoothing(check, smoothing, first_class);
   const OpTimer timer(recorder_, "cross_entropy_backward", {logits, logits});
-  do_cross_entropy_backward(context, logits, targets, first_class, classes, max, sum, scale);
+  do_cross_entropy_backward(context, logits, targets, first_class, classes, max, sum, scale, smoothing);
 }
 
 void Ops::squared_error(Context& context, ConstView z, ConstView targets, View total) {

@@ -201,13 +201,17 @@ class Ops {
   /// max); target = sum_p target_p.  parts: [parts, 3, rows] S, of each part max, sum and target; max, sum, target:
   /// [rows] S.
   void softmax_combine(Context&, ConstView parts, View max, View sum, View target);
+  /// target = (1 - smoothing) target + smoothing x mean of z over the first `classes` columns: what cross_entropy()
+  /// takes where each label shares `smoothing`, at least 0 and at most 1, among all classes. logits: [rows, columns] A,
+  /// whole rows; target: [rows] S of softmax_stats(). Source: Szegedy et al. 2016, section 7.
+  void smooth_target(Context&, ConstView logits, int64_t classes, double smoothing, View target);
   /// total += sum over rows with target >= 0 of log(sum) + max - target value, made in f64 and row order. max, sum,
   /// target: [rows] S, after any reduction over vocabulary slices; total: [1] f64.
   void cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets, View total);
-  /// logits = scale * (exp(z - max) / sum - [j == target]), in place; 0 in padding columns and in rows whose target is
-  /// -1.
+  /// logits = scale * (exp(z - max) / sum - (1 - smoothing) [j == target] - smoothing / classes), in place; 0 in
+  /// padding columns and in rows whose target is -1. smoothing: as in smooth_target(); above 0 rows must be whole.
   void cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                              ConstView max, ConstView sum, float scale);
+                              ConstView max, ConstView sum, float scale, double smoothing = 0);
   /// total += sum over rows of (z[row][0] - target[row])^2, made in f64 and row order.  z: [rows, 1] A; targets: [rows]
   /// S; total: [1] f64.
   void squared_error(Context&, ConstView z, ConstView targets, View total);
@@ -292,10 +296,11 @@ class Ops {
   virtual void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes,
                                 View max, View sum, View target) = 0;
   virtual void do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) = 0;
+  virtual void do_smooth_target(Context&, ConstView logits, int64_t classes, double smoothing, View target) = 0;
   virtual void do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets,
                                 View total) = 0;
   virtual void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                                         ConstView max, ConstView sum, float scale) = 0;
+                                         ConstView max, ConstView sum, float scale, double smoothing) = 0;
   virtual void do_squared_error(Context&, ConstView z, ConstView targets, View total) = 0;
   virtual void do_squared_error_backward(Context&, View z, ConstView targets, float scale) = 0;
   virtual void do_sum_parts(Context&, ConstView parts, View y) = 0;

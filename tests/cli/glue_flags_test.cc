@@ -131,7 +131,6 @@ TEST(GlueFlags, ArgumentsWithoutEffectTakeTheirValueAlong) {
 TEST(GlueFlags, WhatWouldChangeNumbersIsRefusedWithWhatToUse) {
   const std::pair<Words, const char*> refused[] = {
       {{"--fp16"}, "--fp16 True is not supported; instead: --bf16, or f32, which is the default"},
-      {{"--label_smoothing_factor", "0.1"}, "--label-smoothing-factor 0.1 is not supported; instead: no smoothing"},
       {{"--dataloader_drop_last", "True"}, "instead: every row of every epoch is used"},
       {{"--group_by_length"}, "instead: rows are packed without padding"},
       {{"--optim", "adafactor"}, "--optim adafactor is not supported; instead: AdamW"},

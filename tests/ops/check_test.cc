@@ -183,6 +183,16 @@ TEST_F(Checks, Loss) {
   expect_shape_error("cross_entropy_backward: sum is f32 [3], expected f32 [2]", [&] {
     ops.cross_entropy_backward(context, logits.view(), targets.view(), 0, 8, stat.view(), wrong.view(), 1);
   });
+  expect_shape_error("cross_entropy_backward: smoothing is 1.5, expected 0 to 1", [&] {
+    ops.cross_entropy_backward(context, logits.view(), targets.view(), 0, 8, stat.view(), stat.view(), 1, 1.5);
+  });
+  expect_shape_error("cross_entropy_backward: smoothing needs rows of all classes, the first is 8", [&] {
+    ops.cross_entropy_backward(context, logits.view(), targets.view(), 8, 8, stat.view(), stat.view(), 1, 0.1);
+  });
+  expect_shape_error("smooth_target: 9 classes do not fit logits f32 [2, 8]",
+                     [&] { ops.smooth_target(context, logits.view(), 9, 0.1, stat.view()); });
+  expect_shape_error("smooth_target: target is f32 [3], expected f32 [2]",
+                     [&] { ops.smooth_target(context, logits.view(), 8, 0.1, wrong.view()); });
 }
 
 TEST_F(Checks, Parameters) {

@@ -28,9 +28,17 @@ struct Loss {
     d.ops->softmax_stats(d.context, logits.view(), targets.view(), first_class, classes, max.view(), sum.view(),
                          target.view());
   }
-  void backward(Device& d, float scale) {
+  void smooth(Device& d, double smoothing) {
+    d.ops->smooth_target(d.context, logits.view(), classes, smoothing, target.view());
+  }
+  void backward(Device& d, float scale, double smoothing = 0) {
     d.ops->cross_entropy_backward(d.context, logits.view(), targets.view(), first_class, classes, max.view(),
-                                  sum.view(), scale);
+                                  sum.view(), scale, smoothing);
+  }
+  double loss(Device& d) {
+    Tensor total(DType::f64, {1});
+    d.ops->cross_entropy(d.context, max.view(), sum.view(), target.view(), targets.view(), total.view());
+    return total.at(0);
   }
 };
 
@@ -117,15 +125,57 @@ TEST_P(CrossEntropy, BackwardEqualsTheReference) {
       }
 }
 
-TEST_P(CrossEntropy, PaddingColumnsAndIgnoredRowsGetNoGradient) {
-  Loss l(dtype(), 8, 100, 90);
-  l.stats(*cpu);
-  l.backward(*cpu, 1);
-  for (size_t row = 0; row < 8; ++row)
-    for (size_t j = 0; j < 100; ++j)
-      if (j >= 90 || row % 4 == 3) {
-        EXPECT_EQ(l.logits.at(row * 100 + j), 0);
+TEST_P(CrossEntropy, OfSmoothedLabelsEqualsTheReference) {
+  for (const double smoothing : {0.1, 1.0})
+    for (int64_t rows : {0, 1, 9})
+      for (Size size : {Size{2, 2}, Size{3, 3}, Size{8, 3}, Size{48, 41}, Size{4097, 4097}}) {
+        Loss got(dtype(), rows, size.columns, size.classes);
+        Loss want = got.wide();
+        for (const auto& [loss, device] : {std::pair{&got, cpu.get()}, std::pair{&want, reference.get()}}) {
+          loss->stats(*device);
+          loss->smooth(*device, smoothing);
+        }
+        const auto what =
+            fmt::format("{} rows, {} of {} columns, smoothing {}", rows, size.classes, size.columns, smoothing);
+        expect_close(got.target, want.target, {1e-6, 1e-6}, "target, " + what);
+        EXPECT_NEAR(got.loss(*cpu), want.loss(*reference), 4e-5) << what;
+        want.max = got.max.wide(), want.sum = got.sum.wide();
+        got.backward(*cpu, 0.25f, smoothing);
+        want.backward(*reference, 0.25f, smoothing);
+        // As of plain labels; rounded once, though two terms are taken from the probability.
+        expect_close(got.logits, want.logits, {dtype() == DType::bf16 ? 0x1.1p-8 : 2e-6, 4e-7}, what);
       }
+}
+
+// What transformers' LabelSmoother (4.51) with a factor of 0.1 gives for these logits and labels in f64, and the
+// gradient.
+TEST_P(CrossEntropy, OfSmoothedLabelsIsThatOfTransformers) {
+  Loss l(dtype(), 3, 3, 3);
+  l.logits = Tensor(dtype(), {3, 3}, {2, -1, 0.5, 0.25, 0.75, -3, -0.5, 4, 1.5});
+  l.targets = Tensor(DType::i32, {3}, {0, 2, 1});
+  l.stats(*cpu);
+  l.smooth(*cpu, 0.1);
+  EXPECT_NEAR(l.loss(*cpu) / 3, 1.5730082299532817, 1e-6);
+  l.backward(*cpu, 1.0f / 3, 0.1);
+  const double relative = dtype() == DType::bf16 ? 0x1.1p-8 : 2e-6;
+  const Tensor want(
+      DType::f64, {3, 3},
+      {-0.049245432914685826, 0.0019264133124513722, 0.047319019602234454, 0.11292010531178302, 0.1933817936361255,
+       -0.30630189894790855, -0.0077237902307658556, -0.006194202668073245, 0.013917992898839125});
+  expect_close(l.logits, want, {relative, 4e-7}, "gradient");
+}
+
+TEST_P(CrossEntropy, PaddingColumnsAndIgnoredRowsGetNoGradient) {
+  for (const double smoothing : {0.0, 0.2}) {
+    Loss l(dtype(), 8, 100, 90);
+    l.stats(*cpu);
+    l.backward(*cpu, 1, smoothing);
+    for (size_t row = 0; row < 8; ++row)
+      for (size_t j = 0; j < 100; ++j)
+        if (j >= 90 || row % 4 == 3) {
+          EXPECT_EQ(l.logits.at(row * 100 + j), 0);
+        }
+  }
 }
 
 TEST_P(CrossEntropy, LargeLogitsDoNotOverflow) {
@@ -165,20 +215,19 @@ TEST_P(CrossEntropy, StatsTakeF32LogitsToo) {
 TEST(CrossEntropyReference, BackwardEqualsFiniteDifferences) {
   const auto device = Device::reference();
   const Loss l(DType::f64, 5, 11, 9);
-  Loss gradient = l;
-  gradient.stats(*device);
-  gradient.backward(*device, 0.5f);
-  const auto loss = [&](const Tensor& logits) {
-    Loss moved = l;
-    moved.logits = logits;
-    moved.stats(*device);
-    double total = 0;
-    for (size_t row = 0; row < 5; ++row)
-      if (l.targets.at(row) >= 0)
-        total += 0.5 * (std::log(moved.sum.at(row)) + moved.max.at(row) - moved.target.at(row));
-    return total;
-  };
-  expect_gradient(loss, l.logits, gradient.logits, "logits");
+  for (const double smoothing : {0.0, 0.3}) {
+    Loss gradient = l;
+    gradient.stats(*device);
+    gradient.backward(*device, 0.5f, smoothing);
+    const auto loss = [&](const Tensor& logits) {
+      Loss moved = l;
+      moved.logits = logits;
+      moved.stats(*device);
+      if (smoothing > 0) moved.smooth(*device, smoothing);
+      return 0.5 * moved.loss(*device);
+    };
+    expect_gradient(loss, l.logits, gradient.logits, fmt::format("logits, smoothing {}", smoothing));
+  }
 }
 
 TEST(CrossEntropyReference, SlicesOfTheVocabularyAddUpToTheWhole) {

@@ -18,6 +18,7 @@ import tempfile
 try:
     import torch
     import transformers
+    from transformers.trainer_pt_utils import LabelSmoother
 except ImportError as missing:
     print(f"not run: {missing}; scripts/bootstrap --peers installs it")
     sys.exit(77)
@@ -123,12 +124,13 @@ def read_rows(data, task):
     return [([r[i] for i in texts], kind(r[label])) for r in rows]
 
 
-def ours(args, task, model, data, out, steps, ranks, rate):
+def ours(args, task, model, data, out, steps, ranks, rate, smoothing):
     shutil.rmtree(out, ignore_errors=True)
     command = [] if ranks == 1 else ["mpirun", "-n", str(ranks), "--oversubscribe", "--allow-run-as-root"]
     command += [args.trireme, "glue", "--model", model, "--task", task, "--data-dir", data, "--do-train", "--max-steps",
                 steps, "--per-device-train-batch-size", args.batch // ranks, "--learning-rate", rate, "--logging-steps", 1,
-                "--output-dir", out, "--comm.wire", "f32", "--model.dropout", 0, "--weight-decay", 0.01]
+                "--output-dir", out, "--comm.wire", "f32", "--model.dropout", 0, "--weight-decay", 0.01,
+                "--label-smoothing-factor", smoothing]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(done.stdout + done.stderr)
@@ -154,7 +156,7 @@ def groups_of(net):
             {"params": plain, "weight_decay": 0}]
 
 
-def theirs(args, task, model, data):
+def theirs(args, task, model, data, smoothing):
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     config = without_dropout(model)
     net = transformers.AutoModelForSequenceClassification.from_pretrained(model, config=config).train()
@@ -172,7 +174,9 @@ def theirs(args, task, model, data):
         place += len(part)
         texts = [[row[0][i] for row in part] for i in range(len(part[0][0]))]
         batch = tokenizer(*texts, padding=True, truncation=True, max_length=limit, return_tensors="pt")
-        loss = net(**batch, labels=torch.tensor([row[1] for row in part], dtype=kind)).loss
+        labels = torch.tensor([row[1] for row in part], dtype=kind)
+        outputs = net(**batch, labels=labels)
+        loss = LabelSmoother(epsilon=smoothing)(outputs, labels) if smoothing else outputs.loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimizer.step()
@@ -182,13 +186,13 @@ def theirs(args, task, model, data):
     return losses
 
 
-def compare(args, task, model, data, folder, what):
+def compare(args, task, model, data, folder, what, smoothing=0.0):
     """False where the losses of a step differ."""
     start, good = folder / "start", True
-    ours(args, task, model, data, start, 1, 1, 0)  # a step of rate 0 gives both the same new head
-    want = theirs(args, task, start, data)
+    ours(args, task, model, data, start, 1, 1, 0, 0)  # a step of rate 0 gives both the same new head
+    want = theirs(args, task, start, data, smoothing)
     for ranks in map(int, args.ranks.split(",")):
-        got = ours(args, task, start, data, folder / "ours", args.steps, ranks, args.learning_rate)
+        got = ours(args, task, start, data, folder / "ours", args.steps, ranks, args.learning_rate, smoothing)
         largest = max(abs(got[i + 1] - want[i]) for i in range(args.steps))
         good &= len(got) == args.steps and largest <= args.tolerance
         print(f"{what}, {ranks} ranks, {args.steps} steps: loss {want[0]:.4f} to {want[-1]:.4f}, largest difference "
@@ -222,6 +226,7 @@ def main():
             pairs = [("bert", task) for task in args.tasks] + [("distilbert", args.tasks[0]), ("roberta", args.tasks[0])]
             good = all([compare(args, task, models[family], folder / "data", folder, f"{family} on {task}")
                         for family, task in pairs])
+            good &= compare(args, args.tasks[0], models["bert"], folder / "data", folder, "smoothed labels", 0.1)
     print("equal" if good else "different")
     return 0 if good else 1
 

@@ -56,6 +56,34 @@ TEST_F(GlueOptionsTest, BatchesCutByTokensGiveTheSameLosses) {
   for (const auto& [step, loss] : by_rows) EXPECT_NEAR(on_ranks.at(step), loss, 2e-5) << step;
 }
 
+TEST_F(GlueOptionsTest, SmoothedLabelsAreSharedByAllClasses) {
+  // All 203 rows in one step of rate 0, then as the validation set: the loss of both, before anything is learned.
+  fs::copy_file(path("data/MRPC/train.tsv"), path("data/MRPC/dev.tsv"), fs::copy_options::overwrite_existing);
+  const auto loss_with = [&](const std::string& factor, int ranks) {
+    const std::string name = "smooth" + factor + "-" + std::to_string(ranks);
+    const Outcome outcome = run_on(ranks, name,
+                                   {"--do_train", "--do_eval", "--max_steps", "1", "--learning_rate", "0",
+                                    "--per_device_train_batch_size", "203", "--label_smoothing_factor", factor});
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    const double loss = losses(name).at(1);
+    EXPECT_NEAR(json(name + "/eval_results.json")["eval_loss"].get<double>(), loss, 1e-6) << factor;
+    return loss;
+  };
+  const double plain = loss_with("0", 1), shared = loss_with("1", 1), smoothed = loss_with("0.25", 1);
+  EXPECT_GT(std::abs(shared - plain), 1e-5) << "else the next line says nothing";
+  EXPECT_NEAR(smoothed, 0.75 * plain + 0.25 * shared, 1e-6);
+  if (!mpirun_path().empty()) {
+    EXPECT_NEAR(loss_with("0.25", 2), smoothed, 1e-6);
+  }
+
+  write_text(path("t.csv"), "sentence,label\nw1 w2,0.5\ngood w3,2.5\n");
+  const Outcome numbers = run(trireme_command({"glue", "--model", path("model"), "--train_file", path("t.csv"),
+                                               "--output_dir", path("own"), "--do_train", "--label_smoothing", "0.1"}));
+  EXPECT_EQ(numbers.code, 2);
+  EXPECT_THAT(numbers.output, HasSubstr("--label-smoothing-factor is 0.1: labels that are numbers to predict have no "
+                                        "classes to share it; remove it"));
+}
+
 TEST_F(GlueOptionsTest, BfloatLearnsWhatF32Learns) {
   done("f32", {"--do_train", "--do_eval", "--num_train_epochs", "8"});
   done("bf16", {"--do_train", "--do_eval", "--num_train_epochs", "8", "--bf16"});

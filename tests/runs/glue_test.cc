@@ -255,7 +255,7 @@ TEST_F(Glue, SaysWhatIsWrongWithItsArguments) {
   fails({}, "nothing to do: add --do-train, --do-eval or --do-predict");
   fails({"--do_train", "--fp16"}, "--fp16 True is not supported; instead: --bf16");
   fails({"--do_train", "maybe"}, "--do-train is \"maybe\", expected True or False");
-  fails({"--do_train", "--label_smoothing_factor", "0.1"}, "--label-smoothing-factor 0.1 is not supported");
+  fails({"--do_train", "--label_smoothing_factor", "1.5"}, "--label-smoothing-factor is 1.5, expected 0 to 1");
   fails({"--do_train", "--optim.clip", "2"}, "--optim.clip cannot be given to glue");
   fails({"--do_train", "--warmup_ratio", "2"}, "--warmup-ratio is 2, expected a share of the steps from 0 to 1");
   fails({"--do_train", "--num_train_epochs", "0"}, "--num-train-epochs: 0 given, expected a number above 0");

@@ -292,15 +292,19 @@ class ApartOps final : public Ops {
   void do_softmax_combine(Context& c, ConstView parts, View max, View sum, View target) override {
     later(c, [=, this](Context& own) { host_->softmax_combine(own, in(parts), in(max), in(sum), in(target)); });
   }
+  void do_smooth_target(Context& c, ConstView logits, int64_t classes, double smoothing, View target) override {
+    later(c, [=, this](Context& own) { host_->smooth_target(own, in(logits), classes, smoothing, in(target)); });
+  }
   void do_cross_entropy(Context& c, ConstView max, ConstView sum, ConstView target, ConstView targets,
                         View total) override {
     later(c,
           [=, this](Context& own) { host_->cross_entropy(own, in(max), in(sum), in(target), in(targets), in(total)); });
   }
   void do_cross_entropy_backward(Context& c, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                                 ConstView max, ConstView sum, float scale) override {
+                                 ConstView max, ConstView sum, float scale, double smoothing) override {
     later(c, [=, this](Context& own) {
-      host_->cross_entropy_backward(own, in(logits), in(targets), first_class, classes, in(max), in(sum), scale);
+      host_->cross_entropy_backward(own, in(logits), in(targets), first_class, classes, in(max), in(sum), scale,
+                                    smoothing);
     });
   }
   void do_squared_error(Context& c, ConstView z, ConstView targets, View total) override {

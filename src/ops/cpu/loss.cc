@@ -100,9 +100,13 @@ void stats(ConstView logits, ConstView targets, int64_t first_class, Range colum
 
 template <class T>
 void gradient(View logits, ConstView targets, int64_t first_class, int64_t classes, ConstView max, ConstView sum,
-              float scale, Range rows) {
+              float scale, double smoothing, Range rows) {
   const TagF32 d;
   const int64_t columns = logits.shape()[1];
+  // of scale, what a label leaves to every class, and what the target has of it
+  const double shared = static_cast<double>(scale) * smoothing / static_cast<double>(std::max<int64_t>(classes, 1));
+  const auto of_target = static_cast<float>(static_cast<double>(scale) * (1 - smoothing) + shared);
+  const VecF32 of_class = hn::Set(d, static_cast<float>(shared));
   for (int64_t row = rows.begin; row < rows.end; ++row) {
     T* z = logits.as<T>() + row * columns;
     const int32_t target_class = targets.as<int32_t>()[row];
@@ -116,10 +120,16 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
     const int64_t t = target_class - first_class;
     const bool here = t >= 0 && t < classes;
     const float z_target = here ? as_float(z[t]) : 0.0f;
-    for_each_pair<T>(classes, [&](int64_t i, auto lanes) HWY_ATTR {
-      store(multiply(exponential(load_streaming(z + i, lanes)), factor), z + i, lanes);
-    });
-    if (here) z[t] = from_float<T>(std::exp(z_target - max.as<float>()[row]) * row_factor - scale);
+    if (smoothing == 0) {
+      for_each_pair<T>(classes, [&](int64_t i, auto lanes) HWY_ATTR {
+        store(multiply(exponential(load_streaming(z + i, lanes)), factor), z + i, lanes);
+      });
+    } else {
+      for_each_pair<T>(classes, [&](int64_t i, auto lanes) HWY_ATTR {
+        store(subtract(multiply(exponential(load_streaming(z + i, lanes)), factor), of_class), z + i, lanes);
+      });
+    }
+    if (here) z[t] = from_float<T>(std::exp(z_target - max.as<float>()[row]) * row_factor - of_target);
     std::fill_n(z + classes, columns - classes, T{});
   }
 }
@@ -132,9 +142,9 @@ void softmax_stats_rows(ConstView logits, ConstView targets, int64_t first_class
 }
 
 void cross_entropy_backward_rows(View logits, ConstView targets, int64_t first_class, int64_t classes, ConstView max,
-                                 ConstView sum, float scale, Range rows) {
+                                 ConstView sum, float scale, double smoothing, Range rows) {
   with_element(logits.dtype(), [&](auto element) HWY_ATTR {
-    gradient<decltype(element)>(logits, targets, first_class, classes, max, sum, scale, rows);
+    gradient<decltype(element)>(logits, targets, first_class, classes, max, sum, scale, smoothing, rows);
   });
 }
 
@@ -149,8 +159,8 @@ HWY_EXPORT(cross_entropy_backward_rows);
 
 namespace {
 
-double prediction(ConstView z, int64_t row) {
-  return static_cast<double>(z.dtype() == DType::bf16 ? to_float(z.as<bf16_t>()[row]) : z.as<float>()[row]);
+double element_of(ConstView z, int64_t i) {
+  return static_cast<double>(z.dtype() == DType::bf16 ? to_float(z.as<bf16_t>()[i]) : z.as<float>()[i]);
 }
 
 }  // namespace
@@ -186,6 +196,16 @@ void CpuOps::do_softmax_combine(Context&, ConstView parts, View max, View sum, V
   }
 }
 
+void CpuOps::do_smooth_target(Context&, ConstView logits, int64_t classes, double smoothing, View target) {
+  const int64_t columns = logits.shape()[1];  // a few classes per sequence: not worth a parallel region
+  for (int64_t row = 0; row < logits.rows(); ++row) {
+    double sum = 0;
+    for (int64_t j = 0; j < classes; ++j) sum += element_of(logits, row * columns + j);
+    float& t = target.as<float>()[row];
+    t = static_cast<float>((1 - smoothing) * static_cast<double>(t) + smoothing * sum / static_cast<double>(classes));
+  }
+}
+
 void CpuOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets, View total) {
   double loss = 0;  // a few thousand logarithms: not worth a parallel region
   for (int64_t row = 0; row < targets.rows(); ++row) {
@@ -197,17 +217,17 @@ void CpuOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView 
 }
 
 void CpuOps::do_cross_entropy_backward(Context& context, View logits, ConstView targets, int64_t first_class,
-                                       int64_t classes, ConstView max, ConstView sum, float scale) {
+                                       int64_t classes, ConstView max, ConstView sum, float scale, double smoothing) {
   for_each_part(context.threads, [&](int part) {
     HWY_DYNAMIC_DISPATCH(cross_entropy_backward_rows)
-    (logits, targets, first_class, classes, max, sum, scale, share_of(logits.rows(), part, context.threads));
+    (logits, targets, first_class, classes, max, sum, scale, smoothing, share_of(logits.rows(), part, context.threads));
   });
 }
 
 void CpuOps::do_squared_error(Context&, ConstView z, ConstView targets, View total) {
   double sum = 0;  // one value per sequence
   for (int64_t row = 0; row < z.rows(); ++row) {
-    const double difference = prediction(z, row) - static_cast<double>(targets.as<float>()[row]);
+    const double difference = element_of(z, row) - static_cast<double>(targets.as<float>()[row]);
     sum += difference * difference;
   }
   *total.as<double>() += sum;
@@ -215,7 +235,7 @@ void CpuOps::do_squared_error(Context&, ConstView z, ConstView targets, View tot
 
 void CpuOps::do_squared_error_backward(Context&, View z, ConstView targets, float scale) {
   for (int64_t row = 0; row < z.rows(); ++row) {
-    const double difference = prediction(z, row) - static_cast<double>(targets.as<float>()[row]);
+    const double difference = element_of(z, row) - static_cast<double>(targets.as<float>()[row]);
     const auto gradient = static_cast<float>(2 * static_cast<double>(scale) * difference);
     if (z.dtype() == DType::bf16) {
       z.as<bf16_t>()[row] = to_bf16(gradient);

@@ -39,6 +39,16 @@ void ReferenceOps::do_softmax_combine(Context&, ConstView parts, View max, View 
   }
 }
 
+void ReferenceOps::do_smooth_target(Context&, ConstView logits, int64_t classes, double smoothing, View target) {
+  for (int64_t row = 0; row < logits.rows(); ++row) {
+    const double* z = logits.as<double>() + row * logits.shape()[1];
+    double sum = 0;
+    for (int64_t j = 0; j < classes; ++j) sum += z[j];
+    double& t = target.as<double>()[row];
+    t = (1 - smoothing) * t + smoothing * sum / static_cast<double>(classes);
+  }
+}
+
 void ReferenceOps::do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets,
                                     View total) {
   double loss = 0;
@@ -50,15 +60,16 @@ void ReferenceOps::do_cross_entropy(Context&, ConstView max, ConstView sum, Cons
 }
 
 void ReferenceOps::do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class,
-                                             int64_t classes, ConstView max, ConstView sum, float scale) {
+                                             int64_t classes, ConstView max, ConstView sum, float scale,
+                                             double smoothing) {
   const int64_t rows = logits.shape()[0], columns = logits.shape()[1];
   for (int64_t row = 0; row < rows; ++row) {
     double* z = logits.as<double>() + row * columns;
     const int32_t target = targets.as<int32_t>()[row];
     for (int64_t j = 0; j < columns; ++j) {
       const double p = std::exp(z[j] - max.as<double>()[row]) / sum.as<double>()[row];
-      const double hit = j == target - first_class ? 1 : 0;
-      z[j] = j < classes && target >= 0 ? static_cast<double>(scale) * (p - hit) : 0;
+      const double label = (j == target - first_class ? 1 - smoothing : 0) + smoothing / static_cast<double>(classes);
+      z[j] = j < classes && target >= 0 ? static_cast<double>(scale) * (p - label) : 0;
     }
   }
 }

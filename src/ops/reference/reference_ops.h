@@ -41,10 +41,11 @@ class ReferenceOps final : public Ops {
   void do_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, int64_t classes, View max,
                         View sum, View target) override;
   void do_softmax_combine(Context&, ConstView parts, View max, View sum, View target) override;
+  void do_smooth_target(Context&, ConstView logits, int64_t classes, double smoothing, View target) override;
   void do_cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets,
                         View total) override;
   void do_cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
-                                 ConstView max, ConstView sum, float scale) override;
+                                 ConstView max, ConstView sum, float scale, double smoothing) override;
   void do_squared_error(Context&, ConstView z, ConstView targets, View total) override;
   void do_squared_error_backward(Context&, View z, ConstView targets, float scale) override;
   void do_sum_parts(Context&, ConstView parts, View y) override;

@@ -161,7 +161,7 @@ bool FineTuning::evaluate(Work& work) {
     if (!logits) return false;
     const int64_t classes = job_.layout.classes;
     const auto add = [&](const std::string& name, Number value) { found.emplace_back("eval_" + name + end, value); };
-    add("loss", mean_loss(*logits, set.rows.labels, classes));
+    add("loss", mean_loss(*logits, set.rows.labels, classes, job_.layout.smoothing));
     for (const auto& [name, value] : glue_metrics(job_.task, decide(*logits, classes), set.rows.labels))
       add(name, value);
     const double seconds = seconds_since(start);

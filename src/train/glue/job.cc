@@ -125,7 +125,13 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.loaded = options.native;
   job.loaded.config = config_of(job.options, job.steps, job.epochs.global);
   if (job.resume) check_same_training(job, static_cast<int>(mesh.data));
-  job.layout = {.length = options.pad ? most : 0, .padding = job.model.padding, .classes = job.spec.classes};
+  require(options.label_smoothing == 0 || !job.task.regression(), ErrorKind::usage,
+          "--label-smoothing-factor is {}: labels that are numbers to predict have no classes to share it; remove it",
+          options.label_smoothing);
+  job.layout = {.length = options.pad ? most : 0,
+                .padding = job.model.padding,
+                .classes = job.spec.classes,
+                .smoothing = options.label_smoothing};
   plan_shape(job);
   return job;
 }

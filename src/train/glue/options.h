@@ -39,7 +39,8 @@ struct GlueOptions {
   std::string schedule = "linear";                                                  ///< transformers' name
   double polynomial_end = 1e-7, polynomial_power = 1, restarts = 1, timescale = 0;  ///< lr_scheduler_kwargs
   double warmup_ratio = 0;
-  double warmup_steps = 0;  ///< below 1: a ratio too
+  double warmup_steps = 0;     ///< below 1: a ratio too
+  double label_smoothing = 0;  ///< what of each label all classes share
   int64_t seed = 42;
   bool bf16 = false;
 

@@ -60,7 +60,7 @@ std::optional<std::vector<double>> predict(Session& session, DType dtype, const 
   return all;
 }
 
-double mean_loss(std::span<const double> logits, std::span<const double> labels, int64_t classes) {
+double mean_loss(std::span<const double> logits, std::span<const double> labels, int64_t classes, double smoothing) {
   double loss = 0;
   const auto width = static_cast<size_t>(classes);
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -70,9 +70,10 @@ double mean_loss(std::span<const double> logits, std::span<const double> labels,
       continue;
     }
     const double most = *std::ranges::max_element(row);
-    double sum = 0;
-    for (const double z : row) sum += std::exp(z - most);
-    loss += std::log(sum) + most - row[static_cast<size_t>(labels[i])];
+    double sum = 0, total = 0;
+    for (const double z : row) sum += std::exp(z - most), total += z;
+    const double target = row[static_cast<size_t>(labels[i])];
+    loss += std::log(sum) + most - ((1 - smoothing) * target + smoothing * total / static_cast<double>(classes));
   }
   return loss / static_cast<double>(labels.size());
 }

@@ -15,8 +15,9 @@ namespace trireme {
 std::optional<std::vector<double>> predict(Session& session, DType dtype, const EncodedRows& rows,
                                            const RowLayout& layout, const BatchLimit& limit);
 
-/// Mean cross-entropy in nats, or squared error where there is one class.
-double mean_loss(std::span<const double> logits, std::span<const double> labels, int64_t classes);
+/// Mean cross-entropy in nats of labels of which all classes share `smoothing`, or squared error where there is one
+/// class.
+double mean_loss(std::span<const double> logits, std::span<const double> labels, int64_t classes, double smoothing);
 
 /// The most likely class of each row, the first of equals; one class: its value.
 std::vector<double> decide(std::span<const double> logits, int64_t classes);

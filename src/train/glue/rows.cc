@@ -70,6 +70,7 @@ void RowPacker::set_views(int64_t rows) {
   batch_.offsets = view(offsets_);
   batch_.first_samples = view(first_samples_);
   batch_.first_positions = view(first_positions_);
+  batch_.smoothing = layout_.smoothing;
   if (rows == 0) return;
   (layout_.classes == 1 ? batch_.values : batch_.targets) = layout_.classes == 1 ? view(values_) : view(targets_);
 }

@@ -35,9 +35,10 @@ int64_t rows_that_fit(const EncodedRows& rows, std::span<const uint32_t> which, 
 
 /// How batches are laid out.
 struct RowLayout {
-  int64_t length = 0;   ///< every row is padded to it; 0: packed
-  int32_t padding = 0;  ///< id
-  int64_t classes = 0;  ///< 1: labels are values
+  int64_t length = 0;    ///< every row is padded to it; 0: packed
+  int32_t padding = 0;   ///< id
+  int64_t classes = 0;   ///< 1: labels are values
+  double smoothing = 0;  ///< of batches: what of each label all classes share
 };
 
 /// Rows of a batch of `which`, padding included.
