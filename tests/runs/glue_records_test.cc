@@ -88,6 +88,54 @@ TEST_F(GlueRecords, KeepTheEvaluationsOfTheStartBefore) {
   EXPECT_EQ(history[2]["step"], 78);
 }
 
+TEST_F(GlueRecords, KeepBothOfMnlisSetsOverAResume) {
+  fs::create_directories(path("data/MNLI"));
+  const auto rows = [&](const std::string& name, int count) {
+    std::string text = "index\tpromptID\tpairID\tgenre\tb1\tb2\tp1\tp2\tsentence1\tsentence2\tlabel1\tgold_label\n";
+    const char* const labels[] = {"entailment", "neutral", "contradiction"};
+    for (int i = 0; i < count; ++i)
+      text += fmt::format("{0}\t-\t-\t-\t-\t-\t-\t-\tw{0} w2\tgood w{1}\t-\t{2}\n", i, i % 7, labels[i % 3]);
+    write_text(path("data/MNLI/" + name), text);
+  };
+  rows("train.tsv", 32);
+  rows("dev_matched.tsv", 12);
+  rows("dev_mismatched.tsv", 9);
+  const auto train = [&](const std::string& steps) {
+    auto words = glue("out", {"--do_train", "--max_steps", steps, "--eval_strategy", "steps", "--eval_steps", "2",
+                              "--save_steps", "2"});
+    words[4] = "mnli";
+    const Outcome outcome = run(trireme_command(words));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    return outcome.output;
+  };
+  EXPECT_THAT(train("4"), HasSubstr("4, as --max-steps says; an epoch has 4"));
+  const std::string before = read_text(path("out/metrics.jsonl"));
+  train("8");
+  const RunLog log = read_run_log(path("out/metrics.jsonl"));
+  const Json history = json("out/trainer_state.json")["log_history"];
+  ASSERT_EQ(log.evaluations.size(), 4u);
+  ASSERT_EQ(history.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(log.evaluations[i].step, static_cast<int64_t>(2 * i + 2));
+    const auto& values = log.evaluations[i].values;
+    ASSERT_EQ(values.size(), 3u);
+    const char* const names[] = {"accuracy", "loss_mm", "accuracy_mm"};
+    for (size_t k = 0; k < 3; ++k) {
+      EXPECT_EQ(values[k].first, names[k]);
+      EXPECT_EQ(history[i][std::string("eval_") + names[k]].get<double>(), values[k].second) << i;
+    }
+  }
+  EXPECT_TRUE(read_text(path("out/metrics.jsonl")).starts_with(before)) << "those of the start before stay";
+  for (const char* tag : {"validation/loss", "validation/accuracy", "validation/loss_mm", "validation/accuracy_mm"})
+    EXPECT_THAT(events("out"), HasSubstr(tag));
+  const std::string page = report("out");
+  for (const char* chart :
+       {"Validation: accuracy\"", "Validation: loss (mismatched)", "Validation: accuracy (mismatched)"})
+    EXPECT_THAT(page, HasSubstr(chart));
+  for (const char* step : {"<td>2</td><td>0.50</td>", "<td>4</td><td>1.00</td>", "<td>6</td><td>1.50</td>"})
+    EXPECT_THAT(page, HasSubstr(step));
+}
+
 TEST_F(GlueRecords, OfNumbersToPredictHaveTheirOwnWords) {
   write_text(path("t.csv"), "idx,sentence,label\n7,w1 w2,0.5\n8,good w3,2.5\n9,w4,0.25\n10,good,2.75\n");
   const Outcome outcome = run(trireme_command(

@@ -83,6 +83,7 @@ class FineTuning final : public Task {
            (job_.dtype == DType::bf16 && shard != ShardChoice::none);
   }
   std::string micro_batches() const;
+  std::string steps_fact() const;
   bool due(const std::string& strategy, int64_t every, const RunCounters& progress) const;
   double epochs_done(const RunCounters& progress) const {
     return static_cast<double>(progress.samples) / static_cast<double>(job_.epochs.rows);
@@ -122,8 +123,13 @@ RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
                            rows.longest, options().pad ? fmt::format("padded to {}", options().max_length) : "packed")},
       {"batch", fmt::format("{} per step: {} x {}", count_text(job_.epochs.global, "row"),
                             count_text(job_.mesh.data, "rank"), micro_batches())},
-      {"steps", fmt::format("{}: {} epoch{} of {}", job_.steps, options().epochs, options().epochs == 1 ? "" : "s",
-                            job_.epochs.steps_per_epoch())}};
+      {"steps", steps_fact()}};
+}
+
+std::string FineTuning::steps_fact() const {
+  const int64_t epoch = job_.epochs.steps_per_epoch();
+  if (options().max_steps > 0) return fmt::format("{}, as --max-steps says; an epoch has {}", job_.steps, epoch);
+  return fmt::format("{}: {} epoch{} of {}", job_.steps, options().epochs, options().epochs == 1 ? "" : "s", epoch);
 }
 
 std::string FineTuning::micro_batches() const {
