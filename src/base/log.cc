@@ -21,7 +21,7 @@ struct State {
   std::shared_ptr<spdlog::logger> logger;
   Identity identity;
   std::mutex mutex;  // messages and the status line take turns
-  std::function<void(std::string_view)> listener;
+  std::function<void(std::string_view)> listener, error_listener;
   std::function<std::string(std::string_view)> wording;
   std::string status;
   const bool terminal = isatty(STDERR_FILENO) == 1;
@@ -62,6 +62,7 @@ void emit(spdlog::level::level_enum level, std::string_view prefix, std::string_
   const std::string said = state().wording ? state().wording(message) : std::string(message);
   const std::string line = fmt::format("{}{}{}", prefix, word, printable(said, kMostMessageBytes));
   if (above_status) write_to_terminal(kEraseLine);
+  if (state().error_listener && level == spdlog::level::err) state().error_listener(line);
   state().logger->log(level, "{}", line);
   if (state().listener) state().listener(line);
   if (above_status) write_to_terminal(state().status);
@@ -128,6 +129,11 @@ void set_wording(std::function<std::string(std::string_view)> wording) {
 void set_listener(std::function<void(std::string_view)> listener) {
   const std::lock_guard lock(state().mutex);
   state().listener = std::move(listener);
+}
+
+void set_error_listener(std::function<void(std::string_view)> listener) {
+  const std::lock_guard lock(state().mutex);
+  state().error_listener = std::move(listener);
 }
 
 bool has_status() { return state().terminal; }

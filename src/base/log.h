@@ -50,6 +50,8 @@ void add_file(std::string_view path);
 /// Every message that is shown also goes to `listener`, as it stands on the console, from the thread that writes it; it
 /// must neither wait nor log. Empty: to nobody from here on.
 void set_listener(std::function<void(std::string_view)> listener);
+/// The same for errors only, called before the error is shown. Called once, before other threads log.
+void set_error_listener(std::function<void(std::string_view)> listener);
 
 void write(Level level, std::string_view message);       ///< on every rank
 void write_once(Level level, std::string_view message);  ///< on rank 0 only

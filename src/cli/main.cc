@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/version.h"
 #include "cli/wording.h"
+#include "comm/rank_record.h"
 
 namespace {
 
@@ -65,6 +66,7 @@ int run(const std::vector<std::string>& arguments, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tell_launch_errors();
   try {
     return run({argv + 1, argv + argc}, argv);
   } catch (const Error& e) {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -18,6 +17,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "comm/rank_record.h"
 
 namespace trireme {
 namespace {
@@ -115,7 +115,7 @@ StartWatch::~StartWatch() {
 }
 
 void StartWatch::announce() {
-  if (std::getenv(kLaunchIdVariable)) std::fprintf(stderr, "%s\n", kArrival.data());
+  tell_launch({.kind = RankRecord::Kind::arrived});
   if (launcher_.rank < 0) return;
   name_ = fmt::format("trireme-start/{}/{}/", getuid(), job_of(launcher_));
   const std::string name = name_ + std::to_string(launcher_.rank);

@@ -4,16 +4,12 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "comm/launcher.h"
 
 namespace trireme {
-
-/// Written to standard error, alone on its line, by a rank that `trireme launch` started, when it comes to MPI's start.
-inline constexpr std::string_view kArrival = "trireme: this rank has come";
 
 struct StartLimit {
   double seconds = 120;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "comm/launcher.h"
+#include "comm/rank_record.h"
 
 namespace trireme {
 namespace {
@@ -67,7 +68,7 @@ TEST(StartWatch, EndsTheWaitAndCountsTheRanksOfItsJobOnly) {
   launcher.rank = 0;
   const auto [text, code] = start_alone(launcher, job.c_str());
   EXPECT_EQ(code, 76);
-  EXPECT_NE(text.find(std::string(kArrival) + "\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(to_line({.kind = RankRecord::Kind::arrived}) + "\n"), std::string::npos) << text;
   EXPECT_NE(text.find("error: 2 of 3 ranks have come to MPI_Init in 0 s; rank 1 has not: it has ended, or runs another "
                       "program; give all ranks the same command, on hosts that reach each other; if they are only "
                       "slow, raise --run.start-timeout; leaving with code 76"),

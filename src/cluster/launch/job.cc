@@ -126,10 +126,10 @@ class Launch {
       const auto before = status_stamp();
       say_what_runs(fmt::format("attempt {}: {}: {}", attempt + 1, count_text(total_processes(placement()), "rank"),
                                 to_text(placement())));
-      const AttemptEnd end =
-          run_attempt(prepare(attempt), starter_.kind, placement(),
-                      {request_.stop_seconds, request_.log_folder, request_.start_seconds, request_.times},
-                      job_channel(before), signals);
+      const AttemptEnd end = run_attempt(
+          prepare(attempt), starter_.kind, placement(),
+          {request_.stop_seconds, request_.log_folder, request_.start_seconds, request_.times, request_.any_program},
+          job_channel(before), signals);
       const bool began = !job_.has_status || status_stamp() != before;
       int code = final_code(end, before);
       if (!began && code != 0 && cause != 0) code = cause;
@@ -472,10 +472,7 @@ class Launch {
   /// The rank that was lost; below 0: nobody told. A host that is cut off takes the others for lost and may write so
   /// into status.json; what reached us comes from the side that we are on.
   int lost_rank(const AttemptEnd& end) const {
-    const size_t at = end.first_error.find("error: rank ");
-    if (at != std::string::npos && end.first_error.find(" was lost", at) != std::string::npos) {
-      return std::atoi(end.first_error.c_str() + at + 12);
-    }
+    if (end.lost_rank) return *end.lost_rank;
     return status_ && status_->state == "peer-lost" ? status_->rank : -1;
   }
 

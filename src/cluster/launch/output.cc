@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "cluster/launch/foreign_words.h"
 #include "cluster/launch/host_alias.h"
-#include "comm/start_watch.h"
 
 namespace trireme::launch {
 namespace {
@@ -49,39 +49,6 @@ Tag find_tag(StarterKind kind, std::string_view text, size_t from, int ranks) {
 
 /// Whether it passes on parts of lines as they come.
 bool mixes_parts(StarterKind kind) { return kind == StarterKind::open_mpi || kind == StarterKind::prrte; }
-
-// What Open MPI 4 and 5 say of a hostfile; after most of it mpirun goes on and never ends.
-constexpr std::pair<const char*, const char*> kRefusals[] = {
-    {"presence of an illegal character in the following node name", "it does not take the name of a host"},
-    {"detected a parse error in the hostfile", "it cannot read its hostfile"},
-    {"detected a bad parameter in the hostfile", "it cannot read its hostfile"},
-    {"unable to open the hostfile", "it cannot open its hostfile"},
-    {"contains multiple definitions", "it takes two hosts for one"},
-    {"requested hosts are not included in the current allocation", "its batch system does not hold these hosts"},
-    {"contains at least one node not", "its batch system does not hold these hosts"},
-    {"There are not enough slots available", "its hostfile has too few slots"},
-    {"All nodes which are allocated for this job are already filled", "its hostfile has too few slots"}};
-
-/// " NAME" of the box's line "node:  NAME"; empty where there is none.
-std::string value_of(const std::string& box, const std::string& key) {
-  const size_t at = box.find(key);
-  if (at == std::string::npos) return "";
-  const size_t begin = box.find_first_not_of(' ', at + key.size());
-  return begin == std::string::npos ? "" : ": " + box.substr(begin, box.find('\n', begin) - begin);
-}
-
-/// "[h2:123] [[1,0],0] ORTE_ERROR_LOG: ...", "[h2:123] [ 3] /lib/libx.so(f+0x1)[0x2]": of a process of the starter, by
-/// its host and number, and with a mark of its sources.
-bool is_trace(std::string_view line) {
-  if (!line.starts_with('[')) return false;
-  for (const char* mark :
-       {"ORTE_ERROR_LOG", "PRTE_ERROR_LOG", "PRTE ERROR", "PMIX ERROR", "OPAL ERROR", "*** Process received signal",
-        "*** End of error message", "] Signal: ", "] Signal code: ", "] Failing at address: "}) {
-    if (line.find(mark) != std::string_view::npos) return true;
-  }
-  const size_t frame = line.find("] [");
-  return frame != std::string_view::npos && line.ends_with(']') && line.rfind("[0x") != std::string_view::npos;
-}
 
 }  // namespace
 
@@ -153,10 +120,11 @@ std::string OutputPrefixer::own_words(std::string_view words) {
   constexpr size_t kBoxLine = 60;
   // PRRTE writes a blank behind a box, which comes in front of what follows.
   if (kind_ == StarterKind::prrte && box_.empty() && words.starts_with(' ')) words.remove_prefix(1);
+  if (record_in(words)) return "";  // of a process that the starter runs and that is not a rank
   const std::string text = without_aliases(words);
   const bool edge = text.size() >= kBoxLine && text.find_first_not_of('-') == std::string::npos;
   if (!text.empty()) logs_.add_starter(stamp() + text);
-  if (!edge && is_trace(text)) {
+  if (!edge && is_starter_trace(text)) {
     traces_ += fmt::format("{}mpirun: {}\n", stamp(), text);
     return "";
   }
@@ -171,18 +139,14 @@ std::string OutputPrefixer::own_words(std::string_view words) {
 std::string OutputPrefixer::end_of_box() {
   std::string box;
   std::swap(box, box_);
-  const auto says = [&](const char* words) { return box.find(words) != std::string::npos; };
-  for (const char* words : {"unable to launch the specified application", "unable to find the specified executable"}) {
-    not_started_ = not_started_ || says(words);
-  }
-  if (says("An internal error has occurred in") || says("This is something that should be reported")) {
+  const BoxMeaning meaning = meaning_of_box(box);
+  not_started_ = not_started_ || meaning.not_started;
+  if (meaning.trace) {
     traces_ += box;
     return "";
   }
-  for (const auto& [words, meaning] : kRefusals) {
-    if (refusal_.empty() && says(words)) refusal_ = fmt::format("{}{}", meaning, value_of(box, "node: "));
-  }
-  if (says("non-zero")) {
+  if (refusal_.empty()) refusal_ = meaning.refusal;
+  if (meaning.verdict) {
     verdict_ += box;
     return "";
   }
@@ -190,24 +154,43 @@ std::string OutputPrefixer::end_of_box() {
 }
 
 std::string OutputPrefixer::prefixed(std::string_view line) {
-  // Hydra's words about a command, under the tag of its rank.
-  not_started_ = not_started_ || (line.find("[proxy:") != std::string_view::npos &&
-                                  line.find("execvp error on file") != std::string_view::npos);
+  not_started_ = not_started_ || is_hydra_start_failure(line);
   const TaggedLine tagged = read_tag(kind_, line);
   return tagged.rank < 0 ? own_words(tagged.text) : of_rank(tagged.rank, tagged.text);
 }
 
 std::string OutputPrefixer::of_rank(int rank, std::string_view line) {
   heard_ = true;
-  if (line == kArrival) {
-    arrived_.insert(rank);
+  if (const auto record = record_in(line)) {
+    take_record(rank, *record);
     return "";
   }
   const std::string time = stamp();
   logs_.add(rank, time + std::string(line));
-  std::string out = fmt::format("{}[{}] {}\n", host_of_rank(placement_, rank), rank, line);
-  if (!first_error_ && line.find("error: ") != std::string_view::npos) first_error_ = out.substr(0, out.size() - 1);
-  return time + out;
+  if (foreign_program_ && is_foreign_error(line)) note_error(rank, line);
+  return fmt::format("{}{}\n", time, shown(rank, line));
+}
+
+std::string OutputPrefixer::shown(int rank, std::string_view line) const {
+  return fmt::format("{}[{}] {}", host_of_rank(placement_, rank), rank, line);
+}
+
+void OutputPrefixer::note_error(int rank, std::string_view line) {
+  if (!first_error_) first_error_ = shown(rank, line);
+}
+
+void OutputPrefixer::take_record(int rank, const RankRecord& record) {
+  switch (record.kind) {
+    case RankRecord::Kind::arrived:
+      arrived_.insert(rank);
+      break;
+    case RankRecord::Kind::error:
+      note_error(rank, record.text);
+      break;
+    case RankRecord::Kind::lost:
+      if (!lost_rank_) lost_rank_ = record.rank;
+      break;
+  }
 }
 
 /// `ends`: a line end follows, which is that of the last part.

@@ -46,8 +46,8 @@ class Attempt {
           const AttemptLimits& limits, const JobChannel& job, const StopSignals& signals)
       : signals_(signals),
         logs_(limits.log_folder),
-        out_(kind, placement, logs_, limits.times),
-        err_(kind, placement, logs_, limits.times),
+        out_(kind, placement, logs_, limits.times, limits.foreign_program),
+        err_(kind, placement, logs_, limits.times, limits.foreign_program),
         stop_seconds_(limits.stop_seconds),
         start_seconds_(limits.start_seconds),
         job_(job) {
@@ -62,6 +62,7 @@ class Attempt {
     end_.traces = out_.traces() + err_.traces();
     end_.refusal = out_.refusal().empty() ? err_.refusal() : out_.refusal();
     end_.first_error = err_.first_error().value_or(out_.first_error().value_or(""));
+    end_.lost_rank = err_.lost_rank() ? err_.lost_rank() : out_.lost_rank();
     end_.not_started = out_.not_started() || err_.not_started();
     end_.arrived = out_.arrived();
     end_.arrived.insert(err_.arrived().begin(), err_.arrived().end());

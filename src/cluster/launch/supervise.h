@@ -13,23 +13,25 @@
 namespace trireme::launch {
 
 struct AttemptEnd {
-  int code = 0;                 ///< of the starter; 128 + signal
-  bool not_started = false;     ///< the starter said that a host cannot start the command
-  bool stop_requested = false;  ///< we got TERM, INT or USR1, or somebody asked by other means
-  bool stop_forced = false;     ///< and the job did not stop in time, or a second signal came
-  std::string refusal;          ///< the starter does not take its hostfile, which ended it
-  std::string not_begun;        ///< why no rank had begun within the limit, which ended it; one line per cause
-  std::string traces;           ///< OutputPrefixer::traces()
-  std::string first_error;      ///< first line of a rank that said "error:"
-  std::set<int> arrived;        ///< ranks that came to MPI's start; none: no rank is of trireme, or none uses MPI
-  std::string verdict;          ///< what mpirun said of a code that is not 0, kept back: a stop has one, too
+  int code = 0;                  ///< of the starter; 128 + signal
+  bool not_started = false;      ///< the starter said that a host cannot start the command
+  bool stop_requested = false;   ///< we got TERM, INT or USR1, or somebody asked by other means
+  bool stop_forced = false;      ///< and the job did not stop in time, or a second signal came
+  std::string refusal;           ///< the starter does not take its hostfile, which ended it
+  std::string not_begun;         ///< why no rank had begun within the limit, which ended it; one line per cause
+  std::string traces;            ///< OutputPrefixer::traces()
+  std::string first_error;       ///< OutputPrefixer::first_error(); empty: none
+  std::optional<int> lost_rank;  ///< OutputPrefixer::lost_rank()
+  std::set<int> arrived;         ///< ranks that came to MPI's start; none: no rank is of trireme, or none uses MPI
+  std::string verdict;           ///< what mpirun said of a code that is not 0, kept back: a stop has one, too
 };
 
 struct AttemptLimits {
-  double stop_seconds = 120;  ///< that a stop may take
-  std::string log_folder;     ///< where each rank's lines go, too: rank-0003.log; empty: nowhere
-  double start_seconds = 0;   ///< until the first sign of a rank; 0: any time
-  bool times = false;         ///< in front of every line
+  double stop_seconds = 120;     ///< that a stop may take
+  std::string log_folder;        ///< where each rank's lines go, too: rank-0003.log; empty: nowhere
+  double start_seconds = 0;      ///< until the first sign of a rank; 0: any time
+  bool times = false;            ///< in front of every line
+  bool foreign_program = false;  ///< the ranks run a program that need not be trireme
 };
 
 /// Somebody who asked for a stop by other means than a signal, which tells that this was so.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/run_status.h"
+#include "comm/rank_record.h"
 
 namespace trireme {
 namespace {
@@ -32,6 +33,7 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
                describe(own), exit_code(ErrorKind::peer));
     return;
   }
+  tell_launch({.kind = RankRecord::Kind::lost, .rank = loss.rank, .host = loss.host, .text = loss.reason});
   log::error("{}; this rank was in {}; leaving with code {}, start again to go on from the last checkpoint",
              describe(loss), describe(own), exit_code(ErrorKind::peer));
   if (run_dir.empty()) return;

@@ -79,10 +79,50 @@ TEST(Output, TheTimeStandsInFrontWhereItIsWanted) {
   OutputPrefixer prefixer(StarterKind::hydra, placement, logs, true);
   constexpr const char* kTime = "^20[0-9]{2}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3} ";
   EXPECT_THAT(prefixer.take("[0]error: x\n"), testing::ContainsRegex(std::string(kTime) + "n1\\[0\\] error: x\n$"));
-  EXPECT_EQ(prefixer.first_error(), "n1[0] error: x");
   EXPECT_THAT(prefixer.take("own words\n"), testing::ContainsRegex(std::string(kTime) + "mpirun: own words\n$"));
   EXPECT_THAT(read_text(folder / "logs/rank-0000.log"), testing::ContainsRegex(std::string(kTime) + "error: x\n$"));
   EXPECT_THAT(read_text(folder / "logs/starter.log"), testing::ContainsRegex(std::string(kTime) + "own words\n$"));
+}
+
+std::string line_of(const RankRecord& record) { return to_line(record) + "\n"; }
+
+TEST(Output, WhatRanksTellIsReadAndNotPassedOn) {
+  const std::vector<Placement> placement = {{"n1", 1}, {"n2", 2}};
+  TemporaryFolder folder;
+  RankLogs logs(folder / "logs");
+  OutputPrefixer prefixer(StarterKind::hydra, placement, logs);
+  EXPECT_EQ(prefixer.take("[2]" + line_of({.kind = RankRecord::Kind::arrived})), "");
+  EXPECT_EQ(prefixer.arrived(), std::set<int>{2});
+  EXPECT_TRUE(prefixer.heard());
+  EXPECT_EQ(prefixer.take("[1]error: rank 0 on n1 was lost (as a sample says) in step 1\n"),
+            "n2[1] error: rank 0 on n1 was lost (as a sample says) in step 1\n");
+  EXPECT_EQ(prefixer.first_error(), std::nullopt) << "what a rank shows is no record";
+  EXPECT_EQ(prefixer.lost_rank(), std::nullopt);
+  EXPECT_EQ(prefixer.take("[2]" + line_of({.kind = RankRecord::Kind::lost, .rank = 1, .host = "n2"}) + "[2]" +
+                          line_of({.kind = RankRecord::Kind::error, .text = "[n2 2] error: x"}) +
+                          "[2][n2 2] error: x\n[0]" + line_of({.kind = RankRecord::Kind::lost, .rank = 2}) + "[0]" +
+                          line_of({.kind = RankRecord::Kind::error, .text = "error: y"})),
+            "n2[2] [n2 2] error: x\n");
+  EXPECT_EQ(prefixer.lost_rank(), 1) << "the first one counts";
+  EXPECT_EQ(prefixer.first_error(), "n2[2] [n2 2] error: x");
+  EXPECT_EQ(read_text(folder / "logs/rank-0002.log"), "[n2 2] error: x\n");
+}
+
+TEST(Output, WhatOtherProcessesTellIsNotPassedOn) {
+  const std::vector<Placement> placement = {{"n1", 1}};
+  RankLogs no_logs("");
+  OutputPrefixer prefixer(StarterKind::open_mpi, placement, no_logs);
+  EXPECT_EQ(prefixer.take(line_of({.kind = RankRecord::Kind::error, .text = "error: host n1: no route leads to it"})),
+            "");
+  EXPECT_EQ(prefixer.first_error(), std::nullopt) << "no rank told it";
+}
+
+TEST(Output, LinesOfForeignProgramsAreReadForErrors) {
+  const std::vector<Placement> placement = {{"n1", 2}};
+  RankLogs no_logs("");
+  OutputPrefixer prefixer(StarterKind::hydra, placement, no_logs, false, true);
+  prefixer.take("[0]no errors\n[1]error: disk on fire\n[0]error: another\n");
+  EXPECT_EQ(prefixer.first_error(), "n1[1] error: disk on fire");
 }
 
 TEST(RankLogs, RefuseAFolderThatCannotBe) {

@@ -178,14 +178,13 @@ TEST(Output, TagsOfEveryStarterBecomeHostAndRank) {
   EXPECT_EQ(tag(StarterKind::srun, "srun: error: n2"), "-1|srun: error: n2");
 }
 
-TEST(Output, LinesAreWholeAndTheFirstErrorIsKept) {
+TEST(Output, LinesAreWhole) {
   const std::vector<Placement> placement = {{"n1", 1}, {"n2", 2}};
   RankLogs no_logs("");
   OutputPrefixer prefixer(StarterKind::hydra, placement, no_logs);
   EXPECT_EQ(prefixer.take("[0]on"), "");
   EXPECT_EQ(prefixer.take("e\n[2]error: x\n[1]error: y\nwo"), "n1[0] one\nn2[2] error: x\nn2[1] error: y\n");
   EXPECT_EQ(prefixer.flush(), "mpirun: wo\n");
-  EXPECT_EQ(prefixer.first_error(), "n2[2] error: x");
 }
 
 TEST(Output, PartsOfLinesThatOpenMpiMixesAreEachRanksOwn) {

@@ -1,0 +1,75 @@
+#include "cluster/launch/foreign_words.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace trireme::launch {
+namespace {
+
+bool has(std::string_view text, std::string_view words) { return text.find(words) != std::string_view::npos; }
+
+template <size_t N>
+bool has_any(std::string_view text, const std::array<const char*, N>& all) {
+  return std::ranges::any_of(all, [&](const char* words) { return has(text, words); });
+}
+
+// What Open MPI 4 and 5 say of a hostfile; after most of it mpirun goes on and never ends.
+constexpr std::pair<const char*, const char*> kRefusals[] = {
+    {"presence of an illegal character in the following node name", "it does not take the name of a host"},
+    {"detected a parse error in the hostfile", "it cannot read its hostfile"},
+    {"detected a bad parameter in the hostfile", "it cannot read its hostfile"},
+    {"unable to open the hostfile", "it cannot open its hostfile"},
+    {"contains multiple definitions", "it takes two hosts for one"},
+    {"requested hosts are not included in the current allocation", "its batch system does not hold these hosts"},
+    {"contains at least one node not", "its batch system does not hold these hosts"},
+    {"There are not enough slots available", "its hostfile has too few slots"},
+    {"All nodes which are allocated for this job are already filled", "its hostfile has too few slots"}};
+
+constexpr std::array kNotStarted = {"unable to launch the specified application",
+                                    "unable to find the specified executable"};
+constexpr std::array kInternalErrors = {"An internal error has occurred in",
+                                        "This is something that should be reported"};
+constexpr std::array kTraces = {"ORTE_ERROR_LOG",
+                                "PRTE_ERROR_LOG",
+                                "PRTE ERROR",
+                                "PMIX ERROR",
+                                "OPAL ERROR",
+                                "*** Process received signal",
+                                "*** End of error message",
+                                "] Signal: ",
+                                "] Signal code: ",
+                                "] Failing at address: "};
+
+/// " NAME" of the box's line "node:  NAME"; empty where there is none.
+std::string value_of(const std::string& box, const std::string& key) {
+  const size_t at = box.find(key);
+  if (at == std::string::npos) return "";
+  const size_t begin = box.find_first_not_of(' ', at + key.size());
+  return begin == std::string::npos ? "" : ": " + box.substr(begin, box.find('\n', begin) - begin);
+}
+
+}  // namespace
+
+BoxMeaning meaning_of_box(const std::string& box) {
+  BoxMeaning meaning;
+  meaning.not_started = has_any(box, kNotStarted);
+  meaning.trace = has_any(box, kInternalErrors);
+  meaning.verdict = has(box, "non-zero");
+  const auto* const refusal = std::ranges::find_if(kRefusals, [&](const auto& known) { return has(box, known.first); });
+  if (refusal != std::end(kRefusals)) meaning.refusal = fmt::format("{}{}", refusal->second, value_of(box, "node: "));
+  return meaning;
+}
+
+bool is_starter_trace(std::string_view line) {
+  if (!line.starts_with('[')) return false;
+  return has_any(line, kTraces) || (has(line, "] [") && line.ends_with(']') && has(line, "[0x"));
+}
+
+bool is_hydra_start_failure(std::string_view line) { return has(line, "[proxy:") && has(line, "execvp error on file"); }
+
+bool is_foreign_error(std::string_view line) { return has(line, "error: "); }
+
+}  // namespace trireme::launch
