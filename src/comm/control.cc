@@ -32,6 +32,6 @@ void ControlChannel::dismiss() {
   if (hub_) hub_->dismiss();
 }
 
-std::optional<std::string> ControlChannel::stop_request() const { return hub_ ? hub_->stop_request() : std::nullopt; }
+std::optional<StopRequest> ControlChannel::stop_request() const { return hub_ ? hub_->stop_request() : std::nullopt; }
 
 }  // namespace trireme

@@ -14,6 +14,7 @@
 #include "comm/heartbeat.h"
 #include "comm/liveness.h"
 #include "comm/scalars.h"
+#include "comm/stop_request.h"
 
 namespace trireme {
 
@@ -40,8 +41,8 @@ class ControlHub {
   void dismiss();
   const std::string& secret() const;
   std::vector<std::string> addresses() const;
-  /// Why a launcher wants the job to stop; nothing before it does.
-  std::optional<std::string> stop_request() const;
+  /// A launcher's; nothing before there is one.
+  std::optional<StopRequest> stop_request() const;
 
  private:
   class Loop;
@@ -59,7 +60,7 @@ class ControlClient {
   /// As the hub's.
   ~ControlClient();
   /// Asks the job to stop at its next step boundary.
-  void request_stop(const std::string& why);
+  void request_stop(const StopRequest& request);
 
  private:
   class Loop;
@@ -75,7 +76,7 @@ class ControlChannel {
   std::vector<std::string> addresses() const;
   /// See ControlHub; nothing on other ranks.
   void dismiss();
-  std::optional<std::string> stop_request() const;
+  std::optional<StopRequest> stop_request() const;
 
  private:
   std::unique_ptr<ControlHub> hub_;

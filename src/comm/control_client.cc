@@ -56,8 +56,9 @@ class ControlClient::Loop {
     }
   }
 
-  void request_stop(const std::string& why) {
-    send({.kind = ControlKind::stop, .rank = rank_, .host = host_, .text = why});
+  void request_stop(const StopRequest& request) {
+    const ControlKind kind = request.stays_stopped ? ControlKind::stop_for_good : ControlKind::stop;
+    send({.kind = kind, .rank = rank_, .host = host_, .text = request.why});
   }
 
  private:
@@ -177,6 +178,6 @@ ControlClient::ControlClient(const std::vector<std::string>& addresses, const st
 
 ControlClient::~ControlClient() = default;
 
-void ControlClient::request_stop(const std::string& why) { loop_->request_stop(why); }
+void ControlClient::request_stop(const StopRequest& request) { loop_->request_stop(request); }
 
 }  // namespace trireme

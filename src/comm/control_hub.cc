@@ -48,7 +48,7 @@ class ControlHub::Loop {
 
   const std::string& secret() const { return options_.secret; }
   const std::vector<std::string>& addresses() const { return addresses_; }
-  std::optional<std::string> stop_request() const {
+  std::optional<StopRequest> stop_request() const {
     const std::lock_guard lock(mutex_);
     return stop_;
   }
@@ -151,9 +151,9 @@ class ControlHub::Loop {
     if (message.kind == ControlKind::beat && c.rank > 0) liveness_.heard(c.rank, message.state, now);
     if (message.kind == ControlKind::loss && !told_loss_)
       told_loss_ = Loss{message.rank, message.host, message.state, message.text};
-    if (message.kind == ControlKind::stop) {
+    if (message.kind == ControlKind::stop || message.kind == ControlKind::stop_for_good) {
       const std::lock_guard lock(mutex_);
-      if (!stop_) stop_ = message.text;
+      if (!stop_) stop_ = StopRequest{message.text, message.kind == ControlKind::stop_for_good};
     }
     if (message.kind != ControlKind::bye) return;
     if (c.rank > 0) liveness_.leave(c.rank);
@@ -197,7 +197,7 @@ class ControlHub::Loop {
   std::list<Connection> connections_;
   std::optional<Loss> told_loss_;  ///< a client has given this rank up
   mutable std::mutex mutex_;
-  std::optional<std::string> stop_;
+  std::optional<StopRequest> stop_;
   std::once_flag dismissed_;
   ControlThread thread_;
 };
@@ -210,6 +210,6 @@ ControlHub::~ControlHub() = default;
 void ControlHub::dismiss() { loop_->dismiss(); }
 const std::string& ControlHub::secret() const { return loop_->secret(); }
 std::vector<std::string> ControlHub::addresses() const { return loop_->addresses(); }
-std::optional<std::string> ControlHub::stop_request() const { return loop_->stop_request(); }
+std::optional<StopRequest> ControlHub::stop_request() const { return loop_->stop_request(); }
 
 }  // namespace trireme

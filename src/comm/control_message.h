@@ -10,12 +10,13 @@
 namespace trireme {
 
 enum class ControlKind : uint8_t {
-  hello,    ///< the first of a connection: rank (-1: a launcher), host, text = the secret
-  welcome,  ///< the hub's answer
-  beat,     ///< a rank's state
-  loss,     ///< rank, host and last state of a lost rank, text = how it was noticed
-  stop,     ///< a launcher's wish, text = why
-  bye,      ///< the sender leaves in order
+  hello,          ///< the first of a connection: rank (-1: a launcher), host, text = the secret
+  welcome,        ///< the hub's answer
+  beat,           ///< a rank's state
+  loss,           ///< rank, host and last state of a lost rank, text = how it was noticed
+  stop,           ///< a launcher's StopRequest, text = why
+  stop_for_good,  ///< the same, and the job stays stopped
+  bye,            ///< the sender leaves in order
 };
 
 struct ControlMessage {

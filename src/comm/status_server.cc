@@ -187,7 +187,7 @@ class StatusServer::Loop {
     if (stopped_ && (!now || stopped_now_)) return;
     stopped_ = true;
     stopped_now_ = now;
-    if (options_.on_stop(fmt::format("{} ({})", kStopCommand, who), now)) leaving_ = true;
+    if (options_.on_stop(fmt::format("trireme stop ({})", who), now)) leaving_ = true;
   }
 
   void hand_out_news() {

@@ -22,9 +22,6 @@
 
 namespace trireme {
 
-/// What a stop request that came this way begins with: "trireme stop (ann on h1)".
-inline constexpr const char* kStopCommand = "trireme stop";
-
 struct StatusServerOptions {
   bool this_host_only = true;  ///< listens on the loopback interface
   std::string interface;       ///< else: whose addresses are told; empty: of all

@@ -29,6 +29,10 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
   const CorePlan cores = take_cores(config, process, scalars);
   std::optional<RunClaim> claim;
   const auto asked = [&] { return claim ? claim->stop_request() : peers.stop_request(); };
+  const auto reason = [&] {
+    const std::optional<StopRequest> wish = asked();
+    return wish ? wish->why : stop::reason();
+  };
   const RankContext rank = rank_context(process, cores.threads, [&] { return stop::requested() || asked(); });
   return run_to_end(claim, process, peers, [&]() -> RunEnd {
     // Nobody looks into the folder before rank 0 owns it.
@@ -41,7 +45,7 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
                  .mesh = mesh,
                  .cores = cores,
                  .claim = claim ? &*claim : nullptr,
-                 .stop_reason = [&] { return asked().value_or(stop::reason()); }});
+                 .stop_reason = reason});
   });
 }
 

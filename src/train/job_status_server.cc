@@ -57,7 +57,7 @@ JobStatusServer::~JobStatusServer() {
   if (status_server_) log::set_listener({});
 }
 
-std::optional<std::string> JobStatusServer::stop_request() const {
+std::optional<StopRequest> JobStatusServer::stop_request() const {
   const std::lock_guard lock(mutex_);
   return stop_;
 }
@@ -84,7 +84,7 @@ std::string JobStatusServer::status() const {
 bool JobStatusServer::stop(const std::string& who, bool now) {
   if (!now) {
     const std::lock_guard lock(mutex_);
-    stop_ = who;
+    stop_ = StopRequest{.why = who, .stays_stopped = true};
     return false;
   }
   std::thread([] {

@@ -13,6 +13,7 @@
 #include "checkpoint/run_status.h"
 #include "comm/process.h"
 #include "comm/status_server.h"
+#include "comm/stop_request.h"
 #include "config/config.h"
 
 namespace trireme {
@@ -28,8 +29,8 @@ class JobStatusServer {
   JobStatusServer& operator=(const JobStatusServer&) = delete;
   ~JobStatusServer();
 
-  /// Who asked for a stop at the next step; nothing before.
-  std::optional<std::string> stop_request() const;
+  /// For a stop at the next step; nothing before somebody has asked.
+  std::optional<StopRequest> stop_request() const;
   /// The last word to those who wait; RUN/control.json goes, unless a launch around this job still answers there.
   void end(const RunStatus& status);
 
@@ -43,7 +44,7 @@ class JobStatusServer {
   const std::chrono::system_clock::time_point start_ = std::chrono::system_clock::now();
   bool has_launch_ = false;
   mutable std::mutex mutex_;  ///< of stop_
-  std::optional<std::string> stop_;
+  std::optional<StopRequest> stop_;
   std::unique_ptr<StatusServer> status_server_;
 };
 

@@ -50,14 +50,14 @@ void RunClaim::check() const {
   if (lock_) lock_->check();
 }
 
-std::optional<std::string> RunClaim::stop_request() const {
+std::optional<StopRequest> RunClaim::stop_request() const {
   const auto asked = status_server_ ? status_server_->stop_request() : std::nullopt;
   return asked ? asked : peers_.stop_request();
 }
 
 bool RunClaim::end(RunStatus status) {
   status = of_this_rank(std::move(status));
-  if (status.state == "stopped") status.requeue = !stop_request().value_or("").starts_with(kStopCommand);
+  if (status.state == "stopped") status.requeue = !stop_request().value_or(StopRequest()).stays_stopped;
   const bool restores = before_ && status.code != 0;
   try {
     check();

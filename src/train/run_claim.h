@@ -24,8 +24,8 @@ class RunClaim {
   RunClaim(const Config& config, const Process& process, PeerWatch& peers);
   /// Throws Error::locked when another job took the folder over meanwhile.
   void check() const;
-  /// Why a stop was asked for by other means than a signal; nothing before, and on ranks other than 0.
-  std::optional<std::string> stop_request() const;
+  /// One that came by other means than a signal; nothing before, and on ranks other than 0.
+  std::optional<StopRequest> stop_request() const;
   /// The start succeeded: from here on the run is another one than the folder told of before.
   void begin() { before_.reset(); }
   /// The run ends on this rank. A start that fails before begin() leaves what the folder tells of an ended run. A

@@ -170,9 +170,9 @@ TEST_F(Control, ALauncherStopsTheJobAndHearsOfLosses) {
   Socket rank = knock(hub, 1, hub.secret());
   ASSERT_EQ(answer(rank), ControlKind::welcome);
   EXPECT_EQ(hub.stop_request(), std::nullopt);
-  launcher.request_stop("trireme launch");
+  launcher.request_stop({.why = "trireme launch"});
   for (const auto start = Clock::now(); !hub.stop_request() && seconds_since(start) < 20;) std::this_thread::yield();
-  EXPECT_EQ(hub.stop_request(), "trireme launch");
+  EXPECT_EQ(hub.stop_request(), (StopRequest{.why = "trireme launch", .stays_stopped = false}));
   rank = Socket();
   const auto loss = launcher_ending.wait();
   ASSERT_TRUE(loss);
@@ -239,10 +239,10 @@ TEST_F(Control, AGroupOfOneHasAHubForItsLauncher) {
   const ControlChannel channel(scalars, "node0", heartbeat_, hub_ending_.options(10, "of-the-launcher"));
   ControlClient launcher(channel.addresses(), "of-the-launcher", ControlClient::kLauncher, "login", nullptr,
                          first_.options());
-  launcher.request_stop("why");
+  launcher.request_stop({.why = "why", .stays_stopped = true});
   for (const auto start = Clock::now(); !channel.stop_request() && seconds_since(start) < 20;)
     std::this_thread::yield();
-  EXPECT_EQ(channel.stop_request(), "why");
+  EXPECT_EQ(channel.stop_request(), (StopRequest{.why = "why", .stays_stopped = true}));
 }
 
 }  // namespace

@@ -165,9 +165,10 @@ class Launch {
   }
 
   JobChannel job_channel(const StatusStamp& before) {
-    JobChannel job = {.ask_to_stop = [this, before](const std::string& why) { return ask_to_stop(before, why); },
-                      .not_begun = [this] { return not_begun(); },
-                      .over = [this, before] { return seconds_to_end(before); }};
+    JobChannel job = {
+        .ask_to_stop = [this, before](const StopRequest& request) { return ask_to_stop(before, request); },
+        .not_begun = [this] { return not_begun(); },
+        .over = [this, before] { return seconds_to_end(before); }};
     if (!status_server_) return job;
     job.caller = [this] { return status_server_->caller(); };
     job.said = [this](std::string_view text) { status_server_->said(text); };
@@ -441,7 +442,7 @@ class Launch {
   }
 
   /// Through the job's control channel, whose place a running job tells in its status.json.
-  bool ask_to_stop(const StatusStamp& before, const std::string& why) const {
+  bool ask_to_stop(const StatusStamp& before, const StopRequest& request) const {
     if (!job_.has_status || status_stamp() == before) return false;
     try {
       const RunStatus status = read_status(job_.run_folder);
@@ -450,7 +451,7 @@ class Launch {
       for (std::string address; std::getline(list, address, ',');) addresses.push_back(address);
       if (status.state != "running" || addresses.empty()) return false;
       ControlClient client(addresses, secret_, ControlClient::kLauncher, "launch", nullptr, {}, kJoinSeconds);
-      client.request_stop(why);
+      client.request_stop(request);
       log::info("launch: the job's control channel has the request");
       return true;
     } catch (const Error& e) {

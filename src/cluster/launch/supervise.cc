@@ -149,7 +149,8 @@ class Attempt {
       stop_at_ = Clock::now();
       const std::string who = caller ? caller->who : strsignal(number);
       log::info("launch: {}; asking all ranks to stop after this step", who);
-      if (!job_.ask_to_stop(caller ? who : "launch got " + who)) kill(child_, SIGUSR1);
+      const StopRequest request{caller ? who : "launch got " + who, caller.has_value()};
+      if (!job_.ask_to_stop(request)) kill(child_, SIGUSR1);
     } else if (stop::leaves_at_once(number, Clock::now() - stop_at_)) {
       force("a second signal came");
     }

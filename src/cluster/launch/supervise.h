@@ -9,6 +9,7 @@
 
 #include "cluster/launch/starter.h"
 #include "cluster/launch/stop_signals.h"
+#include "comm/stop_request.h"
 
 namespace trireme::launch {
 
@@ -43,7 +44,7 @@ struct StopCaller {
 /// What can be done with a job beside its starter, and who wants to know of it.
 struct JobChannel {
   /// Asks the running job itself to stop; false where that is not possible.
-  std::function<bool(const std::string& why)> ask_to_stop;
+  std::function<bool(const StopRequest&)> ask_to_stop;
   /// When no rank has given a sign in time: what keeps them from beginning, one line per cause; empty: they have begun.
   std::function<std::string()> not_begun = [] { return std::string(); };
   /// Once the job says that it is over: seconds that its starter may take to end; below 0 before. A starter may wait

@@ -76,7 +76,7 @@ std::vector<std::string> PeerWatch::addresses() const {
   return channel_ ? channel_->addresses() : std::vector<std::string>();
 }
 
-std::optional<std::string> PeerWatch::stop_request() const {
+std::optional<StopRequest> PeerWatch::stop_request() const {
   return channel_ ? channel_->stop_request() : std::nullopt;
 }
 

@@ -22,8 +22,8 @@ class PeerWatch {
 
   /// Where a launcher can join, on rank 0.
   std::vector<std::string> addresses() const;
-  /// Why a launcher wants the job to stop; nothing before it does, and on ranks other than 0.
-  std::optional<std::string> stop_request() const;
+  /// A launcher's; nothing before there is one, and on ranks other than 0.
+  std::optional<StopRequest> stop_request() const;
   /// Lets this rank leave without being taken for lost. From any thread of rank 0.
   void dismiss();
   /// After communication has failed: gives the watch time to find out who was lost, and so does not return then.
