@@ -86,11 +86,11 @@ int list_plan(const Plan& plan, bool json) {
                           {"kind", kind_name(step)},
                           {"check", step.name},
                           {"arguments", whole ? std::vector<std::string>{step.text} : step.words}});
-      if (!step.problem.empty()) document.back()["problem"] = step.problem;
+      if (!step.problem.empty()) document.back()["problem"] = step.placed_problem();
     } else {
       fmt::print("{:>4}  {:<12} {:<15} {}{}{}{}{}\n", step.number, step.target, kind_name(step), name,
                  name.empty() ? "" : " ", arguments, step.applies ? "" : "   (not for this host)",
-                 step.problem.empty() ? "" : "   (" + step.problem + ")");
+                 step.problem.empty() ? "" : "   (" + step.placed_problem() + ")");
     }
   }
   if (json) fmt::print("{}\n", dump_json(document, 2));
@@ -191,8 +191,7 @@ void print_node(const Report& report, bool quiet) {
                  count_text(unknown, "check"));
   }
   if (!report.slurm.empty()) {
-    const bool trouble = report.slurm.starts_with("not marked");
-    log::write(trouble ? log::Level::warning : log::Level::info,
+    log::write(report.slurm_failed ? log::Level::warning : log::Level::info,
                fmt::format("{} in Slurm: {}", report.host, report.slurm));
   }
 }
@@ -215,7 +214,7 @@ void require_usable(const HealthOptions& options, const Plan& plan) {
   if (options.check.empty()) return;
   for (const Step& step : plan.steps) {
     if (step.kind != StepKind::bad || step.number == 0) continue;
-    fail(ErrorKind::config, "--check: {}", step.problem.substr(step.problem.find(": ") + 2));
+    fail(ErrorKind::config, "--check: {}", step.problem);
   }
 }
 
@@ -229,9 +228,8 @@ int check_this_node(const HealthOptions& options) {
   if (options.detached || is_set(plan, "DETACHED_MODE")) return run_detached(options, plan, machine);
   const Report report = look(options, plan, machine, false);
   print_report(report, options);
-  const bool nothing_known = std::ranges::any_of(report.results, [](const Result& result) {
-    return result.outcome.kind == Outcome::Kind::not_checked && result.outcome.text.starts_with("line 1: ");
-  });
+  const bool nothing_known =
+      std::ranges::any_of(report.results, [](const Result& result) { return result.outcome.unusable; });
   if (!options.check.empty() && report.checked() == 0 && nothing_known) return kUnusableCheck;
   return exit_code(report, options.all || is_set(plan, "NHC_CHECK_ALL"));
 }

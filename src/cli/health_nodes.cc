@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/count.h"
 #include "base/error.h"
@@ -15,6 +16,7 @@
 #include "cli/host_flags.h"
 #include "cluster/health/generate.h"
 #include "cluster/health/run.h"
+#include "cluster/health/slurm_state.h"
 #include "cluster/launch/node_session.h"
 #include "cluster/subprocess.h"
 
@@ -66,9 +68,13 @@ void take_back_drained(HostSet& hosts) {
     log::warning("sinfo {}: nodes drained before are not looked at", describe_end(asked));
     return;
   }
+  std::set<std::string, std::less<>> ours;
+  for (const std::string_view line : health::split_lines(std::string_view(asked.out))) {
+    const size_t bar = line.find('|');
+    if (bar != line.npos && health::is_own_reason(line.substr(bar + 1))) ours.emplace(line.substr(0, bar));
+  }
   for (const Host& host : hosts.skipped) {
-    const bool ours = ("\n" + asked.out).find("\n" + host.name + "|NHC:") != std::string::npos;
-    if (ours && (host.state.starts_with("drain") || host.state.starts_with("drng"))) {
+    if (ours.contains(host.name) && (host.state.starts_with("drain") || host.state.starts_with("drng"))) {
       hosts.hosts.push_back(host);
     }
   }

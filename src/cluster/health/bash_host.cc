@@ -52,6 +52,11 @@ std::string without_place(const std::string& text) {
   return text.substr(colon + 2);
 }
 
+/// Of a line of the configuration, or of a script of the site (0).
+Outcome of_line(int number, std::string why) {
+  return number > 0 ? unusable(std::move(why)) : not_checked(std::move(why));
+}
+
 }  // namespace
 
 BashHost::BashHost(const Machine& machine, Callbacks callbacks) : machine_(machine), callbacks_(std::move(callbacks)) {}
@@ -165,12 +170,12 @@ bool BashHost::receive(std::vector<LineResult>& results, int number) {
     explained_ = true;
   } else if (name == "unknown") {
     const std::string check = words[1].substr(0, words[1].find(' '));
-    results.push_back({words[1], not_checked(where + callbacks_.why_unknown(check))});
+    results.push_back({words[1], of_line(number, where + callbacks_.why_unknown(check))});
   } else if (name == "refused") {
-    results.push_back({words[1], not_checked(fmt::format("{}{}: not read: {}", where, words[1], words[2]))});
+    results.push_back({words[1], of_line(number, fmt::format("{}{}: not read: {}", where, words[1], words[2]))});
     explained_ = true;
   } else if (name == "syntax") {
-    results.push_back({"", not_checked(fmt::format("{}bash cannot read it: {}", where, words[1]))});
+    results.push_back({"", of_line(number, fmt::format("{}bash cannot read it: {}", where, words[1]))});
   } else if (name == "loading") {
     loading_ = words[1];
   } else if (name == "ready") {
@@ -231,7 +236,7 @@ std::vector<LineResult> BashHost::run(const std::string& line, int number) {
   explained_ = false;
   if (ended_) {
     const std::string file = loading_.empty() ? "bash does not start" : loading_ + " ended bash";
-    results.push_back({line, not_checked(fmt::format("line {}: {} (code {})", number, file, code_))});
+    results.push_back({line, of_line(number, fmt::format("line {}: {} (code {})", number, file, code_))});
     ended_ = false;
     return results;
   }

@@ -19,13 +19,15 @@ struct Outcome {
   /// skipped: not meant for this node (a GPU check without a GPU); not_checked: meant for it, and nothing here can do
   /// it
   enum class Kind { pass, fail, skipped, not_checked } kind = Kind::pass;
-  std::string text;  ///< why it is none of a pass; for a pass a remark, or nothing
-  int code = 1;      ///< of a failure: what the run ends with, as a check's `die CODE MESSAGE` or command told
+  std::string text;       ///< why it is none of a pass; for a pass a remark, or nothing
+  int code = 1;           ///< of a failure: what the run ends with, as a check's `die CODE MESSAGE` or command told
+  bool unusable = false;  ///< of one that was not checked: its line, or bash for it, cannot be used
 };
 
 inline Outcome passed(std::string remark = "") { return {Outcome::Kind::pass, std::move(remark)}; }
 inline Outcome skipped(std::string why) { return {Outcome::Kind::skipped, std::move(why)}; }
 inline Outcome not_checked(std::string why) { return {Outcome::Kind::not_checked, std::move(why)}; }
+inline Outcome unusable(std::string why) { return {Outcome::Kind::not_checked, std::move(why), 1, true}; }
 template <class... Args>
 Outcome failed(fmt::format_string<Args...> format, Args&&... args) {
   return {Outcome::Kind::fail, fmt::format(format, std::forward<Args>(args)...)};

@@ -61,7 +61,6 @@ class Planner {
         step.problem = step.name.empty() ? e.what() : fmt::format("{}: {}", step.name, e.what());
       }
     }
-    if (step.kind == StepKind::bad) step.problem = fmt::format("line {}: {}", line.number, step.problem);
     plan_.steps.push_back(std::move(step));
   }
 
@@ -203,16 +202,18 @@ std::vector<ConfigLine> parse_nhc_config(std::string_view text) {
   return lines;
 }
 
+std::string Step::placed_problem() const { return number > 0 ? fmt::format("line {}: {}", number, problem) : problem; }
+
 Plan make_plan(const std::vector<ConfigLine>& lines, std::string_view host, const Settings& settings) {
   Plan plan;
   plan.initial = plan.variables = settings.variables;
   plan.fixed = settings.fixed;
-  for (const std::string& problem : settings.problems) {
+  for (const FileProblem& problem : settings.problems) {
     Step step;
     step.applies = true;
     step.kind = StepKind::bad;
-    step.text = problem.substr(0, problem.find(':'));
-    step.problem = problem;
+    step.text = problem.file;
+    step.problem = problem.what;
     plan.steps.push_back(std::move(step));
   }
   Planner planner(settings, plan);

@@ -41,6 +41,9 @@ struct Step {
   bool gpu = false;
   Check check;          ///< native only
   std::string problem;  ///< bad only
+
+  /// "line 3: PROBLEM"; without the line where it is of none (number 0).
+  std::string placed_problem() const;
 };
 
 struct Plan {

@@ -58,7 +58,7 @@ void read_sysconfig(const std::string& path, Settings& settings) {
   std::error_code ignored;
   if (!fs::is_regular_file(path, ignored)) return;
   if (const std::string reason = why_not_trusted(path); !reason.empty()) {
-    settings.problems.push_back(fmt::format("{}: not read: {}", path, reason));
+    settings.problems.push_back({path, fmt::format("{}: not read: {}", path, reason)});
     return;
   }
   ProcessRequest request;
@@ -73,7 +73,7 @@ void read_sysconfig(const std::string& path, Settings& settings) {
   }
   if (result.timed_out || !result.err.empty()) {
     const std::string said = result.err.substr(0, result.err.find('\n'));
-    settings.problems.push_back(fmt::format("{}: {}", path, result.timed_out ? describe_end(result) : said));
+    settings.problems.push_back({path, fmt::format("{}: {}", path, result.timed_out ? describe_end(result) : said)});
   }
 }
 
@@ -84,7 +84,7 @@ void find_functions(const fs::path& file, Settings& settings) {
   try {
     text = read_text(file, size_t{4} << 20);
   } catch (const Error& e) {
-    settings.problems.emplace_back(e.what());
+    settings.problems.push_back({file, e.what()});
     return;
   }
   for (std::string_view line : split_lines(std::string_view(text))) {

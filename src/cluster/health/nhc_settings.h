@@ -11,12 +11,17 @@
 
 namespace trireme::health {
 
+/// A file that was not read, and the message about it.
+struct FileProblem {
+  std::string file, what;
+};
+
 struct Settings {
   Variables variables;                           ///< of the process, then of the sysconfig file, then `fixed`
   Variables fixed;                               ///< told on the command line: they win
   std::string scripts;                           ///< INCDIR
   std::map<std::string, std::string> functions;  ///< checks that the site's own files define, and the file of each
-  std::vector<std::string> problems;             ///< files that were not read, and why
+  std::vector<FileProblem> problems;
 };
 
 /// The variables of this process, PATH with the system's folders after its own, and as NHC sets them HOSTNAME and,

@@ -51,7 +51,8 @@ std::string why_unknown(const std::string& name) {
 }
 
 Outcome run_step(const Step& step, const Machine& machine, bool gpu) {
-  if (step.kind == StepKind::bad) return not_checked(step.problem);
+  if (step.kind == StepKind::bad)
+    return step.number > 0 ? unusable(step.placed_problem()) : not_checked(step.placed_problem());
   if (step.gpu && !gpu) return skipped("no GPU on this node");
   if (step.kind == StepKind::not_implemented) return not_checked("not implemented in trireme");
   Outcome outcome = step.check(machine);
@@ -60,7 +61,7 @@ Outcome run_step(const Step& step, const Machine& machine, bool gpu) {
 }
 
 /// A line {"step": i, "left": pids that earlier checks left running} before each check, {"kind", "text", "code",
-/// "check"} for each of its results, {"end": i} after it.
+/// "unusable", "check"} for each of its results, {"end": i} after it.
 void send(int fd, const Json& message) {
   const std::string line = dump_json(message) + "\n";
   for (size_t sent = 0; sent < line.size();) {
@@ -142,6 +143,7 @@ class Runner {
     send(fd_, {{"kind", kKinds[static_cast<int>(outcome.kind)]},
                {"text", outcome.text},
                {"code", outcome.code},
+               {"unusable", outcome.unusable},
                {"check", check}});
     failed_ = failed_ || outcome.kind == Outcome::Kind::fail;
     stop_ = stop_ || (outcome.kind == Outcome::Kind::fail && !all_);
@@ -246,10 +248,11 @@ class Watch {
       step_ = nullptr;
       return;
     }
-    report_.results.push_back({step_->number,
-                               message["check"].get<std::string>(),
-                               {kind_of(message["kind"].get<std::string>(), "check"),
-                                message["text"].get<std::string>(), message["code"].get<int>()}});
+    report_.results.push_back(
+        {step_->number,
+         message["check"].get<std::string>(),
+         {kind_of(message["kind"].get<std::string>(), "check"), message["text"].get<std::string>(),
+          message["code"].get<int>(), message["unusable"].get<bool>()}});
   }
 
   void close_open_step() {
@@ -360,12 +363,14 @@ Json to_json(const Report& report) {
                 {"timed_out", report.timed_out},
                 {"seconds", report.seconds},
                 {"results", Json::array()}};
+  if (report.slurm_failed) document["slurm_failed"] = true;
   for (const Result& result : report.results) {
     document["results"].push_back({{"line", result.line},
                                    {"check", result.check},
                                    {"outcome", kKinds[static_cast<int>(result.outcome.kind)]},
                                    {"text", result.outcome.text}});
     if (result.outcome.kind == Outcome::Kind::fail) document["results"].back()["code"] = result.outcome.code;
+    if (result.outcome.unusable) document["results"].back()["unusable"] = true;
   }
   return document;
 }
@@ -376,12 +381,14 @@ Report report_from_json(const Json& document, const std::string& where) {
                   {},
                   document.at("timed_out").get<bool>(),
                   document.at("seconds").get<double>(),
-                  document.value("slurm", "")};
+                  document.value("slurm", ""),
+                  document.value("slurm_failed", false)};
     for (const Json& entry : document.at("results")) {
-      report.results.push_back({entry.at("line").get<int>(),
-                                entry.at("check").get<std::string>(),
-                                {kind_of(entry.at("outcome").get<std::string>(), where),
-                                 entry.at("text").get<std::string>(), entry.value("code", 1)}});
+      report.results.push_back(
+          {entry.at("line").get<int>(),
+           entry.at("check").get<std::string>(),
+           {kind_of(entry.at("outcome").get<std::string>(), where), entry.at("text").get<std::string>(),
+            entry.value("code", 1), entry.value("unusable", false)}});
     }
     return report;
   } catch (const Json::exception& e) {

@@ -22,6 +22,7 @@ struct Report {
   bool timed_out = false;  ///< the watchdog ended the run; the last result names the check that hung
   double seconds = 0;
   std::string slurm;  ///< what was done with the node in Slurm, or why that failed; empty: nobody asked
+  bool slurm_failed = false;
 
   std::vector<const Result*> failures() const;
   std::vector<const Result*> not_checked() const;  ///< skipped ones included

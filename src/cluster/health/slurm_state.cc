@@ -25,13 +25,15 @@ bool starts_with_any(std::string_view text, std::initializer_list<std::string_vi
 
 }  // namespace
 
+bool is_own_reason(std::string_view reason) { return reason.starts_with(kMark); }
+
 SlurmAction decide(bool healthy, std::string_view problem, std::string_view state_text, std::string_view reason) {
   using Kind = SlurmAction::Kind;
   const std::string state = lower(state_text);
   if (state.find_first_of("@#^~%!") != std::string::npos || starts_with_any(state, {"boot", "plan", "pow", "reboot"})) {
     return {Kind::none, fmt::format("the node is {}, it is about to restart or to change its power", state_text), ""};
   }
-  const bool ours = reason.starts_with(kMark);
+  const bool ours = is_own_reason(reason);
   const bool no_reason = reason.empty() || lower(reason) == "none";
   const bool out = starts_with_any(state, {"drain", "drng", "down", "fail", "maint"});
   if (healthy) {
@@ -90,6 +92,7 @@ void mark_in_slurm(const Machine& machine, const MarkOptions& options, Report& r
                                  failures.empty() ? "" : failures.front()->outcome.text, options.dry_run);
   } catch (const Error& e) {
     report.slurm = std::string("not marked: ") + e.what();
+    report.slurm_failed = true;
   }
 }
 

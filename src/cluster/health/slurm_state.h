@@ -9,6 +9,9 @@
 
 namespace trireme::health {
 
+/// Whether a node's reason in Slurm is one that we set: such begin with "NHC:", as NHC's own do.
+bool is_own_reason(std::string_view reason);
+
 struct SlurmAction {
   enum class Kind { none, drain, resume } kind = Kind::none;
   std::string why;     ///< of none: what keeps us from acting

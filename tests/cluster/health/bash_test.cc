@@ -116,6 +116,9 @@ TEST_F(Bash, WhatNobodyDefinesIsNotCheckedAndTheRestIsInForce) {
   EXPECT_THAT(report.not_checked()[1]->outcome.text, StartsWith("line 2: bash cannot read it: syntax error"));
   EXPECT_EQ(report.not_checked()[2]->check, "check_gone 3");
   EXPECT_THAT(report.not_checked()[3]->outcome.text, StartsWith("line 4: target: "));
+  for (const Result* result : report.not_checked()) EXPECT_TRUE(result->outcome.unusable) << result->check;
+  const Report again = report_from_json(to_json(report), "test");
+  for (const Result* result : again.not_checked()) EXPECT_TRUE(result->outcome.unusable) << result->check;
   report = run("* || check_gone\n* || check_hw_eth lo\n");
   EXPECT_THAT(one_line_per_node(report), StartsWith("n1 | Healthy (1 of 2 not checked: check_gone (line 1: no check "));
   require_all_checked(report);

@@ -30,7 +30,7 @@ Plan plan_of(std::string_view text, std::string_view host = "n1", Variables envi
 std::string reason(std::string_view text) {
   const Plan plan = plan_of(text);
   const Step& last = plan.steps.back();
-  return last.kind == StepKind::bad ? last.problem : "no error";
+  return last.kind == StepKind::bad ? last.placed_problem() : "no error";
 }
 
 TEST(NhcConfig, ReadsEveryRealFileUnchanged) {
@@ -151,7 +151,7 @@ TEST(NhcConfig, ALineThatIsWrongIsNamedAndTheOthersStayInForce) {
   for (size_t i : {1u, 2u, 3u}) {
     EXPECT_EQ(plan.steps[i].kind, StepKind::bad);
     EXPECT_TRUE(plan.steps[i].applies);
-    EXPECT_THAT(plan.steps[i].problem, testing::StartsWith(fmt::format("line {}: ", i + 1)));
+    EXPECT_THAT(plan.steps[i].placed_problem(), testing::StartsWith(fmt::format("line {}: ", i + 1)));
   }
   EXPECT_EQ(plan.steps[4].kind, StepKind::native);
 

@@ -256,6 +256,11 @@ TEST(SlurmState, LeavesDownAndRestartingNodesAlone) {
   }
 }
 
+TEST(SlurmState, KnowsItsOwnReasons) {
+  EXPECT_TRUE(is_own_reason("NHC: no ib0"));
+  for (const char* reason : {"", "none", "broken NHC: x", "nhc: x"}) EXPECT_FALSE(is_own_reason(reason)) << reason;
+}
+
 TEST(SlurmState, ResumesOnlyWhatItDrained) {
   for (const char* state : {"drain", "drng", "down*", "fail", "maint"}) {
     EXPECT_EQ(decide(true, "", state, "NHC: x").kind, SlurmAction::Kind::resume) << state;
@@ -268,6 +273,8 @@ TEST(SlurmState, AControllerThatDoesNotAnswerChangesNothingOfTheReport) {
   Report sick{"n1", {{1, "check_hw_eth a", failed("no a")}}, false, 0, ""};
   mark_in_slurm(node.machine, {"n1", false}, sick);
   EXPECT_EQ(sick.slurm, "not marked: sinfo does not exist (code 127): ");
+  EXPECT_TRUE(sick.slurm_failed);
+  EXPECT_TRUE(report_from_json(to_json(sick), "test").slurm_failed);
   EXPECT_EQ(exit_code(sick, false), 1);
   Report well{"n1", {{1, "check_hw_eth a", passed()}}, false, 0, ""};
   mark_in_slurm(node.machine, {"n1", false}, well);
@@ -279,6 +286,7 @@ TEST(SlurmState, WhatWasNotCheckedNeitherDrainsNorResumes) {
   Report report{"n1", {{1, "check_cuda_bw", not_checked("not implemented in trireme")}}, false, 0, ""};
   mark_in_slurm(node.machine, {"n1", false}, report);
   EXPECT_EQ(report.slurm, "left as it is: nothing was checked");
+  EXPECT_FALSE(report_from_json(to_json(report), "test").slurm_failed);
   EXPECT_TRUE(node.commands.empty());
 }
 
