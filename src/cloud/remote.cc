@@ -10,10 +10,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/time.h"
-#include "cluster/launch/remote_shell.h"
 
 namespace trireme::cloud {
 namespace {
+
+using launch::SshFault;
 
 /// ssh's own code for its own failures.
 constexpr int kSshFailed = 255;
@@ -44,16 +45,6 @@ std::string require_done(const Node& node, const std::string& command, const Pro
 std::string with_percents_kept(std::string word) {
   for (size_t at = 0; (at = word.find('%', at)) != std::string::npos; at += 2) word.insert(at, 1, '%');
   return word;
-}
-
-/// Nothing that time heals.
-bool is_about_keys(const std::string& reason) {
-  return reason.find("host key") != std::string::npos || reason.find("key has changed") != std::string::npos;
-}
-
-/// A host that answered and does not let us in. Some minutes after its machine was made that is final, too.
-bool is_refusal(const std::string& reason) {
-  return reason.find("refuses our key") != std::string::npos || reason.find("refused every key") != std::string::npos;
 }
 
 }  // namespace
@@ -88,18 +79,19 @@ std::vector<std::string> Remote::ssh_words(const Node& node) const {
   return words;
 }
 
-ProcessResult Remote::run(const Node& node, const std::string& command, const std::string& input,
-                          std::chrono::duration<double> timeout) const {
+RemoteResult Remote::run(const Node& node, const std::string& command, const std::string& input,
+                         std::chrono::duration<double> timeout) const {
   ProcessRequest request;
   request.arguments = ssh_words(node);
   request.arguments.push_back(command);
   request.input = input;
   request.timeout = timeout;
-  ProcessResult result = run_process(request);
+  RemoteResult result{run_process(request)};
   if (result.exit_code == kSshFailed) {
     const launch::SshFailure failure = launch::explain_ssh_failure(node.login, result.err);
-    const std::string shown = is_refusal(failure.reason) ? " (" + key_shown() + ")" : "";
-    const bool pinned = !known_hosts_.empty() && is_about_keys(failure.reason);
+    result.fault = failure.fault;
+    const std::string shown = failure.fault == SshFault::key_refused ? " (" + key_shown() + ")" : "";
+    const bool pinned = !known_hosts_.empty() && failure.fault == SshFault::host_key;
     result.err =
         failure.reason + shown + "; " +
         (pinned ? fmt::format("it was pinned in {} when the machine was made: find out why, and remove its line "
@@ -110,8 +102,8 @@ ProcessResult Remote::run(const Node& node, const std::string& command, const st
   return result;
 }
 
-ProcessResult Remote::run_as_root(const Node& node, const std::string& command, const std::string& input,
-                                  std::chrono::duration<double> timeout) const {
+RemoteResult Remote::run_as_root(const Node& node, const std::string& command, const std::string& input,
+                                 std::chrono::duration<double> timeout) const {
   return run(node, user_ == "root" ? command : "sudo -n sh -c " + shell_quote(command), input, timeout);
 }
 
@@ -176,20 +168,23 @@ Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Pa
     double told = -kTellEvery, refused_since = -1;
     for (;;) {
       std::string problem;
+      SshFault fault = SshFault::other;
       bool final = false;
       try {
         before(node);
-        const ProcessResult result = remote.run(node, "true", "", std::chrono::seconds(30));
+        const RemoteResult result = remote.run(node, "true", "", std::chrono::seconds(30));
         if (result.exit_code == 0 && !result.timed_out) return;
+        fault = result.fault;
         problem = result.timed_out ? "ssh " + describe_end(result) : result.err;
         if (result.exit_code == 127 && !result.timed_out) problem = "ssh is not installed here", final = true;
       } catch (const Error& e) {
         problem = e.what();
       }
       const double now = seconds_since(start);
-      if (!is_refusal(problem)) refused_since = -1;
-      if (is_refusal(problem) && refused_since < 0) refused_since = now;
-      final = final || is_about_keys(problem) ||
+      // A host that answered and does not let us in: some minutes after its machine was made that is final, too.
+      if (fault != SshFault::key_refused) refused_since = -1;
+      if (fault == SshFault::key_refused && refused_since < 0) refused_since = now;
+      final = final || fault == SshFault::host_key ||
               now + std::chrono::duration<double>(kPause).count() > patience.seconds ||
               (refused_since >= 0 && now - refused_since >= patience.refused);
       if (final) fail(ErrorKind::io, "{}: {}", node.name, problem);

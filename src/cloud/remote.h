@@ -7,9 +7,15 @@
 #include <vector>
 
 #include "cloud/layout.h"
+#include "cluster/launch/remote_shell.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::cloud {
+
+/// Of a command on a node.
+struct RemoteResult : ProcessResult {
+  launch::SshFault fault = launch::SshFault::other;  ///< what kept ssh itself from the node, where it was that
+};
 
 class Remote {
  public:
@@ -19,11 +25,11 @@ class Remote {
   /// ssh, its options and the host, up to the command; through the head where the node has no public address.
   std::vector<std::string> ssh_words(const Node& node) const;
   /// Runs a shell command as the user. The result's error text is what ssh's own failure means where it was that.
-  ProcessResult run(const Node& node, const std::string& command, const std::string& input = "",
-                    std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
+  RemoteResult run(const Node& node, const std::string& command, const std::string& input = "",
+                   std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
   /// The same as root: through sudo, unless the user is root.
-  ProcessResult run_as_root(const Node& node, const std::string& command, const std::string& input = "",
-                            std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
+  RemoteResult run_as_root(const Node& node, const std::string& command, const std::string& input = "",
+                           std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
   /// Output of run_as_root(). Throws Error::io naming the node, the command's first word and its last lines.
   std::string require_as_root(const Node& node, const std::string& command, const std::string& input = "",
                               std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;

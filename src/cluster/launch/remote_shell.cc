@@ -24,26 +24,31 @@ namespace {
 
 struct Sign {
   const char* text;
+  SshFault fault;
   const char* reason;
   const char* fix;  ///< {} is the host
 };
 
-// First match wins; the texts are those of OpenSSH.
+// ssh has one code, 255, for all of its failures, so its words are read: here only. First match wins; the texts are
+// those of OpenSSH, seen with 9.2.
 constexpr Sign kSigns[] = {
-    {"IDENTIFICATION HAS CHANGED", "its host key is not the one in known_hosts",
+    {"IDENTIFICATION HAS CHANGED", SshFault::host_key, "its host key is not the one in known_hosts",
      "find out why; after a reinstallation remove the old key with `ssh-keygen -R {0}`"},
-    {"Host key verification failed", "its host key is unknown",
+    {"Host key verification failed", SshFault::host_key, "its host key is unknown",
      "connect once with `ssh {0}`, or pass --host-key accept-new to learn keys at first contact"},
-    {"Permission denied", "it asks for a password or refuses our key", "install a key: `ssh-copy-id {0}`"},
-    {"Too many authentication failures", "it refused every key of the agent", "name one key for {0} in ~/.ssh/config"},
-    {"Could not resolve hostname", "its name is not known here",
+    {"Permission denied", SshFault::key_refused, "it asks for a password or refuses our key",
+     "install a key: `ssh-copy-id {0}`"},
+    {"Too many authentication failures", SshFault::key_refused, "it refused every key of the agent",
+     "name one key for {0} in ~/.ssh/config"},
+    {"Could not resolve hostname", SshFault::other, "its name is not known here",
      "correct the hostfile, or add {0} to DNS or /etc/hosts"},
-    {"Connection refused", "nothing listens on its ssh port", "start sshd on {0}"},
-    {"No route to host", "no route leads to it", "check that {0} is up and its network"},
-    {"Network is unreachable", "its network cannot be reached from here", "check the routes to {0}"},
-    {"timed out", "it does not answer", "check that {0} is up and that no firewall drops ssh"},
-    {"Connection closed by", "it closed the connection", "look into the sshd log of {0}; MaxStartups may be too low"},
-    {"kex_exchange_identification", "it closed the connection",
+    {"Connection refused", SshFault::other, "nothing listens on its ssh port", "start sshd on {0}"},
+    {"No route to host", SshFault::other, "no route leads to it", "check that {0} is up and its network"},
+    {"Network is unreachable", SshFault::other, "its network cannot be reached from here", "check the routes to {0}"},
+    {"timed out", SshFault::other, "it does not answer", "check that {0} is up and that no firewall drops ssh"},
+    {"Connection closed by", SshFault::other, "it closed the connection",
+     "look into the sshd log of {0}; MaxStartups may be too low"},
+    {"kex_exchange_identification", SshFault::other, "it closed the connection",
      "look into the sshd log of {0}; MaxStartups may be too low"},
 };
 
@@ -108,10 +113,10 @@ std::vector<std::string> ssh_command(const SshOptions& options) {
 SshFailure explain_ssh_failure(const std::string& host, const std::string& messages) {
   for (const Sign& sign : kSigns) {
     if (messages.find(sign.text) != std::string::npos) {
-      return {sign.reason, fmt::format(fmt::runtime(sign.fix), host)};
+      return {sign.fault, sign.reason, fmt::format(fmt::runtime(sign.fix), host)};
     }
   }
-  return {messages.empty() ? "ssh failed without a message" : "ssh says: " + last_line(messages),
+  return {SshFault::other, messages.empty() ? "ssh failed without a message" : "ssh says: " + last_line(messages),
           fmt::format("try `ssh -v -o BatchMode=yes {} true`", host)};
 }
 

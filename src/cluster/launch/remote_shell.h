@@ -32,7 +32,15 @@ std::string ports_word(const std::map<std::string, int>& ports);
 /// Throws Error::usage.
 std::map<std::string, int> read_ports_word(const std::string& word);
 
+/// What keeps ssh from a host, as far as it matters to what is done next.
+enum class SshFault {
+  other,        ///< may pass by itself
+  host_key,     ///< the host's key is unknown or another one
+  key_refused,  ///< the host answered and takes none of our keys
+};
+
 struct SshFailure {
+  SshFault fault = SshFault::other;
   std::string reason, fix;
 };
 

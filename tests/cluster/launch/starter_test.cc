@@ -299,6 +299,13 @@ TEST(Ssh, MessagesBecomeReasonsAndFixes) {
   EXPECT_EQ(what("ssh: connect to host n2 port 22: No route to host\n"), "no route leads to it");
   EXPECT_EQ(what("strange\nnews\n"), "ssh says: news");
   EXPECT_EQ(explain_ssh_failure("n2", "Permission denied").fix, "install a key: `ssh-copy-id n2`");
+  const auto fault = [](const char* text) { return explain_ssh_failure("n2", text).fault; };
+  EXPECT_EQ(fault("Host key verification failed."), SshFault::host_key);
+  EXPECT_EQ(fault("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @"), SshFault::host_key);
+  EXPECT_EQ(fault("me@n2: Permission denied (publickey)."), SshFault::key_refused);
+  EXPECT_EQ(fault("Received disconnect: Too many authentication failures"), SshFault::key_refused);
+  EXPECT_EQ(fault("ssh: connect to host n2 port 22: Connection refused"), SshFault::other);
+  EXPECT_EQ(fault("something else"), SshFault::other);
   EXPECT_THAT(reason([] { ssh_command({.host_key = "no"}); }), HasSubstr("host keys are always checked"));
 }
 
