@@ -17,6 +17,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "bench/comm/pairs.h"
+#include "comm/mpi/mpi.h"
 
 namespace trireme::comm_bench {
 namespace {
@@ -224,11 +225,11 @@ class Run {
       const bool gradient = table.collective == "gradient";
       const double wire_share =
           gradient ? static_cast<double>(size_of(gradient_.wire)) / static_cast<double>(sizeof(float)) : 1;
-      const bool open_mpi = group_->backend().find("Open MPI") != std::string::npos;
       // Inside one host the ranks' exchange reads what lies in memory and sends no values.
       const bool by_copy = gradient && result_.link.kind == Link::Kind::shared_memory;
-      const std::string said = by_copy ? copy_verdict(result_.comparisons)
-                                       : verdict(result_.link, table.rows, {table.collective, wire_share, open_mpi});
+      const std::string said =
+          by_copy ? copy_verdict(result_.comparisons)
+                  : verdict(result_.link, table.rows, {table.collective, wire_share, mpi::is_open_mpi()});
       text += fmt::format("# {:<21}: {}\n", table.collective, said);
       verdicts[table.collective] = said;
     }

@@ -4,13 +4,17 @@
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/time.h"
+#include "checkpoint/json_fields.h"
 #include "cluster/health/check.h"
+#include "cluster/private_folder.h"
 
 namespace trireme::health {
 namespace {
@@ -108,11 +112,10 @@ Check make_stream(Words words) {
   };
 }
 
-/// The number behind the last "Avg bus bandwidth :" of `trireme bench comm`; below 0: there is none.
-double average_bus_bandwidth(const std::string& output) {
-  const size_t at = output.rfind("Avg bus bandwidth");
-  const size_t colon = at == std::string::npos ? at : output.find(':', at);
-  return colon == std::string::npos ? -1 : std::strtod(output.c_str() + colon + 1, nullptr);
+/// What `trireme bench comm -J FILE` has measured, GB/s.
+double average_bus_bandwidth(const std::string& file) {
+  const Json result = read_json(file);
+  return json_field<double>(json_member(result, "average_bus_bandwidth", file), "bandwidth", file);
 }
 
 /// Variables of a starter around this process would tell the ranks that they belong to its job.
@@ -131,15 +134,17 @@ Check make_comm_bandwidth(Words words) {
   const std::string ranks = words.size() > 1 ? words[1] : "2", bytes = words.size() > 2 ? words[2] : "16M";
   require(parse_number(ranks, "ranks") >= 2, ErrorKind::config, "ranks: expected at least 2, found \"{}\"", ranks);
   return [=](const Machine& machine) {
+    const PrivateFolder folder;
+    const std::string file = folder.file("result.json");
     std::vector<std::string> command = clean_environment();
-    command.insert(command.end(),
-                   {std::filesystem::read_symlink("/proc/self/exe"), "launch", "--hosts", "localhost:" + ranks,
-                    "--skip-preflight", "--", "bench", "comm", "all_reduce", "-b", bytes, "-e", bytes, "-n", "5"});
+    command.insert(command.end(), {std::filesystem::read_symlink("/proc/self/exe"), "launch", "--hosts",
+                                   "localhost:" + ranks, "--skip-preflight", "--", "bench", "comm", "all_reduce", "-b",
+                                   bytes, "-e", bytes, "-n", "5", "-J", file});
     const ProcessResult result = machine.command(command, 60);
-    const double found = average_bus_bandwidth(result.out);
-    if (result.exit_code != 0 || found < 0) {
+    if (result.exit_code != 0) {
       return failed("trireme bench comm {}: {}", describe_end(result), result.err.substr(0, result.err.find('\n')));
     }
+    const double found = average_bus_bandwidth(file);
     if (found < least)
       return failed("all_reduce among {} at {:.2f} GB/s, below {:.2f}", count_text(ranks, "rank"), found, least);
     return passed(fmt::format("all_reduce among {} at {:.2f} GB/s", count_text(ranks, "rank"), found));

@@ -36,6 +36,7 @@
 #include "cluster/launch/starter_probe.h"
 #include "cluster/launch/status_server.h"
 #include "cluster/launch/supervise.h"
+#include "cluster/private_folder.h"
 #include "cluster/subprocess.h"
 #include "comm/control.h"
 #include "hub/settings.h"
@@ -44,27 +45,6 @@ namespace trireme {
 namespace {
 
 using namespace launch;
-
-/// A folder of our own for the hostfile and the remote shell, gone with the object.
-class PrivateFolder {
- public:
-  PrivateFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "trireme-launch-XXXXXX").string();
-    require(mkdtemp(name.data()) != nullptr, ErrorKind::io, "cannot make a folder {}", name);
-    path_ = name;
-  }
-  ~PrivateFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
-  std::string file(const char* name) const { return path_ / name; }
-  std::string path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::string random_hex() {
   std::random_device device;
@@ -573,7 +553,7 @@ class Launch {
   bool looked_ = false, infiniband_ = false;
   std::map<std::string, MemoryKills> memory_kills_;  ///< by host, before the attempt; none where nobody looked
   std::optional<RunStatus> status_;
-  PrivateFolder folder_;
+  PrivateFolder folder_;  ///< for the hostfile and the remote shell
   std::optional<LaunchStatusServer> status_server_;
 };
 

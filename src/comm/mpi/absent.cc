@@ -17,6 +17,7 @@ namespace {
 
 bool built() { return false; }
 std::string library() { return "none"; }
+bool is_open_mpi() { return false; }
 void start() { refuse(); }
 void finish() { refuse(); }
 void abort(int code) { std::_Exit(code); }

@@ -13,6 +13,8 @@ namespace trireme::mpi {
 bool built();
 /// "Open MPI v4.1.4", "MPICH 4.0.2", "none". Callable before start().
 std::string library();
+/// Whether this binary was built with Open MPI.
+bool is_open_mpi();
 /// MPI_Init_thread with MPI_THREAD_MULTIPLE. Once per process. Throws Error::comm when the library gives a lower level.
 void start();
 /// MPI_Finalize. Every communicator must be gone.

@@ -44,6 +44,14 @@ std::string library() {
   return version;
 }
 
+bool is_open_mpi() {
+#ifdef OMPI_MAJOR_VERSION
+  return true;
+#else
+  return false;
+#endif
+}
+
 void start() {
   // Gradients travel on a thread of their own while the main thread reduces scalars.
   int given = MPI_THREAD_SINGLE;

@@ -390,9 +390,10 @@ TEST_F(Checks, MemoryBandwidthIsMeasured) {
 
 TEST_F(Checks, BandwidthBetweenRanksComesFromTheCollectiveBench) {
   node.on_command = [&](const std::string& line) {
-    EXPECT_THAT(line, testing::EndsWith(
-                          " launch --hosts localhost:4 --skip-preflight -- bench comm all_reduce -b 1M -e 1M -n 5"));
-    node.answer(line, "localhost[0] # Avg bus bandwidth    : 9.5\n");
+    EXPECT_THAT(
+        line, HasSubstr(" launch --hosts localhost:4 --skip-preflight -- bench comm all_reduce -b 1M -e 1M -n 5 -J "));
+    write_text(line.substr(line.rfind(' ') + 1), R"({"average_bus_bandwidth":{"bandwidth":9.5,"okay":true}})");
+    node.answer(line, "localhost[0] # Avg bus bandwidth    : 1.5\n");
   };
   EXPECT_EQ(run("check_comm_bandwidth 2 4 1M"), "remark: all_reduce among 4 ranks at 9.50 GB/s");
   EXPECT_EQ(run("check_comm_bandwidth 23.0 4 1M"), "all_reduce among 4 ranks at 9.50 GB/s, below 23.00")

@@ -1,0 +1,22 @@
+#pragma once
+#include <filesystem>
+#include <string>
+
+namespace trireme {
+
+/// A folder of our own for files that other programs get; removed with the object.
+class PrivateFolder {
+ public:
+  /// Throws Error::io.
+  PrivateFolder();
+  ~PrivateFolder();
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  std::string file(const char* name) const { return path_ / name; }
+  std::string path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace trireme
