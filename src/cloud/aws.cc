@@ -16,6 +16,7 @@
 #include "cloud/command_line.h"
 #include "cloud/node_types.h"
 #include "cloud/provider.h"
+#include "cloud/provider_words.h"
 
 namespace trireme::cloud {
 namespace {
@@ -42,7 +43,7 @@ std::string stack_tag(const Json& stack, const std::string& key) {
 Json stack_of(const Cluster& cluster) {
   const Words words = aws(cluster, {"cloudformation", "describe-stacks", "--stack-name", aws_stack_name(cluster)});
   const CommandEnd end = run_command(words);
-  if (!end.ok && end.err.find("does not exist") != std::string::npos) return nullptr;
+  if (!end.ok && is_aws_no_stack(end.err)) return nullptr;
   require(end.ok, ErrorKind::io, "the stack: `aws cloudformation describe-stacks` failed: {}", end.err);
   const Json answer = parse_json(end.out, "answer of aws cloudformation describe-stacks");
   if (!answer.contains("Stacks") || answer["Stacks"].empty()) return nullptr;
@@ -109,7 +110,7 @@ void apply_stack(const Cluster& cluster, const std::string& folder) {
   const bool is_new = stack.is_null();
   log::info("{} the stack {}", is_new ? "making" : "comparing", aws_stack_name(cluster));
   const CommandEnd asked = run_command(aws_stack_words(cluster, is_new ? "create-stack" : "update-stack", folder));
-  if (!asked.ok && asked.err.find("No updates are to be performed") != std::string::npos) return;
+  if (!asked.ok && is_aws_no_update(asked.err)) return;
   require(asked.ok, ErrorKind::io, "the stack {}: {}; `create` again goes on from here, `delete` ends what there is",
           aws_stack_name(cluster), asked.err);
   const std::string status = settled(cluster);

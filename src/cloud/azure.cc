@@ -15,6 +15,7 @@
 #include "cloud/command_line.h"
 #include "cloud/node_types.h"
 #include "cloud/provider.h"
+#include "cloud/provider_words.h"
 
 namespace trireme::cloud {
 namespace {
@@ -43,8 +44,7 @@ void delete_resources(std::vector<Json> resources) {
     log::info("deleting {}", text_in(resource, "name"));
     const CommandEnd end = run_command({"az", "resource", "delete", "--ids", text_in(resource, "id")});
     // What went with a machine (its disk and its network card) is gone already.
-    if (end.ok || end.err.find("NotFound") != std::string::npos || end.err.find("not found") != std::string::npos)
-      continue;
+    if (end.ok || is_azure_not_found(end.err)) continue;
     fail(ErrorKind::io, "{} could not be deleted: {}; the same command goes on from here", text_in(resource, "name"),
          end.err);
   }
@@ -69,13 +69,6 @@ Words filled(const Words& words, const std::vector<std::pair<std::string, std::s
   return result;
 }
 
-/// Azure's words for having no machine of a size free.
-bool is_no_capacity(const std::string& reason) {
-  return std::ranges::any_of(std::array{"AllocationFailed", "SkuNotAvailable", "OverconstrainedAllocationRequest",
-                                        "OverconstrainedZonalAllocation"},
-                             [&](const char* code) { return reason.find(code) != std::string::npos; });
-}
-
 std::string describe_no_capacity(const Cluster& cluster, const Node& node, const std::string& reason) {
   const ClusterOptions& options = cluster.options;
   const bool spot = options.node.spot && !node.is_head();
@@ -90,8 +83,7 @@ std::string why_missing(const Cluster& cluster, const Node& node, const std::str
   const CommandEnd asked = run_command({"az", "vm", "get-instance-view", "--resource-group", azure_group(cluster),
                                         "--name", node.name, "--output", "json"});
   if (!asked.ok) {
-    const bool gone = asked.err.find("NotFound") != std::string::npos;
-    if (gone && cluster.options.node.spot && !node.is_head())
+    if (is_azure_not_found(asked.err) && cluster.options.node.spot && !node.is_head())
       return "Azure has taken its spot machine back; the same command makes it anew";
     return waited;
   }
@@ -102,7 +94,7 @@ std::string why_missing(const Cluster& cluster, const Node& node, const std::str
     const std::string code = text_in(status, "code");
     if (!code.starts_with("ProvisioningState/failed")) continue;
     const std::string reason = code.substr(code.rfind('/') + 1) + ": " + text_in(status, "message");
-    return is_no_capacity(reason) ? describe_no_capacity(cluster, node, reason) : reason;
+    return is_azure_no_capacity(reason) ? describe_no_capacity(cluster, node, reason) : reason;
   }
   return waited;
 }
@@ -181,7 +173,7 @@ class Azure final : public Provider {
       if (exists || given_up) continue;
       log::info("{}", step.what);
       const CommandEnd done = run_command(filled(step.words, captured));
-      if (!done.ok && !step.machine_of.empty() && is_no_capacity(done.err)) {
+      if (!done.ok && !step.machine_of.empty() && is_azure_no_capacity(done.err)) {
         missing.emplace_back(step.machine_of, describe_no_capacity(cluster, node_called(step.machine_of), done.err));
         continue;
       }
@@ -199,16 +191,12 @@ class Azure final : public Provider {
 
   std::vector<Machine> machines(const Cluster& cluster) const override {
     std::vector<Machine> found;
-    Json listed;
-    try {
-      listed = list_of("the machines", {"az", "vm", "list", "--resource-group", azure_group(cluster), "--show-details",
-                                        "--output", "json"});
-    } catch (const Error& e) {
-      // A cluster that has ended by itself has taken its group along.
-      if (std::string(e.what()).find("ResourceGroupNotFound") != std::string::npos) return found;
-      throw;
-    }
-    for (const Json& machine : listed) {
+    const Words words = {"az",       "vm",  "list", "--resource-group", azure_group(cluster), "--show-details",
+                         "--output", "json"};
+    const CommandEnd end = run_command(words);
+    // A cluster that has ended by itself has taken its group along.
+    if (!end.ok && is_azure_group_not_found(end.err)) return found;
+    for (const Json& machine : list_in("the machines", words, end)) {
       if (!is_ours(cluster, machine)) continue;
       std::string state = text_in(machine, "powerState");
       if (state == "VM stopped") state += ", still paid for";

@@ -2,25 +2,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "cloud/provider_words.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::cloud {
 namespace {
-
-/// The line that says why: az puts the parts of its message once more behind it, aws says nothing after it.
-std::string reason_in(const std::string& text) {
-  std::istringstream lines(text);
-  std::string last;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("ERROR: ")) return line;
-    if (line.find_first_not_of(" \t\r") != std::string::npos) last = line;
-  }
-  return last;
-}
 
 /// The beginning of a text on one line, for a message.
 std::string beginning_of(const std::string& text) {
@@ -41,6 +30,11 @@ std::string action_of(const std::vector<std::string>& words) {
   return action;
 }
 
+std::string output_of(const std::string& what, const std::vector<std::string>& words, const CommandEnd& end) {
+  require(end.ok, ErrorKind::io, "{}: `{}` failed: {}", what, action_of(words), end.err);
+  return end.out;
+}
+
 }  // namespace
 
 void require_program(const std::string& program, const std::string& how) {
@@ -58,13 +52,15 @@ CommandEnd run_command(const std::vector<std::string>& words) {
 }
 
 std::string run_or_fail(const std::string& what, const std::vector<std::string>& words) {
-  const CommandEnd end = run_command(words);
-  require(end.ok, ErrorKind::io, "{}: `{}` failed: {}", what, action_of(words), end.err);
-  return end.out;
+  return output_of(what, words, run_command(words));
 }
 
 Json json_of(const std::string& what, const std::vector<std::string>& words) {
-  const std::string out = run_or_fail(what, words);
+  return json_in(what, words, run_command(words));
+}
+
+Json json_in(const std::string& what, const std::vector<std::string>& words, const CommandEnd& end) {
+  const std::string out = output_of(what, words, end);
   if (out.find_first_not_of(" \t\r\n") == std::string::npos) return nullptr;
   try {
     return parse_json(out, "answer");
@@ -75,7 +71,11 @@ Json json_of(const std::string& what, const std::vector<std::string>& words) {
 }
 
 Json list_of(const std::string& what, const std::vector<std::string>& words) {
-  Json answer = json_of(what, words);
+  return list_in(what, words, run_command(words));
+}
+
+Json list_in(const std::string& what, const std::vector<std::string>& words, const CommandEnd& end) {
+  Json answer = json_in(what, words, end);
   require(answer.is_array(), ErrorKind::io, "{}: `{}` answered {}, expected a list", what, action_of(words),
           answer.is_null() ? "nothing" : "\"" + beginning_of(dump_json(answer)) + "\"");
   return answer;

@@ -24,6 +24,9 @@ Json json_of(const std::string& what, const std::vector<std::string>& words);
 
 /// The same, where the answer has to be a list.
 Json list_of(const std::string& what, const std::vector<std::string>& words);
+/// Both of a call that has ended.
+Json json_in(const std::string& what, const std::vector<std::string>& words, const CommandEnd& end);
+Json list_in(const std::string& what, const std::vector<std::string>& words, const CommandEnd& end);
 
 /// A member of an answer that must be text; "" where it is not there.
 std::string text_in(const Json& json, const char* member);
