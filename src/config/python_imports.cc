@@ -31,6 +31,12 @@ PythonObject module_object(std::shared_ptr<const PythonModule> module) {
   return {Kind::module, {}, "", {}, std::move(module), 0};
 }
 
+/// Of a file that another one imports.
+class ImportedFileError : public Error {
+ public:
+  explicit ImportedFileError(const std::string& message) : Error(ErrorKind::config, message) {}
+};
+
 }  // namespace
 
 /// nullptr: no file of that name. `whole`: a file that cannot be read completely is an error, else its names are not
@@ -56,10 +62,11 @@ std::shared_ptr<const PythonModule> PythonStatements::module_of(const std::strin
   try {
     const std::string text = read_config_text(file);
     PythonStatements(text, file, inner).run();
+  } catch (const ImportedFileError&) {
+    if (whole) throw;  // it names the place that reads the file
+    module->known = false;
   } catch (const Error& e) {
-    const std::string what = e.what();
-    if (whole && what.find(" (read for ") != std::string::npos) throw;
-    if (whole) fail(ErrorKind::config, "{} (read for {}:{})", what, path_, place.line);
+    if (whole) throw ImportedFileError(fmt::format("{} (read for {}:{})", e.what(), path_, place.line));
     module->known = false;
   }
   inner.scope.names.erase("__name__");

@@ -294,6 +294,15 @@ TEST(Python, FollowsFilesAsPythonDoes) {
   EXPECT_ERROR(read_files({{"a.py", "from base import nothing\n"}, {"base.py", base}}), ErrorKind::config,
                "a.py:1: base has no \"nothing\"");
   EXPECT_ERROR(read_files({{"a.py", "from a import *\n"}}), ErrorKind::config, "read each other without an end");
+  try {
+    read_files({{"a.py", "from b import *\n"}, {"b.py", "from c import *\n"}, {"c.py", "n_layer = x\n"}});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("b.py:1)"), std::string::npos) << text;
+    EXPECT_EQ(text.find("(read for "), text.rfind("(read for "))
+        << "only the place that reads the wrong file: " << text;
+  }
   EXPECT_ERROR(read_files({{"a.py", "exec(open('HERE/a.py').read())\n"}}), ErrorKind::config,
                "read each other without an end");
 }
