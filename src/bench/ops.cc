@@ -220,10 +220,9 @@ class Bench {
     const auto x = t.take(o_.dtype, {rows_, o_.width}), y = t.take(o_.dtype, {rows_, o_.width});
     const auto z = t.take(o_.dtype, {rows_, o_.width});
     const double bytes = activations() * size();
-    for (const auto& [f, name] : {std::pair{Activation::gelu_tanh, "gelu_tanh"},
-                                  {Activation::gelu_erf, "gelu_erf"},
-                                  {Activation::relu, "relu"},
-                                  {Activation::tanh, "tanh"}}) {
+    for (const auto& [hyphened, f] : Names<Activation>::kAll) {
+      std::string name(hyphened);
+      std::ranges::replace(name, '-', '_');
       measure(name, x[0], t.sets(), 2 * bytes, true,
               [&, f = f](size_t i) { ops_.activation(context_, x[i], f, y[i]); });
       measure(fmt::format("{}_backward", name), x[0], t.sets(), 3 * bytes, true,

@@ -10,16 +10,6 @@
 #include "checkpoint/json_fields.h"
 
 namespace trireme {
-namespace {
-
-// The first name of each is exported.
-constexpr std::pair<const char*, Activation> kActivations[] = {
-    {"gelu_new", Activation::gelu_tanh},  {"gelu_pytorch_tanh", Activation::gelu_tanh},
-    {"gelu_fast", Activation::gelu_tanh}, {"gelu", Activation::gelu_erf},
-    {"relu", Activation::relu},           {"tanh", Activation::tanh},
-};
-
-}  // namespace
 
 template <class T>
 T field_or(const Json& config, const char* name, T otherwise, std::string_view where) {
@@ -75,15 +65,15 @@ void require_word(const Json& config, const char* name, const std::string& expec
 Activation read_activation(const Json& config, const char* name, const std::string& otherwise, std::string_view where) {
   const auto found = field_or<std::string>(config, name, otherwise, where);
   std::vector<std::string> names;
-  for (const auto& [known, activation] : kActivations) {
+  for (const auto& [known, activation] : Names<Activation>::kHuggingFace) {
     if (found == known) return activation;
     names.emplace_back(known);
   }
   fail(ErrorKind::data, "{}: {} \"{}\" is not known; known are: {}", where, name, found, fmt::join(names, ", "));
 }
 
-const char* activation_name(Activation activation) {
-  for (const auto& [name, known] : kActivations) {
+std::string_view activation_name(Activation activation) {
+  for (const auto& [name, known] : Names<Activation>::kHuggingFace) {
     if (known == activation) return name;
   }
   return "";

@@ -33,7 +33,7 @@ void require_word(const Json& config, const char* name, const std::string& expec
 /// Throws Error::data listing the names that are known.
 Activation read_activation(const Json& config, const char* name, const std::string& otherwise, std::string_view where);
 /// Their name of it, as exported.
-const char* activation_name(Activation activation);
+std::string_view activation_name(Activation activation);
 
 /// Classes of a sequence classifier from num_labels or id2label, 2 where neither is there; refuses a problem_type with
 /// another loss.

@@ -42,7 +42,7 @@ void require_head(const Family& family, HeadKind head, const std::string& where)
     if (has(*other)) names.emplace_back(other->model_type);
   }
   fail(ErrorKind::data, "{}: a {} is wanted, which the family {} does not have; families that have one: {}", where,
-       head_name(head), family.model_type, fmt::join(names, ", "));
+       name_of(head), family.model_type, fmt::join(names, ", "));
 }
 
 }  // namespace

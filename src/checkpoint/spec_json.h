@@ -14,8 +14,6 @@ Json spec_to_json(const Spec& spec);
 /// `version`: format of the checkpoint. Throws Error::data naming `where` and the field that is missing, unknown or
 /// wrong.
 Spec spec_from_json(const Json& json, std::string_view where, int64_t version);
-/// "language-model", "masked-language-model", "classifier".
-const char* head_name(HeadKind head);
 
 /// A field of two models that is not the same, by its name in a manifest.
 struct SpecDifference {

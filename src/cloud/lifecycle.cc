@@ -237,7 +237,7 @@ int create(const std::string& file, const Confirm& confirm, bool take_over) {
   Opened opened(file, true);
   require(!take_over || opened.provider->keeps_machines(), ErrorKind::usage,
           "--take-over is of machines that were there before (cluster.provider hosts); those of {} are new",
-          provider_name(opened.options.cluster.provider));
+          name_of(opened.options.cluster.provider));
   opened.take_over = take_over;
   require_software_for_new(opened.options);
   const Cluster cluster = opened.cluster();

@@ -12,10 +12,6 @@
 namespace trireme::cloud {
 namespace {
 
-const char* storage_word(StorageChoice kind) {
-  return kind == StorageChoice::nfs ? "nfs" : kind == StorageChoice::provider ? "provider" : "existing";
-}
-
 std::string names_and_addresses(const std::vector<Node>& nodes) {
   std::string text;
   for (const Node& node : nodes) text += (text.empty() ? "" : " ") + node.name + "=" + node.address;
@@ -47,7 +43,7 @@ std::string node_environment(const Cluster& cluster, const Node* node, const Sha
            {"FIRST", made ? first_address(options) : ""},
            {"RENAME", made ? "yes" : "no"},
            {"USER", options.access.user},
-           {"STORAGE", storage_word(options.storage.kind)},
+           {"STORAGE", std::string(name_of(options.storage.kind))},
            {"STORAGE_PATH", options.storage.path},
            {"STORAGE_SOURCE", shared.source},
            {"STORAGE_OPTIONS", shared.options},

@@ -137,8 +137,8 @@ std::string node_types_table() {
       "| provider | type | hardware threads | cores | GiB | InfiniBand or EFA | USD per hour | in "
       "|\n|---|---|---|---|---|---|---|---|\n";
   for (const NodeType& type : kTypes) {
-    page += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", provider_name(type.provider), type.name,
-                        type.vcpus, type.cores, type.memory_gib, type.fast ? "yes" : "no", type.usd_per_hour,
+    page += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", name_of(type.provider), type.name, type.vcpus,
+                        type.cores, type.memory_gib, type.fast ? "yes" : "no", type.usd_per_hour,
                         price_region(type.provider, type.name));
   }
   return page;

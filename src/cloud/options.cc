@@ -94,10 +94,6 @@ std::string cell(std::string text) {
 
 }  // namespace
 
-std::string provider_name(ProviderChoice provider) {
-  return provider == ProviderChoice::azure ? "azure" : provider == ProviderChoice::aws ? "aws" : "hosts";
-}
-
 ClusterOptions parse_options(const std::string& text, const std::string& path) {
   refuse_secrets(text, path);
   ClusterOptions options;
@@ -116,7 +112,7 @@ ClusterOptions parse_options(const std::string& text, const std::string& path) {
     const std::string name = canonical(found.key), group = name.substr(0, name.find('.'));
     const ProviderChoice provider = options.cluster.provider;
     if (is_for(group, provider) && (provider != ProviderChoice::hosts || !is_of_made_machines(name))) continue;
-    log::warning("{}: {} has no effect: provider is {}", found.origin.text(), name, provider_name(provider));
+    log::warning("{}: {} has no effect: provider is {}", found.origin.text(), name, name_of(provider));
   }
   return options;
 }
@@ -130,7 +126,7 @@ std::string options_file(const ClusterOptions& given) {
   std::string page = fmt::format(
       "# A cluster of {} of {}. `trireme cluster plan FILE --output DIR` shows what would be made,\n"
       "# `create FILE` makes it, `delete FILE` ends it. No secret belongs in here.\n",
-      count_text(options.cluster.nodes, "machine"), provider_name(provider));
+      count_text(options.cluster.nodes, "machine"), name_of(provider));
   for (const OptionGroup& group : declared.groups) {
     if (!is_for(group.name, provider)) continue;
     page += fmt::format("\n{}:  # {}\n", group.name, group.help);

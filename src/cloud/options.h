@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/names.h"
+
 namespace trireme::cloud {
 
 enum class ProviderChoice : uint8_t { azure, aws, hosts };
@@ -13,6 +15,43 @@ enum class SchedulerChoice : uint8_t { none, slurm, cyclecloud };
 enum class StorageChoice : uint8_t { nfs, provider, existing };
 enum class FastNetwork : uint8_t { automatic, on, off };
 enum class PublicAddresses : uint8_t { all, head };
+
+}  // namespace trireme::cloud
+
+namespace trireme {
+
+template <>
+struct Names<cloud::ProviderChoice> {
+  static constexpr Named<cloud::ProviderChoice> kAll[] = {{"azure", cloud::ProviderChoice::azure},
+                                                          {"aws", cloud::ProviderChoice::aws},
+                                                          {"hosts", cloud::ProviderChoice::hosts}};
+};
+template <>
+struct Names<cloud::SchedulerChoice> {
+  static constexpr Named<cloud::SchedulerChoice> kAll[] = {{"none", cloud::SchedulerChoice::none},
+                                                           {"slurm", cloud::SchedulerChoice::slurm},
+                                                           {"cyclecloud", cloud::SchedulerChoice::cyclecloud}};
+};
+template <>
+struct Names<cloud::StorageChoice> {
+  static constexpr Named<cloud::StorageChoice> kAll[] = {{"nfs", cloud::StorageChoice::nfs},
+                                                         {"provider", cloud::StorageChoice::provider},
+                                                         {"existing", cloud::StorageChoice::existing}};
+};
+template <>
+struct Names<cloud::FastNetwork> {
+  static constexpr Named<cloud::FastNetwork> kAll[] = {
+      {"auto", cloud::FastNetwork::automatic}, {"on", cloud::FastNetwork::on}, {"off", cloud::FastNetwork::off}};
+};
+template <>
+struct Names<cloud::PublicAddresses> {
+  static constexpr Named<cloud::PublicAddresses> kAll[] = {{"all", cloud::PublicAddresses::all},
+                                                           {"head", cloud::PublicAddresses::head}};
+};
+
+}  // namespace trireme
+
+namespace trireme::cloud {
 
 struct ClusterGroup {
   std::string name = "trireme", tags;
@@ -23,15 +62,11 @@ struct ClusterGroup {
   template <class V>
   void visit(V& v) {
     v.text("name", name, "names everything that is made: letters, digits and '-', 24 at most");
-    v.choice("provider", provider, "who gives the machines; hosts: machines that exist, reached by ssh",
-             {{"azure", ProviderChoice::azure}, {"aws", ProviderChoice::aws}, {"hosts", ProviderChoice::hosts}});
+    v.choice("provider", provider, "who gives the machines; hosts: machines that exist, reached by ssh");
     v.integer("nodes", nodes, "machines in all; the first one is the head, which trains as well", 1, 200);
     v.choice("scheduler", scheduler,
              "none: `trireme launch` over ssh; slurm: set up on the nodes; cyclecloud (azure): `plan` writes a project "
-             "for a CycleCloud server, which makes the machines",
-             {{"none", SchedulerChoice::none},
-              {"slurm", SchedulerChoice::slurm},
-              {"cyclecloud", SchedulerChoice::cyclecloud}});
+             "for a CycleCloud server, which makes the machines");
     v.number("lifetime-hours", lifetime_hours,
              "hours after which the machines of azure and aws end by themselves, their disks with them (0: never)", 0,
              8760);
@@ -72,12 +107,10 @@ struct NetworkGroup {
     v.text("range", range, "private addresses of azure and aws: the network of a cluster of its own, /16 to /28");
     v.choice("fast", fast,
              "InfiniBand (azure) or the Elastic Fabric Adapter (aws) of sizes that have it; auto: where the table of "
-             "node types says so; on: refused for a size that has none",
-             {{"auto", FastNetwork::automatic}, {"on", FastNetwork::on}, {"off", FastNetwork::off}});
+             "node types says so; on: refused for a size that has none");
     v.choice("public-addresses", public_addresses,
              "which machines of azure and aws have one; head: the others are reached through the head, and reach the "
-             "internet through a NAT gateway, which the provider charges for; stays as it is while the cluster exists",
-             {{"all", PublicAddresses::all}, {"head", PublicAddresses::head}});
+             "internet through a NAT gateway, which the provider charges for; stays as it is while the cluster exists");
   }
 };
 
@@ -98,11 +131,9 @@ struct StorageGroup {
   int64_t gb = 100;
   template <class V>
   void visit(V& v) {
-    v.choice(
-        "kind", kind,
-        "the folder that all nodes share: nfs: the head's disk; provider: Azure Files or EFS; existing: every "
-        "node has it mounted already, which is looked at",
-        {{"nfs", StorageChoice::nfs}, {"provider", StorageChoice::provider}, {"existing", StorageChoice::existing}});
+    v.choice("kind", kind,
+             "the folder that all nodes share: nfs: the head's disk; provider: Azure Files or EFS; existing: every "
+             "node has it mounted already, which is looked at");
     v.text("path", path, "where it is mounted");
     v.integer("gb", gb, "size of Azure Files (100 at least); the others grow or have the disk's", 100, 102400);
   }
@@ -159,9 +190,6 @@ struct ClusterOptions {
     v.group("hosts", "of provider hosts only", hosts);
   }
 };
-
-/// "azure", "aws" or "hosts".
-std::string provider_name(ProviderChoice provider);
 
 /// Reads a cluster's file. Throws Error::config with file and line for a key that is not known, a value that does not
 /// fit, options that contradict each other, and for anything that looks like a secret: those stay with the provider's

@@ -32,7 +32,7 @@ void check_words(const ClusterOptions& options, const std::string& path) {
           "{}: access.user is \"{}\", which is no name of a user", path, options.access.user);
   require(options.cluster.provider == ProviderChoice::hosts || options.access.user != "root", ErrorKind::config,
           "{}: access.user is root; images of {} let nobody log in as root, name another user", path,
-          provider_name(options.cluster.provider));
+          name_of(options.cluster.provider));
   require(matches(options.storage.path, "(/[A-Za-z0-9._-]+)+"), ErrorKind::config,
           "{}: storage.path is \"{}\", expected an absolute path of letters, digits, '.', '_' and '-'", path,
           options.storage.path);
@@ -62,7 +62,7 @@ void check_words(const ClusterOptions& options, const std::string& path) {
 }
 
 void check_network(const ClusterOptions& options, const std::string& path) {
-  const std::string provider = provider_name(options.cluster.provider);
+  const std::string_view provider = name_of(options.cluster.provider);
   require(!options.network.region.empty(), ErrorKind::config, "{}: network.region is empty; {} needs one, such as {}",
           path, provider, options.cluster.provider == ProviderChoice::azure ? "eastus" : "us-east-1");
   AddressRange range;
@@ -170,7 +170,7 @@ void require_software_for_new(const ClusterOptions& options) {
           ErrorKind::config,
           "software.package and software.source are both empty, and new machines of {} have no Trireme: name the .deb "
           "or .tar.gz of scripts/package, a checkout, or in node.image an image that has it",
-          provider_name(options.cluster.provider));
+          name_of(options.cluster.provider));
 }
 
 void validate(const ClusterOptions& options, const std::string& path) {
@@ -178,7 +178,7 @@ void validate(const ClusterOptions& options, const std::string& path) {
   const bool cyclecloud = options.cluster.scheduler == SchedulerChoice::cyclecloud;
   require(!cyclecloud || options.cluster.provider == ProviderChoice::azure, ErrorKind::config,
           "{}: cluster.scheduler is cyclecloud, which is of azure only; provider is {}", path,
-          provider_name(options.cluster.provider));
+          name_of(options.cluster.provider));
   require(options.azure.resource_group.empty() || options.cluster.lifetime_hours == 0, ErrorKind::config,
           "{}: cluster.lifetime-hours deletes the resource group, and {} is shared with others; leave "
           "azure.resource-group empty, or set lifetime-hours to 0",

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "config/dialect.h"
+#include "tensor/dtype.h"
 
 namespace trireme {
 namespace {
@@ -94,7 +95,7 @@ void translate(const DialectView& view, Translation& out) {
   for (const char* key : {"num_machines", "num_processes"}) view.at_least(key, 1);
   const std::string& precision = view.text("mixed_precision");
   if (precision == "bf16") {
-    out.set("precision.dtype", "bf16", view.origin("mixed_precision"));
+    out.set("precision.dtype", DType::bf16, view.origin("mixed_precision"));
   } else if (precision != "no") {
     view.refuse("mixed_precision", "CPUs compute in bf16 or f32; set bf16 or no");
   }

@@ -1,17 +1,61 @@
 #pragma once
-// What options with a fixed set of values may be. config/config.h binds each value to its name, once.
+// What options with a fixed set of values may be, each value with its name.
 
 #include <cstdint>
 
+#include "base/names.h"
+
 namespace trireme {
 
-enum class InitChoice : uint8_t { preset, gpt2, bert, opt, neox };
-enum class MlpActivation : uint8_t { gelu_tanh, gelu_erf, relu };
-enum class NormChoice : uint8_t { pre, post };
-enum class ResidualChoice : uint8_t { sequential, parallel };
+/// Standard deviations of a new model's matrices. L: layers, C: width. "Residual": of both linears that write to the
+/// residual stream; scaled, its variance does not grow with depth.
+enum class InitScheme : uint8_t {
+  gpt2,  ///< 0.02; residual 0.02 / sqrt(2 L). Source: Radford et al. 2019
+  bert,  ///< 0.02 for all. Source: Devlin et al. 2019
+  opt,   ///< 0.006; residual 0.006 / sqrt(2 L). Source: Zhang et al. 2022
+  neox,  ///< sqrt(2 / (5 C)); residual 2 / (L sqrt C). Source: Black et al. 2022
+};
+template <>
+struct Names<InitScheme> {
+  static constexpr Named<InitScheme> kAll[] = {
+      {"gpt2", InitScheme::gpt2}, {"bert", InitScheme::bert}, {"opt", InitScheme::opt}, {"neox", InitScheme::neox}};
+};
+
+enum class NormPlace : uint8_t {
+  pre,   ///< x += branch(norm(x))
+  post,  ///< x = norm(x + branch(x))
+};
+template <>
+struct Names<NormPlace> {
+  static constexpr Named<NormPlace> kAll[] = {{"pre", NormPlace::pre}, {"post", NormPlace::post}};
+};
+
+enum class Residual : uint8_t {
+  sequential,  ///< x += attention(x), then x += mlp(x)
+  parallel,    ///< x += attention(x) + mlp(x); pre-norm only
+};
+template <>
+struct Names<Residual> {
+  static constexpr Named<Residual> kAll[] = {{"sequential", Residual::sequential}, {"parallel", Residual::parallel}};
+};
+
+enum class Position : uint8_t {
+  learned,  ///< a table added to the token embedding
+  rotary,   ///< queries and keys are turned
+};
+template <>
+struct Names<Position> {
+  static constexpr Named<Position> kAll[] = {{"learned", Position::learned}, {"rotary", Position::rotary}};
+};
+
 /// What backward computes again instead of keeping it: nothing, attention's output, or a block's whole forward.
 enum class Recompute : uint8_t { none, attention, full };
-enum class PositionChoice : uint8_t { learned, rotary };
+template <>
+struct Names<Recompute> {
+  static constexpr Named<Recompute> kAll[] = {
+      {"none", Recompute::none}, {"attention", Recompute::attention}, {"full", Recompute::full}};
+};
+
 /// The learning rate's course after warm-up.
 enum class RateCourse : uint8_t {
   constant,
@@ -22,22 +66,81 @@ enum class RateCourse : uint8_t {
   cosine_with_restarts,
   inverse_sqrt
 };
+template <>
+struct Names<RateCourse> {
+  static constexpr Named<RateCourse> kAll[] = {{"cosine", RateCourse::cosine},
+                                               {"linear", RateCourse::linear},
+                                               {"constant", RateCourse::constant},
+                                               {"exponential", RateCourse::exponential},
+                                               {"polynomial", RateCourse::polynomial},
+                                               {"cosine-with-restarts", RateCourse::cosine_with_restarts},
+                                               {"inverse-sqrt", RateCourse::inverse_sqrt}};
+};
+
 /// Whose formulas the course follows: optim/schedule.h has them.
 enum class ScheduleForm : uint8_t { nanogpt, neox };
+template <>
+struct Names<ScheduleForm> {
+  static constexpr Named<ScheduleForm> kAll[] = {{"nanogpt", ScheduleForm::nanogpt}, {"neox", ScheduleForm::neox}};
+};
+
 /// What is sharded over data-parallel ranks: ZeRO's stages 0 to 3.
 enum class ShardChoice : uint8_t { none, optimizer, gradients, parameters };
+template <>
+struct Names<ShardChoice> {
+  static constexpr Named<ShardChoice> kAll[] = {{"none", ShardChoice::none},
+                                                {"optimizer", ShardChoice::optimizer},
+                                                {"gradients", ShardChoice::gradients},
+                                                {"parameters", ShardChoice::parameters}};
+};
+
 /// Among whom it is sharded: all data-parallel ranks, or those of each host.
 enum class ShardGroup : uint8_t { all, host };
+template <>
+struct Names<ShardGroup> {
+  static constexpr Named<ShardGroup> kAll[] = {{"all", ShardGroup::all}, {"host", ShardGroup::host}};
+};
+
 /// Which data-parallel ranks' gradients are added first: all in rank order, or those of each host.
 enum class ReduceOrder : uint8_t { flat, hosts };
+template <>
+struct Names<ReduceOrder> {
+  static constexpr Named<ReduceOrder> kAll[] = {{"flat", ReduceOrder::flat}, {"hosts", ReduceOrder::hosts}};
+};
+
 /// What the loss of a step is a mean over: its tokens, or its micro-batches, each of which is a mean over its tokens.
 enum class LossMean : uint8_t { tokens, micro_batches };
+template <>
+struct Names<LossMean> {
+  static constexpr Named<LossMean> kAll[] = {{"tokens", LossMean::tokens}, {"micro-batches", LossMean::micro_batches}};
+};
+
 /// When a snapshot cannot be written.
 enum class OnError : uint8_t { go_on, stop };
+template <>
+struct Names<OnError> {
+  static constexpr Named<OnError> kAll[] = {{"continue", OnError::go_on}, {"stop", OnError::stop}};
+};
+
 /// When a minority of ranks holds other parameters.
 enum class OnDifference : uint8_t { heal, stop };
+template <>
+struct Names<OnDifference> {
+  static constexpr Named<OnDifference> kAll[] = {{"heal", OnDifference::heal}, {"stop", OnDifference::stop}};
+};
+
 /// When a step's loss is far above those before it.
 enum class OnSpike : uint8_t { warn, skip, roll_back };
+template <>
+struct Names<OnSpike> {
+  static constexpr Named<OnSpike> kAll[] = {
+      {"warn", OnSpike::warn}, {"skip", OnSpike::skip}, {"roll-back", OnSpike::roll_back}};
+};
+
 enum class Binding : uint8_t { automatic, inherit };
+template <>
+struct Names<Binding> {
+  static constexpr Named<Binding> kAll[] = {{"auto", Binding::automatic}, {"inherit", Binding::inherit}};
+};
 
 }  // namespace trireme

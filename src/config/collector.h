@@ -2,15 +2,16 @@
 // The visitor of declared options: every struct of options whose visit() it is given becomes a list of Option, and of
 // places where their values lie. For .cc files that keep such a struct (config/schema.cc, cloud/options.cc).
 
-#include <algorithm>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "base/names.h"
 #include "config/schema.h"
 
 namespace trireme {
@@ -57,19 +58,25 @@ struct Collector {
   }
   void text(const char* name, std::string& field, const char* help) { add(name, &field, help, OptionType::text); }
   void flag(const char* name, bool& field, const char* help) { add(name, &field, help, OptionType::flag); }
-  template <class E>
-  void choice(const char* name, E& field, const char* help,
-              std::initializer_list<std::pair<const char*, std::type_identity_t<E>>> choices,
+  /// values: those that the option can have; none: all. spellings: what is taken too, and what it means.
+  template <HasNames E>
+  void choice(const char* name, E& field, const char* help, std::initializer_list<std::type_identity_t<E>> values = {},
               std::initializer_list<std::pair<const char*, const char*>> spellings = {}) {
-    const std::vector<std::pair<std::string, E>> names(choices.begin(), choices.end());
-    ChoiceField accessor{
-        [&field, names] { return std::ranges::find(names, field, &std::pair<std::string, E>::second)->first; },
-        [&field, names](const std::string& to) {
-          field = std::ranges::find(names, to, &std::pair<std::string, E>::first)->second;
-        }};
+    ChoiceField accessor{[&field] { return std::string(name_of(field)); },
+                         [&field](const std::string& to) { field = *value_named<E>(to); }};
     Option& option = add(name, std::move(accessor), help, OptionType::choice);
-    for (const auto& [text, value] : names) option.choices.push_back(text);
+    for (const E value : values) option.choices.emplace_back(name_of(value));
+    if (values.size() == 0) add_all<E>(option);
     for (const auto& [text, meaning] : spellings) option.spellings.emplace_back(text, meaning);
+  }
+  /// none: the name of having no value.
+  template <HasNames E>
+  void choice_or(const char* name, const char* none, std::optional<E>& field, const char* help) {
+    ChoiceField accessor{[&field, none] { return std::string(field ? name_of(*field) : none); },
+                         [&field](const std::string& to) { field = value_named<E>(to); }};
+    Option& option = add(name, std::move(accessor), help, OptionType::choice);
+    option.choices.emplace_back(none);
+    add_all<E>(option);
   }
   void integer(const char* name, int64_t& field, const char* help, int64_t minimum, int64_t maximum) {
     Option& option = add(name, &field, help, OptionType::integer);
@@ -80,6 +87,12 @@ struct Collector {
     Option& option = add(name, &field, help, OptionType::number);
     option.minimum = minimum;
     option.maximum = maximum;
+  }
+
+ private:
+  template <HasNames E>
+  static void add_all(Option& option) {
+    for (const Named<E>& known : Names<E>::kAll) option.choices.emplace_back(known.name);
   }
 };
 

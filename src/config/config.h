@@ -4,23 +4,25 @@
 // is the same.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/choices.h"
+#include "tensor/activation.h"
 #include "tensor/dtype.h"
 
 namespace trireme {
 
 struct ModelOptions {
   std::string preset, init;
-  InitChoice init_scheme = InitChoice::preset;
+  std::optional<InitScheme> init_scheme;
   int64_t layers = 12, heads = 12, width = 768, inner_width = 0, context = 1024, vocabulary = 0,
           vocabulary_multiple = 64;
-  MlpActivation activation = MlpActivation::gelu_tanh;
-  NormChoice norm_place = NormChoice::pre;
-  ResidualChoice residual = ResidualChoice::sequential;
-  PositionChoice position = PositionChoice::learned;
+  Activation activation = Activation::gelu_tanh;
+  NormPlace norm_place = NormPlace::pre;
+  Residual residual = Residual::sequential;
+  Position position = Position::learned;
   int64_t position_offset = 0;
   double rotary_fraction = 1, rotary_base = 10000, norm_epsilon = 1e-5;
   bool tied_head = true, bias = true, qkv_bias = true, attention_out_bias = true, mlp_in_bias = true,
@@ -40,13 +42,8 @@ struct ModelOptions {
         "init", init,
         "weights to start from: scratch, a Hugging Face model by its folder or its name on the hub, or the folder of a "
         "run or checkpoint (empty: scratch, except where a dialect asks)");
-    v.choice("init-scheme", init_scheme,
-             "spread of a new model's weights: gpt2, bert, opt, neox, or the preset's own (no preset: gpt2)",
-             {{"preset", InitChoice::preset},
-              {"gpt2", InitChoice::gpt2},
-              {"bert", InitChoice::bert},
-              {"opt", InitChoice::opt},
-              {"neox", InitChoice::neox}});
+    v.choice_or("init-scheme", "preset", init_scheme,
+                "spread of a new model's weights: gpt2, bert, opt, neox, or the preset's own (no preset: gpt2)");
     v.integer("layers", layers, "transformer blocks", 1, 1000);
     v.integer("heads", heads, "attention heads; must divide width", 1, 1024);
     v.integer("width", width, "width of the residual stream", 8, 65536);
@@ -57,18 +54,13 @@ struct ModelOptions {
     v.integer("vocabulary-multiple", vocabulary_multiple,
               "rows of the token matrix are rounded up to a multiple of this in memory", 1, 4096);
     v.choice("activation", activation, "MLP activation",
-             {{"gelu-tanh", MlpActivation::gelu_tanh},
-              {"gelu-erf", MlpActivation::gelu_erf},
-              {"relu", MlpActivation::relu}});
+             {Activation::gelu_tanh, Activation::gelu_erf, Activation::relu});
     v.choice("norm-place", norm_place,
              "pre: norms before attention and MLP, and one before the head; post: after each residual sum, none before "
-             "the head",
-             {{"pre", NormChoice::pre}, {"post", NormChoice::post}});
+             "the head");
     v.choice("residual", residual,
-             "sequential: x += attention(x), then x += mlp(x); parallel: x += attention(x) + mlp(x), with two norms",
-             {{"sequential", ResidualChoice::sequential}, {"parallel", ResidualChoice::parallel}});
-    v.choice("position", position, "learned: a table added to the embedding; rotary: queries and keys are turned",
-             {{"learned", PositionChoice::learned}, {"rotary", PositionChoice::rotary}});
+             "sequential: x += attention(x), then x += mlp(x); parallel: x += attention(x) + mlp(x), with two norms");
+    v.choice("position", position, "learned: a table added to the embedding; rotary: queries and keys are turned");
     v.integer("position-offset", position_offset, "learned positions: rows of the table before that of position 0", 0,
               1048576);
     v.number(
@@ -88,8 +80,7 @@ struct ModelOptions {
              "what backward computes again instead of keeping it, with the same bits: none; attention: the output of "
              "attention, a tenth of what a block keeps; full: all but each block's input, about a quarter more time. "
              "false and true, or the option alone, mean none and full",
-             {{"none", Recompute::none}, {"attention", Recompute::attention}, {"full", Recompute::full}},
-             {{"false", "none"}, {"true", "full"}});
+             {}, {{"false", "none"}, {"true", "full"}});
     v.number("dropout", dropout, "dropout of embeddings, attention and residual branches", 0, 0.999);
     v.number("embedding-dropout", embedding_dropout, "dropout of embeddings (-1: as dropout)", -1, 0.999);
     v.number("attention-dropout", attention_dropout, "dropout of attention's probabilities (-1: as dropout)", -1,
@@ -177,20 +168,12 @@ struct OptimOptions {
   void visit(V& v) {
     v.number("learning-rate", learning_rate, "peak learning rate", 0, 100);
     v.number("min-learning-rate", min_learning_rate, "where the decay ends", 0, 100);
-    v.choice("schedule", schedule, "course of the learning rate after warm-up",
-             {{"cosine", RateCourse::cosine},
-              {"linear", RateCourse::linear},
-              {"constant", RateCourse::constant},
-              {"exponential", RateCourse::exponential},
-              {"polynomial", RateCourse::polynomial},
-              {"cosine-with-restarts", RateCourse::cosine_with_restarts},
-              {"inverse-sqrt", RateCourse::inverse_sqrt}});
+    v.choice("schedule", schedule, "course of the learning rate after warm-up");
     v.choice(
         "schedule-form", schedule_form,
         "whose formulas: nanogpt: over steps, ends at min-learning-rate and stays there; neox: over the updates that "
         "were applied, never below min-learning-rate, the cosine rises again after decay-steps, the exponential "
-        "halves the peak in them",
-        {{"nanogpt", ScheduleForm::nanogpt}, {"neox", ScheduleForm::neox}});
+        "halves the peak in them");
     v.number("decay-power", decay_power, "schedule polynomial: exponent of the share of the decay that is left", 0,
              100);
     v.number("restarts", restarts, "schedule cosine-with-restarts: how often the cosine falls from the peak", 1, 1e6);
@@ -211,20 +194,14 @@ struct OptimOptions {
     v.number("clip", clip, "global gradient norm is clipped to this (0: off)", 0, 1e9);
     v.choice("loss-mean", loss_mean,
              "what the loss of a step and of an evaluation is a mean over, where not every token is to be predicted: "
-             "tokens: all of them; micro-batches: the means of the micro-batches",
-             {{"tokens", LossMean::tokens}, {"micro-batches", LossMean::micro_batches}});
+             "tokens: all of them; micro-batches: the means of the micro-batches");
     v.choice(
         "shard", shard,
         "what data-parallel ranks share instead of each having all of it (ZeRO 0 to 3): the optimizer's state, the "
-        "gradients too, the weights too; the last two without a pipeline",
-        {{"none", ShardChoice::none},
-         {"optimizer", ShardChoice::optimizer},
-         {"gradients", ShardChoice::gradients},
-         {"parameters", ShardChoice::parameters}});
+        "gradients too, the weights too; the last two without a pipeline");
     v.choice("shard-group", shard_group,
              "who shares it: all data-parallel ranks, or those of each host, so that every host has a whole copy and "
-             "weights come from inside it; needs comm.reduce hosts",
-             {{"all", ShardGroup::all}, {"host", ShardGroup::host}});
+             "weights come from inside it; needs comm.reduce hosts");
   }
 };
 
@@ -235,7 +212,7 @@ struct PrecisionOptions {
     v.choice("dtype", dtype,
              "weights and activations; bf16 keeps f32 master weights, moments and reductions; f16 "
              "is for other programs' files: CPUs do not train in it",
-             {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f16", DType::f16}});
+             {DType::f32, DType::bf16, DType::f16});
   }
 };
 
@@ -272,13 +249,12 @@ struct CommOptions {
   template <class V>
   void visit(V& v) {
     v.choice("wire", wire, "type of gradients between ranks; sums are made in f32 either way",
-             {{"bf16", DType::bf16}, {"f32", DType::f32}});
+             {DType::bf16, DType::f32});
     v.choice(
         "reduce", reduce,
         "order of the sum of gradients: flat: every rank's, rounded to comm.wire, in rank order; hosts: those of a "
         "host in f32, each host's sum rounded once, in the order of hosts: with n ranks on every host a network "
-        "carries 1 / n of the bytes",
-        {{"flat", ReduceOrder::flat}, {"hosts", ReduceOrder::hosts}});
+        "carries 1 / n of the bytes");
     v.number("bucket-mb", bucket_mb, "gradients are exchanged in buckets of this many MB while backward goes on", 0.01,
              4096);
     v.integer("cores", cores,
@@ -317,8 +293,7 @@ struct CheckpointOptions {
         "is copied without a limit (0: none)",
         0, 1e6);
     v.choice("on-error", on_error,
-             "when a snapshot cannot be written while training goes on; the last one of a run must succeed either way",
-             {{"continue", OnError::go_on}, {"stop", OnError::stop}});
+             "when a snapshot cannot be written while training goes on; the last one of a run must succeed either way");
     v.flag("allow-other-data", allow_other_data, "resume although data files or run.seed are not the checkpoint's");
     v.flag("allow-other-batch", allow_other_batch,
            "resume although batch.global or batch.sequence is not the checkpoint's");
@@ -357,8 +332,7 @@ struct LaunchOptions {
   template <class V>
   void visit(V& v) {
     v.choice("bind", bind,
-             "auto: Trireme binds ranks to cores by itself; inherit: keep the binding that the launcher set",
-             {{"auto", Binding::automatic}, {"inherit", Binding::inherit}});
+             "auto: Trireme binds ranks to cores by itself; inherit: keep the binding that the launcher set");
     v.integer("threads", threads, "compute threads per rank (0: this rank's share of the host's physical cores)", 0,
               1024);
   }
@@ -390,12 +364,10 @@ struct RunOptions {
     v.integer("hash-every", hash_every,
               "steps between checks that all ranks hold the same parameters (also after the first step)", 1, 1LL << 40);
     v.choice("on-difference", on_difference,
-             "when a minority of ranks holds other parameters than the rest: heal: they take a good rank's; stop",
-             {{"heal", OnDifference::heal}, {"stop", OnDifference::stop}});
+             "when a minority of ranks holds other parameters than the rest: heal: they take a good rank's; stop");
     v.choice("on-spike", on_spike,
              "when a step's loss lies spike-score standard deviations above its running mean: warn; skip: the step "
-             "changes nothing; roll-back: the run goes back to its last snapshot and passes over the samples since",
-             {{"warn", OnSpike::warn}, {"skip", OnSpike::skip}, {"roll-back", OnSpike::roll_back}});
+             "changes nothing; roll-back: the run goes back to its last snapshot and passes over the samples since");
     v.number("spike-score", spike_score, "see on-spike (0: spikes are not looked for)", 0, 1e6);
     v.integer("max-skips", max_skips,
               "steps in a row whose loss or gradients are not finite before training stops and RUN/bad-samples.json "

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/names.h"
 #include "config/setting.h"
 
 namespace trireme {
@@ -75,6 +76,10 @@ struct Translation {
   std::vector<std::string> details;  ///< notes that only `--verbose` shows
 
   void set(std::string option, Value value, Origin origin);
+  template <HasNames E>
+  void set(std::string option, E value, Origin origin) {
+    set(std::move(option), std::string(name_of(value)), std::move(origin));
+  }
 };
 
 struct Dialect {

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "config/schema.h"
 
 namespace trireme {
@@ -79,6 +80,10 @@ class Translator {
   bool is_deepspeed_file(const Origin& origin) const { return is_json(origin) && !neox_files_.contains(origin.source); }
   /// NeoX's default counts where nothing is given.
   void set(const char* option, Value value, const char* key) { out_.set(option, std::move(value), view_.origin(key)); }
+  template <HasNames E>
+  void set(const char* option, E value, const char* key) {
+    out_.set(option, value, view_.origin(key));
+  }
   void copy(const char* key, const char* option) { set(option, view_.value(key), key); }
   void object(const char* key, const std::string& reason) const { view_.object(key, reason); }
 
@@ -110,7 +115,7 @@ class Translator {
   void model() {
     if (view_.given("layernorm_epsilon")) copy("layernorm_epsilon", "model.norm-epsilon");
     set("model.tied-head", !is("no_weight_tying"), "no_weight_tying");
-    set("model.residual", is("gpt_j_residual") ? "parallel" : "sequential", "gpt_j_residual");
+    set("model.residual", is("gpt_j_residual") ? Residual::parallel : Residual::sequential, "gpt_j_residual");
     if (view_.given("use_bias_in_attn_linear")) {
       copy("use_bias_in_attn_linear", "model.qkv-bias");
       copy("use_bias_in_attn_linear", "model.attention-out-bias");
@@ -152,15 +157,15 @@ class Translator {
 
   void activation() {
     const std::string& name = view_.text("activation");
-    const char* shape = is("bias_gelu_fusion") ? "gelu-tanh" : "gelu-erf";
+    const Activation gelu = is("bias_gelu_fusion") ? Activation::gelu_tanh : Activation::gelu_erf;
     const bool by_fusion = name == "gelu" && view_.given("bias_gelu_fusion");
     if (name == "gelu" || name == "relu")
-      set("model.activation", name == "relu" ? "relu" : shape, by_fusion ? "bias_gelu_fusion" : "activation");
+      set("model.activation", name == "relu" ? Activation::relu : gelu, by_fusion ? "bias_gelu_fusion" : "activation");
   }
 
   void positions() {
     const bool rotary = view_.text("pos_emb") == "rotary";
-    set("model.position", rotary ? "rotary" : "learned", "pos_emb");
+    set("model.position", rotary ? Position::rotary : Position::learned, "pos_emb");
     if (!rotary) return;  // as in NeoX, the other two have no effect then
     copy("rotary_pct", "model.rotary-fraction");
     copy("rotary_emb_base", "model.rotary-base");
@@ -261,7 +266,8 @@ class Translator {
     const bool fp16 = is("fp16.enabled") && !older, bf16 = is("bf16.enabled") || older,
                named = view_.given("precision");
     if (view_.given("communication_data_type"))
-      set("comm.wire", view_.text("communication_data_type") == "fp32" ? "f32" : "bf16", "communication_data_type");
+      set("comm.wire", view_.text("communication_data_type") == "fp32" ? DType::f32 : DType::bf16,
+          "communication_data_type");
     if (!neox_ && !view_.given("fp16.enabled") && !view_.given("bf16.enabled")) return;
     const char* key = named ? "precision" : fp16 ? "fp16.enabled" : older ? "fp16.type" : "bf16.enabled";
     const std::string name = named ? view_.text("precision") : fp16 ? "fp16" : bf16 ? "bfloat16" : "fp32";
@@ -269,10 +275,10 @@ class Translator {
     if ((fp16 && name != "fp16") || (bf16 && name != "bfloat16"))
       return object(fp16 && name != "fp16" ? "fp16.enabled" : "bf16.enabled",
                     fmt::format("{} says {}; set one of the two", view_.origin(key).text(), name));
-    set("precision.dtype", name == "fp16" ? "f16" : name == "bfloat16" ? "bf16" : "f32", key);
+    set("precision.dtype", name == "fp16" ? DType::f16 : name == "bfloat16" ? DType::bf16 : DType::f32, key);
     const bool wide = is("fp32_allreduce") || name == "fp32";
     if (neox_ && !view_.given("communication_data_type"))
-      set("comm.wire", wide ? "f32" : "bf16", is("fp32_allreduce") ? "fp32_allreduce" : key);
+      set("comm.wire", wide ? DType::f32 : DType::bf16, is("fp32_allreduce") ? "fp32_allreduce" : key);
   }
 
   /// Of the batch, the micro-batch and the accumulation any one or two give the rest; NeoX accumulates once where it is
@@ -337,7 +343,8 @@ class Translator {
     weight_decay();
     clipping();
     const int64_t stage = view_.integer("zero_optimization.stage");
-    constexpr const char* kStages[] = {"none", "optimizer", "gradients", "parameters"};
+    constexpr ShardChoice kStages[] = {ShardChoice::none, ShardChoice::optimizer, ShardChoice::gradients,
+                                       ShardChoice::parameters};
     if (stage < 0 || stage > 3) return object("zero_optimization.stage", "expected 0 to 3");
     if (neox_ || view_.given("zero_optimization.stage")) set("optim.shard", kStages[stage], "zero_optimization.stage");
   }
@@ -372,11 +379,13 @@ class Translator {
   void schedule() {
     constexpr const char* kStyle = "lr_decay_style";
     const std::string& style = view_.text(kStyle);
-    constexpr const char* kStyles[] = {"constant", "linear", "cosine", "exponential"};
-    if (std::ranges::find(kStyles, style) == std::end(kStyles))
+    constexpr RateCourse kStyles[] = {RateCourse::constant, RateCourse::linear, RateCourse::cosine,
+                                      RateCourse::exponential};
+    const std::optional<RateCourse> course = value_named<RateCourse>(style);  // NeoX's words are ours
+    if (!course || std::ranges::find(kStyles, *course) == std::end(kStyles))
       return object(kStyle, "expected constant, linear, cosine or exponential");
-    set("optim.schedule", style, kStyle);
-    set("optim.schedule-form", "neox", kStyle);
+    set("optim.schedule", *course, kStyle);
+    set("optim.schedule-form", ScheduleForm::neox, kStyle);
     copy("min_lr", "optim.min-learning-rate");
     const double warmup = view_.number("warmup");
     if (warmup < 0 || warmup > 1) return object("warmup", "expected a share of lr_decay_iters, from 0 to 1");

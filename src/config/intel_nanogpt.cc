@@ -8,7 +8,9 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "config/choices.h"
 #include "config/dialect.h"
+#include "tensor/dtype.h"
 
 namespace trireme {
 namespace {
@@ -74,7 +76,7 @@ void translate_precision(const DialectView& view, Translation& out) {
     view.refuse(kPrecision, "fp16 needs a loss scale and a GPU, and CPUs do not compute in it; set bf16 or fp32");
   }
   if (precision != "bf16" && precision != "fp32") view.refuse(kPrecision, "expected bf16 or fp32");
-  out.set("precision.dtype", precision == "bf16" ? "bf16" : "f32", view.origin(kPrecision));
+  out.set("precision.dtype", precision == "bf16" ? DType::bf16 : DType::f32, view.origin(kPrecision));
 }
 
 void translate_batch(const DialectView& view, Translation& out) {
@@ -97,12 +99,12 @@ void translate_batch(const DialectView& view, Translation& out) {
 void translate_schedule(const DialectView& view, Translation& out) {
   constexpr const char* kDecay = "trainer_config.decay_lr";
   if (!view.flag(kDecay)) {
-    out.set("optim.schedule", "constant", view.origin(kDecay));
+    out.set("optim.schedule", RateCourse::constant, view.origin(kDecay));
     out.set("optim.warmup-steps", int64_t{0}, view.origin(kDecay));
     return;
   }
   view.at_least("trainer_config.lr_decay_iters", 1);
-  out.set("optim.schedule", "cosine", view.origin(kDecay));
+  out.set("optim.schedule", RateCourse::cosine, view.origin(kDecay));
   for (const auto& [key, option] : {std::pair{"trainer_config.warmup_iters", "optim.warmup-steps"},
                                     std::pair{"trainer_config.lr_decay_iters", "optim.decay-steps"},
                                     std::pair{"trainer_config.min_lr", "optim.min-learning-rate"}}) {

@@ -8,8 +8,11 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "config/choices.h"
 #include "config/dialect.h"
 #include "hub/name.h"
+#include "tensor/activation.h"
+#include "tensor/dtype.h"
 
 namespace trireme {
 namespace {
@@ -109,7 +112,7 @@ void translate_pretrained(const DialectView& view, Translation& out) {
 void translate_scratch(const DialectView& view, Translation& out) {
   out.set("model.init", "scratch", view.origin("init_from"));
   out.set("model.context", view.value("block_size"), view.origin("block_size"));
-  out.set("model.activation", "gelu-erf", view.origin("init_from"));
+  out.set("model.activation", Activation::gelu_erf, view.origin("init_from"));
   for (const auto& [key, option] : kSizes) out.set(option, view.value(key), view.origin(key));
   const std::filesystem::path data = std::filesystem::path("data") / view.text("dataset");
   std::error_code unreadable;
@@ -150,7 +153,8 @@ void translate_device(const DialectView& view, Translation& out) {
                 "float16 needs a loss scale and a GPU, and CPUs do not compute in it; set float32 or bfloat16");
   }
   if (dtype != "float32" && dtype != "bfloat16") view.refuse("dtype", "expected float32 or bfloat16");
-  out.set("precision.dtype", view.given("dtype") && dtype == "bfloat16" ? "bf16" : "f32", view.origin("dtype"));
+  out.set("precision.dtype", view.given("dtype") && dtype == "bfloat16" ? DType::bf16 : DType::f32,
+          view.origin("dtype"));
 }
 
 void translate_batch(const DialectView& view, Translation& out) {
@@ -172,12 +176,12 @@ void translate_batch(const DialectView& view, Translation& out) {
 
 void translate_schedule(const DialectView& view, Translation& out) {
   if (!view.flag("decay_lr")) {
-    out.set("optim.schedule", "constant", view.origin("decay_lr"));
+    out.set("optim.schedule", RateCourse::constant, view.origin("decay_lr"));
     out.set("optim.warmup-steps", int64_t{0}, view.origin("decay_lr"));
     return;
   }
   view.at_least("lr_decay_iters", 1);
-  out.set("optim.schedule", "cosine", view.origin("decay_lr"));
+  out.set("optim.schedule", RateCourse::cosine, view.origin("decay_lr"));
   for (const auto& [key, option] :
        {std::pair{"warmup_iters", "optim.warmup-steps"}, std::pair{"lr_decay_iters", "optim.decay-steps"},
         std::pair{"min_lr", "optim.min-learning-rate"}}) {

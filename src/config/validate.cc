@@ -50,13 +50,13 @@ void check_schedule(const LoadedConfig& loaded) {
   require(!of_transformers || optim.schedule_form == ScheduleForm::nanogpt, ErrorKind::config,
           "{} is a course that NeoX does not have; set --optim.schedule-form nanogpt", loaded.where("optim.schedule"));
   const OptimOptions usual;
-  const auto of_course = [&](const char* name, double OptimOptions::*value, RateCourse course, const char* word) {
+  const auto of_course = [&](const char* name, double OptimOptions::*value, RateCourse course) {
     require(optim.schedule == course || optim.*value == usual.*value, ErrorKind::config,
-            "{} has an effect only with --optim.schedule {}; remove it", loaded.where(name), word);
+            "{} has an effect only with --optim.schedule {}; remove it", loaded.where(name), name_of(course));
   };
-  of_course("optim.decay-power", &OptimOptions::decay_power, RateCourse::polynomial, "polynomial");
-  of_course("optim.restarts", &OptimOptions::restarts, RateCourse::cosine_with_restarts, "cosine-with-restarts");
-  of_course("optim.timescale", &OptimOptions::timescale, RateCourse::inverse_sqrt, "inverse-sqrt");
+  of_course("optim.decay-power", &OptimOptions::decay_power, RateCourse::polynomial);
+  of_course("optim.restarts", &OptimOptions::restarts, RateCourse::cosine_with_restarts);
+  of_course("optim.timescale", &OptimOptions::timescale, RateCourse::inverse_sqrt);
   if (optim.schedule != RateCourse::cosine && optim.schedule != RateCourse::cosine_with_restarts) return;
   require(optim.min_learning_rate <= optim.learning_rate, ErrorKind::config,
           "{} is {}, above {}, which is {}; the cosine falls from the second to the first: set "

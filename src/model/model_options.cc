@@ -11,12 +11,6 @@ namespace {
 
 bool is_set(const LoadedConfig& loaded, const char* option) { return loaded.origins.contains(option); }
 
-Activation activation_of(MlpActivation choice) {
-  return choice == MlpActivation::relu       ? Activation::relu
-         : choice == MlpActivation::gelu_erf ? Activation::gelu_erf
-                                             : Activation::gelu_tanh;
-}
-
 int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
 void set_sizes(Spec& spec, const LoadedConfig& loaded) {
@@ -43,9 +37,8 @@ int64_t rotary_dims(int64_t head_dim, double fraction, bool given) {
 void set_positions(Spec& spec, const LoadedConfig& loaded, double rotary_fraction) {
   const ModelOptions& m = loaded.config.model;
   if (is_set(loaded, "model.position")) {
-    const bool rotary = m.position == PositionChoice::rotary;
-    spec.position = rotary ? Position::rotary : Position::learned;
-    if (rotary) spec.position_offset = 0;
+    spec.position = m.position;
+    if (m.position == Position::rotary) spec.position_offset = 0;
   }
   if (is_set(loaded, "model.position-offset")) spec.position_offset = m.position_offset;
   if (is_set(loaded, "model.rotary-fraction")) rotary_fraction = m.rotary_fraction;
@@ -73,15 +66,13 @@ void set_biases(Biases& biases, const LoadedConfig& loaded) {
 
 void set_choices(Spec& spec, const LoadedConfig& loaded) {
   const ModelOptions& m = loaded.config.model;
-  if (is_set(loaded, "model.activation")) spec.activation = activation_of(m.activation);
+  if (is_set(loaded, "model.activation")) spec.activation = m.activation;
   if (spec.head == HeadKind::masked_language_model) spec.head_activation = spec.activation;
   if (is_set(loaded, "model.norm-place")) {
-    const bool pre = m.norm_place == NormChoice::pre;
-    spec.norm_place = pre ? NormPlace::pre : NormPlace::post;
-    spec.final_norm = pre && spec.head == HeadKind::language_model;
+    spec.norm_place = m.norm_place;
+    spec.final_norm = m.norm_place == NormPlace::pre && spec.head == HeadKind::language_model;
   }
-  if (is_set(loaded, "model.residual"))
-    spec.residual = m.residual == ResidualChoice::parallel ? Residual::parallel : Residual::sequential;
+  if (is_set(loaded, "model.residual")) spec.residual = m.residual;
   if (is_set(loaded, "model.norm-epsilon")) spec.norm_epsilon = static_cast<float>(m.norm_epsilon);
   if (is_set(loaded, "model.tied-head")) spec.tied_head = m.tied_head;
   set_biases(spec.biases, loaded);
@@ -127,6 +118,10 @@ class Settler {
     trireme::set(loaded_.config, *schema().find(option), value);
     if (!origin.empty() && !loaded_.origins.contains(option)) loaded_.origins[option] = {origin, 0, kDefaultLayer};
   }
+  template <HasNames E>
+  void set(const char* name, E value, const std::string& origin) {
+    set(name, std::string(name_of(value)), origin);
+  }
 
  private:
   LoadedConfig& loaded_;
@@ -150,24 +145,19 @@ void settle_sizes(Settler& settler, const Spec& spec, const LoadedConfig& loaded
 }
 
 void settle_positions(Settler& settler, const Spec& spec, const LoadedConfig& loaded, const std::string& by) {
-  const bool rotary = spec.position == Position::rotary;
-  settler.set("position", rotary ? "rotary" : "learned", by);
+  settler.set("position", spec.position, by);
   settler.set("position-offset", spec.position_offset, by);
-  if (!rotary) return;
+  if (spec.position != Position::rotary) return;
   if (!is_set(loaded, "model.rotary-fraction") && !by.empty())
     settler.set("rotary-fraction", rotary_fraction_of(preset(loaded.config.model.preset).spec), by);
   settler.set("rotary-base", shortest(spec.rotary_base), by);
 }
 
 void settle_choices(Settler& settler, const Spec& spec, const std::string& by) {
-  settler.set("activation",
-              spec.activation == Activation::relu       ? "relu"
-              : spec.activation == Activation::gelu_erf ? "gelu-erf"
-                                                        : "gelu-tanh",
-              by);
-  settler.set("norm-place", spec.norm_place == NormPlace::pre ? "pre" : "post", by);
+  settler.set("activation", spec.activation, by);
+  settler.set("norm-place", spec.norm_place, by);
   settler.set("norm-epsilon", shortest(spec.norm_epsilon), by);
-  settler.set("residual", spec.residual == Residual::parallel ? "parallel" : "sequential", by);
+  settler.set("residual", spec.residual, by);
   settler.set("tied-head", spec.tied_head, by);
 }
 
@@ -180,20 +170,6 @@ void settle_biases(Settler& settler, const Biases& biases, const LoadedConfig& l
   settler.set("norm-bias", biases.norm, origin);
 }
 
-const char* name_of(InitScheme scheme) {
-  switch (scheme) {
-    case InitScheme::gpt2:
-      return "gpt2";
-    case InitScheme::bert:
-      return "bert";
-    case InitScheme::opt:
-      return "opt";
-    case InitScheme::neox:
-      return "neox";
-  }
-  return "";
-}
-
 }  // namespace
 
 void set_dropout(Spec& spec, const ModelOptions& options) {
@@ -204,19 +180,8 @@ void set_dropout(Spec& spec, const ModelOptions& options) {
 }
 
 InitScheme init_scheme_of(const ModelOptions& options) {
-  switch (options.init_scheme) {
-    case InitChoice::preset:
-      return options.preset.empty() ? InitScheme::gpt2 : preset(options.preset).init;
-    case InitChoice::gpt2:
-      return InitScheme::gpt2;
-    case InitChoice::bert:
-      return InitScheme::bert;
-    case InitChoice::opt:
-      return InitScheme::opt;
-    case InitChoice::neox:
-      return InitScheme::neox;
-  }
-  return InitScheme::gpt2;
+  if (options.init_scheme) return *options.init_scheme;
+  return options.preset.empty() ? InitScheme::gpt2 : preset(options.preset).init;
 }
 
 Spec with_given_options(Spec spec, const LoadedConfig& loaded) {
@@ -251,7 +216,7 @@ void resolve_model_options(LoadedConfig& loaded) {
   settle_positions(settler, spec, given, by);
   settle_choices(settler, spec, by);
   settle_biases(settler, spec.biases, given, by);
-  settler.set("init-scheme", name_of(init_scheme_of(m)), by);
+  settler.set("init-scheme", init_scheme_of(m), by);
   if (m.embedding_dropout < 0) settler.set("embedding-dropout", m.dropout, "model.dropout");
   if (m.attention_dropout < 0) settler.set("attention-dropout", m.dropout, "model.dropout");
 }

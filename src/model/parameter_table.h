@@ -14,15 +14,6 @@ namespace trireme {
 
 enum class Init : uint8_t { normal, zeros, ones };
 
-/// Standard deviations of a new model's matrices. L: layers, C: width. "Residual": of both linears that write to the
-/// residual stream; scaled, its variance does not grow with depth.
-enum class InitScheme : uint8_t {
-  gpt2,  ///< 0.02; residual 0.02 / sqrt(2 L). Source: Radford et al. 2019
-  bert,  ///< 0.02 for all. Source: Devlin et al. 2019
-  opt,   ///< 0.006; residual 0.006 / sqrt(2 L). Source: Zhang et al. 2022
-  neox,  ///< sqrt(2 / (5 C)); residual 2 / (L sqrt C). Source: Black et al. 2022
-};
-
 /// How the optimizer changes a parameter.
 enum class UpdateRule : uint8_t {
   adamw,           ///< AdamW with weight decay: tensors of two or more dims

@@ -5,32 +5,29 @@
 #include <cstdint>
 #include <string>
 
+#include "base/names.h"
+#include "config/choices.h"
 #include "ops/ops.h"
 
 namespace trireme {
 
 /// Which keys a query sees in its sequence.
 enum class Mask : uint8_t { causal, full };
-
-enum class NormPlace : uint8_t {
-  pre,   ///< x += branch(norm(x))
-  post,  ///< x = norm(x + branch(x))
-};
-
-enum class Residual : uint8_t {
-  sequential,  ///< x += attention(x), then x += mlp(x)
-  parallel,    ///< x += attention(x) + mlp(x); pre-norm only
-};
-
-enum class Position : uint8_t {
-  learned,  ///< a table added to the token embedding
-  rotary,   ///< queries and keys are turned
+template <>
+struct Names<Mask> {
+  static constexpr Named<Mask> kAll[] = {{"causal", Mask::causal}, {"full", Mask::full}};
 };
 
 enum class HeadKind : uint8_t {
   language_model,         ///< logits of the next token for every row
   masked_language_model,  ///< norm(f(linear(x))), then logits of the token itself, with a bias
   classifier,             ///< of a sequence's first row: linear(f(linear(x))); one class: regression
+};
+template <>
+struct Names<HeadKind> {
+  static constexpr Named<HeadKind> kAll[] = {{"language-model", HeadKind::language_model},
+                                             {"masked-language-model", HeadKind::masked_language_model},
+                                             {"classifier", HeadKind::classifier}};
 };
 
 /// Which linears and norms have a bias.
@@ -74,6 +71,16 @@ struct Spec {
   bool head_input_dropout = false;         ///< classifier: head_dropout before its first linear too
   bool operator==(const Spec&) const = default;
 
+  /// Calls f(name, field) for every field, by its name and in its place in a manifest.
+  template <class F>
+  void visit(F&& f) {
+    visit_fields(*this, f);
+  }
+  template <class F>
+  void visit(F&& f) const {
+    visit_fields(*this, f);
+  }
+
   int64_t head_dim() const { return width / heads; }
   int64_t token_width() const { return embedding_width > 0 ? embedding_width : width; }
   bool projected() const { return token_width() != width; }
@@ -81,6 +88,46 @@ struct Spec {
   bool has_dropout() const;
   /// Throws Error::config naming the field and the valid values.
   void validate() const;
+
+ private:
+  template <class S, class F>
+  static void visit_fields(S& spec, F& f) {
+    f("vocabulary", spec.vocabulary);
+    f("vocabulary_rows", spec.vocabulary_rows);
+    f("context", spec.context);
+    f("layers", spec.layers);
+    f("heads", spec.heads);
+    f("width", spec.width);
+    f("inner_width", spec.inner_width);
+    f("activation", spec.activation);
+    f("mask", spec.mask);
+    f("norm_place", spec.norm_place);
+    f("residual", spec.residual);
+    f("final_norm", spec.final_norm);
+    f("position", spec.position);
+    f("position_offset", spec.position_offset);
+    f("rotary_dims", spec.rotary_dims);
+    f("rotary_base", spec.rotary_base);
+    f("embedding_width", spec.embedding_width);
+    f("token_types", spec.token_types);
+    f("embedding_norm", spec.embedding_norm);
+    f("head", spec.head);
+    f("tied_head", spec.tied_head);
+    f("classes", spec.classes);
+    f("head_activation", spec.head_activation);
+    f("qkv_bias", spec.biases.qkv);
+    f("attention_out_bias", spec.biases.attention_out);
+    f("mlp_in_bias", spec.biases.mlp_in);
+    f("mlp_out_bias", spec.biases.mlp_out);
+    f("norm_bias", spec.biases.norm);
+    f("norm_epsilon", spec.norm_epsilon);
+    f("embedding_dropout", spec.embedding_dropout);
+    f("attention_dropout", spec.attention_dropout);
+    f("residual_dropout", spec.residual_dropout);
+    f("attention_residual_dropout", spec.attention_residual_dropout);
+    f("head_dropout", spec.head_dropout);
+    f("head_input_dropout", spec.head_input_dropout);
+  }
 };
 
 /// 6 x matmul parameters (head at logical vocabulary, embeddings not counted) + 6 x layers x width x T for causal

@@ -23,6 +23,7 @@
 #include <span>
 #include <string_view>
 
+#include "tensor/activation.h"
 #include "tensor/arena.h"
 #include "tensor/view.h"
 
@@ -39,8 +40,6 @@ struct Context {
 
 /// Elements whose squares are summed apart: one value of a gradient's norm.
 constexpr int64_t kNormChunk = 65536;
-
-enum class Activation : uint8_t { gelu_tanh, gelu_erf, relu, tanh };
 
 /// How a weight gradient reaches its accumulator.
 enum class Write : uint8_t {

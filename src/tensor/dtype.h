@@ -1,7 +1,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
+
+#include "base/names.h"
 
 namespace trireme {
 
@@ -13,8 +14,14 @@ struct bf16_t {
   uint16_t bits;
 };
 
+template <>
+struct Names<DType> {
+  static constexpr Named<DType> kAll[] = {{"f32", DType::f32}, {"bf16", DType::bf16}, {"f64", DType::f64},
+                                          {"f16", DType::f16}, {"i64", DType::i64},   {"i32", DType::i32},
+                                          {"i16", DType::i16}, {"u16", DType::u16},   {"u8", DType::u8}};
+};
+
 size_t size_of(DType dtype);
-std::string_view name_of(DType dtype);  ///< "f32", "bf16", ...
 
 template <class T>
 struct DTypeOf;

@@ -22,14 +22,14 @@ struct Published {
   int64_t layers, width, heads, micro, accumulation, global, steps;
   double rate, min_rate, beta2, decay, rotary;
   bool parallel, tanh;
-  InitChoice init;
+  InitScheme init;
   DType dtype;
   ShardChoice shard;
   const char* split;
 };
 
 // clang-format off
-constexpr auto neox = InitChoice::neox, gpt2 = InitChoice::gpt2;
+constexpr auto neox = InitScheme::neox, gpt2 = InitScheme::gpt2;
 constexpr auto sharded = ShardChoice::optimizer, unsharded = ShardChoice::none;
 const Published kPublished[] = {
     // files, ranks, data, tensor, pipeline, layers, width, heads, micro, accumulation, global, steps,
@@ -85,10 +85,10 @@ TEST(GptNeoxFiles, ComeToWhatNeoxResolves) {
     EXPECT_EQ(config.optim.weight_decay, set.decay);
     EXPECT_EQ(config.optim.clip, 0) << "gradient_clipping is 1.0";
     EXPECT_EQ(config.optim.shard, set.shard);
-    EXPECT_EQ(config.model.position, PositionChoice::rotary);
+    EXPECT_EQ(config.model.position, Position::rotary);
     EXPECT_EQ(config.model.rotary_fraction, set.rotary);
-    EXPECT_EQ(config.model.residual, set.parallel ? ResidualChoice::parallel : ResidualChoice::sequential);
-    EXPECT_EQ(config.model.activation, set.tanh ? MlpActivation::gelu_tanh : MlpActivation::gelu_erf);
+    EXPECT_EQ(config.model.residual, set.parallel ? Residual::parallel : Residual::sequential);
+    EXPECT_EQ(config.model.activation, set.tanh ? Activation::gelu_tanh : Activation::gelu_erf);
     EXPECT_EQ(config.model.init_scheme, set.init);
     EXPECT_FALSE(config.model.tied_head);
     EXPECT_EQ(config.model.recompute, Recompute::full);

@@ -62,12 +62,12 @@ TEST_F(GptNeox, IsRecognisedAndTranslated) {
   EXPECT_EQ(config.model.heads, 4);
   EXPECT_EQ(config.model.context, 48);
   EXPECT_EQ(config.batch.sequence, 32);
-  EXPECT_EQ(config.model.position, PositionChoice::rotary);
+  EXPECT_EQ(config.model.position, Position::rotary);
   EXPECT_EQ(config.model.rotary_fraction, 0.5);
   EXPECT_FALSE(config.model.tied_head);
-  EXPECT_EQ(config.model.residual, ResidualChoice::parallel);
-  EXPECT_EQ(config.model.activation, MlpActivation::gelu_tanh);
-  EXPECT_EQ(config.model.init_scheme, InitChoice::neox);
+  EXPECT_EQ(config.model.residual, Residual::parallel);
+  EXPECT_EQ(config.model.activation, Activation::gelu_tanh);
+  EXPECT_EQ(config.model.init_scheme, InitScheme::neox);
   EXPECT_EQ(config.model.vocabulary_multiple, 256) << "128 x model_parallel_size";
   EXPECT_EQ(config.mesh.tensor, 2);
   EXPECT_EQ(config.mesh.pipeline, 1);

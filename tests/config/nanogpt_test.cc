@@ -55,7 +55,7 @@ TEST(Nanogpt, HasNanogptsDefaults) {
   EXPECT_EQ(config.model.context, 1024);
   EXPECT_FALSE(config.model.bias);
   EXPECT_EQ(config.model.dropout, 0);
-  EXPECT_EQ(config.model.activation, MlpActivation::gelu_erf);
+  EXPECT_EQ(config.model.activation, Activation::gelu_erf);
   EXPECT_EQ(config.optim.warmup_steps, 2000);
   EXPECT_EQ(config.optim.decay_steps, 600000);
   EXPECT_EQ(config.run.steps, 600000);
