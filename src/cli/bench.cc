@@ -26,11 +26,10 @@ namespace {
 
 int bench_ops_command(std::vector<std::string> arguments) {
   OpsBenchOptions options;
-  std::string dtype = "f32";
   int64_t threads = 0;
   Flags app("trireme bench ops",
             "Measures every operator on the shapes of one GPT-2 layer against its ceiling in the same run.");
-  app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
+  app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
   app.add("--batch", options.sequences, "sequences").in_range(1, 1 << 20).show_default();
   app.add("--seq", options.length, "tokens per sequence").in_range(1, 1 << 20).show_default();
   app.add("--width", options.width, "width of the layer").in_range(1, 1 << 20).show_default();
@@ -49,7 +48,6 @@ int bench_ops_command(std::vector<std::string> arguments) {
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require(options.width % options.heads == 0, ErrorKind::usage, "--heads {} does not divide --width {}", options.heads,
           options.width);
-  options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.threads = compute_threads(threads);
   const Backend backend = make_backend();
   fmt::print("{} (commit {}), {}, kernels {}\n{}", backend.hardware, commit_text(),
@@ -59,23 +57,22 @@ int bench_ops_command(std::vector<std::string> arguments) {
 
 int bench_generate_command(std::vector<std::string> arguments) {
   GenerateBenchOptions options;
-  std::string dtype = "f32", json;
+  std::string json;
   int64_t threads = 0;
   Flags app("trireme bench generate",
             "Measures generation of one sequence against the memory bandwidth: every weight is read once per token.");
   app.add("--preset", options.preset, "gpt2-124m, gpt2-355m, gpt2-774m or gpt2-1558m").show_default();
-  app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
+  app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
   app.add("--prompt", options.prompt, "tokens of the prompt").in_range(1, 1 << 20).show_default();
   app.add("--tokens", options.tokens, "tokens to generate").in_range(3, 1 << 20).show_default();
   app.add("--threads", threads, "compute threads (0: all physical cores)").in_range(0, 1024).show_default();
   app.add("--json", json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
-  options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.threads = compute_threads(threads);
   const Backend backend = make_backend();
   const GenerateBenchResult r = bench_generate(options, *backend.ops);
-  fmt::print("{} (commit {})\n{} {}, {}, kernels {}\n\n", backend.hardware, commit_text(), options.preset, dtype,
-             count_text(options.threads, "thread"), backend.kernels);
+  fmt::print("{} (commit {})\n{} {}, {}, kernels {}\n\n", backend.hardware, commit_text(), options.preset,
+             name_of(options.dtype), count_text(options.threads, "thread"), backend.kernels);
   fmt::print("token              {:.2f} ms (median of {}), {:.1f} per second\n", 1e3 * r.seconds_per_token,
              options.tokens, 1 / r.seconds_per_token);
   fmt::print("weights            {:.2f} GB, read once in {:.2f} ms (median, between the tokens): {:.1f} GB/s\n",
@@ -83,7 +80,7 @@ int bench_generate_command(std::vector<std::string> arguments) {
   fmt::print("share              {:.3f} (time of that read / time of a token)\n", r.share());
   if (!json.empty()) {
     const Json figures{{"preset", options.preset},
-                       {"dtype", dtype},
+                       {"dtype", name_of(options.dtype)},
                        {"threads", options.threads},
                        {"tokens_per_s", 1 / r.seconds_per_token},
                        {"ms_per_token", 1e3 * r.seconds_per_token},

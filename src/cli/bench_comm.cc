@@ -36,7 +36,7 @@ constexpr std::pair<const char*, const char*> kNeutral[] = {
 
 struct Choices {
   std::vector<std::string> subjects = {"all_reduce"}, compare;
-  std::string least = "32M", most = "32M", step = "1M", op = "sum", type = "float", root = "0", json, wire = "bf16";
+  std::string least = "32M", most = "32M", step = "1M", op = "sum", type = "float", root = "0", json;
   int average = 1, threads = 1, devices = 1;
   std::vector<int> neutral = std::vector<int>(std::size(kNeutral), 0);
   double least_bandwidth = 0;
@@ -78,7 +78,7 @@ void add_flags(Flags& app, Choices& flags, RunRequest& request) {
           "GB/s that the average bus bandwidth must reach, else exit code 1; NCCL_TESTS_MIN_BW is read too, with "
           "its tolerance of 10 %")
       .positive();
-  app.add("--wire", flags.wire, "type in which gradients travel").one_of({"bf16", "f32"}).show_default();
+  app.choice("--wire", request.gradient.wire, "type in which gradients travel", {DType::bf16, DType::f32});
   app.add("--bucket-bytes", request.gradient.bucket_bytes, "of gradients, in the wire type").positive().show_default();
   app.add("--compare", flags.compare,
           "logs of nccl-tests or of this command, shown beside this run; without ranks beside each other");
@@ -100,7 +100,6 @@ RunRequest request_of(const Choices& flags, RunRequest request) {
     require(is_rank && flags.root.size() < 8, ErrorKind::usage, "-r {}: expected a rank or all", flags.root);
     options.root = std::stoi(flags.root);
   }
-  request.gradient.wire = flags.wire == "bf16" ? DType::bf16 : DType::f32;
   request.binary = fmt::format("trireme bench comm, commit {}", commit_text());
   request.least_bandwidth = flags.least_bandwidth;
   if (const char* least = std::getenv("NCCL_TESTS_MIN_BW"); least != nullptr && flags.least_bandwidth == 0) {

@@ -100,7 +100,7 @@ int measure(Process& process, const Request& request) {
 int bench_glue_command(std::vector<std::string> arguments) {
   Request request;
   GlueBenchOptions& options = request.options;
-  std::string peer, dtype = "f32";
+  std::string peer;
   Flags app("trireme bench glue", "Measures fine-tuning steps on real rows: forward, backward, clip and AdamW.");
   app.set_footer(
       "Under `mpirun -n N` it compares 1, 2, 4, ... and N ranks, each with --batch rows per step: the speed-up table.");
@@ -112,7 +112,7 @@ int bench_glue_command(std::vector<std::string> arguments) {
   app.add("--task", options.task, "task of GLUE").show_default();
   app.add("--batch", options.batch, "rows per step and rank").in_range(1, 1 << 20).show_default();
   app.add("--max-seq-length", options.max_length, "ids of a row at most").in_range(1, 1 << 20).show_default();
-  app.add("--dtype", dtype, "weights and activations; the peer's autocast").one_of({"f32", "bf16"}).show_default();
+  app.choice("--dtype", options.dtype, "weights and activations; the peer's autocast", {DType::f32, DType::bf16});
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
   app.add("--threads", request.threads, "compute threads per rank (0: its share of the physical cores)")
       .in_range(0, 1024)
@@ -125,7 +125,6 @@ int bench_glue_command(std::vector<std::string> arguments) {
   app.add("--json", request.json, "also write the result to this file");
   if (const auto code = app.parse(std::move(arguments))) return *code;
   options.pytorch = peer == "pytorch";
-  options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   Process process;
   return process.run([&] { return measure(process, request); });
 }

@@ -35,19 +35,6 @@ void print_peer(const PeerStep& peer, const StepBenchResult& ours) {
 
 const Option& recompute_option() { return *schema().find("model.recompute"); }
 
-std::string name_of(Recompute recompute) {
-  Config config;
-  config.model.recompute = recompute;
-  return std::get<std::string>(get(config, recompute_option()));
-}
-
-/// Throws Error::config naming what there is.
-ShardChoice shard_of(const std::string& text) {
-  if (text == "optimizer") return ShardChoice::optimizer;
-  if (text == "gradients") return ShardChoice::gradients;
-  return text == "parameters" ? ShardChoice::parameters : ShardChoice::none;
-}
-
 Recompute recompute_of(const std::string& text) {
   const Setting setting{"recompute", resolve_plain(text), text, {"flag --recompute", 0, kFlagLayer}, ""};
   Config config;
@@ -211,7 +198,7 @@ int measure_step(Process& process, const StepBenchOptions& options, int64_t thre
 
 int bench_step_command(std::vector<std::string> arguments) {
   StepBenchOptions options;
-  std::string dtype = "f32", json;
+  std::string json;
   int64_t threads = 0;
   double peak_tflops = 0;
   bool synthetic = false;
@@ -227,13 +214,13 @@ int bench_step_command(std::vector<std::string> arguments) {
       .one_of({"True", "true", "False", "false"});
   app.add("--batch", options.batch, "sequences per step and rank").in_range(1, 1 << 20).show_default();
   app.add("--seq", options.sequence, "tokens per sequence").in_range(1, 1 << 20).show_default();
-  app.add("--dtype", dtype, "weights and activations").one_of({"f32", "bf16"}).show_default();
+  app.choice("--dtype", options.dtype, "weights and activations", {DType::f32, DType::bf16});
   app.add("--steps", options.steps, "timed steps; the median counts").positive().show_default();
   app.add("--warmup", options.warmup, "steps before them, on one rank").not_negative().show_default();
   app.add("--threads", threads, "compute threads per rank (0: its share of the physical cores)")
       .in_range(0, 1024)
       .show_default();
-  std::string recompute = "none", shard = "none";
+  std::string recompute = "none";
   app.add("--recompute", recompute, "what backward computes again, as model.recompute says; alone: full")
       .optional_value("full", "[none|attention|full]=none");
   app.add(
@@ -246,9 +233,7 @@ int bench_step_command(std::vector<std::string> arguments) {
          "per stage)")
       .in_range(0, 1 << 20)
       .show_default();
-  app.add("--shard", shard, "with --layouts: optim.shard")
-      .one_of({"none", "optimizer", "gradients", "parameters"})
-      .show_default();
+  app.choice("--shard", options.shard, "with --layouts: optim.shard");
   app.add("--data", options.tokens, "token file to train on (default: random tokens)");
   app.add_switch("--synthetic", synthetic, "random tokens, said out loud: what metaseq's --benchmark trains on");
   app.add("--peak-tflops", peak_tflops,
@@ -265,13 +250,11 @@ int bench_step_command(std::vector<std::string> arguments) {
   require(!synthetic || options.tokens.empty(), ErrorKind::usage,
           "--synthetic means random tokens, and --data {} names others; leave one out", options.tokens);
   require(peak_tflops >= 0, ErrorKind::usage, "--peak-tflops is {}, expected 0 (measure it) or more", peak_tflops);
-  require(!options.layouts.empty() || (options.micro == 0 && shard == "none"), ErrorKind::usage,
+  require(!options.layouts.empty() || (options.micro == 0 && options.shard == ShardChoice::none), ErrorKind::usage,
           "--micro and --shard belong to --layouts; give the layouts, or `--layouts all`");
   if (!bias.empty()) options.bias = bias == "True" || bias == "true";
   options.recompute = recompute_of(recompute);
-  options.shard = shard_of(shard);
   options.pytorch = peer == "pytorch";
-  options.dtype = dtype == "bf16" ? DType::bf16 : DType::f32;
   options.peak_flops = 1e12 * peak_tflops;
   Process process;
   return process.run([&] { return measure_step(process, options, threads, json); });

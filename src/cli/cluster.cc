@@ -27,20 +27,16 @@ namespace {
 constexpr const char* kCallerUnknown = "ADDRESS-OF-CALLER/32";
 
 struct InitRequest {
-  std::string provider = "hosts", output, name, type, region, hosts, from, package;
+  cloud::ProviderChoice provider = cloud::ProviderChoice::hosts;
+  std::string output, name, type, region, hosts, from, package;
   int nodes = 3;
   bool overwrite = false;
 };
 
-cloud::ProviderChoice provider_called(const std::string& name) {
-  if (name == "azure") return cloud::ProviderChoice::azure;
-  return name == "aws" ? cloud::ProviderChoice::aws : cloud::ProviderChoice::hosts;
-}
-
 /// Options where they were given, else what suits the provider.
 cloud::ClusterOptions first_options(const InitRequest& request) {
   cloud::ClusterOptions options;
-  options.cluster.provider = provider_called(request.provider);
+  options.cluster.provider = request.provider;
   options.cluster.nodes = request.nodes;
   if (!request.name.empty()) options.cluster.name = request.name;
   if (!request.from.empty()) options.access.from = request.from;
@@ -141,9 +137,7 @@ int run_cluster(std::vector<std::string> arguments) {
   if (dashes != arguments.end()) command.assign(dashes + 1, arguments.end());
 
   Flags& init_flags = app.add_action("init", "writes a file for a cluster, every option explained");
-  init_flags.add("--provider", first.provider, "who gives the machines")
-      .one_of({"azure", "aws", "hosts"})
-      .show_default();
+  init_flags.choice("--provider", first.provider, "who gives the machines");
   init_flags.add("--nodes", first.nodes, "machines in all").positive().show_default();
   init_flags.add("--output", first.output, "the file (default: standard output)");
   init_flags.add("--name", first.name, "name of the cluster");

@@ -81,20 +81,20 @@ struct Cut {
 };
 
 struct Wanted {
-  std::string output, format = "huggingface", dtype = "f32";
+  std::string output, format = "huggingface";
+  DType dtype = DType::f32;
   int tensor = 1, pipeline = 1;
 };
 
 void write_model(const Wanted& wanted, const std::string& path, const ModelFolder& folder, const Spec& spec,
                  const ParameterTable& table, const TrainingState& state) {
-  const DType dtype = wanted.dtype == "bf16" ? DType::bf16 : DType::f32;
   if (wanted.format == "huggingface") {
     if (folder.tokenizer_json.empty()) log::warning("{} has no tokenizer; none is written", folder.path);
-    return export_huggingface(path, spec, table, state, folder.tokenizer_json, dtype, stop::requested,
+    return export_huggingface(path, spec, table, state, folder.tokenizer_json, wanted.dtype, stop::requested,
                               folder.generation);
   }
   NeoxExport options{
-      .tensor = wanted.tensor, .pipeline = wanted.pipeline, .dtype = dtype, .progress = {}, .config_json = {}};
+      .tensor = wanted.tensor, .pipeline = wanted.pipeline, .dtype = wanted.dtype, .progress = {}, .config_json = {}};
   if (folder.checkpoint) {
     options.progress = folder.checkpoint->facts.progress;
     options.config_json = folder.checkpoint->facts.config_json;
@@ -125,7 +125,7 @@ int run_export(std::vector<std::string> arguments) {
   app.add("--pipeline", wanted.pipeline, "neox: pipe_parallel_size; 0: one stage without the pipeline engine")
       .in_range(0, 1 << 10)
       .show_default();
-  app.add("--dtype", wanted.dtype, "type of the written weights").one_of({"f32", "bf16"}).show_default();
+  app.choice("--dtype", wanted.dtype, "type of the written weights", {DType::f32, DType::bf16});
   app.add("--vocabulary", vocabulary, "write so many ids only: without the padding that another program trained with")
       .positive();
   bool force = false;
@@ -156,7 +156,7 @@ int run_export(std::vector<std::string> arguments) {
   partial.commit();
   const std::string step = folder.checkpoint ? fmt::format("step {}, ", folder.checkpoint->facts.progress.step) : "";
   fmt::print("exported {} ({}{:.2f} M parameters, {}) to {}\n", folder.path, step,
-             static_cast<double>(parameters) / 1e6, wanted.dtype, wanted.output);
+             static_cast<double>(parameters) / 1e6, name_of(wanted.dtype), wanted.output);
   return 0;
 }
 

@@ -195,6 +195,13 @@ template Flag Flags::add(const std::string&, std::optional<int>&, const std::str
 template Flag Flags::add(const std::string&, std::optional<int64_t>&, const std::string&);
 template Flag Flags::add(const std::string&, std::optional<double>&, const std::string&);
 
+Flag Flags::add_choice(const std::string& names, const std::string& present, std::vector<std::string> allowed,
+                       const std::string& help, std::function<void(const std::string&)> set) {
+  CLI::Option* const option = app_->add_option_function<std::string>(names, std::move(set), help);
+  option->take_last()->default_str(present)->check(CLI::IsMember(std::move(allowed)));
+  return Flag(option);
+}
+
 Flag Flags::add_switch(const std::string& names, bool& value, const std::string& help) {
   return Flag(app_->add_flag(names, value, help));
 }

@@ -2,10 +2,16 @@
 // A subcommand's flags, parsed into variables. The parser's headers are slow to compile, so only flags.cc sees them.
 
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
+
+#include "base/names.h"
 
 namespace CLI {
 class App;
@@ -46,6 +52,18 @@ class Flags {
   /// them (instantiated in flags.cc).
   template <class T>
   Flag add(const std::string& names, T& value, const std::string& help = "");
+  /// One of the names of an enum's values (base/names.h), or of those in `values`; --help shows the present one.
+  template <HasNames E>
+  Flag choice(const std::string& names, E& value, const std::string& help,
+              std::initializer_list<std::type_identity_t<E>> values = {}) {
+    std::vector<std::string> allowed;
+    for (const E one : values) allowed.emplace_back(name_of(one));
+    if (allowed.empty()) {
+      for (const Named<E>& known : Names<E>::kAll) allowed.emplace_back(known.name);
+    }
+    return add_choice(names, std::string(name_of(value)), std::move(allowed), help,
+                      [&value](const std::string& name) { value = *value_named<E>(name); });
+  }
   /// True where it is given; "--stop,!--no-stop" has a form that makes it false.
   Flag add_switch(const std::string& names, bool& value, const std::string& help = "");
   /// One of several words that must follow; lives as long as this.
@@ -63,6 +81,8 @@ class Flags {
 
  private:
   explicit Flags(CLI::App* action);
+  Flag add_choice(const std::string& names, const std::string& present, std::vector<std::string> allowed,
+                  const std::string& help, std::function<void(const std::string&)> set);
 
   std::unique_ptr<CLI::App> owned_;
   CLI::App* app_;

@@ -18,13 +18,10 @@ void MeshFlags::declare(Flags& flags) {
 }
 
 void MeshFlags::declare_shard(Flags& flags) {
-  flags
-      .add("--optim.shard", shard_,
-           "parameters: the ranks that the other axes leave keep a part of the weights each, and get a layer's from "
-           "each "
-           "other when it computes")
-      .one_of({"none", "parameters"})
-      .show_default();
+  flags.choice("--optim.shard", shard_,
+               "parameters: the ranks that the other axes leave keep a part of the weights each, and get a layer's "
+               "from each other when it computes",
+               {ShardChoice::none, ShardChoice::parameters});
 }
 
 std::unique_ptr<Mesh> MeshFlags::mesh(Process& process) const {

@@ -17,14 +17,14 @@ class MeshFlags {
   void declare(Flags& flags);
   /// Beside them: data ranks that share the weights.
   void declare_shard(Flags& flags);
-  bool shares_weights() const { return shard_ == "parameters"; }
+  bool shares_weights() const { return shard_ == ShardChoice::parameters; }
   /// After parsing. Collective; nullptr: one rank. Throws Error::config where the axes are not as many ranks as there
   /// are.
   std::unique_ptr<Mesh> mesh(Process& process) const;
 
  private:
   MeshOptions options_;
-  std::string shard_ = "none";
+  ShardChoice shard_ = ShardChoice::none;
 };
 
 /// Threads of this rank, which is bound to its cores; requested: 0 for all of its share. Collective.

@@ -43,7 +43,8 @@ int run_parity(std::vector<std::string> arguments) {
   Flags flags("trireme parity",
               "Compares logits, loss and every gradient of a model folder with those of another framework "
               "(scripts/make_parity_case.py makes a case). Dropout is off.");
-  std::string model, case_file, dtype = "f32";
+  std::string model, case_file;
+  DType dtype = DType::f32;
   double tolerance = 1e-3;
   int64_t threads = 0;
   flags.add("--model", model, "Hugging Face folder, or another model: a run, a checkpoint of GPT-NeoX").required();
@@ -54,9 +55,8 @@ int run_parity(std::vector<std::string> arguments) {
   flags.add("--tolerance", tolerance, "largest error of a tensor, relative to its largest value")
       .positive()
       .show_default();
-  flags.add("--dtype", dtype, "weights and activations; bf16 needs a tolerance of about 0.25")
-      .one_of({"f32", "bf16"})
-      .show_default();
+  flags.choice("--dtype", dtype, "weights and activations; bf16 needs a tolerance of about 0.25",
+               {DType::f32, DType::bf16});
   flags.add("--threads", threads, "threads of each rank; 0: all cores").in_range(0, 1024);
   MeshFlags mesh_flags;
   mesh_flags.declare(flags);
@@ -67,8 +67,7 @@ int run_parity(std::vector<std::string> arguments) {
     const std::unique_ptr<Mesh> mesh = mesh_flags.mesh(process);
     const int own_threads = rank_threads(process, threads);
     const Backend backend = make_backend();
-    const auto tensors = compare_with_case(model, case_file, dtype == "bf16" ? DType::bf16 : DType::f32, *backend.ops,
-                                           own_threads, mesh.get());
+    const auto tensors = compare_with_case(model, case_file, dtype, *backend.ops, own_threads, mesh.get());
     judge(tensors, tolerance, case_file, process.rank() == 0);
     return 0;
   });

@@ -56,8 +56,6 @@ std::unique_ptr<Communicator> own_group(Communicator& axis) {
   return group;
 }
 
-DType dtype_of(const SampleOptions& options) { return options.dtype == "bf16" ? DType::bf16 : DType::f32; }
-
 std::unique_ptr<Tokenizer> tokenizer_of(const ModelFolder& folder, const SampleOptions& options) {
   if (!options.tokenizer.empty()) return load_tokenizer(options.tokenizer, load_options(options.tokenizer_load));
   return tokenizer_from_json(folder.tokenizer_json, folder.path + "/tokenizer.json");
@@ -82,7 +80,7 @@ struct Sampler {
       : folder(std::move(opened)),
         spec(with_rows_for(folder.spec, mesh)),
         table(spec, InitScheme::gpt2, mesh ? layout_of(spec, mesh->shape(), mesh->world().rank()) : Layout()),
-        state(table, dtype_of(options), false, kept_weights(table, mesh)),
+        state(table, options.dtype, false, kept_weights(table, mesh)),
         backend(make_backend()),
         weights_group(state.shares_weights() ? own_group(mesh->data()) : nullptr),
         shared_weights(weights_group ? std::make_unique<SharedWeights>(
@@ -90,7 +88,7 @@ struct Sampler {
                                            backend.ops->device(), std::vector<int>())
                                      : nullptr),
         tokenizer(tokenizer_of(folder, options)),
-        dtype(dtype_of(options)),
+        dtype(options.dtype),
         generator(spec, {&table, state.weights(), {}}, dtype, *backend.ops, threads, mesh, shared_weights.get()),
         printer(to) {
     load_model(folder, spec, table, state);

@@ -55,7 +55,7 @@ void declare(Flags& app, SampleOptions& options) {
   app.add("--output", options.output,
           "write those objects to this file instead, also those before an error; while they are made they are in "
           "FILE.partial");
-  app.add("--dtype", options.dtype, "weights and activations: f32 or bf16").one_of({"f32", "bf16"}).show_default();
+  app.choice("--dtype", options.dtype, "weights and activations: f32 or bf16", {DType::f32, DType::bf16});
   app.add_switch("--force", options.force, "sample a model although weights of it are NaN or infinite");
   app.add("--threads", options.threads, "compute threads of each rank (0: its share of the physical cores)")
       .in_range(0, 1024)

@@ -21,7 +21,8 @@ struct SampleOptions {
   std::vector<std::string> files;
   std::string folder;  ///< where the files lie
   std::string encoding = "auto";
-  std::string model, prompt, start, prompt_file, output, tokenizer, dtype = "f32";
+  std::string model, prompt, start, prompt_file, output, tokenizer;
+  DType dtype = DType::f32;
   TokenizerFlags tokenizer_load;
   GenerateOptions generate;
   int64_t samples = 1, threads = 0;

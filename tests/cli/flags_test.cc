@@ -49,6 +49,24 @@ std::string refusal(Flags& flags, const std::vector<std::string>& words) {
   return "taken";
 }
 
+TEST(Flags, AChoiceIsOneOfTheNamesOfItsValues) {
+  DType dtype = DType::f32;
+  ShardChoice shard = ShardChoice::gradients;
+  Flags flags("test", "");
+  flags.choice("--dtype", dtype, "type", {DType::f32, DType::bf16});
+  flags.choice("--shard", shard, "what is shared");
+  EXPECT_FALSE(flags.parse({"--dtype", "f32", "--dtype=bf16"}));
+  EXPECT_EQ(dtype, DType::bf16) << "the last one counts";
+  EXPECT_EQ(shard, ShardChoice::gradients);
+  EXPECT_FALSE(flags.parse({"--shard", "none"}));
+  EXPECT_EQ(shard, ShardChoice::none);
+  EXPECT_THAT(refusal(flags, {"--dtype", "f16"}), HasSubstr("--dtype: f16 not in {f32,bf16}"));
+  EXPECT_THAT(refusal(flags, {"--shard", "all"}), HasSubstr("not in {none,optimizer,gradients,parameters}"));
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(flags.parse({"--help"}), 0);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr("--dtype TEXT:{f32,bf16}=f32"));
+}
+
 TEST(Flags, AWordThatIsNotKnownIsNamedBeforeWhatIsMissing) {
   std::string tokenizer;
   int64_t threads = 1;
