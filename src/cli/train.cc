@@ -30,9 +30,6 @@ constexpr const char* kUsage =
 LoadedConfig read_arguments(std::vector<std::string> arguments) {
   require(!arguments.empty(), ErrorKind::usage,
           "train needs a configuration file or options; `trireme train --help` explains them");
-  for (std::string& word : arguments) {
-    if (word == "--profile" || word.starts_with("--profile=")) word.insert(2, "log.");
-  }
   const ConfigWords words = split_words(arguments);
   LoadedConfig loaded = load_config(words.files, words.flags, words.dialect);
   require_runnable(loaded);

@@ -68,6 +68,7 @@ constexpr ForeignOption kOptions[] = {
     {"prepare", "-d", elsewhere, "--output DIR"},
     // metaseq's launcher, as typed after `train`; docs/opt-slurm.md
     {"train", "--model_size", elsewhere, "--model.preset opt-125m, or configs/opt-125m.yaml, and so on"},
+    {"train", "--profile", same, "--log.profile"},
     {"train", "--max_update", same, "--run.steps"},
     {"train", "--mu", same, "--run.steps"},
     {"train", "--max_epoch", elsewhere, kSteps},
