@@ -45,7 +45,5 @@ void remove_control(const std::string& run_dir, const std::string& secret);
 /// A place as one word for a variable of the environment, and back: nothing for what is none.
 std::string to_word(const ControlPlace& place);
 std::optional<ControlPlace> place_from_word(const std::string& word);
-/// Set in every rank of a launch that answers.
-inline constexpr const char* kLaunchPlaceVariable = "TRIREME_LAUNCH_PLACE";
 
 }  // namespace trireme

@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/host.h"
 #include "base/json_text.h"
+#include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/opened_file.h"
 #include "checkpoint/json_fields.h"
@@ -124,7 +125,7 @@ std::string describe(const std::optional<LockOwner>& owner) {
 }  // namespace
 
 LockOwner this_owner() {
-  LockOwner owner{host_name(), boot_id(), getpid(), variable("TRIREME_JOB_ID"), count_in("TRIREME_ATTEMPT")};
+  LockOwner owner{host_name(), boot_id(), getpid(), variable(kJobIdVariable), count_in(kAttemptVariable)};
   if (owner.job.empty()) {
     owner.job = variable("SLURM_JOB_ID");
     // The first is Slurm's; the second has been ours.

@@ -6,9 +6,6 @@
 
 namespace trireme {
 
-/// Set in every rank that `trireme launch` starts: which launch it was.
-inline constexpr const char* kLaunchIdVariable = "TRIREME_LAUNCH_ID";
-
 struct Launcher {
   enum class Kind { none, open_mpi, pmi, mvapich, slurm, pmix, torch } kind = Kind::none;
   std::string name;      ///< "mpirun of Open MPI", ...; empty for none

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/launch_variables.h"
 #include "base/log.h"
 #include "checkpoint/run_control.h"
 #include "checkpoint/run_folder.h"
@@ -40,7 +41,7 @@ JobStatusServer::JobStatusServer(const Config& config, const Process& process,
     status_server_ = std::make_unique<StatusServer>(
         StatusServerOptions{.this_host_only = one_host && !asked_from_elsewhere(launch),
                             .interface = one_host ? std::string() : config.comm.interface,
-                            .secret = variable("TRIREME_CONTROL_SECRET"),
+                            .secret = variable(kControlSecretVariable),
                             .status = [this] { return status(); },
                             .on_stop = [this](const std::string& who, bool now) { return stop(who, now); },
                             .leave = std::move(leave),

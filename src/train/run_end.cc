@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "base/error.h"
+#include "base/launch_variables.h"
 #include "base/log.h"
 #include "checkpoint/run_control.h"
 #include "comm/agreement.h"

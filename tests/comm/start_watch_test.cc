@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "base/launch_variables.h"
 #include "comm/launcher.h"
 #include "comm/rank_record.h"
 

@@ -21,6 +21,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/host.h"
+#include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/time.h"
 #include "checkpoint/run_control.h"
@@ -51,7 +52,6 @@ std::string random_hex() {
   return hex64((uint64_t{device()} << 32) | device());
 }
 
-constexpr const char* kSecretVariable = "TRIREME_CONTROL_SECRET";
 constexpr double kSecondsAfterLoss = 3, kSecondsAfterEnd = 15;         // for the starter to end
 constexpr double kFirstPause = 1, kLongestPause = 60, kLookAgain = 5;  // seconds before a restart
 constexpr int kStopped = 75, kCannotStart = 2;
@@ -222,10 +222,10 @@ class Launch {
     const char* slurm_job = environment_variable("SLURM_JOB_ID");
     const char* requeued = environment_variable("SLURM_RESTART_COUNT");
     const int base = slurm_job != nullptr && requeued != nullptr ? std::atoi(requeued) * 1000 : 0;
-    start.variables.emplace_back("TRIREME_JOB_ID", slurm_job != nullptr ? slurm_job : id_);
-    start.variables.emplace_back("TRIREME_ATTEMPT", std::to_string(base + attempt));
+    start.variables.emplace_back(kJobIdVariable, slurm_job != nullptr ? slurm_job : id_);
+    start.variables.emplace_back(kAttemptVariable, std::to_string(base + attempt));
     if (status_server_) start.variables.emplace_back(kLaunchPlaceVariable, status_server_->place());
-    start.secrets = {{kSecretVariable, secret_}};
+    start.secrets = {{kControlSecretVariable, secret_}};
     for (const char* name : hub::passed_variables()) {
       const char* value = environment_variable(name);
       const bool given = std::ranges::any_of(start.variables, [&](const auto& own) { return own.first == name; });
@@ -288,7 +288,7 @@ class Launch {
       fmt::print("cat > {0} <<'EOF'\n{1}EOF\nchmod 700 {0}\n", folder_.file("remote-shell"), agent_script());
     }
     for (const auto& [name, value] : command.environment) {
-      fmt::print("export {}={}\n", name, name == kSecretVariable ? "..." : shell_quote(value));
+      fmt::print("export {}={}\n", name, name == kControlSecretVariable ? "..." : shell_quote(value));
     }
     fmt::print("{}\n", shell_join(command.words));
     return 0;

@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "base/folder_token.h"
 #include "base/json_text.h"
+#include "base/launch_variables.h"
 #include "base/time.h"
 #include "cluster/health/generate.h"
 #include "cluster/health/run.h"

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "base/launch_variables.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "cluster/launch/host_alias.h"

@@ -18,9 +18,6 @@ struct SshOptions {
   bool through_srun = false;     ///< node agents start as steps of the Slurm job around us, which needs no keys
 };
 
-/// In the environment of what mpirun started on a host through our remote shell: "MARK/host".
-inline constexpr const char* kDaemonVariable = "TRIREME_DAEMON";
-
 /// ssh and its options, up to the host. BatchMode: no password, no question, no banner.
 std::vector<std::string> ssh_command(const SshOptions& options);
 /// The same, the host's port and the host itself included.

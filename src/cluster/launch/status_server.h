@@ -22,7 +22,7 @@ class LaunchStatusServer {
   /// RUN/control.json goes with it.
   ~LaunchStatusServer();
 
-  /// For kLaunchPlaceVariable (checkpoint/run_control.h) of every rank.
+  /// For kLaunchPlaceVariable (base/launch_variables.h) of every rank.
   std::string place() const;
   /// What status says from here on: "attempt 2: 3 rank(s): h[1-3] 1 each".
   void is_doing(std::string text);

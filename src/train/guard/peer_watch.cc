@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/launch_variables.h"
 #include "base/log.h"
 #include "checkpoint/run_status.h"
 #include "comm/rank_record.h"
@@ -15,7 +16,7 @@ constexpr auto kVerdict = std::chrono::seconds(2);  // a closed connection is se
 constexpr auto kLastWords = std::chrono::seconds(5);
 
 std::string launcher_secret() {
-  const char* secret = std::getenv("TRIREME_CONTROL_SECRET");
+  const char* secret = std::getenv(kControlSecretVariable);
   return secret ? secret : "";
 }
 
