@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "base/file.h"
@@ -22,7 +23,7 @@ constexpr size_t kMostMessageBytes = 2000, kMostWordBytes = 500;  // JSON can do
 std::string status_path(const std::string& run_dir) { return run_dir + "/status.json"; }
 
 std::string status_text(const RunStatus& status) {
-  return dump_json(Json{{"state", status.state},
+  return dump_json(Json{{"state", name_of(status.state)},
                         {"code", status.code},
                         {"step", status.step},
                         {"rank", status.rank},
@@ -40,10 +41,12 @@ void write_status(const std::string& run_dir, const RunStatus& status) {
 RunStatus read_status(const std::string& run_dir) {
   const std::string path = status_path(run_dir);
   const Json json = read_json(path, 1 << 16);
-  return {json_field<std::string>(json, "state", path), static_cast<int>(json_field<int64_t>(json, "code", path)),
-          json_field<int64_t>(json, "step", path), static_cast<int>(json_field<int64_t>(json, "rank", path)),
-          json_field<std::string>(json, "host", path), json_field<std::string>(json, "message", path),
-          json_field<std::string>(json, "control", path),
+  const auto word = json_field<std::string>(json, "state", path);
+  const std::optional<RunState> state = value_named<RunState>(word);
+  require(state.has_value(), ErrorKind::data, "{}: \"{}\" is not a state of a run", path, word);
+  return {*state, static_cast<int>(json_field<int64_t>(json, "code", path)), json_field<int64_t>(json, "step", path),
+          static_cast<int>(json_field<int64_t>(json, "rank", path)), json_field<std::string>(json, "host", path),
+          json_field<std::string>(json, "message", path), json_field<std::string>(json, "control", path),
           // Files of earlier versions do not say it.
           !json.contains("requeue") || json_field<bool>(json, "requeue", path)};
 }

@@ -4,11 +4,28 @@
 #include <cstdint>
 #include <string>
 
+#include "base/names.h"
+
 namespace trireme {
 
+enum class RunState : uint8_t {
+  running,
+  done,
+  stopped,
+  failed,
+  peer_lost,
+  killed,  ///< it could not tell how it ended
+};
+template <>
+struct Names<RunState> {
+  static constexpr Named<RunState> kAll[] = {{"running", RunState::running},     {"done", RunState::done},
+                                             {"stopped", RunState::stopped},     {"failed", RunState::failed},
+                                             {"peer-lost", RunState::peer_lost}, {"killed", RunState::killed}};
+};
+
 struct RunStatus {
-  std::string state;  ///< "running", "done", "stopped", "failed", "peer-lost", "killed"
-  int code = 0;       ///< exit code of the program
+  RunState state = RunState::running;
+  int code = 0;  ///< exit code of the program
   int64_t step = 0;
   int rank = 0;  ///< that wrote it; of peer-lost: that was lost
   std::string host = {};

@@ -32,7 +32,7 @@ std::string text_of(const ControlPlace& place) { return fmt::format("process {} 
 }  // namespace
 
 std::string describe(const RunStatus& status) {
-  return fmt::format("ended with code {} ({}){}{}", status.code, status.state,
+  return fmt::format("ended with code {} ({}){}{}", status.code, name_of(status.state),
                      status.step >= 0 ? fmt::format(" after step {}", status.step) : "",
                      status.message.empty() ? "" : ": " + status.message);
 }
@@ -84,21 +84,21 @@ std::unique_ptr<StatusClient> RunContact::ask_launch(const char* what, bool now)
 
 std::optional<RunStatus> RunContact::end(const Json& told) const {
   if (told.is_object()) {
-    return RunStatus{.state = told.value("state", ""),
+    return RunStatus{.state = value_named<RunState>(told.value("state", "")).value_or(RunState::failed),
                      .code = told.value("code", 1),
                      .step = told.value("step", int64_t{-1}),
                      .message = told.value("message", "")};
   }
   for (const auto start = Clock::now(); seconds_since(start) < kFileSeconds;) {
     auto status = status_now();
-    if (status && status->state != "running") return status;
+    if (status && status->state != RunState::running) return status;
     std::this_thread::sleep_for(kBetweenLooks);
   }
   return {};
 }
 
 RunContact::Life RunContact::life() const {
-  if (status_ && status_->state != "running") return Life::ended;
+  if (status_ && status_->state != RunState::running) return Life::ended;
   if (control_ && control_->job.is_gone()) return Life::killed;
   return Life::unknown;
 }

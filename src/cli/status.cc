@@ -86,9 +86,8 @@ int run_status(std::vector<std::string> arguments) {
     if (launch.is_object()) out["launch"] = launch;
     if (!runs && contact.status()) {
       const RunStatus& end = *contact.status();
-      const bool killed = end.state == "running";
-      out["end"] = {
-          {"state", killed ? "killed" : end.state}, {"code", end.code}, {"step", end.step}, {"message", end.message}};
+      const RunState state = end.state == RunState::running ? RunState::killed : end.state;
+      out["end"] = {{"state", name_of(state)}, {"code", end.code}, {"step", end.step}, {"message", end.message}};
     }
     out["snapshot"] = newest_snapshot(run);
     if (const auto evaluation = newest_evaluation(run)) out["evaluation"] = json_of(*evaluation);

@@ -31,7 +31,7 @@ int tell(const std::optional<RunStatus>& status, const std::string& run, double 
     log::error("{}", kGoneWithoutAWord);
     return 1;
   }
-  if (status->state == "stopped" && status->message.empty()) {
+  if (status->state == RunState::stopped && status->message.empty()) {
     fmt::print("stopped after step {}, {:.1f} s after the request; newest snapshot: {}\n", status->step, seconds,
                newest_snapshot(run));
     return 0;

@@ -93,7 +93,7 @@ bool JobStatusServer::stop(const std::string& who, bool now) {
     std::_Exit(exit_code(ErrorKind::stopped));
   }).detach();
   const RunStatus status{
-      .state = "stopped",
+      .state = RunState::stopped,
       .code = exit_code(ErrorKind::stopped),
       .step = process_.heartbeat().state().step,
       .message = fmt::format("ended at once by {} --now: what came after the last snapshot is lost", who),

@@ -21,12 +21,13 @@ RunClaim::RunClaim(const Config& config, const Process& process, PeerWatch& peer
   lock_.emplace(dir_, this_owner(), config.run.take_over);
   before_ = ended_run(dir_);
   reserve_.emplace(dir_);
-  const RunStatus running = of_this_rank({.state = "running",
+  const RunStatus running = of_this_rank({.state = RunState::running,
                                           .message = fmt::format("process {}", this_owner().pid),
                                           .control = fmt::format("{}", fmt::join(peers.addresses(), ","))});
   write_status(dir_, running);
   const auto killed = [&](int code, std::string message) {
-    return status_text(of_this_rank({.state = "killed", .code = code, .step = -1, .message = std::move(message)}));
+    return status_text(
+        of_this_rank({.state = RunState::killed, .code = code, .step = -1, .message = std::move(message)}));
   };
   guard_.emplace(
       dir_,
@@ -57,7 +58,7 @@ std::optional<StopRequest> RunClaim::stop_request() const {
 
 bool RunClaim::end(RunStatus status) {
   status = of_this_rank(std::move(status));
-  if (status.state == "stopped") status.requeue = !stop_request().value_or(StopRequest()).stays_stopped;
+  if (status.state == RunState::stopped) status.requeue = !stop_request().value_or(StopRequest()).stays_stopped;
   const bool restores = before_ && status.code != 0;
   try {
     check();
@@ -96,7 +97,7 @@ bool RunClaim::end_now(const RunStatus& status) const {
 std::optional<RunClaim::Before> RunClaim::ended_run(const std::string& run_dir) {
   try {
     const std::string path = status_path(run_dir);
-    if (!std::filesystem::exists(path) || read_status(run_dir).state == "running") return {};
+    if (!std::filesystem::exists(path) || read_status(run_dir).state == RunState::running) return {};
     return Before{read_text(path, kMostStatusBytes), std::filesystem::last_write_time(path)};
   } catch (const std::exception&) {
     return {};  // no status that anybody could read

@@ -13,7 +13,7 @@ namespace trireme {
 namespace {
 
 RunStatus status_of(const Error& error) {
-  return {.state = error.kind() == ErrorKind::stopped ? "stopped" : "failed",
+  return {.state = error.kind() == ErrorKind::stopped ? RunState::stopped : RunState::failed,
           .code = exit_code(error.kind()),
           .step = -1,
           .message = error.what()};
@@ -34,7 +34,8 @@ int run_to_end(std::optional<RunClaim>& claim, const Process& process, const Pee
     const RunEnd end = work();
     bool told = claim.has_value();
     if (claim && process.rank() == 0)
-      told = claim->end({.state = end.code == 0 ? "done" : "stopped", .code = end.code, .step = end.step});
+      told =
+          claim->end({.state = end.code == 0 ? RunState::done : RunState::stopped, .code = end.code, .step = end.step});
     return end.code == 0 ? 0 : code_for_starter(told);
   } catch (const CommonError& e) {
     bool told = claim.has_value();

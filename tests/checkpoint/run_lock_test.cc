@@ -172,13 +172,16 @@ TEST(RunLock, MakesTheRunFolder) {
 
 TEST(RunStatus, ComesBack) {
   TemporaryFolder run;
-  const RunStatus status{"peer-lost", 76, 1234, 3, "node7", "rank 3 was lost", "10.0.0.1:4711"};
+  const RunStatus status{RunState::peer_lost, 76, 1234, 3, "node7", "rank 3 was lost", "10.0.0.1:4711"};
   write_status(run.path(), status);
   EXPECT_EQ(read_status(run.path()), status);
-  write_status(run.path(), {"done", 0, 2000, 0, "node1"});
-  EXPECT_EQ(read_status(run.path()).state, "done");
+  write_status(run.path(), {RunState::done, 0, 2000, 0, "node1"});
+  EXPECT_EQ(read_status(run.path()).state, RunState::done);
   write_text(run / "status.json", "{}");
   EXPECT_ERROR(read_status(run.path()), ErrorKind::data, "\"state\" is missing");
+  std::string text = status_text(status);
+  write_text(run / "status.json", text.replace(text.find("peer-lost"), 9, "pear-lost"));
+  EXPECT_ERROR(read_status(run.path()), ErrorKind::data, "\"pear-lost\" is not a state of a run");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST_F(Disk, OrTrainingStopsWithTheOldSnapshotKept) {
   EXPECT_THAT(outcome.output, HasSubstr("Disk quota exceeded"));
   EXPECT_THAT(list_steps(path("run")), ElementsAre(6));
   EXPECT_THAT(leftovers("run"), IsEmpty());
-  EXPECT_EQ(read_status(path("run")).state, "failed");
+  EXPECT_EQ(read_status(path("run")).state, RunState::failed);
   EXPECT_THAT(read_status(path("run")).message, HasSubstr("Disk quota exceeded"));
 }
 

@@ -142,7 +142,7 @@ TEST_F(Guards, ARunFolderThatIsNotSharedIsRefusedBeforeTheFirstStep) {
           place(1, "r") + " what rank 0 on " + host_name() +
           " wrote there, so that no snapshot would be whole; put it on a file system that all hosts share and "
           "name it with --run.dir");
-  EXPECT_EQ(read_status(place(0, "r")).state, "failed");
+  EXPECT_EQ(read_status(place(0, "r")).state, RunState::failed);
   EXPECT_TRUE(fs::is_empty(place(1, "r")));
   EXPECT_FALSE(fs::exists(place(2, "r")));
   for (int rank = 1; rank < kRanks; ++rank) {
@@ -169,7 +169,7 @@ TEST_F(Guards, AJobThatIsTakenOverDuringASaveLeavesTheFolderToTheNewOne) {
   EXPECT_EQ(stale.code, 1) << stale.output;
   EXPECT_EQ(count_of(stale.output, "error: "), 1) << stale.output;
   EXPECT_THAT(stale.output, HasSubstr("is no longer this process's: another one took the run folder over"));
-  EXPECT_EQ(read_status(path("run")).state, "done") << "the old job says nothing about the new one's run";
+  EXPECT_EQ(read_status(path("run")).state, RunState::done) << "the old job says nothing about the new one's run";
   EXPECT_THAT(list_steps(path("run")), ::testing::Contains(20));
   for (const int64_t step : list_steps(path("run"))) {
     const std::string folder = path("run/step-") + fmt::format("{:08}", step);

@@ -150,7 +150,7 @@ TEST_F(HostileFiles, SizesThatNothingCouldHoldAreNamedBeforeAnythingIsMade) {
 TEST_F(HostileFiles, BytesThatAreNoTextDoNotHideTheError) {
   write("train.bin.json", "\xFF\xFEjunk");
   EXPECT_THAT(refusal(1, train("run")), HasSubstr("train.bin.json: not valid JSON at line 1, column 1"));
-  EXPECT_EQ(read_status(path("run")).state, "failed");
+  EXPECT_EQ(read_status(path("run")).state, RunState::failed);
   EXPECT_THAT(read_status(path("run")).message, HasSubstr("train.bin.json: not valid JSON"));
   write("train.bin.json", "{\"\x1b[31m" + std::string(2'000'000, 'k') + "\":1}");
   EXPECT_THAT(refusal(1, train("run")), HasSubstr("train.bin.json"));

@@ -65,7 +65,7 @@ class FaultsOnLayouts : public FaultFixture, public testing::WithParamInterface<
   void expect_loss(const std::string& name, const Outcome& outcome, const std::string& reason) const {
     EXPECT_NE(outcome.code, 0);
     if (mpirun_is_hydra()) return;  // which may end the survivors before they have said it
-    EXPECT_EQ(read_status(path(name)).state, "peer-lost") << outcome.output;
+    EXPECT_EQ(read_status(path(name)).state, RunState::peer_lost) << outcome.output;
     EXPECT_EQ(read_status(path(name)).rank, 1);
     EXPECT_THAT(outcome.output, HasSubstr(std::string("error: ") + GetParam().second + " on "));
     EXPECT_THAT(outcome.output, HasSubstr("was lost (" + reason));

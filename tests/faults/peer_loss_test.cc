@@ -25,7 +25,7 @@ class PeerLoss : public FaultFixture {
   void expect_loss(const std::string& run, const Outcome& outcome, int rank, const std::string& reason) {
     EXPECT_NE(outcome.code, 0);
     const RunStatus status = read_status(path(run));
-    EXPECT_EQ(status.state, "peer-lost") << outcome.output;
+    EXPECT_EQ(status.state, RunState::peer_lost) << outcome.output;
     EXPECT_EQ(status.code, 76);
     EXPECT_EQ(status.rank, rank);
     EXPECT_THAT(status.message, HasSubstr(reason));
@@ -84,7 +84,7 @@ TEST_F(PeerLoss, ARankThatIsKilledDuringTheStartAnEvaluationOrASaveIsNamedWithTh
     kill(pid_of_rank(program, 1), SIGKILL);
     const Outcome outcome = program.finish(30);
     EXPECT_NE(outcome.code, 0);
-    EXPECT_EQ(read_status(path(c.name)).state, "peer-lost") << outcome.output;
+    EXPECT_EQ(read_status(path(c.name)).state, RunState::peer_lost) << outcome.output;
     EXPECT_EQ(read_status(path(c.name)).rank, 1);
     if (!mpirun_is_hydra()) {
       EXPECT_THAT(outcome.output, HasSubstr(" s after its last heartbeat) in "));

@@ -18,7 +18,7 @@ class Status : public FaultFixture {
   }
   /// The state in which the file comes to rest: what a process beside the run writes comes after the run's end.
   RunStatus settled(const std::string& run) const {
-    for (int i = 0; i < 1000 && read_status(path(run)).state == "running"; ++i)
+    for (int i = 0; i < 1000 && read_status(path(run)).state == RunState::running; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     return read_status(path(run));
   }
@@ -30,7 +30,7 @@ TEST_F(Status, AKilledProcessIsToldByTheOneBesideIt) {
   kill(program.pid(), SIGKILL);
   EXPECT_EQ(program.finish().code, 137);
   const RunStatus status = settled("run");
-  EXPECT_EQ(status.state, "killed");
+  EXPECT_EQ(status.state, RunState::killed);
   EXPECT_EQ(status.code, 137);
   EXPECT_THAT(status.message, HasSubstr("ended without a word"));
   for (int i = 0; i < 500 && fs::exists(path("run") + "/status.reserve"); ++i)
@@ -40,7 +40,7 @@ TEST_F(Status, AKilledProcessIsToldByTheOneBesideIt) {
                     train("run", {"--run.steps", "20", "--checkpoint.resume", "none", "--run.overwrite", "true"})))
                 .code,
             0);
-  EXPECT_EQ(read_status(path("run")).state, "done");
+  EXPECT_EQ(read_status(path("run")).state, RunState::done);
 }
 
 TEST_F(Status, APressOfCtrlCTwiceAtMpirunIsNoRunningJob) {
@@ -51,7 +51,7 @@ TEST_F(Status, APressOfCtrlCTwiceAtMpirunIsNoRunningJob) {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   kill(program.pid(), SIGINT);
   const Outcome outcome = program.finish();
-  EXPECT_THAT(settled("run").state, AnyOf("killed", "stopped", "peer-lost")) << outcome.output;
+  EXPECT_THAT(settled("run").state, AnyOf(RunState::killed, RunState::stopped, RunState::peer_lost)) << outcome.output;
 }
 
 TEST_F(Status, AKilledMpirunLeavesNoRunningJob) {
@@ -63,7 +63,7 @@ TEST_F(Status, AKilledMpirunLeavesNoRunningJob) {
   program.finish();
   for (int i = 0; i < 500 && kill(rank, 0) == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_NE(kill(rank, 0), 0) << "rank 0 goes on without its mpirun";
-  EXPECT_THAT(settled("run").state, AnyOf("killed", "stopped", "peer-lost", "failed"));
+  EXPECT_THAT(settled("run").state, AnyOf(RunState::killed, RunState::stopped, RunState::peer_lost, RunState::failed));
 }
 
 TEST_F(Status, ADiskThatIsFullToTheEndTakesTheLastWord) {
@@ -71,12 +71,12 @@ TEST_F(Status, ADiskThatIsFullToTheEndTakesTheLastWord) {
   const Outcome outcome =
       run(trireme_command(train("run")), fault("write", "status.json.tmp", ENOSPC, {"FAULT_FIRST=2"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_EQ(read_status(path("run")).state, "done");
+  EXPECT_EQ(read_status(path("run")).state, RunState::done);
   EXPECT_EQ(read_status(path("run")).step, 20);
   const Outcome lost =
       run(trireme_command(train("lost", {"--run.steps", "18"})), fault("write", "tmp-", ENOSPC, {"FAULT_FIRST=2"}));
   EXPECT_EQ(lost.code, 1) << lost.output;
-  EXPECT_EQ(read_status(path("lost")).state, "failed");
+  EXPECT_EQ(read_status(path("lost")).state, RunState::failed);
   EXPECT_THAT(read_status(path("lost")).message, HasSubstr("No space left on device"));
 }
 
@@ -89,14 +89,14 @@ TEST_F(Status, ASecondStartThatIsRefusedLeavesWhatAFinishedRunSaid) {
   EXPECT_EQ(read_text(path("run") + "/status.json"), before);
   EXPECT_EQ(fs::last_write_time(path("run") + "/status.json"), time) << "launch tells old ones by their time";
   EXPECT_EQ(run(trireme_command(train("new", {"--batch.global", "8", "--batch.micro", "3"}))).code, 2);
-  EXPECT_EQ(read_status(path("new")).state, "failed") << "where nothing was told before";
+  EXPECT_EQ(read_status(path("new")).state, RunState::failed) << "where nothing was told before";
 }
 
 TEST_F(Status, AnEndlessMessageIsBounded) {
   const size_t bytes = size_t{9} << 20;
   std::string message;
   message.resize(bytes, '"');
-  const std::string text = status_text({.state = "failed", .message = message, .control = ""});
+  const std::string text = status_text({.state = RunState::failed, .message = message, .control = ""});
   EXPECT_LT(text.size(), kMostStatusBytes);
 }
 

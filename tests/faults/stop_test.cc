@@ -16,7 +16,7 @@ class StopInEveryPhase : public FaultFixture {
   /// All ranks have left with 75.
   void expect_stopped(const std::string& run, const Outcome& outcome) {
     for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(code_of(run, rank), 75) << outcome.output;
-    EXPECT_EQ(read_status(path(run)).state, "stopped");
+    EXPECT_EQ(read_status(path(run)).state, RunState::stopped);
     EXPECT_EQ(read_status(path(run)).code, 75);
   }
 

@@ -140,7 +140,7 @@ TEST_F(JobControl, NowEndsItWithoutASnapshot) {
     const Outcome outcome = job.finish();
     EXPECT_EQ(outcome.code, 75) << outcome.output;
     EXPECT_THAT(outcome.output, Not(HasSubstr("saving after step")));
-    EXPECT_EQ(read_status(path("run")).state, "stopped");
+    EXPECT_EQ(read_status(path("run")).state, RunState::stopped);
     EXPECT_FALSE(read_status(path("run")).requeue);
   }
 }
@@ -157,7 +157,7 @@ TEST_F(JobControl, WhatAKilledJobLeftIsKnownForWhatItIs) {
   EXPECT_THAT(attach.output, HasSubstr("no job runs in " + path("run")));
   EXPECT_THAT(attach.output, HasSubstr(process));
   // As where its whole host went down: nothing but the number of the process tells.
-  write_status(path("run"), {.state = "running", .host = "h"});
+  write_status(path("run"), {.state = RunState::running, .host = "h"});
   for (const char* command : {"status", "stop"}) {
     const Outcome outcome = ask(command);
     EXPECT_EQ(outcome.code, 0) << outcome.output;
@@ -175,7 +175,7 @@ TEST_F(JobControl, WhatAKilledJobLeftIsKnownForWhatItIs) {
 
 TEST_F(JobControl, WhatCannotBeReachedIsNotTakenForDead) {
   std::filesystem::create_directory(path("run"));
-  write_status(path("run"), {.state = "running", .host = "h2"});
+  write_status(path("run"), {.state = RunState::running, .host = "h2"});
   ControlPlace elsewhere{"h2", "boot", 7, {"127.0.0.1:1"}};
   write_control(path("run"), {"secret", elsewhere, {}});
   for (const char* command : {"status", "stop", "attach"}) {

@@ -417,7 +417,7 @@ class Launch {
       return end.code;
     }
     // It did not get to say how it ended.
-    if (status_->state == "running" || status_->state == "killed") return end.code != 0 ? end.code : 1;
+    if (status_->state == RunState::running || status_->state == RunState::killed) return end.code != 0 ? end.code : 1;
     return status_->code;
   }
 
@@ -429,7 +429,7 @@ class Launch {
       std::vector<std::string> addresses;
       std::istringstream list(status.control);
       for (std::string address; std::getline(list, address, ',');) addresses.push_back(address);
-      if (status.state != "running" || addresses.empty()) return false;
+      if (status.state != RunState::running || addresses.empty()) return false;
       ControlClient client(addresses, secret_, ControlClient::kLauncher, "launch", nullptr, {}, kJoinSeconds);
       client.request_stop(request);
       log::info("launch: the job's control channel has the request");
@@ -443,8 +443,8 @@ class Launch {
   double seconds_to_end(const StatusStamp& before) const {
     if (!job_.has_status || status_stamp() == before) return -1;
     try {
-      const std::string state = read_status(job_.run_folder).state;
-      return state == "running" ? -1 : state == "peer-lost" ? kSecondsAfterLoss : kSecondsAfterEnd;
+      const RunState state = read_status(job_.run_folder).state;
+      return state == RunState::running ? -1 : state == RunState::peer_lost ? kSecondsAfterLoss : kSecondsAfterEnd;
     } catch (const Error&) {
       return -1;  // it is being replaced
     }
@@ -454,7 +454,7 @@ class Launch {
   /// into status.json; what reached us comes from the side that we are on.
   int lost_rank(const AttemptEnd& end) const {
     if (end.lost_rank) return *end.lost_rank;
-    return status_ && status_->state == "peer-lost" ? status_->rank : -1;
+    return status_ && status_->state == RunState::peer_lost ? status_->rank : -1;
   }
 
   void drop_failed_host(const AttemptEnd& end) {
@@ -531,8 +531,8 @@ class Launch {
     if (const std::string absent = describe_absent(placement(), end.arrived); !absent.empty())
       log::error("launch: {}", absent);
     const std::string where =
-        status_ && status_->state != "running"
-            ? fmt::format(" (status.json: {}, rank {} on {})", status_->state, status_->rank, status_->host)
+        status_ && status_->state != RunState::running
+            ? fmt::format(" (status.json: {}, rank {} on {})", name_of(status_->state), status_->rank, status_->host)
             : "";
     if (next_attempt > 0) {
       log::warning("launch: the job ended with code {}{}; restart {} of {}", code, where, next_attempt,

@@ -13,8 +13,8 @@
 #include <cstring>
 #include <sstream>
 
-#include "base/launch_variables.h"
 #include "base/error.h"
+#include "base/launch_variables.h"
 #include "base/log.h"
 #include "cluster/launch/host_alias.h"
 #include "cluster/launch/node_facts.h"

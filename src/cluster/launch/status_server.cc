@@ -57,9 +57,9 @@ void LaunchStatusServer::said(std::string_view text) {
 
 void LaunchStatusServer::end(int code, const std::optional<RunStatus>& status) {
   remove_control(run_folder_, status_server_.secret());
-  const bool told = status && status->state != "running" && status->code == code;
-  status_server_.end(
-      status_text(told ? *status : RunStatus{.state = code == 0 ? "done" : "failed", .code = code, .step = -1}));
+  const bool told = status && status->state != RunState::running && status->code == code;
+  status_server_.end(status_text(
+      told ? *status : RunStatus{.state = code == 0 ? RunState::done : RunState::failed, .code = code, .step = -1}));
 }
 
 std::string LaunchStatusServer::status() const {

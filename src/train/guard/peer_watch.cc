@@ -39,7 +39,7 @@ void report(const Loss& loss, int rank, const RankState& own, const std::string&
              describe(loss), describe(own), exit_code(ErrorKind::peer));
   if (run_dir.empty()) return;
   try {
-    write_status(run_dir, {.state = "peer-lost",
+    write_status(run_dir, {.state = RunState::peer_lost,
                            .code = exit_code(ErrorKind::peer),
                            .step = loss.last.step,
                            .rank = loss.rank,
