@@ -3,33 +3,48 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
 namespace trireme {
 namespace {
 
-char fold(char c) { return c == '_' ? '-' : c; }
-
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (fold(a[i - 1]) != fold(b[j - 1]));
-      diagonal = std::exchange(row[j], std::min({replaced, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row[b.size()];
+std::string with_hyphens(std::string_view text) {
+  std::string out(text);
+  std::ranges::replace(out, '_', '-');
+  return out;
 }
 
 }  // namespace
 
+std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before_last[j - 2] + 1);
+      }
+    }
+    std::swap(before_last, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
 std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-  const auto best =
-      std::ranges::min_element(candidates, {}, [&](const std::string& c) { return edit_distance(word, c); });
+  const auto best = std::ranges::min_element(
+      candidates, {}, [&](const std::string& c) { return edit_distance(with_hyphens(word), with_hyphens(c)); });
   return best == candidates.end() ? std::string() : *best;
 }
 

@@ -1,10 +1,17 @@
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
 
 namespace trireme {
+
+/// ASCII letters A to Z as a to z.
+std::string lower_case(std::string_view text);
+
+/// Insertions, deletions, replacements and swaps of neighbours that make b of a (optimal string alignment).
+size_t edit_distance(std::string_view a, std::string_view b);
 
 /// Of `candidates`, the one with the smallest edit distance to `word` ('-' equals '_'); empty if there are none.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -17,6 +16,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cli/flags.h"
 
 namespace trireme {
@@ -121,22 +121,18 @@ const std::vector<Question>& questions() {
   return all;
 }
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 /// The answer in the spelling that is kept. Throws Error::usage saying what is possible.
 std::string accept(const Question& question, const std::string& given) {
-  const std::string word = lower(given);
-  const auto is_same = [&](const std::string& choice) { return lower(choice) == word; };
+  const std::string word = lower_case(given);
+  const auto is_same = [&](const std::string& choice) { return lower_case(choice) == word; };
   std::string kept = given;
   if (question.kind == Kind::yes_no) {
     kept = word.starts_with('y') ? "yes" : "no";
     require(word == "yes" || word == "y" || word == "no" || word == "n", ErrorKind::usage,
             "--{} \"{}\": expected yes or no", question.flag, given);
   }
-  if (std::ranges::any_of(question.refused, [&](const std::string& choice) { return lower(choice) == lower(kept); })) {
+  if (std::ranges::any_of(question.refused,
+                          [&](const std::string& choice) { return lower_case(choice) == lower_case(kept); })) {
     fail(ErrorKind::usage, "--{} \"{}\" cannot be had: {}", question.flag, given, question.why);
   }
   if (question.kind == Kind::choice) {

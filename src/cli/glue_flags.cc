@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/text.h"
 #include "cli/flags.h"
 #include "cli/tokenizer_flags.h"
 #include "cli/wording.h"
@@ -51,13 +52,8 @@ bool stays_native(std::string_view name) {
          std::ranges::find(kOptions, name) != std::end(kOptions);
 }
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 bool truth(const std::string& name, const std::string& text) {
-  const std::string word = lower(text);
+  const std::string word = lower_case(text);
   if (word == "true" || word == "1" || word == "yes" || word == "y" || word == "t") return true;
   const bool no = word == "false" || word == "0" || word == "no" || word == "n" || word == "f";
   require(no, ErrorKind::usage, "--{} is \"{}\", expected True or False", name, text);
@@ -267,8 +263,8 @@ void GlueFlags::check(const GlueOptions& o) const {
 
 GlueOptions GlueFlags::read() const {
   for (const Switch& s : switches_) *s.target = truth(s.name, s.text);
-  if (!resume_.empty() && lower(resume_) != "true" && lower(resume_) != "none") options_.resume = resume_;
-  require(lower(options_.resume) != "false", ErrorKind::config,
+  if (!resume_.empty() && lower_case(resume_) != "true" && lower_case(resume_) != "none") options_.resume = resume_;
+  require(lower_case(options_.resume) != "false", ErrorKind::config,
           "--resume-from-checkpoint False: to start anew use --overwrite-output-dir");
   if (!options_.task.empty()) options_.task = glue_task(options_.task).name;
   options_.tokenizer_load = load_options(tokenizer_);
@@ -277,7 +273,8 @@ GlueOptions GlueFlags::read() const {
   for (const auto& [name, character] : kSeparators) {
     if (separator_ == name) options_.csv_separator = character;
   }
-  if (!greater_.empty() && lower(greater_) != "none") options_.greater_is_better = truth("greater-is-better", greater_);
+  if (!greater_.empty() && lower_case(greater_) != "none")
+    options_.greater_is_better = truth("greater-is-better", greater_);
   take_kwargs();
   check(options_);
   take_revision();
@@ -286,7 +283,7 @@ GlueOptions GlueFlags::read() const {
 
 /// Numbers of the schedule that is chosen; those of another one are refused.
 void GlueFlags::take_kwargs() const {
-  if (kwargs_.empty() || lower(kwargs_) == "none") return;
+  if (kwargs_.empty() || lower_case(kwargs_) == "none") return;
   const Json values = parse_json(kwargs_, "--lr-scheduler-kwargs");
   require(values.is_object(), ErrorKind::usage, "--lr-scheduler-kwargs is {}, expected a JSON object", kwargs_);
   struct Known {

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <regex>
@@ -12,6 +11,7 @@
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "cloud/layout.h"
 #include "cloud/node_types.h"
 #include "cluster/hostlist.h"
@@ -52,8 +52,7 @@ void check_words(const ClusterOptions& options, const std::string& path) {
             "{}: cluster.tags has \"{}\", expected key=value of letters, digits and '_.-@:/'", path, tag);
     require(!tag.starts_with("trireme-"), ErrorKind::config,
             "{}: cluster.tags has \"{}\"; tags that begin with trireme- tell what belongs to a cluster", path, tag);
-    std::string key = tag.substr(0, tag.find('='));
-    std::ranges::transform(key, key.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string key = lower_case(tag.substr(0, tag.find('=')));
     require(key != "name" || options.cluster.provider != ProviderChoice::aws, ErrorKind::config,
             "{}: cluster.tags has \"{}\"; aws keeps the machines' names in that tag, take another", path, tag);
     require(keys.insert(key).second, ErrorKind::config,

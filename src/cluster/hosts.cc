@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -123,9 +122,7 @@ std::string host_key(std::string_view name) {
     return inet_ntop(AF_INET6, &address, text.data(), text.size()) + std::string(name.substr(scope));
   }
   if (name.ends_with('.')) name.remove_suffix(1);
-  std::string key(name);
-  std::ranges::transform(key, key.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return key;
+  return lower_case(name);
 }
 
 void require_unique(std::span<const Host> hosts) {

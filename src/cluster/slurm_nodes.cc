@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <cstdlib>
 #include <map>
@@ -13,6 +12,7 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "cluster/hostlist.h"
 
 namespace trireme {
@@ -107,12 +107,6 @@ std::string_view strip_flags(std::string_view word) {
     word.remove_suffix(1);
   }
   return word;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
 }
 
 std::vector<std::string_view> words(std::string_view line) {
@@ -229,7 +223,7 @@ void read_bare_row(NodeTable& table, std::string_view line, int number) {
       state = fields[0].substr(fields[0].rfind(',') + 1);
     }
   }
-  require(nodes.data() != state.data() && find_state(lower(strip_flags(state.substr(0, state.find('+'))))),
+  require(nodes.data() != state.data() && find_state(lower_case(strip_flags(state.substr(0, state.find('+'))))),
           ErrorKind::data, "{}:{}: expected the nodes first and their state last, found \"{}\"", table.source(), number,
           line);
   table.add(nodes, state, number, "");
@@ -310,7 +304,7 @@ constexpr Use kUses[] = {{"idle", "idle"},     {"mix", "mixed"},    {"alloc", "a
 /// The most restrictive of the state's words; idle where it has none of them ("cloud").
 std::string_view use_of(std::string_view state) {
   std::string_view use = "idle";
-  std::string text = lower(state);
+  std::string text = lower_case(state);
   text = text.substr(0, text.find(' '));
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('+', begin), text.size());
@@ -358,7 +352,7 @@ std::vector<Host> component(const EnvironmentReader& environment, int index) {
 
 std::string unusable_reason(std::string_view state, std::string_view where) {
   std::string reason;
-  const std::string text = lower(state);
+  const std::string text = lower_case(state);
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('+', begin), text.size());
     std::string_view word = std::string_view(text).substr(begin, end - begin);
@@ -391,7 +385,7 @@ void keep_states(SlurmNodes& nodes, std::string_view states, std::string_view fl
   std::set<std::string_view> wanted;
   bool all = false;
   for (std::string_view word : split_outside_brackets(states)) {
-    const std::string name = lower(word);
+    const std::string name = lower_case(word);
     all = all || name == "all";
     const auto* use = std::ranges::find_if(kUses, [&](const Use& u) { return u.word == name || u.longer == name; });
     require(all || use != std::end(kUses), ErrorKind::usage,

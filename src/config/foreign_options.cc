@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "config/setting.h"
 
 namespace trireme {
@@ -22,12 +23,6 @@ bool lists(std::string_view list, std::string_view item) {
     if (end == list.size()) return false;
     list.remove_prefix(end + 1);
   }
-}
-
-std::string in_small_letters(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
 }
 
 /// A word that may follow an option as its value: "-1" is one, "-H" and "--model" are none.
@@ -53,7 +48,7 @@ Typed typed_at(const std::vector<std::string>& words, size_t i) {
 }
 
 void refuse(const ForeignOption& option, const Typed& typed) {
-  const std::string value = typed.has_value ? in_small_letters(typed.value) : "true";
+  const std::string value = typed.has_value ? lower_case(typed.value) : "true";
   if (option.harmless != nullptr && lists(option.harmless, value)) return;
   const std::string shown = typed.has_value ? typed.value : option.harmless != nullptr ? "True" : "";
   fail(ErrorKind::config, "{}{}{} is not supported; instead: {}", typed.name, shown.empty() ? "" : " ", shown,
@@ -63,7 +58,7 @@ void refuse(const ForeignOption& option, const Typed& typed) {
 }  // namespace
 
 const ForeignOption* find_foreign(std::string_view command, std::string_view name, std::string_view value) {
-  const std::string wanted = canonical(name), word = in_small_letters(value);
+  const std::string wanted = canonical(name), word = lower_case(value);
   const ForeignOption* of_any_value = nullptr;
   for (const ForeignOption& option : foreign_options()) {
     if (!lists(option.commands, command)) continue;

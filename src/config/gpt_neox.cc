@@ -2,6 +2,7 @@
 // beside it. What NeoX resolves by itself is resolved here as it does.
 
 #include "config/gpt_neox.h"
+#include "base/text.h"
 
 #include <fmt/format.h>
 
@@ -325,8 +326,7 @@ class Translator {
 
   void optimizer() {
     constexpr const char *kType = "optimizer.type", *kRate = "optimizer.params.lr", *kBetas = "optimizer.params.betas";
-    std::string type = view_.text(kType);
-    std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string type = lower_case(view_.text(kType));
     if (type != "adam" && type != "adamw") object(kType, "the optimizer is AdamW; set Adam");
     if (view_.given(kRate)) copy(kRate, "optim.learning-rate");
     if (neox_ || view_.given(kType)) {

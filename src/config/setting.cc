@@ -6,28 +6,11 @@
 #include <charconv>
 #include <limits>
 
+#include "base/text.h"
 #include "config/slip.h"
 
 namespace trireme {
 namespace {
-
-// Optimal string alignment: insertions, deletions, replacements and swaps of neighbours.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) last[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        row[j] = std::min(row[j], before_last[j - 2] + 1);
-      }
-    }
-    std::swap(before_last, last);
-    std::swap(last, row);
-  }
-  return last[b.size()];
-}
 
 std::string_view last_part(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 

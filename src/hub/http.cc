@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "base/time.h"
 
 namespace trireme::hub {
@@ -106,8 +107,7 @@ struct Http::Attempt {
     }
     const size_t colon = line.find(':');
     if (colon == line.npos) return size;
-    std::string name(line.substr(0, colon));
-    std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const std::string name = lower_case(line.substr(0, colon));
     line.remove_prefix(colon + 1);
     while (!line.empty() && std::isspace(static_cast<unsigned char>(line.front()))) line.remove_prefix(1);
     answer.headers[name] = line;

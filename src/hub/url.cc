@@ -6,22 +6,17 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace trireme::hub {
 namespace {
-
-std::string small_letters(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 /// "host", "host:1", "[::1]:1" into both parts.
 bool split_authority(std::string_view text, Url& url) {
   const size_t bracket = text.starts_with('[') ? text.find(']') : 0;
   if (bracket == text.npos) return false;
   const size_t colon = text.find(':', bracket);
-  url.host = small_letters(text.substr(0, colon));
+  url.host = lower_case(text.substr(0, colon));
   if (colon == text.npos) {
     url.port = url.scheme == "https" ? "443" : "80";
   } else {
@@ -64,7 +59,7 @@ Url parse_url(std::string_view text) {
   const bool clean = std::ranges::none_of(text, [](unsigned char c) { return c <= 0x20 || c == 0x7F; });
   bool good = clean && colon != text.npos;
   if (good) {
-    url.scheme = small_letters(text.substr(0, colon));
+    url.scheme = lower_case(text.substr(0, colon));
     const std::string_view rest = text.substr(colon + 3);
     const size_t end = std::min(rest.find_first_of("/?#"), rest.size());
     good = (url.scheme == "https" || url.scheme == "http") && split_authority(rest.substr(0, end), url);

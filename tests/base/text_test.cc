@@ -14,5 +14,23 @@ TEST(HumanNumbers, AreShort) {
   EXPECT_EQ(human_seconds(3661), "1 h 01 min");
 }
 
+TEST(Text, LettersAreMadeSmall) {
+  EXPECT_EQ(lower_case("AbZ-09_@[`"), "abz-09_@[`");
+  EXPECT_EQ(lower_case("\xC3\x84"), "\xC3\x84") << "of ASCII only";
+}
+
+TEST(Text, DistanceCountsSwapsOfNeighboursOnce) {
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("abc", "abc"), 0u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("trian", "train"), 1u);
+}
+
+TEST(Text, TheNearestTakesHyphensAndUnderscoresForTheSame) {
+  const std::vector<std::string> names = {"max-steps", "max_stops"};
+  EXPECT_EQ(nearest("max_steps", names), "max-steps");
+  EXPECT_EQ(nearest("x", std::vector<std::string>()), "");
+}
+
 }  // namespace
 }  // namespace trireme

@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/json_text.h"
+#include "base/text.h"
 #include "bench/comm/table.h"
 
 namespace trireme::comm_bench {
@@ -34,7 +34,7 @@ std::string text_in(const Json& record, const char* name, const std::string& abs
 /// "AllReduce", "all_reduce_perf": all_reduce.
 std::string collective_called(std::string name) {
   std::erase_if(name, [](char c) { return c == '_' || c == ' '; });
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  name = lower_case(name);
   if (name.ends_with("perf")) name.resize(name.size() - 4);
   for (const char* known : {"all_reduce", "all_gather", "reduce_scatter"}) {
     std::string joined = known;

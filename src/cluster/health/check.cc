@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace trireme::health {
 namespace {
@@ -115,8 +116,7 @@ double parse_size_kb(const std::string& text) {
   while (digits < text.size() && (std::isdigit(static_cast<unsigned char>(text[digits])) != 0 || text[digits] == '.')) {
     ++digits;
   }
-  std::string unit = text.substr(digits);
-  std::ranges::transform(unit, unit.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::string unit = lower_case(text.substr(digits));
   if (unit.size() > 1 && unit.ends_with('b')) unit.pop_back();
   if (unit.size() > 1 && unit.ends_with('i')) unit.pop_back();
   double factor = 1.0 / 1024;

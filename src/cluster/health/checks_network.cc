@@ -1,12 +1,12 @@
 // Network interfaces, InfiniBand ports, link flaps and reachability.
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <map>
 #include <sstream>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cluster/health/check.h"
 
 namespace trireme::health {
@@ -90,8 +90,7 @@ std::time_t line_time(const std::string& line, std::time_t now) {
 
 /// "ib6" of a line that says that ib6 lost its carrier; else empty.
 std::string flapped_device(const std::string& line) {
-  std::string lower = line;
-  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string lower = lower_case(line);
   const size_t at = lower.find(": lost carrier");
   if (at == std::string::npos) return "";
   const size_t begin = lower.find_last_of(" \t", at) + 1;

@@ -3,21 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cluster/health/check.h"
 
 namespace trireme::health {
 namespace {
 
 constexpr std::string_view kMark = "NHC:";
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return out;
-}
 
 bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> starts) {
   return std::ranges::any_of(starts, [&](std::string_view start) { return text.starts_with(start); });
@@ -29,12 +23,12 @@ bool is_own_reason(std::string_view reason) { return reason.starts_with(kMark); 
 
 SlurmAction decide(bool healthy, std::string_view problem, std::string_view state_text, std::string_view reason) {
   using Kind = SlurmAction::Kind;
-  const std::string state = lower(state_text);
+  const std::string state = lower_case(state_text);
   if (state.find_first_of("@#^~%!") != std::string::npos || starts_with_any(state, {"boot", "plan", "pow", "reboot"})) {
     return {Kind::none, fmt::format("the node is {}, it is about to restart or to change its power", state_text), ""};
   }
   const bool ours = is_own_reason(reason);
-  const bool no_reason = reason.empty() || lower(reason) == "none";
+  const bool no_reason = reason.empty() || lower_case(reason) == "none";
   const bool out = starts_with_any(state, {"drain", "drng", "down", "fail", "maint"});
   if (healthy) {
     if (!out) return {Kind::none, "the node is in service", ""};

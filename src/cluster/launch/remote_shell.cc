@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +15,7 @@
 #include "base/error.h"
 #include "base/launch_variables.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "cluster/launch/host_alias.h"
 #include "cluster/launch/node_facts.h"
 #include "cluster/subprocess.h"
@@ -56,11 +56,6 @@ constexpr Sign kSigns[] = {
 /// 255 is ssh's own failure, or the code of a command that crashed on the other side.
 bool is_ssh_failure(const std::string& messages) {
   return std::ranges::any_of(kSigns, [&](const Sign& sign) { return messages.find(sign.text) != std::string::npos; });
-}
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
 }
 
 std::string last_line(const std::string& text) {
@@ -204,11 +199,11 @@ int run_remote_shell(const SshOptions& options, const std::vector<std::string>& 
 }
 
 bool is_this_host(const std::string& host) {
-  const std::string name = lower(host.substr(host.find('@') + 1));  // npos + 1 is 0
+  const std::string name = lower_case(host.substr(host.find('@') + 1));  // npos + 1 is 0
   if (name == "localhost" || name == "::1" || name.starts_with("127.")) return true;
   std::array<char, 256> own{};
   gethostname(own.data(), own.size() - 1);
-  const std::string full = lower(own.data());
+  const std::string full = lower_case(own.data());
   if (name == full || name == full.substr(0, full.find('.')) || name.substr(0, name.find('.')) == full) return true;
   const std::string key = host_key(host);
   return std::ranges::any_of(list_interfaces(), [&](const Interface& i) { return host_key(i.address) == key; });

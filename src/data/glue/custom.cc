@@ -1,13 +1,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "base/count.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "data/glue/reader.h"
 #include "data/glue/table_file.h"
 
@@ -30,9 +30,9 @@ size_t need_column(const TextTable& table, const std::string& name) {
 }
 
 /// Names that number rows, whatever the values look like.
-bool names_rows(std::string name) {
+bool names_rows(std::string_view column) {
   static constexpr const char* kNames[] = {"", "idx", "id", "index", "guid", "uid", "row", "row_id", "unnamed: 0"};
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string name = lower_case(column);
   return std::ranges::find(kNames, name) != std::end(kNames);
 }
 

@@ -3,9 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace trireme {
 namespace {
@@ -53,10 +53,8 @@ const char* name_of(GlueMetric metric) {
 std::span<const GlueTask> glue_tasks() { return table(); }
 
 const GlueTask& glue_task(std::string_view name) {
-  std::string plain;
-  for (const char c : name) {
-    if (c != '-' && c != '_') plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
+  std::string plain = lower_case(name);
+  std::erase_if(plain, [](char c) { return c == '-' || c == '_'; });
   std::vector<std::string_view> names;
   for (const GlueTask& task : table()) {
     if (task.name == plain) return task;

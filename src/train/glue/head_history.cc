@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 #include <vector>
+
+#include "base/text.h"
 
 namespace trireme {
 namespace {
@@ -14,10 +15,8 @@ namespace {
 std::string plain_task(std::string_view name) {
   const size_t colon = name.find(':');
   if (colon != std::string_view::npos) name.remove_prefix(colon + 1);
-  std::string plain;
-  for (const char c : name) {
-    if (c != '-' && c != '_') plain += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
+  std::string plain = lower_case(name);
+  std::erase_if(plain, [](char c) { return c == '-' || c == '_'; });
   if (plain.starts_with("glue")) plain.erase(0, 4);
   return plain == "mnlimm" ? "mnli" : plain;
 }

@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/family.h"
 #include "checkpoint/folder_kind.h"
 #include "checkpoint/generation_settings.h"
@@ -46,11 +46,6 @@ Json labelled_config(const std::string& path, const GlueTask& task) {
   return config;
 }
 
-std::string in_small_letters(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
 /// Names of the classes that the folder's head tells apart, in small letters; none where they are only numbered.
 std::vector<std::string> class_names(const Json& config) {
   std::vector<std::string> names;
@@ -59,7 +54,7 @@ std::vector<std::string> class_names(const Json& config) {
   for (size_t i = 0; i < labels->size(); ++i) {
     const auto name = labels->find(std::to_string(i));
     if (name == labels->end() || !name->is_string()) return {};
-    names.push_back(in_small_letters(*name));
+    names.push_back(lower_case(name->get<std::string>()));
     if (names.back() == fmt::format("label_{}", i)) return {};
   }
   return names;
@@ -70,7 +65,7 @@ std::vector<int64_t> class_order(const Json& config, const GlueTask& task, const
   if (theirs.empty() || task.regression()) return {};
   std::vector<int64_t> order;
   for (const std::string& label : task.labels) {
-    const auto found = std::ranges::find(theirs, in_small_letters(label));
+    const auto found = std::ranges::find(theirs, lower_case(label));
     if (found != theirs.end()) order.push_back(found - theirs.begin());
   }
   if (theirs.size() != task.labels.size()) return {};  // the head is made anew, which is said when it is loaded
