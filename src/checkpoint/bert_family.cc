@@ -1,6 +1,6 @@
 // BERT (BertForMaskedLM, BertForSequenceClassification; Devlin et al. 2019) and RoBERTa (RobertaForMaskedLM,
 // RobertaForSequenceClassification; Liu et al. 2019): one encoder, other heads. BERT's pooler is its classifier's first
-// linear. RoBERTa's positions are indices among the tokens that are no padding; two rows of its table come before
+// linear. RoBERTa's positions are indices among the tokens that are not padding; two rows of its table come before
 // position 0.
 
 #include <algorithm>
@@ -92,7 +92,7 @@ constexpr Architecture kRobertaArchitectures[] = {{"RobertaForMaskedLM", HeadKin
 constexpr SizeFields kSizes = {"vocab_size",  "max_position_embeddings", "num_hidden_layers", "num_attention_heads",
                                "hidden_size", "intermediate_size"};
 constexpr int64_t kRobertaOffset = 2;
-constexpr int64_t kRobertaPadding = kRobertaOffset - 1;  // their positions begin behind the padding token's id
+constexpr int64_t kRobertaPadding = kRobertaOffset - 1;  // their positions begin after the padding token's id
 
 bool is_bert_encoder(const Spec& spec, int64_t position_offset) {
   return is_encoder(spec) && spec.position_offset == position_offset && spec.token_types > 0 &&

@@ -15,14 +15,14 @@
 
 namespace trireme {
 
-/// Running mean and variance of the losses of a run, to tell spikes from.
+/// Running mean and variance of the losses of a run, for the detection of spikes.
 struct LossTrend {
   int64_t count = 0;
   double mean = 0, variance = 0;
   bool operator==(const LossTrend&) const = default;
 };
 
-/// Everything but tensors that a run needs to go on.
+/// Everything except tensors that a run needs to resume.
 struct RunCounters {
   int64_t step = 0;      ///< optimizer steps done, skipped ones included
   uint64_t samples = 0;  ///< global samples consumed
@@ -48,14 +48,14 @@ struct CheckpointFacts {
   Spec spec;
   RunCounters progress;
   std::string config_json;     ///< resolved configuration, a JSON object (empty: none)
-  std::string tokenizer_json;  ///< empty: none known
+  std::string tokenizer_json;  ///< empty: unknown
   std::vector<DataFileFact> data_files;
-  /// hex64 of the weights' hash (optim/parameter_hash.h); empty: not known. A CheckpointWriter stores that of what it
+  /// hex64 of the weights' hash (optim/parameter_hash.h); empty: unknown. A CheckpointWriter stores that of what it
   /// writes, whatever is given here.
   std::string parameter_hash = {};
-  /// The one of manifests of version 2, which depends on the layout and is shown alone; empty: there is none.
+  /// The one of manifests of version 2, which depends on the layout and is only displayed; empty: missing.
   std::string layout_hash = {};
-  std::string generation = {};  ///< read_generation_files() of the model that it began as; empty: none known
+  std::string generation = {};  ///< read_generation_files() of the model that it began as; empty: unknown
 };
 
 struct LocalSnapshot;  // shared_copies.h
@@ -67,8 +67,8 @@ class CheckpointWriter {
   /// Collective. Creates the run folder and removes what interrupted saves left in it (rank 0; the caller owns the
   /// folder's lock), plans the slices and allocates the snapshot memory. The tables of the ranks, each of the rank's
   /// own layout, make up the whole model.
-  /// Borrows everything. `group` is used inside publish() and here only; `progress`, which may be none, moves with
-  /// every slice that is on the disk. `check_owner`, which may be none, throws Error::locked on rank 0 once the run
+  /// Borrows everything. `group` is used inside publish() and here only; `progress`, which may be null, moves with
+  /// every slice that is on the disk. `check_owner`, which may be null, throws Error::locked on rank 0 once the run
   /// folder has another owner: nothing is published or deleted then. Throws Error::io on every rank.
   CheckpointWriter(const std::string& run_dir, const ParameterTable& table, const TrainingState& state,
                    Communicator& group, Heartbeat* heartbeat = nullptr, std::function<void()> check_owner = {});
@@ -78,7 +78,7 @@ class CheckpointWriter {
   /// Waits for the background work; a save that was not published is dropped.
   ~CheckpointWriter();
 
-  /// Collective. Throws Error::io on every rank when a checkpoint of such facts does not fit on the disk.
+  /// Collective. Throws Error::io on every rank when a checkpoint with these facts does not fit on the disk.
   void require_space(const CheckpointFacts& facts);
   /// Collective where ranks share the optimizer's state, parts of which travel to who stores them. Copies this rank's
   /// slices to host buffers and starts writing; returns at once. The save before must have been
@@ -102,7 +102,7 @@ class CheckpointWriter {
   /// hex64 of the weights' hash (optim/parameter_hash.h) of what publish() or publish_local() published last.
   const std::string& parameter_hash() const;
   /// Collective, of a save that goes to local disks: waits for the writing of every rank, agrees, and leaves the
-  /// manifest on every host. Nothing where a disk did not take its part, which is told in a warning: nothing of the
+  /// manifest on every host. Nothing where a disk did not take its part, which is reported in a warning: nothing of the
   /// save is left there, it goes to the run folder now, and is pending until publish().
   std::optional<LocalSnapshot> publish_local();
   /// Rank 0 deletes, in the background, all but the `keep` newest steps (0: none) and best, once the newest has been
@@ -134,11 +134,11 @@ struct CheckpointFolder {
 /// the manifest and that every shard is there with its size; the tensors' checksums are for load_checkpoint(). Throws
 /// Error::io, Error::data; for NeoX's YAML Error::config.
 CheckpointFolder open_checkpoint(const std::string& path);
-/// The checkpoint to go on from: the newest step (run_steps.h), or the newest before it that verifies; bad ones are
-/// named in warnings. Nothing if the folder holds no checkpoint; Error::data if it holds some and all are bad, or if
-/// those that it had are gone. Reads every byte; not collective: one rank asks and tells the others.
+/// The checkpoint to resume from: the newest step (run_steps.h), or the newest before it that verifies; bad ones are
+/// named in warnings. Nothing if the folder holds no checkpoint; Error::data if all of its checkpoints are bad or were
+/// removed. Reads every byte; not collective: one rank asks and tells the others.
 std::optional<CheckpointFolder> find_resumable(const std::string& run_dir);
-/// Steps that the run folder holds, ascending; a step folder without manifest.json is none.
+/// Steps that the run folder holds, ascending; a step folder without manifest.json does not count.
 std::vector<int64_t> list_steps(const std::string& run_dir);
 /// Reads every byte of a step folder; one line per fault: file, offset range, tensor. Empty: it is good.
 std::vector<std::string> verify_checkpoint(const std::string& step_folder);
@@ -149,8 +149,8 @@ std::vector<std::string> verify_checkpoint(const std::string& step_folder);
 uint64_t load_checkpoint(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
 /// The same of weights alone, from a checkpoint that need not have more; the moments stay as they are.
 uint64_t load_weights(const CheckpointFolder& folder, const ParameterTable& table, TrainingState& state);
-/// Deletes all but the `keep` newest steps up to `latest` (0: keeps all), `latest` and `best`, those left behind among
-/// them; before that the newest is verified: a bad one stops it with Error::data. Returns the deleted steps.
+/// Deletes all but the `keep` newest steps up to `latest` (0: keeps all), `latest` and `best`, including abandoned
+/// ones. Verifies the newest first and throws Error::data if it is bad. Returns the deleted steps.
 std::vector<int64_t> prune_checkpoints(const std::string& run_dir, int64_t keep);
 
 }  // namespace trireme

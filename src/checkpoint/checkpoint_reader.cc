@@ -23,7 +23,7 @@ namespace trireme {
 namespace fs = std::filesystem;
 namespace {
 
-/// Files that look like shards and are none of this checkpoint's.
+/// Files that look like shards but do not belong to this checkpoint.
 std::vector<std::string> extra_shards(const std::string& folder, const Manifest& manifest) {
   std::vector<std::string> extra;
   for (const auto& item : fs::directory_iterator(folder)) {
@@ -104,7 +104,7 @@ void check_table(const Manifest& manifest, const ParameterTable& whole, const st
        more ? fmt::format("\n  and {} more", more) : std::string());
 }
 
-/// That the optimizer states which training goes on from are there.
+/// Checks that the optimizer states needed to resume are present.
 void check_states(const Manifest& manifest, const ParameterTable& whole, const std::string& folder) {
   const bool has_any =
       std::ranges::any_of(manifest.parameters, [](const StoredParameter& p) { return !p.states.empty(); });

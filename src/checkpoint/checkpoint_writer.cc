@@ -310,7 +310,7 @@ struct CheckpointWriter::Implementation {
     return manifest;
   }
 
-  /// That what this rank is about to write fits on the disk.
+  /// Checks that the files of this rank fit on the disk.
   void check_own_space() const {
     const std::vector<uint64_t> sizes = file_sizes(planned());
     if (!local.empty()) {
@@ -347,7 +347,7 @@ struct CheckpointWriter::Implementation {
     return make_manifest(scalars.gather(own));
   }
 
-  /// Of the run folder rank 0's part, of its own disk every rank's.
+  /// Space in the run folder is checked by rank 0, space on a local disk by every rank.
   void drop_files() const {
     if (!local.empty()) return remove_local_step(saving_folder());
     std::error_code ignored;

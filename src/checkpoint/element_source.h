@@ -1,6 +1,5 @@
 #pragma once
-// Elements that lie one behind the other in tensors of mapped files: those of one tensor, or of a flat array that is
-// cut over files.
+// Consecutive elements in tensors of mapped files: those of one tensor, or of a flat array that is split over files.
 
 #include <cstdint>
 #include <span>

@@ -12,7 +12,7 @@
 
 namespace trireme {
 
-/// How a tensor lies in their file. All are invertible. C: width, ours of a linear: [out, in].
+/// How a tensor is stored in their file. All are invertible. C: width, ours of a linear: [out, in].
 enum class FileLayout : uint8_t {
   same,                   ///< as ours
   transposed,             ///< [in, out]
@@ -23,7 +23,7 @@ enum class FileLayout : uint8_t {
   value,
 };
 
-/// "{}" stands for the number of the block in both names.
+/// "{}" is the block number in both names.
 struct NameRule {
   const char* theirs;
   const char* ours;
@@ -31,7 +31,7 @@ struct NameRule {
   bool outside = false;  ///< of the base model: never written with the prefix
 };
 
-/// A class of theirs and what it has for a head.
+/// A Hugging Face class and the kind of its head.
 struct Architecture {
   const char* name;
   HeadKind head;
@@ -76,7 +76,8 @@ std::span<const Family* const> families();
 const Family& find_family(std::string_view model_type, std::string_view where);
 /// The family whose config.json can say this; throws Error::config naming the known ones.
 const Family& family_for(const Spec& spec);
-/// The architecture of config.json, or the family's first where it names none. Throws Error::data listing the known.
+/// The architecture of config.json, or the family's first if it names none. Throws Error::data listing the supported
+/// ones.
 const Architecture& find_architecture(const Family& family, const Json& config, std::string_view where);
 
 /// Text of a rule's name with the number of a block.
@@ -87,8 +88,8 @@ bool fits(std::string_view pattern, std::string_view name);
 /// module., in any order) and then the family's, gamma and beta renamed.
 std::string plain_name(const Family& family, std::string_view name);
 
-/// The copy that an untied head computes with: there it is a tensor of its own, and the one of `names` is not used.
-/// Null for parameters without such a copy.
+/// The copy that an untied head computes with: there it is its own tensor, and the one of `names` is not used. Null for
+/// parameters without such a copy.
 const NameRule* untied_copy(const Family& family, const Spec& spec, std::string_view ours);
 
 /// A rule for one of our parameters, with the block's number filled in.

@@ -1,5 +1,5 @@
 #pragma once
-// Models whose weights are not numbers: what is computed with them is not either.
+// Detects models with weights that are not finite.
 
 #include <string>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Folders that are almost those of a model: what lies there, and what to do with it.
+// Folders that look like a model but cannot be loaded: what they contain and what the user can do.
 
 #include <string>
 #include <vector>
@@ -20,12 +20,12 @@ bool holds_huggingface_weights(const std::string& folder);
 /// a line says. Throws as refuse_other_folder().
 std::string plain_model_folder(const std::string& folder);
 
-/// Throws Error::data saying what the folder is where it is known and cannot be a model: an adapter (LoRA), BERT's
-/// bert_config.json, weights of TensorFlow, Flax, ONNX, GGUF and others.
+/// Throws Error::data naming the folder's format if it is known but cannot be loaded as a model: an adapter (LoRA),
+/// BERT's bert_config.json, weights of TensorFlow, Flax, ONNX, GGUF and others.
 void refuse_other_folder(const std::string& folder);
 
-/// config.json, with the model_type that its architectures or its fields alone can mean where it has none. Throws
-/// Error::data where they mean none or several.
+/// config.json, with model_type derived from its architectures or fields if missing. Throws Error::data if they match
+/// no type or several.
 Json read_model_config(const std::string& folder);
 
 }  // namespace trireme

@@ -55,7 +55,7 @@ bool is_neutral(const Json& value, double neutral) {
   return value.is_null() || (value.is_boolean() && !value.get<bool>()) || (!value.is_string() && value.empty());
 }
 
-/// The fields of one file, or of none.
+/// The fields of one file; empty if it is missing.
 class Fields {
  public:
   Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {}

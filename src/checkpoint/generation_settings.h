@@ -13,13 +13,13 @@
 
 namespace trireme {
 
-/// Both files' fields as they stand, a JSON object {"config": {...}, "generation_config": {...} or null}, which travels
+/// Both files' fields unchanged, a JSON object {"config": {...}, "generation_config": {...} or null}, which travels
 /// with the model and is written back by an export; empty: neither file has any. Throws Error::data for a
 /// generation_config.json that is not an object.
 std::string read_generation_files(const std::string& folder, const Json& config);
 
 struct GenerationSettings {
-  std::vector<TokenId> end;      ///< eos_token_id: each ends a text; empty: not said
+  std::vector<TokenId> end;      ///< eos_token_id: each ends a text; empty: not given
   std::optional<TokenId> begin;  ///< bos_token_id
   std::optional<bool> draws;     ///< do_sample; false: always the most probable token
   std::optional<double> temperature, top_p, repetition_penalty;

@@ -48,7 +48,7 @@ bool expresses(const Spec& spec) {
          (spec.biases == attention_biases(true) || spec.biases == attention_biases(false));
 }
 
-/// Fraction of a head that turns, and the base: fields of their own, or newer files' "rope_parameters".
+/// Fraction of a head that turns, and the base: their own fields, or newer files' "rope_parameters".
 std::pair<double, double> read_rotary(const Json& config, std::string_view where) {
   std::pair rotary(field_or<double>(config, "rotary_pct", 0.25, where),
                    field_or<double>(config, "rotary_emb_base", 10000, where));

@@ -102,14 +102,14 @@ std::map<std::string, int64_t> added_tokens(const std::string& tokenizer_json) {
   return ids;
 }
 
-/// The first of the texts that is an added token; null: none is.
+/// The first of the texts that is an added token, or null.
 Json first_added(const std::map<std::string, int64_t>& added, std::initializer_list<const char*> texts) {
   for (const char* text : texts)
     if (added.contains(text)) return text;
   return nullptr;
 }
 
-/// The added token that ends a document; null: none does.
+/// The added token that ends a document, or null.
 Json end_token(const std::map<std::string, int64_t>& added) {
   const char* name = end_of_text_name([&](const char* text) -> std::optional<TokenId> {
     const auto found = added.find(text);
@@ -213,7 +213,7 @@ void export_huggingface(const std::string& folder, const Spec& spec, const Param
   config.update(said.config);
   config["torch_dtype"] = dtype == DType::bf16 ? "bfloat16" : "float32";
   if (generates) config["use_cache"] = true;
-  write_json(folder + "/config.json", config);  // last: a folder with it is whole
+  write_json(folder + "/config.json", config);  // last: a folder with it is complete
 }
 
 }  // namespace trireme

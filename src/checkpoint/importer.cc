@@ -120,7 +120,7 @@ class Importer {
     wanted_.push_back(std::move(wanted));
   }
 
-  /// A head that may be new, and tells another number of classes apart.
+  /// A head that may be new and has a different number of classes.
   bool is_of_another_task(const Parameter& parameter, const NamedRule& rule, const SourceTensor& source) const {
     if (missing_head_ != MissingHead::renew || !of_head(parameter.name)) return false;
     const std::vector<int64_t> expected = their_shape(rule.layout, sizes_of(parameter.stored_shape));

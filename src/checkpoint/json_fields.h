@@ -26,7 +26,7 @@ bool json_holds(const Json& value) {
   return false;
 }
 
-/// The member; throws Error::data when `object` is none or has no such member.
+/// The member; throws Error::data if `object` is not an object or lacks the member.
 inline const Json& json_member(const Json& object, const char* name, std::string_view where) {
   require(object.is_object(), ErrorKind::data, "{}: expected an object with \"{}\", found {}", where, name,
           object.type_name());

@@ -30,7 +30,7 @@ std::optional<int64_t> parse_local_name(const std::string& name) {
   return token == std::string::npos ? std::nullopt : parse_step_name(name.substr(0, token));
 }
 
-/// Those of its shards that lie here with the size that the manifest says.
+/// Its shards that are present with the size that the manifest gives.
 std::vector<size_t> shards_in(const std::string& path, const Manifest& manifest) {
   std::vector<size_t> found;
   for (size_t i = 0; i < manifest.shards.size(); ++i) {

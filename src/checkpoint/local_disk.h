@@ -1,8 +1,8 @@
 #pragma once
 // Snapshots on the hosts' own disks (checkpoint.local), from which they are copied into the run folder:
-//   DIR/RUN-ID/step-00001234-TOKEN/  of each host the shards of its own ranks, and the manifest, the same on all
+//   DIR/RUN-ID/step-00001234-TOKEN/  per host: the shards of its ranks, and the same manifest
 //   RUN/local.json                   where that is; ID is drawn for the run, so that no two runs meet in one DIR
-// A folder that has its manifest was written by all ranks. It is whole while every shard is still on some host.
+// A folder that has its manifest was written by all ranks. It is complete while every shard is still on some host.
 
 #include <cstdint>
 #include <optional>
@@ -21,7 +21,7 @@ struct LocalNote {
   bool operator==(const LocalNote&) const = default;
 };
 
-/// Nothing: there is none. Throws Error::data.
+/// Nothing if it is missing. Throws Error::data.
 std::optional<LocalNote> read_local_note(const std::string& run_dir);
 /// Throws Error::io.
 void write_local_note(const std::string& run_dir, const LocalNote& note);
@@ -37,27 +37,27 @@ struct LocalStep {
   std::string path;
   uint64_t hash = 0;  ///< XXH3 of manifest.json
   Manifest manifest;
-  std::vector<size_t> shards;  ///< those that lie here with their size, by index
+  std::vector<size_t> shards;  ///< those present here with the right size, by index
 
   bool is_whole() const { return shards.size() == manifest.shards.size(); }
 };
 
-/// What this host's disk has of a run's snapshots, ascending; what has no manifest is none, and one that cannot be read
-/// is named in a warning. A folder that is not there is empty.
+/// The snapshots of a run on this host's disk, ascending. Folders without a manifest do not count; unreadable ones are
+/// named in a warning. A missing folder is empty.
 std::vector<LocalStep> list_local_steps(const std::string& folder);
-/// Reads every byte that lies here of these shards; one line per fault.
+/// Reads every byte of these shards that this host has; one line per fault.
 std::vector<std::string> verify_local_shards(const LocalStep& step, const std::vector<size_t>& shards);
 
-/// A model's path, for who reads but does not train: of a run folder whose newest snapshot is on the hosts' own disks
-/// only, the folder of that on this host, if it is whole here and `reads`, and a line says so. Else the path as it is,
-/// with a warning that names both snapshots; Throws Error::io where the run folder has none.
+/// A model's path, for programs that read but do not train. If the newest snapshot of a run folder is only on the
+/// hosts' own disks: its folder on this host if it is complete here and `reads`, with a log line; else the path
+/// unchanged, with a warning that names both snapshots. Throws Error::io if the run folder has none.
 std::string newest_on_either_side(const std::string& path, bool reads);
 
 /// A small file that several ranks of a host write alike, each of which may be the first. Throws Error::io.
 void write_alike(const std::string& folder, const std::string& name, const std::string& text, int rank);
 
 /// Removes a snapshot; all but the one of this name; the folder itself, too. Several ranks of a host may do so at once.
-/// What cannot be removed is told in a warning.
+/// What cannot be removed is reported in a warning.
 void remove_local_step(const std::string& path);
 void clear_local_folder(const std::string& folder, const std::string& keep);
 void remove_local_folder(const std::string& folder);

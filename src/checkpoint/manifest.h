@@ -1,5 +1,5 @@
 #pragma once
-// manifest.json of a checkpoint: what it holds, where each slice lies and its checksum. Format:
+// manifest.json of a checkpoint: what it holds, where each slice is and its checksum. Format:
 // docs/checkpoint-format.md.
 
 #include <string>
@@ -42,7 +42,7 @@ struct StoredSlice {
 };
 
 struct Manifest {
-  CheckpointFacts facts;  ///< tokenizer_json stays empty here: it is a file of its own
+  CheckpointFacts facts;  ///< tokenizer_json stays empty here: it is its own file
   bool has_tokenizer = false;
   uint64_t tokenizer_hash = 0;
   std::vector<StoredParameter> parameters;

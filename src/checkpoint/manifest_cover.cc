@@ -9,7 +9,7 @@
 namespace trireme {
 namespace {
 
-/// That a slice lies inside its tensor and its shard, and has as many bytes and hashes as its box asks for.
+/// Checks that a slice is inside its tensor and its shard, and has the number of bytes and hashes that its box needs.
 void check_slice(const StoredSlice& s, const Manifest& manifest, std::string_view where) {
   const StoredParameter& p = manifest.parameters[s.parameter];
   require(s.shard < manifest.shards.size(), ErrorKind::data, "{}: slice of {} lies in shard {} of {}", where, p.name,
@@ -31,8 +31,8 @@ void check_slice(const StoredSlice& s, const Manifest& manifest, std::string_vie
           s.box.to_string(), p.name, s.hashes.size(), s.rows_per_hash, rows);
 }
 
-/// That boxes inside `shape` cover every element of it once. They may be cut along several dims, but so that boxes
-/// which are alike in the dims behind `dim` form columns that reach from one end of `dim` to the other.
+/// Checks that boxes inside `shape` cover every element of it once. They may be cut along several dims if boxes that
+/// are equal in the dims after `dim` form columns from one end of `dim` to the other.
 void check_boxes(std::vector<const Box*> boxes, const Shape& shape, int dim, const std::string& name,
                  std::string_view where) {
   const auto behind = [&](const Box* box) {

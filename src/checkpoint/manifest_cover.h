@@ -7,8 +7,8 @@
 
 namespace trireme {
 
-/// Every slice lies inside its tensor and its shard; the slices of a part cover every element of it exactly once, and
-/// there is no other slice. Throws Error::data naming the first fault.
+/// Checks that every slice is inside its tensor and its shard; the slices of a part cover every element of it exactly
+/// once, and no other slice exists. Throws Error::data naming the first fault.
 void check_cover(const Manifest& manifest, std::string_view where);
 
 }  // namespace trireme

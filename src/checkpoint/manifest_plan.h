@@ -15,7 +15,7 @@ std::vector<SafetensorsEntry> shard_entries(const ParameterTable& whole, const s
 SafetensorsMetadata shard_metadata();
 
 /// The manifest of a checkpoint of which each rank writes its slices (plan_slices()), with zeros for the checksums of
-/// shards and slices. A rank's slices stand together, in its order. `states`: optimizer states are among them.
+/// shards and slices. The slices of a rank are consecutive, in its order. `states`: optimizer states are among them.
 Manifest plan_manifest(const ParameterTable& whole, std::span<const std::vector<Slice>> slices_of_ranks,
                        const CheckpointFacts& facts, bool states);
 

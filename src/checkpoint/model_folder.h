@@ -1,6 +1,6 @@
 #pragma once
 // A model to start from or to sample: a Hugging Face folder, a run folder, one step's folder, a checkpoint of GPT-NeoX
-// or of nanoGPT, told apart by what lies there.
+// or of nanoGPT, distinguished by their files.
 
 #include <functional>
 #include <optional>
@@ -13,14 +13,14 @@ namespace trireme {
 struct ModelFolder {
   std::string path;  ///< the folder that holds the weights; nanoGPT's: the file
   Spec spec;
-  std::string tokenizer_json;                  ///< made of older files where only those are there; empty: none is
+  std::string tokenizer_json;                  ///< converted from older files if only those exist; empty: missing
   std::optional<CheckpointFolder> checkpoint;  ///< empty: a Hugging Face folder or nanoGPT's file
   bool nanogpt = false;
   std::string generation = {};  ///< read_generation_files(), of the model that a run began as, too
 };
 
 /// Opens without loading weights: a path, or a name of the Hugging Face hub (hub/place.h; `alive` is called while that
-/// is asked). Throws Error::io, Error::data saying what a model folder holds.
+/// is asked). Throws Error::io, Error::data naming the files that a model folder needs.
 ModelFolder open_model(
     const std::string& given, const std::function<void()>& alive = [] {});
 

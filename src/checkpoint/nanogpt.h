@@ -14,7 +14,7 @@ namespace trireme {
 std::string find_nanogpt_checkpoint(const std::string& folder);
 
 /// data/DATASET/meta.pkl of the character dataset that the checkpoint says it was trained on, from the working
-/// directory or from the folder above the checkpoint's; empty where there is none (its text is then GPT-2's tokens).
+/// directory or from the folder above the checkpoint's; empty if missing (its text is then GPT-2's tokens).
 std::string find_nanogpt_meta(const std::string& path);
 
 /// Sizes from model_args of the file, or, where it has none, from a GPT-2 config.json beside it; GELU is exact, as in

@@ -124,7 +124,7 @@ class NeoxCheckpoint::Implementation {
             tensor_ranks_);
   }
 
-  /// Files of several steps in one folder are told by what they say of themselves.
+  /// Mixed steps in one folder are detected by the step that each file records.
   void check_one_step() const {
     for (const char* key : {"iteration", "global_steps", "skipped_steps", "dp_world_size"}) {
       const auto first = states(0).root().find(key);

@@ -1,6 +1,6 @@
 #pragma once
-// Checkpoints of GPT-NeoX, as DeepSpeed writes them, of any tensor, pipeline and data size, opened whole before
-// anything is loaded. What is found by running NeoX stands at the rules (neox_names.h, neox_optimizer.h).
+// Checkpoints of GPT-NeoX, as DeepSpeed writes them, of any tensor, pipeline and data size, checked completely before
+// anything is loaded. Facts learned by running NeoX are documented at the rules (neox_names.h, neox_optimizer.h).
 
 #include <functional>
 #include <memory>
@@ -20,7 +20,7 @@ class NeoxCheckpoint {
   ~NeoxCheckpoint();
 
   const std::string& path() const;       ///< of the step's folder
-  const CheckpointFacts& facts() const;  ///< config_json: what its YAML says of batch, schedule and seed
+  const CheckpointFacts& facts() const;  ///< config_json: batch, schedule and seed of its YAML
   /// Weights, moments and the step of Adam are there; else weights only.
   bool has_optimizer() const;
   /// What a user should know of it, a line each.

@@ -83,7 +83,7 @@ class Exporter {
     }
     for (int rank = 0; rank < options_.tensor * std::max(1, options_.pipeline); ++rank) write_states(rank);
     write_text(step_ + "/configs/trireme.yml", config());
-    write_text(root_ + "/latest", fmt::format("global_step{}", options_.progress.step));  // last: then it is whole
+    write_text(root_ + "/latest", fmt::format("global_step{}", options_.progress.step));  // last: then it is complete
   }
 
  private:

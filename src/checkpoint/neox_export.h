@@ -13,7 +13,7 @@ struct NeoxExport {
   int pipeline = 1;  ///< stages, for which there are mp_rank files; 0: without the pipeline engine, as NeoX means it
   DType dtype = DType::f32;  ///< f32 or bf16
   RunCounters progress = {};
-  std::string config_json = {};  ///< of the run; empty: not known, the defaults stand for it
+  std::string config_json = {};  ///< of the run; empty: unknown, uses the defaults
 };
 
 /// Writes `latest` and global_stepN/ with every layer's files (pipeline 0: the mp_rank files hold the weights),

@@ -25,7 +25,7 @@ constexpr std::string_view kOptimizer16 = "bf16_zero_pp_rank_{}_mp_rank_{}_optim
 constexpr std::string_view kStage3 = "zero_pp_rank_{}_mp_rank_{}_model_states.pt";
 constexpr std::string_view kExpert = "layer_{}_expert_{}_mp_rank_{}_model_states.pt";
 
-/// The numbers that stand in `name` where the pattern has "{}"; nothing where it does not fit.
+/// The numbers in `name` at the "{}" of the pattern; nothing if it does not match.
 std::optional<std::vector<int64_t>> numbers_in(std::string_view pattern, std::string_view name) {
   std::vector<int64_t> numbers;
   for (size_t at; (at = pattern.find("{}")) != pattern.npos;) {
@@ -109,7 +109,7 @@ std::vector<std::string> list_neox_steps(const std::string& path) {
   if (holds_a_step(path)) return {path};
   std::vector<std::string> folders;
   for (const auto& [step, folder] : steps_in(path)) folders.push_back(folder);
-  if (folders.empty()) {  // a name of its own
+  if (folders.empty()) {  // custom name
     if (const auto latest = find_neox_step(path)) folders.push_back(*latest);
   }
   return folders;

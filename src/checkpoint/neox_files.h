@@ -3,7 +3,7 @@
 //   latest                                              the step's name: global_step1000
 //   global_step1000/configs/*.yml                       what the run was started with
 //   global_step1000/layer_LL-model_MM-model_states.pt   weights of a layer, of one tensor rank
-//   global_step1000/mp_rank_MM_model_states.pt          what else is to know; without a pipeline all weights too
+//   global_step1000/mp_rank_MM_model_states.pt          the other state; without a pipeline also all weights
 //   global_step1000/[bf16_]zero_pp_rank_DD_mp_rank_MM_optim_states.pt  a data rank's share of the optimizer's state
 // MM of the latter two is pipeline stage x tensor ranks + tensor rank.
 

@@ -45,7 +45,7 @@ void NeoxJoiner::join(const NeoxRule& rule, const Parameter& own, NeoxJoin how, 
     }
   }
   const bool copies = how == NeoxJoin::copies;
-  if (!copies || apart > 0) {  // equal copies stay what they are, to the bit
+  if (!copies || apart > 0) {  // equal copies keep their bits
     const double divisor = copies ? static_cast<double>(pieces.size()) : 1.0;
     std::ranges::transform(sum, first.begin(), [&](double value) { return static_cast<float>(value / divisor); });
   }

@@ -14,7 +14,7 @@ namespace trireme {
 enum class NeoxJoin : uint8_t {
   boxes,   ///< side by side, as Layout cuts them
   copies,  ///< every rank has all of it
-  shares,  ///< every rank adds its own to the residual stream, so they are summed: biases behind a cut by columns, with
+  shares,  ///< every rank adds its own to the residual stream, so they are summed: biases after a cut by columns, with
            ///< a parallel residual (a sequential one adds them once, after the ranks' sum: copies)
 };
 

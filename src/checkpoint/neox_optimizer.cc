@@ -85,7 +85,7 @@ void NeoxOptimizer::take_step(const TorchValue& state, const TorchValue& group) 
   step_ = step;
 }
 
-/// Elements [begin, begin + most) of a flat array, of which the values may hold padding behind.
+/// Elements [begin, begin + most) of a flat array, whose values may end with padding.
 void NeoxOptimizer::add_part(Group& group, const TorchValue& state, const TorchValue* master, uint64_t begin,
                              uint64_t most, const std::string& file) {
   const auto add = [&](ElementSource& source, const TorchValue& value) {

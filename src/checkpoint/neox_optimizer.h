@@ -1,7 +1,7 @@
 #pragma once
 // The optimizer's state of one rank of the mesh of tensor ranks and pipeline stages. DeepSpeed flattens its parameters,
 // those with weight decay and those without each into one array, pads it to a multiple of 2 x data ranks and gives
-// every data rank an equal part of it; without ZeRO each parameter has arrays of its own, or the flat one is whole.
+// every data rank an equal part of it; without ZeRO each parameter has its own arrays, or the flat one is complete.
 
 #include <map>
 #include <memory>
@@ -18,7 +18,7 @@ namespace trireme {
 struct NeoxShape {
   std::string name;
   std::vector<int64_t> shape;
-  std::string path;  ///< where it is said, for errors
+  std::string path;  ///< where it was found, for errors
 };
 using NeoxGroups = std::vector<std::vector<NeoxShape>>;
 
@@ -32,7 +32,7 @@ class NeoxOptimizer {
  public:
   /// The files of all data ranks, in their order; groups as mp_rank's param_shapes says. Throws Error::data.
   NeoxOptimizer(std::span<const TorchArchive* const> data_ranks, const NeoxGroups& groups);
-  /// A state that is whole, `optimizer` of an mp_rank file.
+  /// A complete state, `optimizer` of an mp_rank file.
   NeoxOptimizer(const TorchValue& optimizer, const NeoxGroups& groups, const std::string& file);
 
   NeoxOptimizer(const NeoxOptimizer&) = delete;

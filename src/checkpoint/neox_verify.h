@@ -1,5 +1,5 @@
 #pragma once
-// Whether a checkpoint of GPT-NeoX is whole. Its files have no checksum but that which ZIP keeps of each member.
+// Verifies a GPT-NeoX checkpoint. Its files have no checksums except those of the ZIP members.
 
 #include <string>
 #include <vector>
@@ -7,8 +7,7 @@
 namespace trireme {
 
 /// Reads every byte of a step's folder (neox_files.h); one line per fault: what opening it finds (neox_checkpoint.h),
-/// and each member of a file whose bytes do not have its CRC-32. Files of torch before 1.6 have none. Empty: it is
-/// good.
+/// and each member whose bytes do not match its CRC-32 (files of torch before 1.6 have none). Empty: valid.
 std::vector<std::string> verify_neox_checkpoint(const std::string& step_folder);
 
 }  // namespace trireme

@@ -41,7 +41,7 @@ double difference(const std::vector<double>& got, const std::vector<double>& wan
   return max;
 }
 
-/// Rows of the token matrix that every tensor rank can have as many of.
+/// The token matrix padded so that all tensor ranks have the same number of rows.
 Spec with_rows_for(Spec spec, const Mesh* mesh) {
   const int64_t ranks = mesh ? mesh->shape().tensor : 1;
   spec.vocabulary_rows = (spec.vocabulary_rows + ranks - 1) / ranks * ranks;
@@ -165,8 +165,8 @@ class Run {
     return values;
   }
 
-  /// Our gradient of a parameter, the tied matrix' two sums added. Their embeddings give the padding token none, nor
-  /// its position where that is one of its own.
+  /// Our gradient of a parameter, the tied matrix' two sums added. Their embeddings give no gradient to the padding
+  /// token, nor to its position where it has its own.
   std::vector<float> gradient(const Parameter& parameter) {
     std::vector<float> values = gathered(parameter, false);
     if (parameter.name == "embedding.position.weight" && family_.positions == PositionRule::not_padding)
@@ -205,7 +205,7 @@ class Run {
       all.push_back({unused->name, std::vector<double>(theirs.size()), expected(unused->name, theirs.size())});
   }
 
-  /// By a name with or without prefix; null: the case has none.
+  /// By a name with or without prefix; null if the case lacks it.
   const SafetensorsEntry* gradient_called(std::string_view name) const {
     for (const SafetensorsEntry& entry : file_.entries()) {
       if (entry.name.starts_with(kGradient) && plain_name(family_, entry.name.substr(kGradient.size())) == name)

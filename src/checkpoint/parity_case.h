@@ -1,5 +1,5 @@
 #pragma once
-// A parity case as packed rows: what attention_mask leaves out is not there.
+// A parity case as packed rows, without those that attention_mask excludes.
 
 #include <string>
 #include <vector>
@@ -13,8 +13,8 @@ namespace trireme {
 /// Elements of a tensor of any numeric type. Throws Error::data for other types.
 std::vector<double> read_numbers(const SafetensorsFile& file, const SafetensorsEntry& entry);
 
-/// The model that runs cases. Where positions count what is no padding, a padding token that is attended to has the row
-/// before the first position: it becomes position 0, and every other one is one later.
+/// The model that runs cases. Where positions count tokens other than padding, a padding token that is attended to has
+/// the row before the first position: it becomes position 0, and every other one is one later.
 Spec parity_spec(Spec spec, const Family& family);
 
 class ParityCase {

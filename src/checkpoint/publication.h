@@ -1,5 +1,5 @@
 #pragma once
-// How a checkpoint comes to exist: rank 0, once every shard lies in a folder of the run that nobody else knows of.
+// How a checkpoint comes to exist: rank 0, once every shard is in a private folder of the run.
 
 #include <functional>
 #include <string>

@@ -51,7 +51,7 @@ ControlPlace ControlPlace::here(std::vector<std::string> addresses) {
 bool ControlPlace::is_here() const { return host == host_name() && boot_id == trireme::boot_id(); }
 
 bool ControlPlace::is_gone() const {
-  // A host that was started anew has none of the processes that it had.
+  // After a reboot of the host none of its old processes exist.
   if (host == host_name() && !boot_id.empty() && boot_id != trireme::boot_id()) return true;
   return is_here() && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
 }
@@ -92,7 +92,7 @@ void remove_control(const std::string& run_dir, const std::string& secret) {
     const auto found = read_control(run_dir);
     if (found && found->secret == secret) unlink(control_path(run_dir).c_str());
   } catch (const Error&) {
-    // Another job's, or what nobody can read: it is not ours to remove.
+    // Owned by another job, or unreadable: not ours to remove.
   }
 }
 

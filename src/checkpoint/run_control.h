@@ -1,7 +1,7 @@
 #pragma once
-// RUN/control.json: where a running job answers (comm/status_server.h), and the secret that it wants to be shown. Only
-// its user may read it. The job's owner writes it when it takes the run folder and removes it when the run has ended in
-// order; one that is left over tells of a job that was killed.
+// RUN/control.json: where a running job answers (comm/status_server.h), and the secret that it requires. Only its user
+// may read it. The job's owner writes it when it takes the run folder and removes it when the run has ended in order; a
+// leftover one means that the job was killed.
 
 #include <cstdint>
 #include <optional>
@@ -37,12 +37,12 @@ struct RunControl {
 std::string control_path(const std::string& run_dir);
 /// With mode 0600. Throws Error::io.
 void write_control(const std::string& run_dir, const RunControl& control);
-/// Nothing: there is none. Throws Error::io naming whose it is when this user may not read it, Error::data.
+/// Nothing if it is missing. Throws Error::io naming whose it is when this user may not read it, Error::data.
 std::optional<RunControl> read_control(const std::string& run_dir);
 /// Where it still has this secret. Never throws.
 void remove_control(const std::string& run_dir, const std::string& secret);
 
-/// A place as one word for a variable of the environment, and back: nothing for what is none.
+/// A place as one word for an environment variable, and back; nothing if the word is invalid.
 std::string to_word(const ControlPlace& place);
 std::optional<ControlPlace> place_from_word(const std::string& word);
 

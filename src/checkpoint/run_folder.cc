@@ -111,8 +111,8 @@ void replace_folder(const std::string& run_dir, const std::string& from, const s
     sync_folder(run_dir);
     return;
   }
-  // One system call swaps both, so that a complete folder stands under the name at every instant; file systems without
-  // it (NFS) get two renames.
+  // One system call swaps both, so that the name refers to a complete folder at every instant; file systems without it
+  // (NFS) get two renames.
   if (renameat2(AT_FDCWD, source.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
     sync_folder(run_dir);
     remove_folder(run_dir, from);

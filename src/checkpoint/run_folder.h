@@ -4,7 +4,7 @@
 //   .saving-00001234-TOKEN/  one being written, TOKEN of its writers; a leftover once they are gone
 //   .trash-*           one being deleted
 //   latest, best       one line: the name of a step folder
-//   left-behind        steps that the run went back from (run_steps.h)
+//   left-behind        steps after one that the run returned to (run_steps.h)
 //   local.json         snapshots on the hosts' own disks (local_disk.h)
 
 #include <cstdint>
@@ -31,7 +31,7 @@ void prepare_run_folder(const std::string& run_dir);
 std::optional<int64_t> read_pointer(const std::string& run_dir, const char* name);
 void write_pointer(const std::string& run_dir, const char* name, int64_t step);
 
-/// Puts the folder `from` (in run_dir) in the place of `to`; what stood there before is removed.
+/// Puts the folder `from` (in run_dir) in the place of `to`; removes the previous one.
 void replace_folder(const std::string& run_dir, const std::string& from, const std::string& to);
 /// Renames to .trash-NAME, then removes.
 void remove_folder(const std::string& run_dir, const std::string& name);

@@ -80,7 +80,7 @@ Held lock_at_once(int fd, const std::string& path) {
   lock.l_whence = SEEK_SET;
   if (fcntl(fd, F_OFD_SETLK, &lock) == 0) return Held::free;
   if (errno == EAGAIN || errno == EACCES) return Held::taken;
-  // Some network file systems have no locks: then only the note can tell.
+  // Some network file systems have no locks: then only the note identifies the owner.
   require(errno == ENOLCK || errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS, ErrorKind::io,
           "cannot lock {}: {}", path, std::strerror(errno));
   return Held::unknown;
@@ -110,7 +110,7 @@ bool may_take(Held held, const LockOwner& mine, const std::optional<LockOwner>& 
   if (!last) return held != Held::taken;
   if (later_attempt(mine, *last)) return true;
   if (held == Held::free) return same_machine(mine, *last);
-  // Without locks a dead process on this machine is the only proof that nobody writes.
+  // Without locks, only a dead process on this machine proves that the folder is unused.
   return held == Held::unknown && mine.host == last->host && mine.boot_id == last->boot_id &&
          kill(static_cast<pid_t>(last->pid), 0) != 0 && errno == ESRCH;
 }
@@ -166,7 +166,7 @@ RunLock::RunLock(const std::string& run_dir, const LockOwner& owner, bool take_o
 }
 
 bool RunLock::is_ours() const {
-  // Opened, so that a network file system asks its server what stands under the name now.
+  // Opened, so that a network file system asks its server which file has the name now.
   const int fd = open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   struct stat held {

@@ -1,7 +1,7 @@
 #pragma once
 // One owner of a run folder (docs/design.md, decision 16): an open-file-description lock on RUN/lock plus a note of who
-// holds it. The lock ends with its process, however that dies; the note says what to tell the next one, and decides
-// where locks do not reach (another host).
+// holds it. The lock ends with its process, however that dies; the note is reported to the next process, and decides
+// where locks do not work (another host).
 
 #include <cstdint>
 #include <string>
@@ -26,9 +26,9 @@ class RunLock {
   static constexpr std::string_view kAdvice =
       "wait for it or stop it, use another --run.dir, or set --run.take-over if it is certain that it no longer runs";
 
-  /// Creates the run folder if needed and takes its lock: when nobody holds it on this host, when the last owner let go
-  /// of it, or when `owner` is a later attempt of the same job; else only with take_over. Throws Error::locked naming
-  /// the holder, and `advice` as what to do; Error::io.
+  /// Creates the run folder if needed and takes its lock: when no process on this host holds it, the last owner
+  /// released it, or `owner` is a later attempt of the same job; else only with take_over. Throws Error::locked naming
+  /// the holder, and giving `advice`; Error::io.
   RunLock(const std::string& run_dir, const LockOwner& owner, bool take_over, std::string_view advice = kAdvice);
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
@@ -41,7 +41,7 @@ class RunLock {
   bool is_ours() const;
 
   std::string path_;
-  std::string note_;  ///< of this owner, as it stands in the file
+  std::string note_;  ///< of this owner, as written in the file
   int fd_ = -1;
 };
 

@@ -74,7 +74,7 @@ void StatusReserve::write(const RunStatus& status) {
   } catch (const Error&) {
     std::string text = status_text(status);
     if (fd_ < 0 || text.size() > kMostStatusBytes) throw;
-    // In the space that it has: blanks behind the text are white space to readers of JSON.
+    // Keeps the file's size: blanks after the text are white space to JSON readers.
     text.resize(kMostStatusBytes, ' ');
     const bool written = pwrite(fd_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
     if (!written || rename(path_.c_str(), status_path(run_dir_).c_str()) != 0) throw;

@@ -1,5 +1,5 @@
 #pragma once
-// RUN/status.json: how a run ended, or that it goes on. Launchers trust it over the exit code of mpirun.
+// RUN/status.json: how a run ended, or that it is still running. Launchers trust it over the exit code of mpirun.
 
 #include <cstdint>
 #include <string>
@@ -31,12 +31,12 @@ struct RunStatus {
   std::string host = {};
   std::string message = {};  ///< why it failed or which rank was lost; of a running job: its process; else empty
   std::string control = {};  ///< of a running job: where its control channel is, ADDRESS:PORT, separated by commas
-  bool requeue = true;       ///< of a stopped one: it is to go on by itself; not after `trireme stop`
+  bool requeue = true;       ///< of a stopped run: resume automatically; false after `trireme stop`
   bool operator==(const RunStatus&) const = default;
 };
 
 std::string status_path(const std::string& run_dir);
-/// How a stopped run that is not to go on by itself is told in that file: batch scripts look for it.
+/// Marks in that file a stopped run that must not resume automatically: batch scripts look for it.
 inline constexpr const char* kStaysStopped = "\"requeue\":false";
 /// What write_status() writes: at most kMostStatusBytes, whatever the message has.
 std::string status_text(const RunStatus& status);
@@ -46,7 +46,7 @@ void write_status(const std::string& run_dir, const RunStatus& status);
 /// Throws Error::io, Error::data.
 RunStatus read_status(const std::string& run_dir);
 
-/// Space for one status that is taken when the run begins, so that its end can be told on a disk that is full.
+/// Space for one status that is taken when the run begins, so that its end can be recorded on a full disk.
 class StatusReserve {
  public:
   /// Makes RUN/status.reserve; where that fails nothing is reserved.

@@ -43,7 +43,7 @@ bool is_left(const std::map<int64_t, std::string>& left, const std::string& run_
   return found != left.end() && found->second == manifest_hash(run_dir, step);
 }
 
-/// Says what of `latest` is not so.
+/// Warns if `latest` is wrong.
 void explain(const std::string& run_dir, std::optional<int64_t> latest, const std::vector<int64_t>& steps) {
   if (!latest || *latest == steps.back()) return;
   const std::string newest = step_name(steps.back());

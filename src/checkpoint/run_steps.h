@@ -1,8 +1,8 @@
 #pragma once
-// Which of a run's step folders count. The newest complete one is the run's state, whatever `latest` says: a process
-// that is killed between the two leaves `latest` behind. A run that is sent back to an older step leaves the later ones
-// behind: RUN/left-behind has a line for each, its name and the XXH3 of its manifest, so that a step that is made again
-// counts at once.
+// Which of a run's step folders count. The newest complete one is the run's state, whatever `latest` names: a process
+// killed between the two writes leaves `latest` outdated. A run that returns to an older step abandons the later ones:
+// RUN/left-behind has a line for each, its name and the XXH3 of its manifest, so that a step that is made again counts
+// at once.
 
 #include <cstdint>
 #include <optional>
@@ -11,18 +11,18 @@
 
 namespace trireme {
 
-/// Complete steps that were not left behind, ascending.
+/// Complete steps that were not abandoned, ascending.
 std::vector<int64_t> steps_in_line(const std::string& run_dir);
 
-/// The newest of them; warns where `latest` names another. Throws Error::data where there is none although `latest`
-/// names one, or where all were left behind, naming --checkpoint.resume none. Nothing: the folder holds no checkpoint.
+/// The newest of them; warns where `latest` names another. Throws Error::data if `latest` names one but none exists, or
+/// if all were abandoned, naming --checkpoint.resume none. Nothing if the folder holds no checkpoint.
 std::optional<int64_t> newest_step(const std::string& run_dir);
 
-/// One of this step, with this XXH3 of its manifest, was left behind.
+/// One of this step, with this XXH3 of its manifest, was abandoned.
 bool was_left_behind(const std::string& run_dir, int64_t step, uint64_t manifest_hash);
 
-/// The run goes on from `step`, wherever that lies: complete steps of this folder after it are left behind, those up to
-/// it are not (any longer). Only the owner of the run calls this. Throws Error::io.
+/// The run continues from `step`, wherever it is stored: complete steps of this folder after it become abandoned, those
+/// up to it are not (or no longer). Only the owner of the run calls this. Throws Error::io.
 void leave_behind(const std::string& run_dir, int64_t step);
 
 /// Removes `latest`, `best` and `left-behind`: the run starts anew. Throws Error::io.

@@ -37,11 +37,11 @@ void refuse_lfs_pointer(std::span<const std::byte> file, std::string_view where)
 std::string other_format(std::span<const std::byte> file);
 
 /// Parses and checks the whole file image; `where` names it in errors. Throws Error::data: what is wrong, found,
-/// expected; files of other known formats (GGUF, pickle, npz, ...) are called by their name.
+/// expected; files of other known formats (GGUF, pickle, npz, ...) are named.
 SafetensorsHeader parse_safetensors(std::span<const std::byte> file, std::string_view where);
 
-/// Lays the entries' data out in the given order (sets begin and end from dtype and shape) and returns the bytes that
-/// stand before it: length and JSON, padded with spaces to a multiple of 8.
+/// Lays the entries' data out in the given order (sets begin and end from dtype and shape) and returns the bytes before
+/// it: length and JSON, padded with spaces to a multiple of 8.
 std::string plan_safetensors(std::vector<SafetensorsEntry>& entries, const SafetensorsMetadata& metadata);
 
 /// Bytes of one element ("F32": 4), 0 for a type that is not known.
@@ -49,7 +49,7 @@ size_t safetensors_element_bytes(std::string_view dtype);
 
 /// F32, F16, BF16 or F64.
 bool is_float_type(std::string_view dtype);
-/// out = the elements of a float type, which are as many as out has.
+/// out = the elements of a float type, of which out has the same number.
 void widen_elements(std::span<const std::byte> raw, std::string_view dtype, std::span<float> out);
 /// Elements as f32 from F32, F16, BF16 or F64; `what` names them in the error (Error::data) for other types.
 std::vector<float> elements_as_f32(std::span<const std::byte> raw, std::string_view dtype, std::string_view what);

@@ -126,7 +126,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   [[noreturn]] void error(fmt::format_string<Args...> format, Args&&... args) {
     fail(ErrorKind::data, "{}: {}", where_, fmt::format(format, std::forward<Args>(args)...));
   }
-  /// A value of a type that cannot stand here.
+  /// A value of a type that is not allowed here.
   [[noreturn]] void refuse(std::string_view found) {
     if (place_ == Place::before) error("header is {}, expected a JSON object", found);
     if (place_ == Place::root) error("entry {} is {}, expected an object", key_, found);
@@ -253,7 +253,7 @@ std::string other_format(std::span<const std::byte> bytes) {
   const auto starts = [&](std::string_view magic) { return file.starts_with(magic); };
   if (starts("GGUF")) return "GGUF";
   if (starts("PK\x03\x04")) {
-    const std::string_view first = file.substr(0, 4096);  // the name of the first member tells what was zipped
+    const std::string_view first = file.substr(0, 4096);  // the name of the first member shows the format
     return first.find(".npy") != first.npos                                                ? "npz"
            : first.find("data.pkl") != first.npos || first.find("byteorder") != first.npos ? "torch pickle (.pt, .bin)"
                                                                                            : "ZIP";

@@ -1,6 +1,6 @@
 #pragma once
-// Shards on their way from a host's own disk into the run folder, in the background, every byte held against the
-// manifest: what a disk has spoilt never becomes a checkpoint.
+// Shards on their way from a host's own disk into the run folder, in the background, every byte checked against the
+// manifest: damaged data never becomes a checkpoint.
 
 #include <atomic>
 #include <condition_variable>
@@ -22,9 +22,9 @@ class ShardCopy {
     std::vector<size_t> shards;   ///< of the manifest; with the first one goes tokenizer.json
     double bytes_per_second = 0;  ///< 0: no limit
   };
-  /// Starts at once. Borrows manifest and progress, which may be none and moves with what is written.
+  /// Starts at once. Borrows manifest and progress, which may be null and advances with the bytes written.
   ShardCopy(Order order, const Manifest& manifest, Heartbeat* heartbeat);
-  /// Gives up what is not done.
+  /// Abandons the remaining work.
   ~ShardCopy();
   ShardCopy(const ShardCopy&) = delete;
   ShardCopy& operator=(const ShardCopy&) = delete;
@@ -35,7 +35,7 @@ class ShardCopy {
   uint64_t bytes() const { return bytes_; }  ///< to be copied
   uint64_t copied() const { return copied_; }
   void lift_limit();
-  /// Once it is idle: what went wrong, empty if nothing did.
+  /// Once it is idle: the error, or empty.
   const std::string& failure();
 
  private:

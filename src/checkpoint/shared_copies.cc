@@ -57,7 +57,7 @@ void SharedCopies::add_copied(std::string folder, int64_t step) {
 
 void SharedCopies::note_published(int64_t step) { newest_shared_ = std::max(newest_shared_, step); }
 
-/// Old folders go, and rank 0 notes how things stand: slow disks keep nobody waiting.
+/// Removes old folders; rank 0 records the state. In the background, because disks may be slow.
 void SharedCopies::in_background(std::vector<std::string> old) {
   if (janitor_.joinable()) janitor_.join();
   const LocalNote note{options_.folder, newest_local_, newest_shared_};
@@ -75,7 +75,7 @@ void SharedCopies::in_background(std::vector<std::string> old) {
   });
 }
 
-/// Every rank comes to the same.
+/// Every rank gets the same result.
 void SharedCopies::drop_what_goes_at_once() {
   if (options_.keep <= 0) return;
   const auto best = std::ranges::find_if(waiting_.rbegin(), waiting_.rend(), &LocalSnapshot::best);
@@ -130,7 +130,7 @@ SharedCopies::Published SharedCopies::publish(bool may_drop) {
   newest_shared_ = std::max(newest_shared_, step);
   Published published{step, options_.run_dir + "/" + step_name(step), seconds_since(start_), snapshot.best};
   std::vector<std::string> old;
-  // The newest one stays: a start reads what it can from the host's own disk.
+  // Keeps the newest one: a start reads from the host's own disk if possible.
   if (!copied_folder_.empty()) old.push_back(std::exchange(copied_folder_, {}));
   if (waiting_.size() > 1)
     old.push_back(snapshot.folder);

@@ -1,6 +1,6 @@
 #pragma once
-// Snapshots that lie on the hosts' own disks, and their way into the run folder: one after the other, each rank its
-// part, beside training; published by agreement, as a save is.
+// Copies snapshots from the hosts' own disks into the run folder during training: one at a time, each rank its part;
+// published by agreement, as a save is.
 
 #include <deque>
 #include <functional>
@@ -35,17 +35,17 @@ class SharedCopies {
     double bytes_per_second = 0;  ///< of this rank; 0: no limit
     int64_t keep = 0;             ///< newest steps that the run folder keeps; 0: all
   };
-  /// Borrows scalars, whose calls are made inside publish() and finish() only, and progress, which may be none.
+  /// Borrows scalars, whose calls are made inside publish() and finish() only, and progress, which may be null.
   /// check_owner as in CheckpointWriter.
   SharedCopies(Options options, Scalars& scalars, Heartbeat* heartbeat, std::function<void()> check_owner);
   /// A copy that was not published is dropped: the snapshot stays on the local disks.
   ~SharedCopies();
 
   const std::string& folder() const { return options_.folder; }
-  /// All ranks add the same ones. It is copied when those before it are. may_drop: of those that wait, the run folder
-  /// would keep none but the newest; what it would delete at once is left out.
+  /// All ranks add the same ones; they are copied in order. may_drop: the run folder would keep only the newest of the
+  /// waiting ones; skips those that it would delete at once.
   void add(LocalSnapshot snapshot, bool may_drop);
-  /// Of what is there already: the run folder has it, too.
+  /// Marks a snapshot that the run folder already has.
   void add_copied(std::string folder, int64_t step);
   /// The run folder got this step in another way.
   void note_published(int64_t step);
@@ -64,8 +64,8 @@ class SharedCopies {
   /// CommonError, the same on every rank, where that failed: the snapshot stays, and is tried again after the next
   /// add().
   Published publish(bool may_drop);
-  /// Collective: what is under way and what waits, without a limit, with a line about how far it is. patience: seconds
-  /// without a byte after which that is told; after 12 times that the process leaves with 1. told: about each one.
+  /// Collective: finishes the current and all waiting copies without a time limit, and logs the progress. patience:
+  /// seconds without a byte before a warning; after 12 times that, the process exits with 1. told: called for each one.
   void finish(double patience, bool may_drop, const std::function<void(const Published&)>& told);
   /// Nothing is left to copy and the run has ended in order: the local disks are cleared.
   void clear();
@@ -86,7 +86,7 @@ class SharedCopies {
   Clock::time_point start_;
   std::string copied_folder_;  ///< of the newest one that the run folder has, too; empty: none
   int64_t newest_shared_ = -1, newest_local_ = -1;
-  std::thread janitor_;  ///< removes what is not needed any more; rank 0 keeps RUN/local.json
+  std::thread janitor_;  ///< removes old folders; rank 0 keeps RUN/local.json
 };
 
 }  // namespace trireme

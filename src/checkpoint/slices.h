@@ -17,7 +17,7 @@
 
 namespace trireme {
 
-/// What is stored of a parameter, f32 each: its value, and what its update rule keeps of it.
+/// The stored parts of a parameter, f32 each: its value and the states of its update rule.
 enum class Part : uint8_t { weight, adam_m, adam_v };
 inline constexpr std::array kParts = {Part::weight, Part::adam_m, Part::adam_v};
 
@@ -41,7 +41,7 @@ struct Slice {
 /// says what each rank holds; `whole` is the table of the whole model.
 std::vector<std::vector<Slice>> plan_slices(const ParameterTable& whole, std::span<const Layout> layouts, bool states);
 
-/// Rows [first, first + n) of a parameter's box as a parameter of their own, to be read through TrainingState.
+/// Rows [first, first + n) of a parameter's box as their own parameter, to be read through TrainingState.
 Parameter rows_of(const Parameter& parameter, int64_t first, int64_t n);
 
 }  // namespace trireme

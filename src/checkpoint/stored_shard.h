@@ -1,5 +1,5 @@
 #pragma once
-// Shards of a checkpoint as they lie in a folder, held against its manifest.
+// Shards of a checkpoint in a folder, checked against its manifest.
 
 #include <cstddef>
 #include <span>
@@ -14,7 +14,7 @@ namespace trireme {
 /// Maps a shard after checking its size and the checksum of its header. Throws Error::data.
 MappedFile open_shard(const std::string& folder, const StoredShard& shard);
 
-/// Where a piece of a slice lies in its shard's file.
+/// Where a piece of a slice is in its shard's file.
 struct PiecePlace {
   uint64_t begin = 0, bytes = 0;
 };
@@ -34,7 +34,7 @@ std::span<const std::byte> checked_piece(const MappedFile& file, const Manifest&
 std::vector<std::string> verify_shard(const std::string& folder, const Manifest& manifest, size_t shard,
                                       uint64_t& weights);
 
-/// tokenizer.json as the manifest has it; empty where it has none. Throws Error::data.
+/// tokenizer.json of the manifest; empty if it has none. Throws Error::data.
 std::string read_tokenizer(const std::string& folder, const Manifest& manifest);
 
 }  // namespace trireme

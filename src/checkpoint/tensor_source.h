@@ -1,5 +1,5 @@
 #pragma once
-// The tensors of a model, whatever files they lie in: safetensors or those of torch.save(), one or several.
+// The tensors of a model, whatever files they are in: safetensors or those of torch.save(), one or several.
 
 #include <functional>
 #include <string>
@@ -19,8 +19,8 @@ struct SourceTensor {
 class TensorSource {
  public:
   /// A Hugging Face folder: model.safetensors, or the files of its index, or pytorch_model.bin, or the files of its
-  /// index, or what find_unnamed_weights() (folder_kind.h) finds; the first of these that is there. Throws Error::io
-  /// when there is none, Error::data for a bad file, an index that does not fit its files, or a tensor in two files.
+  /// index, or what find_unnamed_weights() (folder_kind.h) finds; the first of these that exists. Throws Error::io if
+  /// none exists, Error::data for a bad file, an index that does not fit its files, or a tensor in two files.
   static TensorSource of_folder(const std::string& folder);
   /// One file of torch.save().
   static TensorSource of_torch_file(const std::string& path);

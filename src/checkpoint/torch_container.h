@@ -14,14 +14,14 @@ namespace trireme {
 
 class TorchContainer {
  public:
-  /// Of a whole file image, of which all views are. `where` names it in errors. Throws Error::data: what is wrong,
+  /// Reads a complete file image; all views refer to it. `where` names it in errors. Throws Error::data: what is wrong,
   /// found, expected; other formats by their name.
   TorchContainer(std::span<const std::byte> file, std::string_view where,
                  Pickle::Classes classes = Pickle::Classes::refused);
 
   const Pickle& pickle() const { return parts_.pickle; }
   const std::string& where() const { return where_; }
-  /// A tensor of the pickle, called `name`, checked to lie inside its storage. Throws Error::data.
+  /// A tensor of the pickle, called `name`, checked to be inside its storage. Throws Error::data.
   TorchTensor tensor(Pickle::Index value, std::string_view name) const;
 
   using StorageBytes = std::map<std::string_view, std::span<const std::byte>>;

@@ -14,7 +14,7 @@
 namespace trireme {
 namespace {
 
-// Where programs keep the tensors' dictionary in what they save.
+// Keys under which programs save the dictionary of tensors.
 constexpr std::string_view kModelKeys[] = {"state_dict", "model", "model_state"};
 constexpr std::string_view kSettings = "model_args";
 constexpr size_t kMaxSettings = 1000;

@@ -14,12 +14,12 @@ namespace trireme {
 
 struct TorchContent {
   std::vector<TorchTensor> tensors;  ///< names are distinct
-  std::string model_args;            ///< nanoGPT's, as JSON; empty: none there
+  std::string model_args;            ///< nanoGPT's, as JSON; empty: missing
 };
 
-/// Reads a whole file image: a dictionary of tensors, or one with such a dictionary under state_dict, model or
-/// model_state. Tensors are views of `file`, checked to lie inside their storage. `where` names it in errors. Throws
-/// Error::data: what is wrong, found, expected; globals and opcodes that tensors do not need by their name.
+/// Reads a complete file image: a dictionary of tensors, or one with such a dictionary under state_dict, model or
+/// model_state. Tensors are views of `file`, checked to be inside their storage. `where` names it in errors. Throws
+/// Error::data: what is wrong, found, expected; globals and opcodes that tensors do not need are named.
 TorchContent parse_torch(std::span<const std::byte> file, std::string_view where);
 
 class TorchFile {

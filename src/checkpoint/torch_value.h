@@ -1,6 +1,6 @@
 #pragma once
 // The values of a file of torch.save() that holds more than tensors: what programs save of their state. Objects of
-// their classes are opaque: what would be set on them can be looked at, nothing of them is made.
+// their classes are opaque: their state can be read, but they are never created.
 
 #include <optional>
 #include <string>
@@ -34,7 +34,7 @@ class TorchValue {
   std::vector<std::pair<std::string, TorchValue>> entries() const;
   std::vector<TorchValue> items() const;  ///< of a list
 
-  // Throw Error::data saying what was expected.
+  // Throw Error::data naming what was expected.
   int64_t integer() const;  ///< also a tensor of one number, and what an enumeration is made from
   double number() const;
   std::string_view text() const;

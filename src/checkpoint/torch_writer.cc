@@ -98,7 +98,7 @@ class ZipWriter {
   void add(const std::string& name, std::span<const std::byte> data) {
     const std::string crc = little_endian(zip_checksum(data), 4), method(2, '\0'), no_time(4, '\0');
     const uint64_t begin = at_;
-    // Sizes stand in a zip64 field where they need one; padding in a field of torch's own ("FB").
+    // Large sizes are in a zip64 field; padding is in torch's own field ("FB").
     const bool wide = data.size() >= kElsewhere;
     std::string extra = wide ? zip64({data.size(), data.size()}) : "";
     const uint64_t head = at_ + kLocalBytes + name.size() + extra.size() + kFieldBytes;

@@ -15,7 +15,7 @@ constexpr uint32_t kLocalHeader = 0x04034b50, kDirectoryEntry = 0x02014b50, kEnd
                    kEndRecord64 = 0x06064b50, kEndLocator64 = 0x07064b50;
 constexpr size_t kLocalBytes = 30, kEntryBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocatorBytes = 20;
 constexpr size_t kMaxComment = 65535;
-constexpr uint64_t kElsewhere32 = 0xFFFFFFFF, kElsewhere16 = 0xFFFF;  // the value stands in a zip64 record
+constexpr uint64_t kElsewhere32 = 0xFFFFFFFF, kElsewhere16 = 0xFFFF;  // the value is in a zip64 record
 constexpr uint64_t kZip64Field = 1;
 
 class ZipReader {
@@ -86,7 +86,7 @@ class ZipReader {
     return {name, find_data(name, header, bytes), static_cast<uint32_t>(number(entry, 16, 4))};
   }
 
-  /// Values that do not fit 32 bits stand in the extra field, in this order.
+  /// Values that do not fit 32 bits are in the extra field, in this order.
   void widen(std::span<const std::byte> extra, std::string_view name, std::initializer_list<uint64_t*> values) const {
     if (std::none_of(values.begin(), values.end(), [](const uint64_t* v) { return *v == kElsewhere32; })) return;
     for (size_t at = 0; at + 4 <= extra.size();) {

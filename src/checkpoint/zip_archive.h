@@ -13,7 +13,7 @@ namespace trireme {
 struct ZipMember {
   std::string_view name;
   std::span<const std::byte> data;
-  uint32_t checksum;  ///< what the directory says of the data; nothing has compared them
+  uint32_t checksum;  ///< from the directory; not verified against the data
 };
 
 /// CRC-32, of which a ZIP archive keeps one for each member.

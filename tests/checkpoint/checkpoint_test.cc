@@ -25,7 +25,7 @@ namespace trireme {
 namespace {
 namespace fs = std::filesystem;
 
-/// A run with one checkpoint (step 5) in a folder of its own.
+/// A run with one checkpoint (step 5) in its own folder.
 struct SavedRun {
   TemporaryFolder folder;
   Spec spec;

@@ -50,7 +50,7 @@ class EncoderFiles : public ::testing::Test {
   void add_positions(const std::string& name) {
     tensors_[name] = {"I64", {1, 12}, std::string(12 * sizeof(int64_t), '\0')};
   }
-  /// A head with a matrix and a bias of its own.
+  /// A head with a matrix and its own bias.
   void untie(const std::string& tokens, const std::string& head) {
     tied_ = false;
     tensors_[head + "decoder.weight"] = tensors_[tokens];

@@ -60,7 +60,7 @@ std::vector<fs::path> saving_folders(const std::string& run_dir) {
 /// Runs whose savers are killed again and again.
 class KilledRun {
  public:
-  /// A saver that goes on from the run's checkpoint; returns when it has published its first.
+  /// A saver that continues from the run's checkpoint; returns when it has published its first.
   void start() {
     int ready[2];
     ASSERT_EQ(pipe(ready), 0);
