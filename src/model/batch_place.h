@@ -1,5 +1,5 @@
 #pragma once
-// Batches where operators take them. Operators look at no value of a batch: what would mislead them is refused here,
+// Batches on the operators' device. Operators do not check the values of a batch: invalid ones are refused here,
 // on the host, once.
 
 #include "model/pass.h"
@@ -16,9 +16,9 @@ void check_batch(const Spec& spec, const Batch& batch, bool dropout);
 class BatchPlace {
  public:
   BatchPlace(Device& device, int64_t rows);
-  /// The given batch, which lies on the host and may change as soon as this returned where it is copied.
+  /// The given batch, which is on the host and may change as soon as this returned where it is copied.
   Batch put(const Batch& batch);
-  /// [n] i32, n <= rows: what a batch of generated tokens has beside it.
+  /// [n] i32, n <= rows: the additional positions of a batch of generated tokens.
   ConstView put_counts(ConstView counts);
 
  private:

@@ -52,7 +52,7 @@ class Block {
                              const Workspace& work) const;
   /// work.qkv_gradient = gradient of saved.qkv before rotary. work.norm is lost.
   void backward_attend(const Pass& pass, ConstView dy, const BlockSaved& saved, const Workspace& work) const;
-  /// dattention or dactivation, of all rows, from dy behind the branch's dropout.
+  /// dattention or dactivation, of all rows, from dy after the branch's dropout.
   void backward_branch(const Pass& pass, const Linear& last, uint32_t site, ConstView dy, ConstView x,
                        const Workspace& work, View dx) const;
   Dropout attention_dropout(const Pass& pass) const;

@@ -64,7 +64,7 @@ void ClassifierHead::loss_and_backward(const Pass& pass, ConstView x, const Work
   const int64_t n = labelled(pass.batch);
   const HeadChunk chunk = work.chunk.first(n);
   const HeadBuffers head = work.head.of_rows(n);
-  const View gradient = head.first_gradient, dhidden = head.hidden;  // what lies there is not needed again
+  const View gradient = head.first_gradient, dhidden = head.hidden;  // its contents are not needed again
   forward(pass, x, head, chunk.logits);
   loss_of(pass, chunk);
   if (spec_.classes == 1) {

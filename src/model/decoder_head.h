@@ -1,7 +1,7 @@
 #pragma once
 // Logits of every token id: final norm; or the transform of a masked language model, norm(f(linear(x))); or a
-// projection to the embedding's width; then the token matrix (or one of its own) and cross-entropy, in row chunks.
-// Where the matrix is cut, tensor ranks have logits of some ids each, and only statistics of rows travel; logits()
+// projection to the embedding's width; then the token matrix (or its own matrix) and cross-entropy, in row chunks.
+// Where the matrix is cut, each tensor rank has the logits of some ids, and only row statistics are exchanged; logits()
 // alone gathers them.
 
 #include <optional>
@@ -18,7 +18,7 @@ class DecoderHead final : public Head {
   void logits(const Pass& pass, ConstView x, const Workspace& work, View logits) const override;
 
  private:
-  /// What the decoder's matrix multiplies: x, work.norm or work.head.narrow.
+  /// Input of the decoder's matrix: x, work.norm or work.head.narrow.
   ConstView input_of(const Pass& pass, ConstView x, const Workspace& work) const;
   /// work.gradient = gradient of x; dinput: of input_of(), overwritten.
   void backward_input(const Pass& pass, ConstView x, const Workspace& work, View dinput) const;
@@ -28,10 +28,10 @@ class DecoderHead final : public Head {
                       const HeadChunk& chunk, View dinput, float scale, bool first_chunk) const;
 
   const Spec& spec_;
-  std::optional<Norm> norm_;  ///< final, or behind the transform
+  std::optional<Norm> norm_;  ///< final, or after the transform
   std::optional<Linear> transform_, project_;
   LayerParameter weight_, bias_;
-  int64_t first_class_, classes_;  ///< this rank's columns that are no padding
+  int64_t first_class_, classes_;  ///< this rank's columns without padding
   bool cut_;                       ///< other tensor ranks have further columns
 };
 

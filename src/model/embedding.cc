@@ -11,7 +11,7 @@ Embedding::Embedding(const Spec& spec, const ParameterViews& views)
     : spec_(spec), token_(views, "embedding.token.weight") {
   const Parameter& matrix = views.table->find("embedding.token.weight");
   if (!matrix.is_whole()) part_ = {matrix.box.begin[0], matrix.global_shape[0]};
-  // The tied matrix's own gradient place is the head's sum; the embedding's part has a place of its own behind all
+  // The tied matrix's own gradient place is the head's sum; the embedding's part has its own place after all
   // parameters.
   if (views.table->tied() && !views.gradients.empty()) {
     const Shape shape = token_.value.shape();

@@ -15,8 +15,8 @@ class Head {
 
   // work is for the rows of x.
 
-  /// pass.loss += sum over what is counted of the cross-entropy in nats (regression: of the squared error). x: [rows,
-  /// width].
+  /// pass.loss += sum over the counted targets of the cross-entropy in nats (regression: of the squared error). x:
+  /// [rows, width].
   virtual void loss(const Pass& pass, ConstView x, const Workspace& work) const = 0;
   /// The same, with gradients of loss x scale: weights by pass.write, x into work.gradient (overwritten).
   virtual void loss_and_backward(const Pass& pass, ConstView x, const Workspace& work, float scale) const = 0;

@@ -31,7 +31,7 @@ class Linear {
   Linear(const ParameterViews& views, const std::string& name, bool has_bias);
   /// y = x w^T + bias
   void forward(const Pass& pass, ConstView x, View y) const;
-  /// What this rank adds to forward()'s sum over the tensor ranks, of all rows; all of y where it is no sum.
+  /// This rank's contribution to forward()'s sum over the tensor ranks, all rows; the complete y if it is not a sum.
   void forward_part(const Pass& pass, ConstView x, View y) const;
   /// pre = x w^T + bias; y = f(pre). Not for a matrix that is cut by columns.
   void forward(const Pass& pass, ConstView x, Activation f, View pre, View y) const;

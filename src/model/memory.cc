@@ -13,7 +13,7 @@ View first_of(View buffer, int64_t rows) { return buffer.empty() ? buffer : buff
 /// Also of a view that an arena only measures.
 bool is_taken(const View& view) { return view.shape().dims() > 0; }
 
-/// Everything that a block keeps but its input and what all blocks share.
+/// Everything that a block keeps except its input and the shared buffers.
 BlockSaved take_block(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                       const BlockSaved& shared, Arena& arena) {
   const int64_t heads = layout.share(spec.heads), rows = shape.rows, own_rows = shape.own_rows(layout.tensor_size);
@@ -98,7 +98,7 @@ int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape
   return shape.head_rows > 0 ? shape.head_rows : std::min(shape.rows, head_rows_for(spec, dtype, shape.rows));
 }
 
-/// No block is at work while the head is, so what they need within a branch and the logits share their place.
+/// Blocks and head never run at the same time, so the branch buffers and the logits share memory.
 void WorkspaceMemory::take_block_or_head(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
                                          Arena& arena) {
   const size_t start = arena.mark();

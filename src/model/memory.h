@@ -5,8 +5,8 @@
 // V: vocabulary rows, S: sequences, at most R. N: rows between layers: R, or, where tensor ranks share them
 // (ModelShape::shares_rows), this rank's own.
 //
-// Buffers are planned for R and N rows; first(rows) is what a micro-batch of so many takes of them, and what layers
-// get.
+// Buffers are planned for R and N rows; first(rows) is the part that a micro-batch of that many rows uses, and what
+// layers get.
 
 #include <vector>
 
@@ -21,28 +21,28 @@ struct Rows {
   int64_t all = 0, own = 0;  ///< R and N
 };
 
-/// What a block keeps from forward for backward. Norm outputs and the activation are recomputed: they cost a pass over
+/// A block's buffers from forward for backward. Norm outputs and the activation are recomputed: they cost a pass over
 /// memory, not a GEMM.
 struct BlockSaved {
-  View x;          ///< [N, C] input of the block
-  View qkv;        ///< [R, H, 3, D]
-  View attention;  ///< [R, H, D] before the output projection
-  View lse;        ///< [H, R] log-sum-exp of the scores
-  View middle;     ///< [N, C] after the attention branch; parallel: [R, C], one for all blocks, nobody reads it again
-  View inner;      ///< [R, I] before the activation
-  View sum;        ///< [N, C] post-norm: what the second norm takes
+  View x;                 ///< [N, C] input of the block
+  View qkv;               ///< [R, H, 3, D]
+  View attention;         ///< [R, H, D] before the output projection
+  View lse;               ///< [H, R] log-sum-exp of the scores
+  View middle;            ///< [N, C] after the attention branch; parallel: [R, C], one for all blocks, never read again
+  View inner;             ///< [R, I] before the activation
+  View sum;               ///< [N, C] post-norm: input of the second norm
   bool parallel = false;  ///< residual
   BlockSaved first(Rows rows) const;
 };
 
-/// What the embedding keeps from forward for backward.
+/// The embedding's buffers from forward for backward.
 struct EmbeddingSaved {
-  View tokens;  ///< [N, E] before the projection; empty where there is none
-  View sum;     ///< [N, C] before the norm; empty where there is none
+  View tokens;  ///< [N, E] before the projection; empty if absent
+  View sum;     ///< [N, C] before the norm; empty if absent
   EmbeddingSaved first(int64_t rows) const;
 };
 
-/// What a head computes with beside its logits, within one call. Empty where the Spec's head has no use for it.
+/// A head's buffers within one call, besides its logits. Empty where the Spec's head has no use for it.
 struct HeadBuffers {
   View pre, hidden;  ///< [N, C] before and after the activation of a masked LM's transform; of a classifier [S, C]
   View narrow;       ///< [N, E] after the projection
@@ -65,7 +65,7 @@ struct Workspace {
   View inner_gradient;  ///< [R, I]; shares its place with qkv_gradient
   View qkv_gradient;    ///< [R, H, 3, D]
   View gradient;        ///< [N, C] of the residual stream
-  View incoming;  ///< a block's incoming gradient, where its norms stand in the way: post-norm [N, C], parallel [R, C]
+  View incoming;  ///< a block's incoming gradient, if its norms would overwrite it: post-norm [N, C], parallel [R, C]
   View narrow_gradient;  ///< [N, E] between the token matrix and its projection, in the head and in the embedding
   View mean, rstd;       ///< [N]
   HeadBuffers head;
@@ -103,26 +103,26 @@ int64_t head_rows_for(const Spec& spec, DType dtype, int64_t rows);
 /// Of a plan; all rows where the head has no decoder.
 int64_t planned_head_rows(const Spec& spec, DType dtype, const ModelShape& shape);
 
-/// What all micro-batches of a part share.
+/// Buffers shared by all micro-batches of a part.
 struct WorkspaceMemory {
   WorkspaceMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Arena& arena);
   Workspace work;
-  BlockSaved block;  ///< what blocks share; full recomputation or no training: everything but x
+  BlockSaved block;  ///< shared by blocks; with full recomputation or without training: everything except x
   View rotary;       ///< [context, rotary dims] cosines and sines; empty where positions are learned
 
  private:
   void take_block_or_head(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape, Arena& arena);
 };
 
-/// What one micro-batch keeps between its forward and its backward.
+/// Buffers of one micro-batch from its forward to its backward.
 struct SlotMemory {
   SlotMemory(const Spec& spec, const Layout& layout, DType dtype, const ModelShape& shape,
              const WorkspaceMemory& shared, Arena& arena);
   EmbeddingSaved embedding;
   std::vector<BlockSaved> blocks;  ///< of the part's blocks; without training every x is the same buffer
-  View output;                     ///< [N, C] what the head takes; empty where the part has none
+  View output;                     ///< [N, C] input of the head; empty without a head
 
-  /// Input of block `index` of the part; behind the last one, of the head. Empty where the part has no head.
+  /// Input of block `index` of the part; after the last one, of the head. Empty if the part has no head.
   View input(size_t index) const { return index < blocks.size() ? blocks[index].x : output; }
 };
 

@@ -23,7 +23,7 @@ double head_work(const Spec& spec) {
   return spec.has_decoder() ? static_cast<double>(spec.vocabulary_rows * spec.token_width()) : 0;
 }
 
-/// `layers` over so many, rounded down: later ones take what is over.
+/// `layers` over so many, rounded down: later ones take the rest.
 std::vector<int64_t> shared_out(int64_t layers, int64_t among) {
   std::vector<int64_t> shares;
   for (int64_t left = among; left > 0; --left) {
@@ -53,7 +53,7 @@ std::vector<int64_t> balanced_parts(const Spec& spec, int64_t stages, int64_t ch
   };
   const std::vector<int64_t> others = shared_out(spec.layers - last, stages - 1);
   for (int64_t s = 0; s + 1 < stages; ++s) set(s, shared_out(others[static_cast<size_t>(s)], chunks));
-  // Beside the head the last chunk has what it leaves of an equal share.
+  // The last chunk has the head and the rest of an equal share.
   const auto beside_head = std::llround((static_cast<double>(last) + head) / static_cast<double>(chunks) - head);
   const int64_t final = std::clamp<int64_t>(beside_head, 1, last - (chunks - 1));
   std::vector<int64_t> of_last = shared_out(last - final, chunks - 1);

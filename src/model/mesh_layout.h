@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a mesh hold of a model. A pure function: every rank knows what every other one holds.
+// The part of a model that each rank of a mesh holds. A pure function: every rank knows the parts of all others.
 
 #include <vector>
 
@@ -16,7 +16,7 @@ namespace trireme {
 std::vector<ModelPart> stages_of(const Spec& spec, const MeshShape& mesh);
 
 /// Share of a step's time in which the stages of such a pipeline can compute at most: m / (m + (p - 1) / chunks) of it
-/// is not filling and draining, and in that a stage waits for the one with the most work.
+/// is neither filling nor draining, and in this time a stage waits for the one with the most work.
 double pipeline_use(const Spec& spec, const MeshShape& mesh, int64_t micro_batches);
 
 /// The model with rows of padding in its token matrix, which no number depends on and no checkpoint holds, until the

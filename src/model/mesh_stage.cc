@@ -6,7 +6,7 @@ namespace {
 constexpr int kTag = 1;  // one message at a time between two stages and in one direction
 constexpr const char* kWhat = "a neighbour stage";
 
-/// A group of the axis for one thread of its own; nullptr: one rank.
+/// A group of the axis for its own thread; nullptr: one rank.
 std::unique_ptr<Communicator> own_group(Communicator* axis) {
   if (!axis || axis->size() == 1) return nullptr;
   auto group = axis->split(0, axis->rank());

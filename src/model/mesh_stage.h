@@ -12,8 +12,8 @@ namespace trireme {
 
 class MeshStage {
  public:
-  /// Collective over the mesh; nullptr: this rank has all of the model. views: of what this rank holds of it. Borrows
-  /// ops, the mesh and the arrays behind views. weights: makes these readable; nullptr: they are.
+  /// Collective over the mesh; nullptr: this rank has all of the model. views: of this rank's part. Borrows ops, the
+  /// mesh and the arrays behind views. weights: makes these readable; nullptr: they are.
   MeshStage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
             Mesh* mesh, WeightSource* weights = nullptr);
 

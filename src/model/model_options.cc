@@ -84,7 +84,7 @@ double rotary_fraction_of(const Spec& spec) {
              : 1.0;
 }
 
-/// A new model but for its vocabulary, which the data may say.
+/// A new model except its vocabulary, which may depend on the data.
 Spec new_model(const LoadedConfig& loaded) {
   const ModelOptions& m = loaded.config.model;
   Spec spec;
@@ -108,7 +108,7 @@ Spec new_model(const LoadedConfig& loaded) {
   return spec;
 }
 
-/// Sets options of the group model to what they come to; what was not given gets an origin.
+/// Sets the options of the group model to their resolved values; those not given get an origin.
 class Settler {
  public:
   explicit Settler(LoadedConfig& loaded) : loaded_(loaded) {}

@@ -10,15 +10,15 @@ namespace trireme {
 /// Lays the options that were given over a spec that comes from elsewhere (preset, folder, checkpoint).
 Spec with_given_options(Spec spec, const LoadedConfig& loaded);
 
-/// The new model that the options describe; vocabulary 0 stands for `data_vocabulary`. Throws Error::config.
+/// The new model that the options describe; vocabulary 0 means `data_vocabulary`. Throws Error::config.
 Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary);
 
 void set_dropout(Spec& spec, const ModelOptions& options);
 
 InitScheme init_scheme_of(const ModelOptions& options);
 
-/// Of a new model: sets every option of the group model to what it comes to, with its origin. Other models are left as
-/// they are: their folder says what they are. Throws Error::config for a model that cannot be.
+/// Sets every option of the group model of a new model to its resolved value, with its origin. Other models are
+/// unchanged: their folder describes them. Throws Error::config for an invalid model.
 void resolve_model_options(LoadedConfig& loaded);
 
 }  // namespace trireme

@@ -1,7 +1,7 @@
 #pragma once
 // The one list of the parameters that a process holds, made from the Spec and its place in the mesh with nothing
-// allocated. Initialisation, the optimizer, sharding, checkpoints, import, export and the planner read it; nobody
-// reaches a parameter by position.
+// allocated. Initialisation, the optimizer, sharding, checkpoints, import, export and the planner read it; no code
+// accesses a parameter by position.
 
 #include <optional>
 #include <string>
@@ -20,9 +20,9 @@ enum class UpdateRule : uint8_t {
   adamw_no_decay,  ///< AdamW without: biases and norms
 };
 
-/// What one process holds of a model: some of its layers, and of each of their cut tensors one of tensor_size equal
-/// boxes. By rows (dim 0) are cut: attention.qkv, whose rows are grouped by head, mlp.in, and what has a row per token
-/// id; by columns (dim 1): attention.out and mlp.out, whose biases are whole. Source: Shoeybi et al. 2019, section 3.
+/// The part of a model that one process holds: some of its layers, and of each cut tensor one of tensor_size equal
+/// boxes. Cut by rows (dim 0): attention.qkv, whose rows are grouped by head, mlp.in, and tensors with a row per token
+/// id; by columns (dim 1): attention.out and mlp.out, whose biases are not cut. Source: Shoeybi et al. 2019, section 3.
 struct Layout {
   ModelPart part;  ///< of several chunks from where the first one begins to where the last one ends
   int tensor_rank = 0, tensor_size = 1;
@@ -62,7 +62,7 @@ struct Parameter {
   Box stored() const { return {box.begin, stored_shape}; }
 };
 
-/// A span of the flat gradient order; what backward reports and what a bucket covers.
+/// A span of the flat gradient order, as backward reports it and a bucket covers it.
 struct ParameterRange {
   int64_t begin = 0, end = 0;
   bool empty() const { return begin == end; }
@@ -74,26 +74,26 @@ struct ParameterRange {
 /// zero.
 class ParameterTable {
  public:
-  /// Of the whole model, or of what a layout says. Throws Error::config for a layout that the model cannot have.
+  /// Of the whole model, or of a layout's part. Throws Error::config for a layout that the model cannot have.
   explicit ParameterTable(const Spec& spec, InitScheme scheme = InitScheme::gpt2, const Layout& layout = {});
 
   const Spec& spec() const { return spec_; }
   const Layout& layout() const { return layout_; }
   bool is_whole() const;  ///< of the whole model
   const std::vector<Parameter>& all() const { return parameters_; }
-  /// What backward finishes at a time, ascending and covering [0, gradient_count()): the head, the last block ... the
-  /// first block, the embeddings; of these what the layout has.
+  /// The ranges that backward finishes, ascending and covering [0, gradient_count()): the head, the last block ... the
+  /// first block, the embeddings; only those in the layout.
   const std::vector<ParameterRange>& ready_ranges() const { return ready_ranges_; }
   const Parameter& find(const std::string& name) const;   ///< throws Error::data naming the nearest name
   const Parameter* look_up(std::string_view name) const;  ///< null: the table does not have it
   int64_t flat_count() const { return flat_count_; }      ///< elements of a flat arena, gaps included
   /// Elements of the flat gradient array: flat_count() plus, where embedding and tied head are both here, a second sum
-  /// of the token embedding's shape behind it: the matrix gets one gradient from the head (first in backward, at its
-  /// own offset) and one from the embedding (last); they are added once, at the end, by the optimizer.
+  /// of the token embedding's shape after it: the matrix gets one gradient from the head (first in backward, at its own
+  /// offset) and one from the embedding (last); they are added once, at the end, by the optimizer.
   int64_t gradient_count() const { return gradient_count_; }
   bool tied() const { return gradient_count_ > flat_count_; }
 
-  // Groups: indices in ready_ranges(), of what the layout has.
+  // Groups: indices in ready_ranges(), of the layout's parts.
   size_t head_group() const { return 0; }
   size_t block_group(int64_t layer) const;  ///< `layer` counts from the whole model's first block
   /// Ready ranges of one of the layout's parts.
@@ -136,10 +136,10 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   /// Returns once the weights of the range can be read. A range may be needed again before it is done: it is readable
-  /// until done() was called as often as need(). next: what will be needed after it, in this call order; empty: it is
-  /// not known, or weights change before.
+  /// until done() was called as often as need(). next: the ranges needed after it, in this call order; empty: unknown,
+  /// or weights change before.
   virtual void need(ParameterRange, ParameterRange /*next*/) {}
-  /// What has been issued to the device's stream reads them, no layer later until they are needed again.
+  /// Work already issued to the device's stream reads them; no later layer does until they are needed again.
   virtual void done(ParameterRange) {}
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What layers run with: the operators, the micro-batch and the numbers that make dropout replayable.
+// The context of layers: the operators, the micro-batch and the numbers that make dropout replayable.
 
 #include "model/tensor_group.h"
 #include "ops/ops.h"
@@ -12,12 +12,12 @@ struct Batch {
   ConstView positions;  ///< [rows] i32, position in its sequence
   ConstView types;      ///< [rows] i32, token types, where the model has them
   ConstView targets;    ///< [rows] i32, the token to predict; classifier: [sequences] i32, the class; -1: not counted
-  ConstView values;     ///< [sequences] S, what a classifier of one class predicts
+  ConstView values;     ///< [sequences] S, targets of a classifier with one class
   ConstView offsets;    ///< [sequences + 1] i32, first row of each sequence
   ConstView samples;    ///< [rows] i64, global sample index of each row
   /// [sequences] i64 and i32: samples and positions of each sequence's first row, for a classifier's dropout.
   ConstView first_samples, first_positions;
-  double smoothing = 0;  ///< classifier: what of each target all classes share
+  double smoothing = 0;  ///< classifier: the share of each target that is spread over all classes
   int64_t rows() const { return tokens.rows(); }
   int64_t sequences() const { return offsets.rows() - 1; }
 };
@@ -45,11 +45,11 @@ struct Pass {
     tensor->gather(context, own_rows, all);
     return all;
   }
-  /// Where this rank writes what it adds to `sum`, which it has its rows of: all rows.
+  /// Where this rank writes its contribution (all rows) to `sum`, of which it holds its own rows.
   View contribution_to(View sum) const {
     return shares_rows() ? tensor->contribution(batch.rows(), sum.shape()[1]) : sum;
   }
-  /// sum = what contribution_to(sum) holds, over the tensor ranks; until tensor->finish() nobody touches either.
+  /// sum = the sum of contribution_to(sum) over the tensor ranks; neither may be used until tensor->finish().
   void start_sum(View sum) const {
     shares_rows() ? tensor->start_scatter_sum(context, contribution_to(sum), sum) : tensor->start_sum(context, sum);
   }

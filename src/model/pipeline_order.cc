@@ -11,8 +11,8 @@
 namespace trireme {
 namespace {
 
-/// The n-th forward, or backward, of a stage. Chunks take turns after as many micro-batches as there are stages:
-/// backward begins with the last chunk.
+/// The n-th forward, or backward, of a stage. Chunks take turns after one micro-batch per stage: backward begins with
+/// the last chunk.
 PipelineAction nth(PipelinePass pass, int64_t n, int64_t stages, int64_t chunks) {
   if (chunks == 1) return {pass, 0, n};
   const int64_t round = n / (stages * chunks), turn = n % (stages * chunks);
@@ -20,7 +20,7 @@ PipelineAction nth(PipelinePass pass, int64_t n, int64_t stages, int64_t chunks)
   return {pass, pass == PipelinePass::forward ? chunk : chunks - 1 - chunk, round * stages + turn % stages};
 }
 
-/// Forwards before the first backward but one: the pipeline behind this stage is full with them.
+/// Forwards before the first backward, minus one: they fill the pipeline after this stage.
 int64_t warm_up(int64_t stage, int64_t stages, int64_t chunks) {
   const int64_t behind = stages - stage - 1;
   return chunks == 1 ? behind : 2 * behind + (chunks - 1) * stages;

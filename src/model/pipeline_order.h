@@ -19,9 +19,9 @@ struct PipelineAction {
 };
 
 /// The actions of one stage in order: every chunk's forward and backward of every micro-batch once; of each chunk both
-/// ascend. First come forwards alone, as many as fill the pipeline behind this stage, then forward and backward take
-/// turns, then the backwards that are left. One stage: F0 B0 F1 B1 ...
-/// Throws Error::config where chunks > 1 and micro_batches is no multiple of stages, naming the counts that are.
+/// ascend. First only forwards, enough to fill the pipeline after this stage, then forward and backward in turn, then
+/// the remaining backwards. One stage: F0 B0 F1 B1 ...
+/// Throws Error::config where chunks > 1 and micro_batches is not a multiple of stages, naming the counts that are.
 std::vector<PipelineAction> pipeline_order(int64_t stage, int64_t stages, int64_t chunks, int64_t micro_batches);
 
 /// Forwards of a stage that begin between a micro-batch's forward and its backward, at most, that one included: how

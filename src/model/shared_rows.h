@@ -1,7 +1,7 @@
 #pragma once
-// Gradients of what every tensor rank holds alike and uses for its own rows (mesh.sequence): norms, biases of layers
-// cut by columns, positions, types, projections. They are complete once they are summed over the tensor ranks, which is
-// done once a step, when they are ready.
+// Gradients of parameters that every tensor rank holds completely and uses for its own rows (mesh.sequence): norms,
+// biases of layers cut by columns, positions, types, projections. They are complete once they are summed over the
+// tensor ranks, which is done once a step, when they are ready.
 
 #include <vector>
 
@@ -12,7 +12,8 @@ namespace trireme {
 
 class SharedRowSums final : public GradientSink {
  public:
-  /// Borrows everything. gradients: the table's flat array. next: told after the sums of a range are made; may be none.
+  /// Borrows everything. gradients: the table's flat array. next: notified after the sums of a range are made; may be
+  /// null.
   SharedRowSums(const ParameterTable& table, View gradients, TensorGroup& tensor, Context& context, GradientSink* next);
   void begin(ParameterRange range) override {
     if (next_) next_->begin(range);

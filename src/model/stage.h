@@ -12,15 +12,15 @@ class Stage {
  public:
   using Step = StagePart::Step;
 
-  /// Allocates activations and scratch for at most shape.rows rows. Borrows ops, tensor, weights and the arrays behind
-  /// views; `weights` may be none where all weights are always there.
+  /// Allocates activations and scratch for at most shape.rows rows. Borrows ops, tensor, weights and the arrays of the
+  /// views; `weights` may be null if all weights are always present.
   Stage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
         TensorGroup* tensor = nullptr, WeightSource* weights = nullptr);
 
   /// Head::loss() of the batch; nothing is kept. Here and below the caller waits for the value.
   double loss(const Batch& batch);
   /// Forward and backward of loss x scale. write: overwrite for a step's first micro-batch, add for later ones. sink,
-  /// if given, is told of every gradient range in ascending order as backward finishes it: pass it on the last
+  /// if given, is notified of every gradient range in ascending order as backward finishes it: pass it on the last
   /// micro-batch only.
   double loss_and_backward(const Batch& batch, const Step& step, float scale, Write write, GradientSink* sink);
   /// Generation: runs the batch's rows against the cache and gives the logits of each sequence's last row, [sequences,

@@ -231,7 +231,7 @@ void StagePart::backward(int64_t slot, const Gradients& gradients, ConstView dy,
   });
 }
 
-/// run(group) with its weights, between what the sink is told.
+/// run(group) with its weights, between the notifications of the sink.
 template <class Run>
 void StagePart::for_each_group_of_backward(GradientSink* sink, Run run) {
   const ParameterTable& table = *views_.table;

@@ -1,7 +1,7 @@
 #pragma once
 // A slice of the model's list {embedding, blocks, head} that runs several micro-batches at a time: each has a slot for
-// what it keeps between its forward and its backward. Forward is a loop over the slice, backward the same loop
-// reversed; the only place that knows the order in which weights are used and gradients become ready.
+// its buffers between its forward and its backward. Forward is a loop over the slice, backward the same loop reversed;
+// the only place that knows the order in which weights are used and gradients become ready.
 
 #include <memory>
 #include <optional>
@@ -52,7 +52,7 @@ class StageWorkspace {
 class StagePart {
  public:
   /// Allocates shape.slots slots for micro-batches of at most shape.rows rows. Borrows everything but the shape;
-  /// `weights` may be none where all weights are always there.
+  /// `weights` may be null if all weights are always present.
   StagePart(const Spec& spec, const Layout& layout, const ParameterViews& views, DType dtype, const ModelShape& shape,
             StageWorkspace& workspace, WeightSource* weights = nullptr);
 
@@ -73,10 +73,10 @@ class StagePart {
 
   // rows: this rank's of the batch's, where tensor ranks share the rows between layers.
 
-  /// Runs embedding and blocks; the slot keeps what backward() needs, the views of the batch, which lies on the host,
-  /// among it. Throws as check_batch(). in: [rows, width],
-  /// the output of the part before; empty where this one has the embedding. out: [rows, width], what the part behind
-  /// takes; empty where this one has the head.
+  /// Runs embedding and blocks; the slot keeps the inputs of backward(), including the views of the batch, which is on
+  /// the host. Throws as check_batch(). in: [rows, width],
+  /// the output of the previous part; empty if this one has the embedding. out: [rows, width], the input of the next
+  /// part; empty if this one has the head.
   void forward(int64_t slot, const Batch& batch, const Step& step, ConstView in, View out);
   /// Gradients of the slot's micro-batch; needs a training shape. dy: [rows, width], gradient of forward()'s out; empty
   /// where this part has the head. dx: [rows, width], gradient of forward()'s in;
@@ -92,14 +92,14 @@ class StagePart {
   // For parts with the head, after forward():
   void loss(int64_t slot, View loss);      ///< loss += Head::loss() of the slot's micro-batch
   void logits(int64_t slot, View logits);  ///< of every row, [rows, vocabulary_rows], or sequence, [sequences, classes]
-  /// Generation: forward() against the cache, whose `past` lies on the host; then next_logits() gives those of each
+  /// Generation: forward() against the cache, whose `past` is on the host; then next_logits() gives those of each
   /// sequence's last row, [sequences, vocabulary_rows] f32 (f64).
   void decode(int64_t slot, const Batch& batch, const KeyValueCache& cache, ConstView in, View out);
   void next_logits(int64_t slot, View logits);
 
   /// Where forward() reads its input from: a part before that writes there saves a copy. [rows, width]
   View input(int64_t slot, int64_t rows) const;
-  /// Input of a block of the part in the last forward() of a training stage; one behind the last: the head's. For tests
+  /// Input of a block of the part in the last forward() of a training stage; one after the last: the head's. For tests
   /// and tools.
   ConstView activation(int64_t slot, int64_t block) const;
   const ModelPart& part() const { return part_; }
@@ -117,7 +117,7 @@ class StagePart {
   size_t group_of_block(size_t index) const;
   ConstView head_input(const Slot& slot) const;
   void run(const Slot& slot, const KeyValueCache* cache, ConstView in, View out);
-  ParameterRange weights_of_block(size_t index) const;  ///< behind the last one: of the head, or none
+  ParameterRange weights_of_block(size_t index) const;  ///< after the last one: of the head, or none
   std::vector<size_t> groups_of_backward() const;       ///< in its order
   template <class Embed, class RunBlock>
   void for_each_layer(Embed embed, RunBlock run_block);
@@ -135,7 +135,7 @@ class StagePart {
   WeightSource& weights_;
   Arena arena_;
   std::vector<Slot> slots_;
-  std::vector<int32_t> last_rows_;  ///< of decode()'s sequences: behind each one's last row
+  std::vector<int32_t> last_rows_;  ///< of decode()'s sequences: after each one's last row
   std::optional<Embedding> embedding_;
   std::vector<Block> blocks_;
   std::unique_ptr<Head> head_;

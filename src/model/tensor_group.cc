@@ -168,7 +168,7 @@ class TensorGroup::Worker {
         context, [this, x, own, parts] { add_up(x, own, parts); }, x.bytes());
   }
 
-  /// What was issued to the context's stream before it is there when the job begins.
+  /// Work issued earlier to the context's stream is complete when the job begins.
   void post(Context& context, std::function<void()> job, uint64_t bytes,
             const char* what = "a layer's sum over the tensor ranks") {
     {
@@ -280,7 +280,7 @@ class TensorGroup::Worker {
   Arena arena_;
   Buffers buffers_;
   bool shares_rows_;
-  std::vector<View> packed_;  ///< whose gradients lie in buffers_.gradients, in order
+  std::vector<View> packed_;  ///< whose gradients are in buffers_.gradients, in order
   std::vector<int> cpus_;
   std::atomic<uint64_t> bytes_sent_ = 0;
   uint64_t bytes_ = 0;          ///< of the job

@@ -1,10 +1,11 @@
 #pragma once
-// The ranks that share each layer (mesh axis tensor), as layers see them: what each has computed of a result comes
-// together here. A sum has one definition: contributions in the activation type, added in f32 in rank order, rounded
-// once; every member gets the same bits. MPI's own reduction knows no bf16 and does not promise equal bits.
+// The ranks that share each layer (mesh axis tensor), as layers see them: combines their partial results. A sum has one
+// definition: contributions in the activation type, added in f32 in rank order, rounded once; every member gets the
+// same bits. MPI's own reduction knows no bf16 and does not promise equal bits.
 //
-// Where its members share the rows between layers (mesh.sequence), each has about as many: what a layer takes is
-// gathered from all, and of a sum every member gets its own rows, by the same definition, so with the same bits.
+// Where its members share the rows between layers (mesh.sequence), each has nearly the same number: a layer's input is
+// gathered from all, and every member gets its own rows of a sum, by the same definition and therefore with the same
+// bits.
 //
 // Messages travel on a thread of this object, so that a sum can be on its way while the layer computes something else.
 
@@ -23,7 +24,7 @@ struct RowShare {
   int64_t first = 0, count = 0;
 };
 
-/// A member's of so many rows: all have as many but for one row. None where there are fewer rows than members.
+/// A member's rows: the counts differ by at most one. Empty for some members if there are fewer rows than members.
 inline RowShare row_share(int64_t rows, int rank, int size) {
   const int64_t first = rows * rank / size;
   return {first, rows * (rank + 1) / size - first};
@@ -54,7 +55,7 @@ class TensorGroup {
   /// This member's of so many rows; all of them where they are not shared.
   RowShare share_of(int64_t rows) const;
 
-  // One call at a time: until finish() no other begins, and nobody touches what the call was given. finish() throws
+  // One call at a time: until finish() no other may begin, and the call's arguments may not be used. finish() throws
   // Error::comm, Error::peer; then the job must end.
 
   /// x = sum over members of their x, of the activation type.
@@ -79,9 +80,10 @@ class TensorGroup {
   /// Memory of this object for start_gather()'s `all` and for start_scatter_sum()'s: [rows, width].
   View gathered(int64_t rows, int64_t width);
   View contribution(int64_t rows, int64_t width);
-  /// Each = sum over members of theirs, in f32: gradients of what all members hold and each has used for its own rows.
+  /// Each = sum over members of theirs, in f32: gradients of parameters that all members hold and use for their own
+  /// rows.
   void sum_gradients(Context& context, std::span<const View> gradients);
-  /// Statistics of whole rows from those of every member's columns (Ops::softmax_combine); all [rows] S, in place.
+  /// Statistics of complete rows from those of every member's columns (Ops::softmax_combine); all [rows] S, in place.
   void combine(Context& context, View max, View sum, View target);
 
   /// Payload handed to sends since construction.
