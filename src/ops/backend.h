@@ -1,5 +1,6 @@
 #pragma once
-// What a model computes on. The one place that chooses it: everybody else is handed a Backend or its operators.
+// The backend that a model computes with. The only place that chooses it: all other code gets a Backend or its
+// operators.
 
 #include <memory>
 #include <string>

@@ -1,6 +1,6 @@
 #pragma once
-// Checks of the values of a batch, which lies on the host, once before it is used: operators do not look at them. `op`:
-// the operator that they would mislead. Checks of shapes and types are in check.cc.
+// Checks of the values of a batch, which is on the host, once before it is used: operators do not look at them. `op`:
+// the operator that uses them. Checks of shapes and types are in check.cc.
 
 #include <string_view>
 

@@ -46,7 +46,7 @@ struct GemmStrides {
 
 /// How the second operand reaches the kernel.
 enum class GemmLayout : uint8_t {
-  plain,   ///< oneDNN, as it lies in memory
+  plain,   ///< oneDNN, as stored in memory
   packed,  ///< oneDNN, copied first into the blocked layout that it likes best
   panels,  ///< our kernel, which packs as it goes (cpu/panel_gemm.h)
 };

@@ -5,17 +5,17 @@
 //
 // Conventions
 // clang-format off
-//   rows       tokens of a batch, packed: sequences lie behind each other without padding; `offsets` [sequences + 1] i32
+//   rows       tokens of a batch, packed: sequences follow each other without padding; `offsets` [sequences + 1] i32
 //              says where each begins.
 //   A          activation type of the call: f32 or bf16 (cpu), f64 (reference). Weights and biases have the same type.
 //   S          type of statistics and gradients of weights: f32 (cpu), f64 (reference).
 //   "=", "+="  a function overwrites its outputs unless its text says +=; Write::add turns = into "computed apart, then
 //              added once".
 // clang-format on
-// Tensors lie on the device of the operators (device()), and a call may return before it has run (Context::stream):
-// what it computes is read by copies of the stream. Values are not checked: ids, offsets and positions are, once, when
-// a batch is made (ops/check.h). Outputs do not alias inputs unless the text says so. Results are bit-identical from
-// run to run for a fixed thread count. Every function throws Error::shape naming the function, what it got and what it
+// Tensors are on the device of the operators (device()), and a call may return before it has run (Context::stream):
+// what it computes is read by copies of the stream. Values are not checked, except ids, offsets and positions, once,
+// when a batch is made (ops/check.h). Outputs do not alias inputs unless stated. Results are bit-identical from run to
+// run for a fixed thread count. Every function throws Error::shape naming the function, what it got and what it
 // expected.
 
 #include <cstdint>
@@ -60,7 +60,7 @@ struct Dropout {
   ConstView sample;    ///< [rows] i64, global sample index of each row
   ConstView position;  ///< [rows] i32, position in its sequence
 };
-/// `site` tells the dropouts of a layer apart (embedding, attention, residual 1, residual 2).
+/// `site` distinguishes the dropouts of a layer (embedding, attention, residual 1, residual 2).
 uint64_t dropout_key(uint64_t seed, uint64_t step, uint32_t layer, uint32_t site);
 
 struct AttentionShape {
@@ -104,7 +104,7 @@ class Ops {
   virtual Device& device() const { return host_device(); }
   /// Scratch that any call within these sizes can ask for.
   virtual size_t scratch_bytes(const CallSizes& sizes) const = 0;
-  /// Tells `recorder` (ops/profile.h), which outlives this object, about every call from now on; nullptr: nobody.
+  /// Reports every call from now on to `recorder` (ops/profile.h), which outlives this object; nullptr: off.
   void report_to(OpRecorder* recorder) { recorder_ = recorder; }
 
   // ---- linear ----
@@ -129,7 +129,8 @@ class Ops {
   /// [width] A or empty; mean, rstd: [rows] S, saved for backward. Source: Ba et al. 2016.
   void layer_norm(Context&, ConstView x, ConstView w, ConstView b, float eps, View y, View mean, View rstd);
   /// dx += rstd * (dy*w - mean_c(dy*w) - xhat * mean_c(dy*w*xhat)); dw =/+= sum_rows(dy * xhat); db =/+= sum_rows(dy).
-  /// dx is added to: it holds the gradient that flows around the norm (zero it where there is none). db empty: no bias.
+  /// dx is added to: it holds the gradient that flows around the norm (zero it if there is no such gradient). db empty:
+  /// no bias.
   void layer_norm_backward(Context&, ConstView dy, ConstView x, ConstView w, ConstView mean, ConstView rstd, View dx,
                            View dw, View db, Write);
 
@@ -153,8 +154,8 @@ class Ops {
   void embedding_part(Context&, ConstView tokens, ConstView table, TableRows part, View y);
   /// dtable[i] =/+= sum over rows with ids[row] == i of dy[row].  ids: [rows] i32; dy: [rows, width] A; dtable: [n,
   /// width] S. Each id's sum is made in row order before it is written or added, so the bits depend neither on the
-  /// thread count nor on what dtable held. Write::overwrite zeroes the rows that no id names; Write::add leaves them.
-  /// Where dtable is `part` of the whole table, ids of other rows are passed over. On the host, where fewer ids than
+  /// thread count nor on the previous dtable. Write::overwrite zeroes the rows that no id names; Write::add leaves
+  /// them. Where dtable is `part` of the whole table, ids of other rows are skipped. On the host, where fewer ids than
   /// one row in kSparseTable overwrite a tensor of Arena::set_sparse(), rows that none names take no memory.
   void embedding_backward(Context&, ConstView ids, ConstView dy, View dtable, Write, TableRows part = {});
   static constexpr int64_t kSparseTable = 4;  ///< below that fresh zero pages cost less than writing zeros
@@ -208,7 +209,7 @@ class Ops {
   /// target: [rows] S, after any reduction over vocabulary slices; total: [1] f64.
   void cross_entropy(Context&, ConstView max, ConstView sum, ConstView target, ConstView targets, View total);
   /// logits = scale * (exp(z - max) / sum - (1 - smoothing) [j == target] - smoothing / classes), in place; 0 in
-  /// padding columns and in rows whose target is -1. smoothing: as in smooth_target(); above 0 rows must be whole.
+  /// padding columns and in rows whose target is -1. smoothing: as in smooth_target(); above 0 rows must be complete.
   void cross_entropy_backward(Context&, View logits, ConstView targets, int64_t first_class, int64_t classes,
                               ConstView max, ConstView sum, float scale, double smoothing = 0);
   /// total += sum over rows of (z[row][0] - target[row])^2, made in f64 and row order.  z: [rows, 1] A; targets: [rows]
@@ -218,9 +219,9 @@ class Ops {
   void squared_error_backward(Context&, View z, ConstView targets, float scale);
 
   // ---- parameters ----
-  /// y = sum over p of parts[p], added in S in this order and rounded once: what several ranks contributed.  parts: [n,
-  /// count] A or S; y: count elements of the same type. y may be one of the parts. As it may run on a thread that
-  /// sends, beside other operators, recorders do not hear of it.
+  /// y = sum over p of parts[p], added in S in this order and rounded once: sums the contributions of several ranks.
+  /// parts: [n, count] A or S; y: count elements of the same type. y may be one of the parts. It may run on a sending
+  /// thread, concurrently with other operators, so it is not recorded.
   void sum_parts(Context&, ConstView parts, View y);
   /// y += x.  Both S.
   void add(Context&, ConstView x, View y);
@@ -239,24 +240,24 @@ class Ops {
   void adamw(Context&, const AdamW&, ConstView grad, View m, View v, View weights, View remainder);
 
   // ---- exchange of gradients ----
-  // They may run on a thread that sends, beside other operators: recorders do not hear of them. W: the type that
-  // travels, f32 or bf16.
+  // They may run on a sending thread, concurrently with other operators, so they are not recorded. W: the type sent,
+  // f32 or bf16.
   /// y = x, rounded to nearest, ties to even, where y is bf16.  x, y: [n] f32 or W.
   void wire_cast(Context&, ConstView x, View y);
-  /// sum = parts[0] + parts[1] + ..., added in f32 in this order and rounded to W; own = sum. A part that is empty
-  /// stands for own as it was, rounded to W.  parts, sum: [n] W; own: [n] f32.
+  /// sum = parts[0] + parts[1] + ..., added in f32 in this order and rounded to W; own = sum. An empty part means the
+  /// previous own, rounded to W.  parts, sum: [n] W; own: [n] f32.
   void sum_contributions(Context&, std::span<const ConstView> parts, View own, View sum);
   /// map = rows of x that have a bit set (a negative zero counts: only +0 may be left out of a sum).  x: [rows, width]
   /// f32; map: [ceil(rows / 64)] i64, row i is bit i mod 64 of word i / 64.
   void mark_rows(Context&, ConstView x, View map);
-  /// Moves the marked rows of x to its front, in order. What lies behind them is left undefined.
+  /// Moves the marked rows of x to its front, in order. The rows after them are left undefined.
   void pack_rows(Context&, View x, ConstView map);
   /// Moves packed rows back to their places, of an array that pack_rows() left and whose other rows were zero before:
   /// they are zero again, and where nothing was moved no memory is written.
   void unpack_rows(Context&, View x, ConstView map);
 
  protected:
-  // Of what a backend may do in one call: both, one after the other.
+  // For operators that a backend may fuse: calls both in turn.
   virtual void do_linear_softmax_stats(Context&, ConstView x, ConstView w, ConstView bias, ConstView targets,
                                        int64_t first_class, int64_t classes, View logits, View max, View sum,
                                        View target);

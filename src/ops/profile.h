@@ -1,6 +1,6 @@
 #pragma once
-// Who wants to know about operator calls: what each took, how many FLOPs or bytes it was. The public, checked functions
-// tell it (Ops::report_to); nothing is paid where nobody listens.
+// Recorder of operator calls: the time, FLOPs or bytes of each. The public, checked functions report to it
+// (Ops::report_to); costs nothing without a recorder.
 
 #include <initializer_list>
 #include <string>
@@ -12,7 +12,7 @@ namespace trireme {
 
 /// One call of an operator.
 struct OpCall {
-  std::string op;    ///< with its sizes where they tell calls apart: "linear 768->3072"
+  std::string op;    ///< with its sizes if they distinguish calls: "linear 768->3072"
   double start = 0;  ///< seconds since the recorder was made
   double seconds = 0;
   double flops = 0;  ///< of products and attention; else 0
@@ -32,7 +32,7 @@ struct ProductSize {
   int64_t rows = 0, in = 0, out = 0;
 };
 
-/// Tells a recorder, if there is one that records, about the call that it lives as long as.
+/// Reports the call during which it lives to an active recorder, if any.
 class OpTimer {
  public:
   /// moved: tensors that the call reads or writes, once for each way.
@@ -46,7 +46,7 @@ class OpTimer {
   OpTimer& operator=(const OpTimer&) = delete;
 
  private:
-  OpRecorder* recorder_;  ///< nullptr: nobody listens
+  OpRecorder* recorder_;  ///< nullptr: no recorder
   OpCall call_;
 };
 

@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 
-/// x -> f(x) and x -> f'(x) for elements of type T: what is rounded to bf16 takes the shorter functions. The tanh form
+/// x -> f(x) and x -> f'(x) for elements of type T: results rounded to bf16 use the shorter functions. The tanh form
 /// uses 0.5 (1 + tanh u) = 1 / (1 + e^(-2u)), which keeps its relative accuracy where tanh u is near -1.
 struct GeluTanh {
   static constexpr float kTwoRootTwoOverPi = 1.5957691216f;

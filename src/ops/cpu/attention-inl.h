@@ -1,4 +1,4 @@
-// What the forward and backward kernels of attention share; compiled once per instruction set.
+// Shared by the forward and backward kernels of attention; compiled once per instruction set.
 
 #if defined(TRIREME_ATTENTION_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRIREME_ATTENTION_INL_H
@@ -108,7 +108,7 @@ HWY_INLINE void foresee_write(Rows<T> rows, int64_t row, int64_t dim) {
 }
 
 /// Asks for the rows of the task that a thread is likely to get next while the present one computes, where they fit the
-/// second-level cache beside it. q, k and v of a row lie side by side.
+/// second-level cache beside it. q, k and v of a row are adjacent.
 template <class T>
 class NextTask {
  public:

@@ -1,5 +1,5 @@
 #pragma once
-// How attention is cut into tasks, and what its kernels get.
+// How attention is split into tasks, and the arguments of its kernels.
 
 #include <algorithm>
 #include <cstddef>

@@ -23,7 +23,7 @@ constexpr int64_t kBlock = 96;  // queries at once: sums of dK and dV stay in re
 /// E: element type of operands. Where E is f32 the left and right operands made of the same rows are one array.
 ///
 /// dV and dK are products whose left operand is transposed. Tile registers cannot transpose it: they make dV^T and
-/// dK^T, from rows that are transposed once and P and dS as they lie.
+/// dK^T, from rows that are transposed once and P and dS as stored.
 template <class E>
 struct BackwardTile {
   static constexpr int64_t kRows = Products<E>::kRows;
@@ -51,7 +51,7 @@ requires is_bf16<E> HWY_INLINE void store_step(VecF32 v, E* to, int64_t row, int
   hn::StoreU(row % 2 == 0 ? bits : hn::Or(hn::LoadU(d, pairs), hn::ShiftLeft<16>(bits)), d, pairs);
 }
 
-/// From a query's scores and dP: M P and dS, zero behind `valid`. row: in its block.
+/// From a query's scores and dP: M P and dS, zeros after `valid`. row: in its block.
 template <class T, class E>
 HWY_INLINE void gradient_row(const BackwardTile<E>& t, const DropoutRows& dropout, float scale, int64_t row,
                              int64_t valid, int64_t query, int64_t first_key) {
@@ -156,7 +156,7 @@ HWY_INLINE void store_gradient(const BackwardTile<E>& t, const float* from, int6
   store_rows(from, dim, keys, head_dim, scale, to);
 }
 
-/// Left operand of dV^T or dK^T: to [dim, ld] = from [count, head_dim] transposed, with zeros behind.
+/// Left operand of dV^T or dK^T: to [dim, ld] = from [count, head_dim] transposed, with zeros after.
 template <class T, class E>
 void transpose_length(Rows<const T> from, int64_t count, int64_t head_dim, int64_t dim, E* to, int64_t ld) {
   const auto load_at = [&](int64_t row, int64_t c)

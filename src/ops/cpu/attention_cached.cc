@@ -1,5 +1,5 @@
 // Attention of generation. Prompts that start a sequence go through attention(); rows that follow read the cache once,
-// in chunks of keys with a running maximum, so that one new token costs what reading its keys and values costs.
+// in chunks of keys with a running maximum, so that a new token costs only the reading of its keys and values.
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +28,7 @@ HWY_INLINE void score_keys(const float* query, const T* keys, int64_t count, int
     const T* k = keys + j * head_dim;
     VecF32 s0 = hn::Zero(TagF32()), s1 = s0, s2 = s0, s3 = s0;
     for_each_vector(head_dim, [&](int64_t c, auto lanes) HWY_ATTR {
-      const VecF32 q = hn::LoadU(TagF32(), query + c);  // zeros behind head_dim
+      const VecF32 q = hn::LoadU(TagF32(), query + c);  // zeros after head_dim
       s0 = hn::MulAdd(q, load(k + c, lanes), s0);
       s1 = hn::MulAdd(q, load(k + head_dim + c, lanes), s1);
       s2 = hn::MulAdd(q, load(k + 2 * head_dim + c, lanes), s2);

@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace trireme::HWY_NAMESPACE {
 
-constexpr int64_t kQueries = 96;  // sixteen register tiles or three: a tile of keys is loaded once for all of them
+constexpr int64_t kQueries = 96;  // sixteen register tiles or three, which share each loaded tile of keys
 
 /// The working memory of one task, cut from its thread's scratch. E: element type of operands.
 template <class E>
@@ -29,9 +29,9 @@ struct ForwardTile {
   float *scores, *factors;  ///< [kRows, kKeys]; [kKeys + 16]
 };
 
-/// How much a score may exceed what is subtracted before its query is scaled anew. Weights and sums of up to 2^8 lose
-/// nothing in f32, and hardly a tile behind the first one comes to it. As bf16 the greatest weight is exact only where
-/// it is 1. Source: Zadouri et al. 2026 (FlashAttention-4), the conditional rescaling.
+/// How much a score may exceed the subtracted value before its query is rescaled. Weights and sums of up to 2^8 lose
+/// nothing in f32, and tiles after the first one rarely reach it. In bf16 the greatest weight is exact only if it is 1.
+/// Source: Zadouri et al. 2026 (FlashAttention-4), the conditional rescaling.
 template <class E>
 constexpr float kSlack = is_bf16<E> ? 0 : 8;
 

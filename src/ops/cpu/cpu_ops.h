@@ -72,14 +72,14 @@ class CpuOps final : public Ops {
   void do_unpack_rows(Context&, View x, ConstView map) override;
 
   View widen(Context&, ConstView bf16);
-  /// Of a matrix whose rows lie `stride` elements apart.
+  /// Of a matrix whose rows are `stride` elements apart.
   View widen_rows(Context&, ConstView bf16, int64_t stride);
-  /// What is multiplied in place of v: v, or v widened.
+  /// The operand used for v: v, or v widened.
   ConstView operand(Context&, ConstView v);
   void convert_rows(Context&, ConstView from, int64_t from_stride, View to, int64_t to_stride);
   template <class Then>
   void linear_blocks(Context&, ConstView x, ConstView w, ConstView bias, View y, Then&& then);
-  /// do_softmax_stats() column by column: the first ones begin, others add to what the statistics hold.
+  /// do_softmax_stats() column by column: the first ones begin, others update the statistics.
   void add_softmax_stats(Context&, ConstView logits, ConstView targets, int64_t first_class, Range columns, View max,
                          View sum, View target);
 

@@ -1,4 +1,4 @@
-// Terms of as many elements at a time as a vector has 64-bit lanes.
+// Terms of one element per 64-bit lane of a vector at a time.
 
 #include "ops/element_sum.h"
 

@@ -85,7 +85,7 @@ void embedding_part_rows(ConstView tokens, ConstView table, int64_t first, View 
                            : gather_part<float>(tokens, table, first, y, rows);
 }
 
-/// The sums of the ids whose first row lies in this share of `order`: `rows` rows sorted by id. dtable's first row is
+/// The sums of the ids whose first row is in this share of `order`: `rows` rows sorted by id. dtable's first row is
 /// that of id `first_id`.
 void embedding_sums(const int32_t* id, const int32_t* order, int64_t rows, ConstView dy, View dtable, int64_t first_id,
                     Write write, Range share) {

@@ -88,8 +88,8 @@ void CpuOps::do_pack_rows(Context&, View x, ConstView map) {
 void CpuOps::do_unpack_rows(Context&, View x, ConstView map) {
   int64_t packed = 0;
   for (const int64_t word : map.values<int64_t>()) packed += std::popcount(static_cast<uint64_t>(word));
-  const int64_t moved_over = packed;  // what lies behind was not written: its pages stay as they are
-  // From the back: a row's place is never before where it lies packed.
+  const int64_t moved_over = packed;  // memory after it was not written: its pages stay untouched
+  // From the back: a row's place is never before its packed place.
   for (int64_t row = x.rows() - 1; row >= 0; --row) {
     if (is_marked(map.as<int64_t>(), row)) {
       move_row(x.as<float>(), --packed, row, x.width());

@@ -12,7 +12,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using F32 = hn::ScalableTag<float>;
 using U32 = hn::RebindToUnsigned<F32>;
-using U16 = hn::Rebind<uint16_t, F32>;  // as many elements as an f32 vector, half the bytes
+using U16 = hn::Rebind<uint16_t, F32>;  // the same number of elements as an f32 vector, half the bytes
 
 // Inlined by force: position-independent code may be replaced at load time, so the compiler would call these per
 // vector.

@@ -24,7 +24,7 @@ memory::data_type type_of(DType dtype) {
   return dtype == DType::bf16 ? memory::data_type::bf16 : memory::data_type::f32;
 }
 
-/// stride: 0: rows lie behind each other.
+/// stride: 0: rows are contiguous.
 memory::desc row_major(int64_t rows, int64_t columns, DType dtype, int64_t stride = 0) {
   return {{rows, columns}, type_of(dtype), memory::dims{stride > 0 ? stride : columns, 1}};
 }
@@ -66,7 +66,7 @@ void limit_onednn() {
   }
 }
 
-/// The operators' thread count for what runs inside: oneDNN asks OpenMP.
+/// Sets the operators' thread count for the calls inside: oneDNN queries OpenMP.
 class ThreadCount {
  public:
   explicit ThreadCount(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
@@ -100,9 +100,9 @@ bool gemm_has_bf16() { return cpu_isa() >= Isa::avx512bf16; }
 //            weight  764 -> 800       729 -> 840               726 -> 794
 // With 256 rows the copy costs more than it gains (f32 forward 442 -> 384), from 512 on it is even or better.
 //
-// Except where the rows of an f32 weight lie whole pages apart: a column of it then meets one set of the cache, and the
-// product of AVX-512 reaches half its speed. Where their length is a power of two oneDNN makes a copy of its own. Xeon
-// (Emerald Rapids class), 2 cores, f32 input, time including the copy over time without:
+// Except where the rows of an f32 weight are complete pages apart: a column of it then maps to one set of the cache,
+// and the product of AVX-512 reaches half its speed. Where their length is a power of two oneDNN makes its own copy.
+// Xeon (Emerald Rapids class), 2 cores, f32 input, time including the copy over time without:
 //   rows       32     64    128    256
 //   3072     0.87   0.72   0.67   0.62
 //   5120     1.02   0.77   0.62      -
@@ -114,7 +114,7 @@ namespace {
 // From so many rows on, packing the other operand gains more than the copy costs.
 constexpr int64_t kRowsWorthACopy = 512, kStridedRowsWorthACopy = 64;
 // From so many on, our kernel is faster than oneDNN's on CPUs that multiply pairs of bf16, in f32, too; below, and for
-// what it cannot do, operands are taken as they lie. On AVX2 it is slower (Zen 3, f32: 0.6 to 1.0 of oneDNN's rate); on
+// unsupported products, operands are used as stored. On AVX2 it is slower (Zen 3, f32: 0.6 to 1.0 of oneDNN's rate); on
 // AVX-512 without pairs the two were not compared.
 constexpr int64_t kRowsWorthPanels = 128;
 

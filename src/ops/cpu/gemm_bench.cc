@@ -40,7 +40,7 @@ void fill(View v) {
   }
 }
 
-/// Operands of one product, several times over: as far as memory goes, none is used again while it is in a cache.
+/// Operands of one product, several times over: enough that, memory permitting, none is reused while it is in a cache.
 class OperandSets {
  public:
   OperandSets(const GemmShape& shape, int runs) {

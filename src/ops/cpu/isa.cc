@@ -129,7 +129,7 @@ std::string_view name_of(Isa isa) {
 }
 
 const CpuFacts& cpu_facts() {
-  static const CpuFacts facts = read_facts();  // before limit_highway() hides what the CPU has
+  static const CpuFacts facts = read_facts();  // before limit_highway() hides features of the CPU
   return facts;
 }
 

@@ -20,7 +20,7 @@ enum class Isa : uint8_t {
 /// "portable", "avx2", "avx512", "avx512bf16-fma", "avx512bf16", "amx"
 std::string_view name_of(Isa isa);
 
-/// What decides on an instruction set.
+/// The facts that decide on an instruction set.
 struct CpuFacts {
   bool avx2 = false, avx512 = false, avx512bf16 = false;
   bool amx = false;            ///< the CPU has AMX-TILE and AMX-BF16
@@ -31,17 +31,17 @@ struct CpuFacts {
 /// The facts of this CPU. Where it has AMX, the first call asks the system for the tile registers.
 const CpuFacts& cpu_facts();
 
-/// The highest instruction set that a CPU has, and the one that is taken when none is asked for.
+/// The highest instruction set of a CPU, and the one used by default.
 Isa highest_isa(const CpuFacts& cpu);
 Isa fastest_isa(const CpuFacts& cpu);
 
-/// Whether VDPBF16PS is slower than FMA by the CPU's vendor, family and model (as CPUID tells): on Intel's from
-/// Sapphire Rapids on one is begun every second cycle, 32 multiplications, where two FMA begin in each, 64. Cooper Lake
-/// and AMD's are not among them. Measured on an Emerald Rapids (bench/results/2026-11-23-xeon-without-amx.md).
+/// Whether VDPBF16PS is slower than FMA by the CPU's vendor, family and model (from CPUID): on Intel's from Sapphire
+/// Rapids on one is begun every second cycle, 32 multiplications, where two FMA begin in each, 64. Cooper Lake and
+/// AMD's are not among them. Measured on an Emerald Rapids (bench/results/2026-11-23-xeon-without-amx.md).
 bool has_slow_pairs(std::string_view vendor, int family, int model);
 
-/// The instruction set to use: the CPU's fastest, or what `requested` names (empty: not asked for). Throws
-/// Error::usage, naming what the CPU has, for an unknown name or a set that the CPU lacks.
+/// The instruction set to use: the CPU's fastest, or `requested` unless empty. Throws Error::usage, naming those that
+/// the CPU has, for an unknown name or a set that the CPU lacks.
 Isa choose_isa(std::string_view requested, const CpuFacts& cpu);
 
 /// choose_isa() with the environment variable TRIREME_ISA; decided once per process, with a line in the log where the
@@ -66,7 +66,7 @@ inline bool multiplies_pairs() { return cpu_isa() == Isa::avx512bf16; }
 /// "avx2 in use, CPU has portable, avx2, avx512", for --version.
 std::string cpu_features_text();
 
-/// Brand string of the CPU, "unknown CPU" where the system does not tell.
+/// Brand string of the CPU, "unknown CPU" if the system does not report it.
 std::string cpu_brand_text();
 
 }  // namespace trireme

@@ -102,7 +102,7 @@ AnyView rows_of(AnyView v, Range rows) {
   return v.empty() ? v : v.rows_slice(rows.begin, rows.end - rows.begin);
 }
 
-/// Some columns of a matrix. Their rows lie as far apart as the matrix' own.
+/// Some columns of a matrix, with its row stride.
 template <class AnyView>
 AnyView columns_of(AnyView matrix, Range columns) {
   using Bytes = std::conditional_t<std::is_same_v<AnyView, View>, char*, const char*>;
@@ -115,7 +115,7 @@ AnyView columns_of(AnyView matrix, Range columns) {
 size_t linear_scratch_bytes(const CallSizes& sizes) {
   const auto floats = [](int64_t n) { return static_cast<size_t>(n) * sizeof(float); };
   const int64_t inputs = sizes.inputs > 0 ? sizes.inputs : sizes.width, outputs = std::min(sizes.width, kWideBlock);
-  const int64_t weight = std::min(sizes.weight_count, inputs * outputs);  // what is packed or widened at a time
+  const int64_t weight = std::min(sizes.weight_count, inputs * outputs);  // packed or widened at a time
   const bool widens = sizes.dtype == DType::bf16 && !gemm_has_bf16();
   const DType dtype = widens ? DType::f32 : sizes.dtype;
   size_t products = 0, gradient = 0;

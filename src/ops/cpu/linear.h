@@ -3,8 +3,8 @@
 
 namespace trireme {
 
-/// A layer with more outputs is computed in blocks of so many, the head above all: what is packed or widened for a
-/// block takes little memory and stays in the caches.
+/// A layer with more outputs is computed in blocks of this size, above all the head: the packed or widened operands of
+/// a block need little memory and stay in the caches.
 inline constexpr int64_t kWideBlock = 8192;
 
 /// Scratch of any linear operator within these sizes.

@@ -53,7 +53,7 @@ struct MaxAndSum {
   float max, sum;
 };
 
-/// What n more logits make of s. In chunks that stay in the first-level cache between finding their maximum and adding
+/// Updates s with n more logits. In chunks that stay in the first-level cache between finding their maximum and adding
 /// their exponentials; when the maximum rises, the sum so far is scaled down. Memory is read once. The logits read
 /// after these begin at `after`.
 template <class T>
@@ -103,7 +103,7 @@ void gradient(View logits, ConstView targets, int64_t first_class, int64_t class
               float scale, double smoothing, Range rows) {
   const TagF32 d;
   const int64_t columns = logits.shape()[1];
-  // of scale, what a label leaves to every class, and what the target has of it
+  // of scale: the share of every class, and the target's
   const double shared = static_cast<double>(scale) * smoothing / static_cast<double>(std::max<int64_t>(classes, 1));
   const auto of_target = static_cast<float>(static_cast<double>(scale) * (1 - smoothing) + shared);
   const VecF32 of_class = hn::Set(d, static_cast<float>(shared));

@@ -73,7 +73,7 @@ struct RowOfBackward {
     const auto count = static_cast<float>(width);
     const VecF32 g_mean = hn::Set(d, g_sum.total() / count), gx_mean = hn::Set(d, gx_sum.total() / count);
     if constexpr (is_bf16<T>) {
-      // = dy (w rstd) + x of_x + constant: fewer instructions, which lose what rounding hides
+      // = dy (w rstd) + x of_x + constant: fewer instructions; the error is below rounding
       const VecF32 of_x = hn::Neg(hn::Mul(hn::Mul(rstd, rstd), gx_mean));
       const VecF32 constant = hn::Neg(hn::MulAdd(mean, of_x, hn::Mul(rstd, g_mean)));
       for_each_pair<T>(width, [&](int64_t i, auto lanes) HWY_ATTR {
@@ -125,7 +125,7 @@ void normalise_rows_backward(ConstView dy, ConstView x, ConstView w, ConstView m
   std::fill_n(dw, width, 0.0f);
   std::fill_n(db, width, 0.0f);
   int64_t row = rows.begin;
-  constexpr int kTogether = is_bf16<T> ? 2 : 1;  // rows that stay in the first-level cache with what belongs to them
+  constexpr int kTogether = is_bf16<T> ? 2 : 1;  // rows that fit the first-level cache with their operands
   for (; row + kTogether <= rows.end; row += kTogether)
     backward_of_rows<kTogether, T>(dy, x, w.as<T>(), mean, rstd, dx, dw, db, row);
   if (row < rows.end) backward_of_rows<1, T>(dy, x, w.as<T>(), mean, rstd, dx, dw, db, row);

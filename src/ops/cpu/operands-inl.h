@@ -31,7 +31,7 @@ template <class E>
 HWY_INLINE int64_t whole_columns(int64_t n) {
   return (n + Products<E>::kColumns - 1) / Products<E>::kColumns * Products<E>::kColumns;
 }
-/// n elements of k with the zeros that operands E have behind them.
+/// n elements of k with the zeros that follow them in operands E.
 template <class E>
 HWY_INLINE int64_t whole_steps(int64_t n) {
   return (n + Products<E>::kSteps - 1) / Products<E>::kSteps * Products<E>::kSteps;
@@ -46,7 +46,7 @@ struct Rows {
   Rows from(int64_t row) const { return {data + row * stride, stride}; }
 };
 
-/// Asks for a later row: rows may lie far apart in memory, so that the hardware does not foresee the next one.
+/// Prefetches a later row: rows may be far apart in memory, so that the hardware does not predict the next one.
 template <class T>
 HWY_INLINE void foresee(Rows<const T> rows, int64_t row, int64_t dim) {
   constexpr int64_t kAhead = 12;  // rows of one or two lines each: about what a core has in flight
@@ -54,7 +54,7 @@ HWY_INLINE void foresee(Rows<const T> rows, int64_t row, int64_t dim) {
   for (int64_t byte = 0; byte < dim * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(p + byte);
 }
 
-/// Left operand: to [count, ld] = from [count, dim], with zeros behind.
+/// Left operand: to [count, ld] = from [count, dim], with zeros after.
 template <class T, class E>
 HWY_INLINE void copy_rows(Rows<const T> from, int64_t count, int64_t dim, E* to, int64_t ld) {
   for (int64_t row = 0; row < count; ++row) {
@@ -96,7 +96,7 @@ HWY_INLINE float widened(float x) { return x; }
 HWY_INLINE float widened(bf16_t x) { return to_float(x); }
 
 /// Right operand whose columns are rows of the tensor: to [dim, kPanel] = from [count, dim] transposed, with zeros
-/// behind.
+/// after.
 template <class T>
 HWY_INLINE void transpose_rows(Rows<const T> from, int64_t count, int64_t dim, float* to) {
   const auto load_at = [&](int64_t row, int64_t c) HWY_ATTR {

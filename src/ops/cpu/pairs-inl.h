@@ -1,6 +1,6 @@
-// Twice as many bf16 as a vector has lanes, read at once as two f32 vectors: those in even and those in odd places. An
-// instruction makes each of them, where widening in order takes two, and where the bits of a CPU's own bf16 will do,
-// two round them both. Sums over a row add other values first than without pairs.
+// Twice as many bf16 as a vector has lanes, read as two f32 vectors: those in even and those in odd places. Each needs
+// one instruction, widening in order needs two; where the CPU's own bf16 rounding is allowed, two instructions round
+// both. Sums over a row add in a different order than without pairs.
 
 #if defined(TRIREME_PAIRS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRIREME_PAIRS_INL_H

@@ -1,5 +1,5 @@
 #pragma once
-// How a product by panels (panel_gemm.h) is cut between threads and into what the caches hold.
+// How a product by panels (panel_gemm.h) is divided among threads and into parts that fit the caches.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,7 +15,7 @@ constexpr int64_t kStripRows = 6;                    ///< of a that are multipli
 constexpr int64_t kPanelBytes = 512 << 10;           ///< of a panel at most: half of a second-level cache of 1 MiB
 constexpr int64_t kChunkBytes = 2048;                ///< of k at a time where both operands are packed, per row of them
 constexpr int64_t kBlockStrips = 256;                ///< of a that a thread packs for all panels there: 3 MiB
-constexpr int64_t kStripEnd = 64;                    ///< bytes behind each
+constexpr int64_t kStripEnd = 64;                    ///< bytes after each
 constexpr int64_t kSharedBytes = int64_t{16} << 20;  ///< of panels that are packed at a time there
 
 struct PanelCut {
@@ -53,7 +53,7 @@ struct PanelCut {
   }
 
   int64_t strips = 0, panels = 0;                        ///< of c
-  int64_t across = 1, strips_each = 0, panels_each = 0;  ///< threads side by side; what each has at most
+  int64_t across = 1, strips_each = 0, panels_each = 0;  ///< threads side by side; the maximum per thread
   int64_t chunk = 0;                                     ///< elements of k at a time
   int64_t own_bytes = 0, shared_bytes = 0;               ///< scratch of each thread and of all
   int64_t panels_at_once = 0;                            ///< those whose b is packed together; else all

@@ -1,7 +1,7 @@
 // How a product is cut. Forward and input products: each thread has a rectangle of c; of its columns 64 at a time are
 // packed (a panel, at most kPanelBytes: longer ones in chunks of k) and meet all of its rows, six at a time, which are
-// read where they lie. Weight gradients: both operands have k as rows, so both are packed, kChunkBytes of k at a time:
-// b by all threads for all, a by each thread in blocks of kBlockRows of c.
+// read in place. Weight gradients: both operands have k as rows, so both are packed, kChunkBytes of k at a time: b by
+// all threads for all, a by each thread in blocks of kBlockRows of c.
 //
 // Zen 5, 2 cores (1040 GFLOP/s of VDPBF16PS, 520 of FMA), GFLOP/s with packing, oneDNN 2.6.3 beside it:
 // bench/results/2026-11-24-panels.md.
@@ -31,14 +31,14 @@ HWY_INLINE int64_t strip_elements(int64_t steps) {
   return steps * kTileRows * kStep<E> + kStripEnd / int64_t{sizeof(E)};
 }
 
-/// Where the elements of a lie: strips of kTileRows rows, whose steps of k lie `step` elements apart.
+/// Layout of a: strips of kTileRows rows, whose steps of k are `step` elements apart.
 template <class E>
 struct Strips {
   const E* data;
   int64_t strip, row, step;    ///< elements between strips, rows, steps
   int64_t line, line_of_step;  ///< elements between the cache lines of kGroup steps; between those of two groups
 
-  /// Rows of a matrix where they lie.
+  /// Rows of a matrix in place.
   static Strips in_place(const E* data, int64_t stride) {
     return {data, kTileRows * stride, stride, kStep<E>, stride, kGroup * kStep<E>};
   }
@@ -78,7 +78,7 @@ class Source {
   int64_t lines_ = 0, stride_ = 0, left_ = 0, each_ = 0, line_ = 0;
 };
 
-/// What a tile's sums are added to, and where they go.
+/// Source and destination of a tile's sums.
 template <class Out>
 struct Sums {
   const float* before;  ///< nullptr: zeros
@@ -130,7 +130,7 @@ HWY_INLINE void panel_tiles(int64_t steps, const Strips<E>& a, const E* strip, c
         Sums<Out>{c.before != nullptr ? c.before + i : nullptr, c.before_stride, c.out + i, c.stride});
 }
 
-/// The part of a tile that c has, through a whole one.
+/// The part of a tile that is inside c, through a complete tile.
 template <class E, class Out>
 HWY_NOINLINE void edge_tiles(int64_t steps, const Strips<E>& a, const E* strip, const E* b, const Sums<Out>& c,
                              int64_t rows, int64_t columns) {
@@ -144,7 +144,7 @@ HWY_NOINLINE void edge_tiles(int64_t steps, const Strips<E>& a, const E* strip, 
     });
 }
 
-/// Rows [first, first + count) of a tile's strip, count below kTileRows, with zeros behind: to [kTileRows, steps].
+/// Rows [first, first + count) of a tile's strip, count below kTileRows, with zeros after: to [kTileRows, steps].
 template <class E>
 HWY_INLINE void copy_last_rows(Rows<const E> from, int64_t count, int64_t elements, E* to) {
   for (int64_t m = 0; m < kTileRows; ++m) {
@@ -224,7 +224,7 @@ HWY_INLINE void multiply_rows(const PanelProduct& p, const PanelCut& cut, Range 
 }
 
 /// to [columns] = one step of k of columns of `from`, whose rows are elements of k: `row` and, of bf16, the next one,
-/// where there is one. A row has `readable` columns, behind which are zeros.
+/// where there is one. A row has `readable` columns, followed by zeros.
 template <class E>
 HWY_INLINE void copy_step(Rows<const E> from, int64_t row, int64_t elements, int64_t columns, int64_t readable,
                           uint32_t* to) {
@@ -248,7 +248,7 @@ HWY_INLINE void copy_step(Rows<const E> from, int64_t row, int64_t elements, int
 /// `strips` strips, at most kStripsAtOnce; the other arguments as of copy_step().
 template <class E>
 HWY_INLINE void pack_strips(Rows<const E> from, int64_t elements, int64_t strips, int64_t readable, E* to) {
-  constexpr int64_t kSteps = 8;  // at a time: what is read of a row is read whole, what a strip gets are whole lines
+  constexpr int64_t kSteps = 8;  // at a time: complete cache lines are read from a row and written to a strip
   constexpr int64_t kColumns = kStripsAtOnce * kTileRows + kLanes;
   HWY_ALIGN uint32_t rows[kSteps * kColumns + kLanes];
   const TagU32 d;
@@ -266,7 +266,7 @@ HWY_INLINE void pack_strips(Rows<const E> from, int64_t elements, int64_t strips
   }
 }
 
-/// Weight gradients: packs panel j of b for the elements of k from k0 on, behind those from first_panel on.
+/// Weight gradients: packs panel j of b for the elements of k from k0 on, after those from first_panel on.
 template <class E>
 HWY_INLINE void pack_panel(const PanelProduct& p, const PanelCut& cut, int64_t k0, int64_t first_panel, int64_t j,
                            void* packed) {

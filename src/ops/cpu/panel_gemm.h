@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// c = a b + bias, or c += a b. a and c may be columns of wider matrices, as `strides` says; b lies whole.
+/// c = a b + bias, or c += a b. a and c may be columns of wider matrices, as given by `strides`; b is contiguous.
 struct PanelProduct {
   GemmShape shape;
   ConstView a, b, bias;  ///< bias: GemmKind::forward only, or empty

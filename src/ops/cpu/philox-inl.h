@@ -29,7 +29,7 @@ HWY_INLINE void philox_blocks(uint64_t key, uint32_t first, uint32_t c1, uint32_
   }
 }
 #else
-/// The four words of a counter lie in the low halves of 64-bit lanes; the high halves hold rubbish that the 32-bit
+/// The four words of a counter are in the low halves of 64-bit lanes; the high halves hold garbage that the 32-bit
 /// multiplication ignores.
 struct PhiloxState {
   using Tag = hwy::HWY_NAMESPACE::ScalableTag<uint64_t>;

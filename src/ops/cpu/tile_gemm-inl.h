@@ -1,9 +1,9 @@
-// Small matrix products for attention, whose operands lie in the caches; compiled once per instruction set. Each
+// Small matrix products for attention, whose operands are in the caches; compiled once per instruction set. Each
 // element of a is broadcast against vectors of b; sums stay in f32 registers over the whole k loop.
 //
 // With f32 operands the steps of k are elements. With bf16 operands (AVX512-BF16 only) they are pairs of elements,
-// which one instruction multiplies and adds: matrices lie as if a pair were one 32-bit element, an odd k has a zero
-// behind it.
+// which one instruction multiplies and adds: matrices are stored as if a pair were one 32-bit element, an odd k is
+// followed by a zero.
 
 #if defined(TRIREME_TILE_GEMM_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRIREME_TILE_GEMM_INL_H
@@ -57,7 +57,7 @@ constexpr int64_t kStep = sizeof(float) / sizeof(E);
 /// How a is read: step k of row m is at a[m * lda + k], or, transposed, at a[k * lda + m].
 enum class Side { rows, transposed };
 
-/// sums [kRows][kVectors] += k_count steps of k. a: its rows lie next_row, its steps next_step elements apart; b: ldb
+/// sums [kRows][kVectors] += k_count steps of k. a: its rows are next_row, its steps next_step elements apart; b: ldb
 /// steps.
 template <int kRows, int kVectors, class E>
 HWY_INLINE void add_steps(VecF32 (&sums)[kRows][kVectors], int64_t k_count, const E* HWY_RESTRICT a, int64_t next_row,
@@ -131,7 +131,7 @@ HWY_INLINE void multiply(int64_t m, int64_t n, int64_t k, const E* a, int64_t ld
   }
 }
 
-/// multiply() and what its operands E must look like; another kind of products has its own (tile_registers-inl.h).
+/// multiply() and the layout of its operands E; another kind of products has its own (tile_registers-inl.h).
 template <class E>
 class Products {
  public:

@@ -59,7 +59,7 @@ bool in_use() { return registers.in_use; }
 
 void zero(int tile) { std::memset(in_use_with(tile).bytes[tile], 0, sizeof registers.bytes[tile]); }
 
-// Rows that a register does not have, and bytes behind a row's, become zero.
+// Rows that a register does not have, and bytes after those of a row, become zero.
 void load(int tile, const void* from, int64_t stride) {
   zero(tile);
   for (int row = 0; row < registers.shapes.rows[tile]; ++row)

@@ -1,6 +1,6 @@
 #pragma once
 // The tile registers of AMX (Intel from Sapphire Rapids on): eight of up to 16 rows of 64 bytes, which multiply bf16
-// and add in f32. On a CPU without them the same instructions are carried out in memory, to test what is built on them.
+// and add in f32. On a CPU without them the same instructions are emulated in memory, to test the code that uses them.
 // Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: LDTILECFG, TILELOADD, TDPBF16PS.
 
 #include <cstdint>
@@ -13,7 +13,7 @@ constexpr int kRegisters = 8, kRows = 16, kRowBytes = 64;
 constexpr int64_t kColumns = 16;  ///< f32 columns of a product
 constexpr int64_t kSteps = 32;    ///< bf16 elements of k that one product takes
 
-/// What LDTILECFG reads: rows and bytes of a row, per register.
+/// Operand of LDTILECFG: rows and bytes of a row, per register.
 struct alignas(64) Shapes {
   uint8_t palette = 1, first_row = 0, reserved[14] = {};
   uint16_t row_bytes[16] = {};

@@ -1,4 +1,4 @@
-// Transposes blocks of 32-bit units, as many rows as a vector has lanes; compiled once per instruction set.
+// Transposes blocks of 32-bit units, one row per lane of a vector; compiled once per instruction set.
 
 #if defined(TRIREME_TRANSPOSE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRIREME_TRANSPOSE_INL_H

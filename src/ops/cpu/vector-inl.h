@@ -121,7 +121,7 @@ HWY_INLINE VecF32 load(const T* p, AllLanes all, float /*rest*/) {
   return load(p, all);
 }
 
-/// Asks for what lies 2 KiB after p, which may be past the end of the array.
+/// Prefetches 2 KiB after p, which may be past the end of the array.
 template <class T>
 HWY_INLINE void prefetch_ahead(const T* p) {
   constexpr int64_t kAhead = 2048 / static_cast<int64_t>(sizeof(T));
