@@ -75,7 +75,7 @@ struct Tuning {
   const EncodedRows& rows;
   MeasuredModel model;
 
-  /// Steps over the given ranks; `order`, which lives as long as they, tells the rows of the last one.
+  /// Steps over the given ranks; `order`, which lives as long as they, gives the rows of the last one.
   MeasuredTraining over(const RankContext& rank, FileOrder*& order) {
     auto batches = std::make_unique<FileOrder>(rows,
                                                RowLayout{.length = options.pad ? options.max_length : 0,

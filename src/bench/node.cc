@@ -21,7 +21,7 @@ namespace trireme {
 namespace {
 
 constexpr int kGemmRepetitions = 5, kMemoryRounds = 7;
-constexpr int64_t kElements = int64_t{1} << 24;  // of 8 bytes: arrays of 128 MiB lie in no cache
+constexpr int64_t kElements = int64_t{1} << 24;  // of 8 bytes: arrays of 128 MiB are in no cache
 constexpr size_t kBlockBytes = size_t{4} << 20;  // of the disk's file
 
 std::vector<NodeGemm> measure_products(const NodeBenchOptions& options) {
@@ -138,7 +138,7 @@ NodeBenchResult bench_node(const NodeBenchOptions& options) {
   result.threads = options.threads;
   struct sysinfo memory {};
   if (sysinfo(&memory) == 0) result.memory_bytes = uint64_t{memory.totalram} * memory.mem_unit;
-  measure_disk(options, result);  // first: what is wrong with the folder is said at once
+  measure_disk(options, result);  // first: reports an unusable folder at once
   measure_memory(options.threads, result);
   result.gemms = measure_products(options);
   return result;

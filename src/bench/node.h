@@ -1,5 +1,5 @@
 #pragma once
-// What one node can do, as a planner needs it: matrix products per shape and type, memory and disk bandwidth, cores.
+// Rates of one node for a planner: matrix products per shape and type, memory and disk bandwidth, cores.
 
 #include <string>
 #include <vector>

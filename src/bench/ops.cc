@@ -44,7 +44,7 @@ void fill(View v, int64_t bound) {
   for (size_t at = block; at < v.bytes(); at += block) std::memcpy(bytes + at, bytes, std::min(block, v.bytes() - at));
 }
 
-/// The tensors of one call, as many sets of them as it takes to fill the rotation.
+/// The tensors of one call, in enough sets to fill the rotation.
 class Tensors {
  public:
   Tensors(Arena& arena, double rotation, double bytes_per_set)

@@ -1,7 +1,7 @@
 #pragma once
 // Measures every operator on the shapes of one transformer layer, each against its ceiling in the same run: operators
 // between the GEMMs against the memory bandwidth of a plain copy, products against the fastest linear layer. Operators
-// between the GEMMs are measured once more on rows that stay in the caches: what their arithmetic takes where memory
+// between the GEMMs are measured once more on rows that stay in the caches: the time of their arithmetic when memory
 // costs little.
 
 #include <cstdint>
@@ -28,16 +28,16 @@ struct OpsBenchOptions {
 struct OpsBenchRow {
   std::string op, shape;
   double seconds = 0;        ///< median of the calls
-  double fastest = 0;        ///< of the calls: what other load on the machine hides from the median
+  double fastest = 0;        ///< of the calls: other load on the machine affects it less than the median
   bool counts_bytes = true;  ///< rate is bytes per second that must move; else FLOP per second
   double rate = 0;
   double amount = 0;  ///< bytes or FLOPs of a call
   double share = 0;   ///< rate / ceiling, of the medians
-  double best = 0;    ///< the same of the fastest calls: what is left of it on a machine that does other things
+  double best = 0;    ///< the same of the fastest calls: the value on a machine with other load
   double cached =
       0;  ///< counts_bytes: rate in the caches by the fastest call of one thread, times the threads; 0: not measured
 
-  /// What the fastest call reaches 0.8 of: "memory", "products" or "arithmetic"; empty: of nothing.
+  /// The limit of which the fastest call reaches 0.8: "memory", "products" or "arithmetic"; empty: none.
   std::string_view bound() const;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// What another program needs to take the very steps that ours takes: the first weights, and every step's tokens.
+// What another program needs to repeat our exact steps: the first weights, and every step's tokens.
 
 #include <string>
 

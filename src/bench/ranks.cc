@@ -10,7 +10,7 @@
 namespace trireme {
 namespace {
 
-/// The job's first ranks as a job of their own. One of its members stays where it is: the step borrows the context.
+/// The job's first ranks as their own job. One of its members stays where it is: the step borrows the context.
 class MeasuredGroup {
  public:
   MeasuredGroup(const RankContext& job, int ranks, const std::function<MeasuredStep(const RankContext&)>& make)
@@ -56,7 +56,7 @@ class MeasuredGroup {
  private:
   int ranks_;
   std::unique_ptr<Communicator> world_;
-  std::unique_ptr<RankContext> context_;  ///< none: this rank is not one of them
+  std::unique_ptr<RankContext> context_;  ///< null: this rank is not one of them
   MeasuredStep step_;                     ///< last: it uses the others
   std::vector<double> seconds_, waiting_;
   double loss_ = 0;

@@ -96,7 +96,7 @@ class TrainingStep {
   double loss_ = 0;
 };
 
-/// Our steps on one rank, each with a pass over its GEMMs behind it.
+/// Our steps on one rank, each followed by a pass over its GEMMs.
 class StepsBesideCeiling {
  public:
   StepsBesideCeiling(const StepBenchOptions& o, const Spec& spec, int threads)
@@ -105,7 +105,7 @@ class StepsBesideCeiling {
   double run(TrainingStep& ours) {
     seconds_.push_back(ours.run().seconds);
     loss_ = ours.loss();
-    if (peak_rss_ == 0) peak_rss_ = peak_rss();  // the GEMMs have memory of their own
+    if (peak_rss_ == 0) peak_rss_ = peak_rss();  // the GEMMs have their own memory
     ceiling_.pass();
     return seconds_.back();
   }
@@ -130,8 +130,8 @@ class StepsBesideCeiling {
   size_t peak_rss_ = 0;
 };
 
-/// What PyTorch takes: weights, gradients and moments, three copies of the logits, and about 20 rows of a layer's width
-/// that it keeps per token and layer. Eager GPT-2 124M at 4 x 1024 was seen to take 7.8 GB, this says 7.5.
+/// Memory of PyTorch: weights, gradients and moments, three copies of the logits, and about 20 rows of a layer's width
+/// that it keeps per token and layer. Eager GPT-2 124M at 4 x 1024 used 7.8 GB, this estimates 7.5.
 uint64_t pytorch_bytes(const StepBenchOptions& options, const Spec& spec) {
   const auto rows = static_cast<uint64_t>(options.batch * options.sequence);
   return 16 * static_cast<uint64_t>(ParameterTable(spec).flat_count()) +

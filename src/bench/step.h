@@ -1,5 +1,5 @@
 #pragma once
-// Measures whole training steps of a preset: forward, backward, exchange, clip and AdamW, by the step that training
+// Measures complete training steps of a preset: forward, backward, exchange, clip and AdamW, by the step that training
 // runs; on one rank beside the rate of the step's own GEMMs and, where asked for, the same step in PyTorch; on several,
 // how the speed grows with their number.
 
@@ -64,18 +64,18 @@ struct MeasuredLayout {
 };
 
 struct StepBenchResult {
-  double peak_flops = 0;  ///< of one rank: what the MFU is a share of
+  double peak_flops = 0;  ///< of one rank: the base of the MFU
   bool peak_is_measured = true;
   double taken = 0;              ///< share of the ranks' processors that other programs had while it was measured
   std::vector<RanksTime> ranks;  ///< of 1, 2, 4, ... and all ranks of the job, or of layouts; empty for one rank
-  std::vector<MeasuredLayout> layouts;  ///< those of `ranks`; empty where none were asked for. What follows is of one:
+  std::vector<MeasuredLayout> layouts;  ///< those of `ranks`; empty if not requested. The following is of one:
   StepTimes times;
   double tokens_per_second = 0;
   double model_flops = 0;  ///< of one step: train_flops_per_token x tokens
   StepCeiling ceiling;
   double share = 0;     ///< median over the steps: model FLOP rate / the higher ceiling as it was after the step
   double loss = 0;      ///< of the last step
-  size_t peak_rss = 0;  ///< bytes, without what measuring the ceiling takes
+  size_t peak_rss = 0;  ///< bytes, without the measurement of the ceiling
   std::vector<PeerStep> peers;
 
   /// Against the best of the peers that were measured: tokens per second and peak memory. 0 without any.

@@ -1,5 +1,5 @@
 #pragma once
-// What a training step's speed is held against.
+// The ceiling that a training step's speed is compared with.
 
 #include <cstdint>
 #include <span>
@@ -14,11 +14,11 @@ namespace trireme {
 /// FLOP/s of all GEMMs of a step, one after the other.
 struct StepCeiling {
   double flops_per_second = 0;        ///< each in its best layout
-  double plain_flops_per_second = 0;  ///< each with its operands as they lie
+  double plain_flops_per_second = 0;  ///< each with its operands as stored
 };
 
 /// The ceiling of a step over `rows` tokens: the blocks' GEMMs and, where every token has logits, the head's. Measured
-/// between the steps that are held against it: what other programs take of the machine, they take from both.
+/// between the steps that are compared with it: other load on the machine slows both.
 class CeilingMeter {
  public:
   CeilingMeter(const Spec& spec, DType dtype, int64_t rows, int threads);
@@ -27,7 +27,7 @@ class CeilingMeter {
   void pass() { meter_.pass(1); }
   /// Median over the passes, of which there is at least one.
   StepCeiling ceiling() const;
-  /// Median over the steps of a step's FLOP/s as a part of the ceiling that the pass behind it had.
+  /// Median over the steps of a step's FLOP/s as a part of the ceiling of the pass after it.
   double share(std::span<const double> flops_per_second) const;
 
  private:

@@ -19,7 +19,7 @@ struct EncodeTiming {
 };
 
 /// Encodes all parts `rounds` times without a pause, shared by `threads` threads: seconds and tokens of one round, on
-/// average. Throws what encoding throws.
+/// average. Throws as encoding does.
 EncodeTiming time_encode(const Tokenizer& tokenizer, const std::vector<std::string_view>& parts, int threads,
                          size_t rounds = 1);
 
@@ -29,7 +29,7 @@ struct DecodeTiming {
 };
 
 /// Decodes all lists of ids `rounds` times without a pause, on the calling thread: seconds and bytes of one round, on
-/// average. Throws what decoding throws.
+/// average. Throws as decoding does.
 DecodeTiming time_decode(const Tokenizer& tokenizer, const std::vector<std::vector<TokenId>>& parts, size_t rounds = 1);
 
 }  // namespace trireme

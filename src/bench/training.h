@@ -9,11 +9,11 @@
 
 namespace trireme {
 
-/// What steps over different ranks share. Borrows the operators.
+/// Shared by steps over different ranks. Borrows the operators.
 struct MeasuredModel {
   /// Of the whole model.
   MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores);
-  /// Of what a rank of the mesh holds of it. shard: what ranks that hold the same share.
+  /// Of the part of a rank of the mesh. shard: what ranks with the same part share.
   MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores, const MeshShape& mesh,
                 int rank, ShardChoice shard);
 

@@ -39,7 +39,7 @@ Ownership ownership_of(int64_t count, int ranks, const GradientOptions& gradient
   return {norm_borders(count), ranks, elements(gradient.bucket_bytes), elements(chunk_bytes(gradient))};
 }
 
-/// The slowest rank's seconds, which is what a step waits for.
+/// The slowest rank's seconds, for which a step waits.
 double timed(Job& job, const std::function<void()>& action) {
   job.meet();
   const Clock::time_point start = Clock::now();

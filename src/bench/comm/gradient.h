@@ -1,6 +1,6 @@
 #pragma once
-// The trainer's own gradient reduction (optim/reducer.h) as a measured thing, and side by side with what the library
-// and the network give, call by call in turn so that other load on the machine meets all of them.
+// The trainer's own gradient reduction (optim/reducer.h) as measured, compared with what the library and the network
+// give, call by call in turn so that other load on the machine meets all of them.
 
 #include <string>
 #include <vector>
@@ -23,23 +23,24 @@ Row measure_gradient(Job& job, Communicator& group, const Options& options, cons
 /// Medians over options.iterations rounds, each of them one of every kind.
 struct GradientComparison {
   int64_t bytes = 0;              ///< of the f32 gradients
-  double all_reduce_seconds = 0;  ///< MPI_Allreduce of as many f32 elements
+  double all_reduce_seconds = 0;  ///< MPI_Allreduce of the same number of f32 elements
   double gradient_seconds = 0;
-  double speed = 0;            ///< median of all_reduce / gradient of the same round: above 1 the trainer is faster
-  uint64_t wire_bytes = 0;     ///< sent by a rank for one reduction
-  double two_way_seconds = 0;  ///< for as many bytes to the next rank while as many come from the one before
-  double ping_pong_rate = 0;   ///< bytes per second of 1 MiB messages between rank 0 and the last rank
-  double moved_bytes = 0;      ///< that a rank must read and write for one reduction (moved_bytes())
-  double copy_rate = 0;        ///< bytes per second read and written by a plain copy, all ranks at once
-  double of_copy = 0;          ///< median of moved_bytes per second of a reduction over the copy rate of its round
+  double speed = 0;         ///< median of all_reduce / gradient of the same round: above 1 the trainer is faster
+  uint64_t wire_bytes = 0;  ///< sent by a rank for one reduction
+  double two_way_seconds =
+      0;  ///< for the same number of bytes to the next rank and from the previous one at the same time
+  double ping_pong_rate = 0;  ///< bytes per second of 1 MiB messages between rank 0 and the last rank
+  double moved_bytes = 0;     ///< that a rank must read and write for one reduction (moved_bytes())
+  double copy_rate = 0;       ///< bytes per second read and written by a plain copy, all ranks at once
+  double of_copy = 0;         ///< median of moved_bytes per second of a reduction over the copy rate of its round
 
   double wire_rate() const { return static_cast<double>(wire_bytes) / gradient_seconds; }
   double two_way_rate() const { return static_cast<double>(wire_bytes) / two_way_seconds; }
 };
 
-/// Bytes that one of so many ranks reads and writes when it reduces `count` elements on one host and nothing is touched
-/// twice: it rounds what others own (4 in, `wire` out), adds what comes to its own part (4 and `wire` from each other
-/// in, 4 and `wire` out), and takes over the sums of the others (`wire` in, 4 out). Pure.
+/// Bytes that one of so many ranks reads and writes when it reduces `count` elements on one host and accesses nothing
+/// twice: it rounds the others' parts (4 in, `wire` out), adds the contributions to its own part (4 and `wire` from
+/// each other in, 4 and `wire` out), and copies the sums of the others (`wire` in, 4 out). Pure.
 double moved_bytes(int64_t count, int ranks, DType wire);
 
 GradientComparison compare_gradient(Job& job, Communicator& group, const Options& options,
@@ -47,9 +48,9 @@ GradientComparison compare_gradient(Job& job, Communicator& group, const Options
 
 std::string to_text(const std::vector<GradientComparison>& comparisons, const GradientOptions& gradient);
 
-/// What the exchange inside one host is worth, by the largest size of 1 MiB or more: "as expected" from 80 % of a
-/// copy's rate per byte moved, "below what memory gives" from 50 %, else "poor", with the numbers and, below "as
-/// expected", a remedy. Pure.
+/// Rates the exchange inside one host by the largest size of 1 MiB or more: "as expected" from 80 % of a copy's rate
+/// per byte moved, "below what memory gives" from 50 %, else "poor", with the numbers and, below "as expected", a
+/// remedy. Pure.
 std::string copy_verdict(const std::vector<GradientComparison>& comparisons);
 
 }  // namespace trireme::comm_bench

@@ -28,7 +28,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// What MPI was told to use between hosts; empty: nothing.
+/// What MPI was configured to use between hosts; empty: nothing.
 std::string told_interface() {
   for (const char* name : {"OMPI_MCA_btl_tcp_if_include", "UCX_NET_DEVICES", "FI_TCP_IFACE", "MPICH_NETWORK_IFACE"}) {
     const std::string value = variable(name);
@@ -96,7 +96,7 @@ HostLinks host_links_from_json(const Json& document) {
 Link common_link(const std::vector<HostLinks>& hosts, const std::string& wanted, bool tcp_only) {
   using Port = HostLinks::Port;
   const auto is_infiniband = [](const Port& port) { return port.network.empty(); };
-  /// The slowest of the ports that match, one per host; none when a host has none.
+  /// The slowest of the ports that match, one per host; nothing if a host has none.
   const auto common = [&](const auto& matches) {
     std::optional<Port> slowest;
     for (const HostLinks& host : hosts) {
@@ -196,7 +196,7 @@ void prove_connected(Job& job, const std::string& host) {
   const std::vector<std::string> processes = job.scalars.gather(fmt::format("{} pid {}", host, getpid()));
   require(std::set<std::string>(processes.begin(), processes.end()).size() == processes.size(), ErrorKind::mismatch,
           "the ranks are not {} different processes; is every rank started once?", processes.size());
-  // A token by message to every rank: what collectives may route past a broken pair, this does not.
+  // A token by message to every rank: unlike collectives, this cannot route around a broken pair.
   for (int distance = 1; distance < job.ranks(); ++distance) {
     const int to = (job.rank() + distance) % job.ranks(), from = (job.rank() + job.ranks() - distance) % job.ranks();
     const int64_t token = exchange_token(job, to, from);

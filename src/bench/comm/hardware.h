@@ -1,5 +1,5 @@
 #pragma once
-// What the hardware between the ranks should give, and whether it did.
+// The bandwidth that the hardware between the ranks should give, and whether it was reached.
 
 #include <string>
 #include <vector>
@@ -10,18 +10,18 @@
 
 namespace trireme::comm_bench {
 
-/// What joins the ranks.
+/// The kind of link between the ranks.
 struct Link {
   std::string name;  ///< "shared memory of h1", "eth0", "InfiniBand mlx5_0:1"
   enum class Kind { shared_memory, tcp, infiniband, unknown } kind = Kind::unknown;
-  double rate = 0;           ///< bytes per second each way, as the driver tells it; 0: it does not
+  double rate = 0;           ///< bytes per second each way, as the driver reports it; 0: unknown
   double measured_rate = 0;  ///< of plain messages: ping-pong on one host, windowed two-way traffic between hosts
-  std::string carrier = {};  ///< what the MPI library sends through (carrier_of()), of a link between hosts
-  /// What a collective's bus bandwidth is held against.
+  std::string carrier = {};  ///< transport of the MPI library (carrier_of()), of a link between hosts
+  /// The value that a collective's bus bandwidth is compared with.
   double expected() const { return rate > 0 ? rate : measured_rate; }
 };
 
-/// What a rank knows of its own host, as a line of text that all ranks gather.
+/// Facts about a rank's host, as a line of text that all ranks gather.
 struct HostLinks {
   std::string host;
   struct Port {
@@ -31,9 +31,9 @@ struct HostLinks {
   std::vector<Port> ports;
 };
 HostLinks links_of_this_host(const std::string& host, const std::string& root = "");
-/// What the MPI library of a process sends through, by the libraries that it has loaded (/proc/PID/maps, once MPI has
-/// started; Open MPI 4 unloads what it did not choose): "UCX", "OFI", "openib"; empty: sockets of its own. `pml`: what
-/// Open MPI was told to send through (OMPI_MCA_pml): ob1 uses neither UCX nor OFI, which Open MPI 5 has loaded always.
+/// The transport of a process's MPI library, derived from the libraries that it has loaded (/proc/PID/maps, once MPI
+/// has started; Open MPI 4 unloads those not chosen): "UCX", "OFI", "openib"; empty: its own sockets. `pml`: the
+/// transport set for Open MPI (OMPI_MCA_pml): ob1 uses neither UCX nor OFI, which Open MPI 5 always loads.
 std::string carrier_of(const std::string& maps, const std::string& pml);
 Json to_json(const HostLinks& links);
 HostLinks host_links_from_json(const Json& document);
@@ -50,7 +50,7 @@ Link find_link(Job& job, const std::string& host);
 /// ranks of one host.
 std::string transport(const Link& link, int per_host);
 
-/// Verdicts: shares of what the hardware gives, and the bytes from which on they say anything.
+/// Verdicts: shares of the hardware's rate, and the least bytes for which they are meaningful.
 inline constexpr double kAsExpected = 0.8, kBelow = 0.5;
 inline constexpr int64_t kLeastToJudge = 1 << 20;
 
@@ -61,8 +61,8 @@ struct VerdictFacts {
 };
 
 /// "as expected" from 80 %, "below what the link gives" from 50 %, else "poor", with the numbers; for the largest size,
-/// when that is big enough (1 MiB) to say anything of a link. Below "as expected" it tells the link, which plain
-/// messages measured, from the library's algorithm, and names a remedy.
+/// if it is large enough (1 MiB) to measure a link. Below "as expected" it distinguishes the link, measured by plain
+/// messages, from the library's algorithm, and names a remedy.
 std::string verdict(const Link& link, const std::vector<Row>& rows, const VerdictFacts& facts);
 
 /// Throws Error::mismatch unless the ranks are processes of one job that reach each other: every rank gets a token of

@@ -25,7 +25,7 @@ bool sends_whole(Collective collective) {
          collective == Collective::scatter;
 }
 
-/// Part of the whole where a rank's own input lies in place.
+/// Part of the buffer with a rank's own input, in place.
 bool lies_in_own_part(Collective collective) {
   return collective == Collective::all_gather || collective == Collective::gather;
 }
@@ -49,7 +49,7 @@ int64_t count_of(const Subject& subject, Element element, int64_t bytes, int ran
 void prepare(const CollectiveCall& call, const Subject& subject, uint64_t seed, int rank, int ranks, Buffers& buffers) {
   const Pattern pattern(op_of(call), ranks, seed);
   const int64_t whole = call.count * parts_of(subject.collective, ranks);
-  // What nobody writes must not look right.
+  // Unwritten data must not look right.
   std::memset(buffers.incoming(), 0x7B, static_cast<size_t>(whole) * size_of(call.element));
   void* target = call.in_place ? buffers.incoming() : buffers.outgoing();
   if (sends_whole(call.collective)) {
@@ -142,7 +142,7 @@ Row measure(Job& job, const Options& options, const Subject& subject, const Coll
     for (int check = 0; check < options.checks; ++check) {
       const auto seed = static_cast<uint64_t>(check);
       prepare(one, subject, seed, rank, ranks, buffers);
-      job.meet();  // data that comes early must not find an array that is still being filled
+      job.meet();  // data that arrives early must not enter an array that is still being filled
       run();
       wrong += count_wrong(one, subject, seed, rank, ranks, buffers);
     }

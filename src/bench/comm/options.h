@@ -39,7 +39,7 @@ struct Options {
 
 /// "8", "32M", "1.5G" in bytes; K, M, G are powers of 1024. Throws Error::usage naming the flag.
 int64_t parse_bytes(const std::string& text, std::string_view flag);
-/// From least_bytes to most_bytes, both included where the steps meet them. Throws Error::usage when there is no way.
+/// From least_bytes to most_bytes, both included if a step reaches them. Throws Error::usage if impossible.
 std::vector<int64_t> sizes(const Options& options);
 
 /// nccl-tests' names and ours: float f32, half f16, bfloat16 bf16, double f64, int8 ... uint64; "all". Throws
@@ -52,9 +52,9 @@ const char* name_of(ReduceOp op);
 
 bool reduces(Collective collective);
 bool has_root(Collective collective);
-/// Parts of the whole that `size` of the table counts: n for all_gather, reduce_scatter, all_to_all, gather, scatter.
+/// Number of parts that `size` of the table counts: n for all_gather, reduce_scatter, all_to_all, gather, scatter.
 int parts_of(Collective collective, int ranks);
-/// Bus bandwidth is algorithm bandwidth times this: what a link of the best algorithm carries.
+/// Bus bandwidth is algorithm bandwidth times this: the load of a link with the best algorithm.
 double bus_factor(const Subject& subject, int ranks);
 
 }  // namespace trireme::comm_bench

@@ -17,8 +17,8 @@ struct PairRates {
 };
 
 /// Collective. One rank of each host sends `bytes` to one of another; pairs that have no host in common run at the same
-/// time, so that there are about as many rounds as hosts, each one way and then the other. The median of `repeats`; the
-/// same on every rank. Throws Error::mismatch on a single host.
+/// time, in about one round per host, each one way and then the other. The median of `repeats`; the same on every rank.
+/// Throws Error::mismatch on a single host.
 PairRates measure_pairs(Job& job, const std::string& host, int64_t bytes, int repeats);
 
 /// Partners of every round: [round][host] is the other host, or -1 for none. Every two hosts meet exactly once. Pure.
@@ -27,8 +27,8 @@ std::vector<std::vector<int>> rounds_of(int hosts);
 /// A table: rows send, columns receive, GB/s.
 std::string to_text(const PairRates& pairs);
 
-/// What is slower than half of the median pair: a host that sends slowly to all, one that receives slowly from all, and
-/// single pairs beside those. Empty: the network is even. Pure.
+/// Everything slower than half of the median pair: a host that sends slowly to all, one that receives slowly from all,
+/// and single pairs beside those. Empty: the network is even. Pure.
 std::vector<std::string> find_slow(const PairRates& pairs);
 
 }  // namespace trireme::comm_bench

@@ -1,5 +1,5 @@
 #pragma once
-// A whole measurement: proof, head, table, footer. Collective.
+// A complete measurement: proof, head, table, footer. Collective.
 
 #include <functional>
 #include <string>
@@ -15,7 +15,7 @@ struct RunRequest {
   std::vector<Subject> subjects;
   Options options;
   GradientOptions gradient;
-  double least_bandwidth = 0;  ///< of the average bus bandwidth, GB/s; 0: none asked for
+  double least_bandwidth = 0;  ///< of the average bus bandwidth, GB/s; 0: not checked
   std::string binary;          ///< commit and build, for the head
 };
 
@@ -31,15 +31,15 @@ struct RunResult {
 };
 
 /// Prints through `print` on rank 0, as it measures; nothing before the ranks have proved that they are connected.
-/// Throws what prove_connected() and the collectives throw.
+/// Throws as prove_connected() and the collectives.
 RunResult run(Process& process, const RunRequest& request, const std::function<void(const std::string&)>& print);
 
-/// Every host against every other; prints the table and what is slow, which it returns. Collective. Throws what
-/// prove_connected() and measure_pairs() throw.
+/// Every host against every other; prints the table and the slow pairs, and returns those. Collective. Throws as
+/// prove_connected() and measure_pairs().
 std::vector<std::string> run_pairs(Process& process, int64_t bytes, int repeats,
                                    const std::function<void(const std::string&)>& print);
 
-/// The largest buffer that fits: half of what is free on the host, divided by its ranks, in two buffers. Pure.
+/// The largest buffer that fits: half of the host's free memory, divided by its ranks, in two buffers. Pure.
 int64_t fitting_bytes(int64_t wanted, int64_t free_bytes, int ranks_of_host);
 
 }  // namespace trireme::comm_bench

@@ -7,7 +7,7 @@
 namespace trireme::comm_bench {
 namespace {
 
-/// Seven columns: as many digits as fit, like nccl-tests.
+/// Seven columns: all digits that fit, like nccl-tests.
 std::string time_text(double microseconds) {
   return fmt::format("{:>7.{}f}", microseconds, microseconds < 100 ? 2 : microseconds < 10000 ? 1 : 0);
 }

@@ -21,17 +21,17 @@ struct Timing {
 struct Row {
   int64_t bytes = 0, count = 0;
   std::string type, op;  ///< op "none" where nothing is reduced
-  int root = -1;         ///< -1: has none
+  int root = -1;         ///< -1: no root
   std::optional<Timing> out_of_place, in_place;
 };
 
-/// What a run or a log holds.
+/// Contents of a run or a log.
 struct Table {
   std::string source;      ///< file, or "this run"
-  std::string collective;  ///< "all_reduce"; empty where the log does not tell
+  std::string collective;  ///< "all_reduce"; empty if the log does not contain it
   std::vector<Row> rows;
   std::optional<double> average_bus_bandwidth;  ///< as the footer has it
-  std::vector<int> skipped_lines;               ///< that begin like a row and are none
+  std::vector<int> skipped_lines;               ///< that begin like a row but are not rows
 };
 
 std::string table_header();
@@ -42,8 +42,8 @@ int64_t total_wrong(const std::vector<Row>& rows);
 Json to_json(const Row& row);
 
 /// Logs, and the files of their and our -J and of rccl-tests' -Z json and csv. Columns are found by their header. Tags
-/// that mpirun and srun put before lines ("[1,0]<stdout>:", "0: ") are taken off, and a file may hold the tables of
-/// several runs. Throws Error::data naming the file where there is no table.
+/// that mpirun and srun put before lines ("[1,0]<stdout>:", "0: ") are removed, and a file may hold the tables of
+/// several runs. Throws Error::data naming the file if it has no table.
 std::vector<Table> parse_tables(std::string_view text, const std::string& source);
 
 /// Of a file in JSON or CSV, one table per collective; empty: it is neither. Throws Error::data naming the file for one

@@ -52,10 +52,10 @@ bool read_number(std::string_view text, T& value) {
 constexpr size_t kTimingColumns = 4;  // time algbw busbw wrong: the first of a mode
 constexpr size_t kFixedColumns = 3;   // size count type
 
-/// What a header line says of the rows below it.
+/// Layout of the rows below a header line.
 struct Layout {
   size_t fixed = 0;           ///< columns before the first mode: size count type, then redop and root where it has them
-  std::vector<size_t> modes;  ///< width of each: more than four where each iteration's times are told
+  std::vector<size_t> modes;  ///< width of each: more than four if it lists the times of each iteration
   size_t stamp = 0;           ///< words of a time at the end
   bool in_place_only = false;
 };
@@ -80,7 +80,7 @@ std::optional<Layout> read_header(const Fields& fields) {
   return whole ? std::optional(layout) : std::nullopt;
 }
 
-/// The four columns of one mode. False: they are none.
+/// The four columns of one mode. False: they are not numbers.
 bool read_timing(std::span<const std::string_view> fields, std::optional<Timing>& timing) {
   fields = fields.first(kTimingColumns);
   if (std::ranges::all_of(fields, [](std::string_view field) { return field == "N/A"; })) return true;

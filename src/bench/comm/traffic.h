@@ -1,5 +1,5 @@
 #pragma once
-// Plain messages: what the network carries when nothing is computed.
+// Plain messages: the network's rate without computation.
 
 #include <cstdint>
 
@@ -25,15 +25,15 @@ struct Job {
 /// The same on every rank.
 double ping_pong_rate(Job& job, int64_t bytes, int rounds);
 
-/// Every rank sends `bytes` to the next one while as many come from the one before, in messages of 1 MiB of which 8 are
-/// on their way; buffers hold `bytes`. Returns when this rank's are done.
+/// Every rank sends `bytes` to the next one and receives `bytes` from the previous one, in messages of 1 MiB, 8 at a
+/// time; buffers hold `bytes`. Returns when this rank's are done.
 void two_way(Communicator& group, const void* send, void* receive, int64_t bytes);
 
 /// `bytes` one way in messages of 1 MiB of which 8 are on their way. The sender returns when the receiver has them all.
 void send_one_way(Communicator& group, const void* data, int64_t bytes, int peer);
 void receive_one_way(Communicator& group, void* data, int64_t bytes, int peer);
 
-/// Sends this rank's number to `to` and returns what came from `from`.
+/// Sends this rank's number to `to` and returns the number received from `from`.
 int64_t exchange_token(Job& job, int to, int from);
 
 }  // namespace trireme::comm_bench
