@@ -39,7 +39,7 @@ std::string stack_tag(const Json& stack, const std::string& key) {
   return "";
 }
 
-/// The stack as it is; null: there is none.
+/// The current stack; null: missing.
 Json stack_of(const Cluster& cluster) {
   const Words words = aws(cluster, {"cloudformation", "describe-stacks", "--stack-name", aws_stack_name(cluster)});
   const CommandEnd end = run_command(words);
@@ -57,7 +57,7 @@ void require_ours(const Cluster& cluster, const Json& stack) {
           aws_stack_name(cluster));
 }
 
-/// What CloudFormation said first when something failed in what was asked of it last.
+/// CloudFormation's first reason for a failure in the last request.
 std::string first_failure(const Cluster& cluster) {
   const CommandEnd end =
       run_command(aws(cluster, {"cloudformation", "describe-stack-events", "--stack-name", aws_stack_name(cluster)}));
@@ -93,7 +93,7 @@ void delete_stack(const Cluster& cluster) {
        aws_stack_name(cluster), status, first_failure(cluster));
 }
 
-/// Makes the stack, or what it lacks.
+/// Creates the stack or its missing parts.
 void apply_stack(const Cluster& cluster, const std::string& folder) {
   Json stack = stack_of(cluster);
   if (!stack.is_null()) {
@@ -141,7 +141,7 @@ std::set<std::string> zones_of(const Cluster& cluster, const std::string& type) 
   return zones;
 }
 
-/// The zone for all machines, which a placement group and the subnet have in common. What is wrong goes to `problems`.
+/// The zone for all machines, shared by the placement group and the subnet. Adds errors to `problems`.
 std::string zone_for(const Cluster& cluster, std::vector<std::string>& problems) {
   const std::string& region = cluster.options.network.region;
   const std::set<std::string> types = {type_of_head(cluster.options), type_of_nodes(cluster.options)};
@@ -191,8 +191,8 @@ std::string root_device_of(const Cluster& cluster, const std::string& image) {
   return "";
 }
 
-/// Hardware threads of all running machines of the common families together, which AWS bounds. What is running beside
-/// the cluster is not counted: this finds a bound that the cluster alone breaks.
+/// Hardware threads of all running machines of the common families together, which AWS limits. Machines outside the
+/// cluster are not counted: this detects limits that the cluster alone exceeds.
 void check_quota(const Cluster& cluster, std::vector<std::string>& problems) {
   int64_t needed = 0;
   for (const Node& node : cluster.nodes) {
@@ -216,7 +216,7 @@ void check_quota(const Cluster& cluster, std::vector<std::string>& problems) {
                   cluster.options.network.region, needed, limit, code));
 }
 
-/// Machines with several network cards have an address of their own each (aws_stack.cc), which AWS bounds at five.
+/// Machines with several network cards have one address each (aws_stack.cc), of which AWS allows five.
 void check_addresses(const Cluster& cluster, std::vector<std::string>& problems) {
   int64_t needed = 0;
   for (const Node& node : cluster.nodes) {
@@ -238,7 +238,7 @@ void check_addresses(const Cluster& cluster, std::vector<std::string>& problems)
       cluster.options.network.region, needed, answer["Quota"]["Value"].get<double>()));
 }
 
-/// CloudFormation takes a template of this size; a larger one would need a bucket to lie in.
+/// CloudFormation takes a template of this size; a larger one would need a bucket.
 constexpr size_t kLargestTemplate = 51200;
 
 void check_size_of_stack(const Cluster& cluster, const SharedFolder& shared, const End& end) {
@@ -267,7 +267,7 @@ class Aws final : public Provider {
     check_size_of_stack(cluster, shared_folder(cluster), end(cluster));
   }
 
-  /// A stack that is there, of a version that chose nothing, keeps what its machines have; its subnet names no zone.
+  /// An existing stack of a version that pinned nothing keeps the values of its machines; its subnet names no zone.
   Pins pins(const Cluster& cluster) const override {
     Pins chosen = {{"asked-image", cluster.options.node.image}};
     const Json there = stack_of(cluster).is_null() ? Json::array() : instances_of(cluster);
@@ -315,7 +315,7 @@ class Aws final : public Provider {
   std::vector<std::pair<std::string, std::string>> make(const Cluster& cluster,
                                                         const std::string& folder) const override {
     apply_stack(cluster, folder);
-    // CloudFormation does not look whether what it has made is still there.
+    // CloudFormation does not check whether the resources that it made still exist.
     const std::vector<Machine> there = machines(cluster);
     std::vector<std::pair<std::string, std::string>> missing;
     for (const Node& node : cluster.nodes) {

@@ -28,8 +28,8 @@ constexpr const char* kRouteOut =
     "    DependsOn: GatewayOfNetwork\n"
     "    Properties: {RouteTableId: !Ref Routes, DestinationCidrBlock: 0.0.0.0/0, GatewayId: !Ref Gateway}\n";
 
-/// Where only the head has one, it is a NAT gateway's, in a subnet of its own. All nodes stay in one subnet, as the
-/// fabric adapter needs it, so answers of the head's ssh have a route of their own to each of the caller's networks.
+/// Where only the head has one, it is a NAT gateway's, in its own subnet. All nodes stay in one subnet, as the fabric
+/// adapter needs it, so answers of the head's ssh have a separate route to each of the caller's networks.
 std::string nat_routes(const Cluster& cluster) {
   const std::string tags = tag_lines(cluster, cluster.name() + "-nat", 8);
   std::string text = fmt::format(
@@ -171,7 +171,7 @@ std::string storage(const Cluster& cluster) {
 bool is_placed(const std::string& type) { return !type.starts_with("t"); }
 
 /// Network interfaces of a launch template. EC2 gives no public address to a machine that starts with several: these
-/// have a first card and an address of their own.
+/// have a first card and a separate address.
 std::string interfaces(const Node& node, bool fast, int cards, bool is_public) {
   const char* efa = fast ? "            InterfaceType: efa\n" : "";
   std::string text = fmt::format(

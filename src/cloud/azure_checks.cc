@@ -102,7 +102,7 @@ void check_azure(const Cluster& cluster) {
   std::vector<std::string> problems;
   std::map<std::string, int64_t> needed;
   const ClusterOptions& options = cluster.options;
-  // Machines that are there already are part of what is used.
+  // Existing machines are part of the usage.
   std::set<std::string> there;
   const std::string group = azure_group(cluster);
   const bool exists = azure_group_exists(cluster);

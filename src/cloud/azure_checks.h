@@ -1,5 +1,5 @@
 #pragma once
-// What az tells before anything is made.
+// Checks through az before anything is created.
 
 #include "base/json.h"
 #include "cloud/layout.h"
@@ -8,11 +8,11 @@ namespace trireme::cloud {
 
 /// Whether the cluster's resource group is there.
 bool azure_group_exists(const Cluster& cluster);
-/// All resources of the cluster's group, as `az resource list` shows them; none where the group is not there.
+/// All resources of the cluster's group, as `az resource list` shows them; empty if the group is missing.
 Json azure_resources(const Cluster& cluster);
 
 /// Throws Error::config with everything that is wrong: not logged in, a size that the region does not have or does not
-/// give to this subscription, too little quota, names that are taken by what does not bear the cluster's tag.
+/// give to this subscription, too little quota, names taken by resources without the cluster's tag.
 void check_azure(const Cluster& cluster);
 
 }  // namespace trireme::cloud

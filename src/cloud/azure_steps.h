@@ -10,7 +10,7 @@ namespace trireme::cloud {
 
 struct AzureStep {
   std::string what;                ///< for a comment and for messages
-  std::vector<std::string> words;  ///< az ...; "{NAME}" stands for the output of the step that captures NAME
+  std::vector<std::string> words;  ///< az ...; "{NAME}" is replaced by the output of the step that captures NAME
   std::string type, name;          ///< of the resource that it makes; empty: none that is listed
   std::string captures = {};       ///< its output is called so
   std::string waits_for = {};      ///< node whose machine it waits for: that one is missing where it fails
@@ -24,12 +24,12 @@ std::string azure_image(const ClusterOptions& options);
 std::string azure_group(const Cluster& cluster);
 /// Whether the group is the cluster's own.
 bool owns_group(const Cluster& cluster);
-/// Name of the NAT gateway's public address, where only the head has one of its own.
+/// Name of the NAT gateway's public address, if only the head has its own.
 std::string azure_nat_address(const Cluster& cluster);
 /// Name of the storage account, which must be unique in all of Azure.
 std::string azure_account(const Cluster& cluster);
 
-/// `folder` ends with "/" or is empty: where node.yaml and key.pub of the plan lie.
+/// `folder` ends with "/" or is empty: the place of the plan's node.yaml and key.pub.
 std::vector<AzureStep> azure_steps(const Cluster& cluster, const std::string& folder);
 /// Those of one node only.
 std::vector<AzureStep> azure_node_steps(const Cluster& cluster, const Node& node, const std::string& folder);

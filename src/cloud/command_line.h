@@ -8,12 +8,12 @@
 
 namespace trireme::cloud {
 
-/// Throws Error::config saying what brings the program where it is not installed.
+/// Throws Error::config naming how to install the program if it is missing.
 void require_program(const std::string& program, const std::string& how);
 
 struct CommandEnd {
   bool ok = false;
-  std::string out, err;  ///< err: the line that says why
+  std::string out, err;  ///< err: the line with the reason
 };
 
 CommandEnd run_command(const std::vector<std::string>& words);

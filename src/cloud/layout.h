@@ -1,6 +1,5 @@
 #pragma once
-// A cluster as its file says it shall be: the machines by name and address, and what belongs to it in the provider's
-// account.
+// A cluster as its file describes it: the machines by name and address, and its resources in the provider's account.
 
 #include <map>
 #include <span>
@@ -27,13 +26,13 @@ using Pins = std::map<std::string, std::string>;
 
 struct Cluster {
   ClusterOptions options;
-  std::string run;                   ///< what tells this cluster from every other one: of its name and its user's key
+  std::string run;                   ///< identifies this cluster: derived from its name and its user's key
   std::string public_key;            ///< text of access.key
   std::vector<std::string> sources;  ///< access.from; of "caller": "" until it is asked for
   std::vector<Node> nodes;
   std::vector<Node> first_nodes;  ///< those of the first `create`: the machines' cloud-init document lists them
   Pins pins;                      ///< State::pins
-  bool take_over = false;         ///< what a machine has where the cluster's files go is kept aside, not refused
+  bool take_over = false;  ///< moves existing files at the places of the cluster's files aside instead of refusing
   const std::string& name() const { return options.cluster.name; }
   /// Empty where it is not chosen yet, as in a plan.
   std::string pin(const std::string& what) const {
@@ -42,9 +41,9 @@ struct Cluster {
   }
 };
 
-/// The cluster of nodes with these numbers, the first of them 1; `first`: how many `create` made at first. Of provider
-/// hosts they are places in hosts.list, whose addresses are looked up; Error::config names one that has none. Throws
-/// Error::config where access.key is not a file with one public key.
+/// The cluster of nodes with these numbers, the first of them 1; `first`: how many the first `create` made. For
+/// provider hosts they are places in hosts.list, whose addresses are looked up; Error::config names one without an
+/// address. Throws Error::config if access.key is not a file with one public key.
 Cluster lay_out(const ClusterOptions& options, std::span<const int> numbers, int first);
 /// Of the first cluster.nodes.
 Cluster lay_out(const ClusterOptions& options);

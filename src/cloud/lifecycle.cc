@@ -23,7 +23,7 @@
 namespace trireme::cloud {
 namespace {
 
-/// A cluster's file with what is known of it.
+/// A cluster's file with its known state.
 struct Opened {
   ClusterOptions options;
   StateFolder folder;
@@ -142,7 +142,7 @@ void require_same_addresses(const Opened& opened) {
           addresses_asked(opened.options), before);
 }
 
-/// From what there shall be to what there is.
+/// Brings the machines from the present to the requested state.
 int converge(Opened& opened, const std::string& file) {
   if (opened.state.pins.empty()) {
     opened.state.pins = opened.provider->pins(opened.cluster());
@@ -201,7 +201,7 @@ void require_yes(const Confirm& confirm, const std::string& question) {
   require(confirm(question), ErrorKind::usage, "nothing was done; --yes agrees beforehand");
 }
 
-/// What was put on a machine that stays is taken off.
+/// Removes the cluster's files from machines that remain.
 void take_off(const Remote& remote, const Node& node) {
   remote.require_as_root(node, "[ ! -e /usr/local/sbin/trireme-node ] || /usr/local/sbin/trireme-node leave");
 }
@@ -225,7 +225,7 @@ std::string describe_health(const std::string& said) {
   return fmt::format("{} (at its last boot or setup, {}, {} ago)", line, when.data(), age);
 }
 
-/// What may have ended a machine that was there.
+/// Possible reasons why a machine is gone.
 const char* why_gone(const ClusterOptions& options, const Node& node) {
   if (options.node.spot && !node.is_head()) return "; the provider takes spot machines back when it needs them";
   return options.cluster.lifetime_hours > 0 ? "; cluster.lifetime-hours may have ended it" : "";
@@ -374,7 +374,7 @@ std::string nodes_as_ssh_config(const std::string& file) {
   find_logins(opened, cluster);
   std::string text;
   for (const Node& node : cluster.nodes) {
-    if (node.login.empty()) {  // "HostName" with nothing behind it would spoil all of ~/.ssh/config
+    if (node.login.empty()) {  // "HostName" without a value would invalidate all of ~/.ssh/config
       log::warning("{} has no address and is left out; `trireme cluster status {}` shows how it is", node.name, file);
       continue;
     }

@@ -1,6 +1,6 @@
 #pragma once
-// create, status, add, remove and delete: what is asked for is written down first, then made so; each may be cut off
-// and called again.
+// create, status, add, remove and delete: each records the request first, then carries it out; each may be interrupted
+// and repeated.
 
 #include <functional>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// What lies on a node: the script that sets it up, what it is told, and the cloud-init document that brings both.
+// The files of a node: the script that sets it up, its environment, and the cloud-init document with both.
 
 #include <string>
 
@@ -15,7 +15,7 @@ struct SharedFolder {
   std::string source, options;
 };
 
-/// How the machines end by themselves: the whole resource group, or each by its shutdown.
+/// How the machines end automatically: the whole resource group, or each by its shutdown.
 struct End {
   std::string how;  ///< "shutdown", or the resource group
 };
@@ -24,10 +24,10 @@ struct End {
 /// finds out by its address which it is.
 std::string node_environment(const Cluster& cluster, const Node* node, const SharedFolder& shared, const End& end);
 
-/// A cloud-init document: who logs in, the script and what it is told (node_environment()), and its first run.
+/// A cloud-init document: the user, the script, its environment (node_environment()), and its first run.
 std::string cloud_init(const Cluster& cluster, const Node* node, const SharedFolder& shared, const End& end);
 
-/// What `slurmd -C` says of a machine: its own name, and the rest of the line.
+/// Output of `slurmd -C` for a machine: its own name, and the rest of the line.
 struct SlurmHardware {
   std::string host_name, line;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Sizes of machines that are known here, with what they cost. Others may be used; their cost is not known then.
+// Known machine sizes with their prices. Other sizes may be used; their price is unknown.
 
 #include <optional>
 #include <span>
@@ -37,13 +37,13 @@ bool has_accelerators(ProviderChoice provider, std::string_view type);
 /// Whether the nodes shall use InfiniBand or EFA.
 bool uses_fast_network(const ClusterOptions& options);
 
-/// Dollars per hour of all machines; nothing where a size is not in the table. Spot prices change by the hour, so that
-/// the price without is the bound that is told.
+/// Dollars per hour of all machines; nothing if a size is not in the table. Spot prices change by the hour, so the
+/// regular price is reported as an upper bound.
 std::optional<double> cost_per_hour(const ClusterOptions& options, int64_t nodes);
-/// One line: "3 machines: 4.61 USD per hour (...)", or what is not known and where to look it up.
+/// One line: "3 machines: 4.61 USD per hour (...)", or which price is unknown and where to look it up.
 std::string describe_cost(const ClusterOptions& options, int64_t nodes);
 
-/// The table as it stands in docs/clouds.md.
+/// The table in docs/clouds.md.
 std::string node_types_table();
 
 }  // namespace trireme::cloud

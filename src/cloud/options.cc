@@ -25,7 +25,7 @@ Collector declarations(ClusterOptions& options) {
   return collector;
 }
 
-/// A list in the file is what commas join in a text.
+/// A list in the file becomes a comma-separated text.
 Setting with_lists_joined(Setting setting) {
   if (setting.problem != "a list") return setting;
   std::string joined;

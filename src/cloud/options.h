@@ -197,11 +197,11 @@ struct ClusterOptions {
 ClusterOptions read_options(const std::string& path);
 ClusterOptions parse_options(const std::string& text, const std::string& path);
 
-/// What `init` writes: every option that this provider has a use for, each under its explanation, with its default.
-/// parse_options() of it gives `options` back.
+/// The file that `init` writes: every option that applies to this provider, each under its explanation, with its
+/// default. parse_options() of it gives `options` back.
 std::string options_file(const ClusterOptions& options);
 
-/// The table of all options, as it stands in docs/clouds.md.
+/// The table of all options in docs/clouds.md.
 std::string options_table();
 
 /// The parts of "a,b" or "a, b"; blanks around them are dropped, empty ones too.

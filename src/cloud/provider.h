@@ -20,9 +20,9 @@ struct PlanFile {
 /// A machine of the cluster that is there.
 struct Machine {
   std::string node;           ///< Node::name
-  std::string login;          ///< address from which it can be reached from here; empty: none yet
+  std::string login;          ///< address from which it can be reached from here; empty: not yet known
   std::string state;          ///< the provider's word, as `status` shows it
-  std::string identity = {};  ///< the provider's, which no other machine ever bears; empty: it has none
+  std::string identity = {};  ///< the provider's unique identity, never reused; empty: none exists
 };
 
 class Provider {
@@ -34,30 +34,31 @@ class Provider {
   virtual std::vector<PlanFile> plan(const Cluster& cluster) const = 0;
   /// Throws Error::config where the provider would not take the plan, whatever the account allows.
   virtual void check_plan(const Cluster&) const {}
-  /// What is chosen once, asked of the provider before the first machine is made: the exact image, a zone that has the
-  /// sizes. Of a cluster that is there: what its machines have. Throws Error::config where nothing fits.
+  /// Choices made once, queried from the provider before the first machine is made: the exact image, a zone that has
+  /// the sizes. For an existing cluster: the values of its machines. Throws Error::config where nothing fits.
   virtual Pins pins(const Cluster&) const { return {}; }
-  /// Where the nodes mount their shared folder from, and how they end by themselves; empty where that does not apply.
+  /// Where the nodes mount their shared folder from, and how they end automatically; empty if not applicable.
   virtual SharedFolder shared_folder(const Cluster& cluster) const = 0;
   virtual End end(const Cluster& cluster) const = 0;
 
   /// Looks, before anything is made: logged in, size in the region, quota, names that somebody else has. Throws
   /// Error::config with all that was found.
   virtual void check(const Cluster& cluster) const = 0;
-  /// Makes what is missing; `folder` is the plan, written out. What is there already stays. Throws Error::io naming the
-  /// step. Returns nodes that the provider could not give, with the reason.
+  /// Creates missing resources; `folder` is the written plan. Existing ones remain. Throws Error::io naming the step.
+  /// Returns nodes that the provider could not give, with the reason.
   virtual std::vector<std::pair<std::string, std::string>> make(const Cluster& cluster,
                                                                 const std::string& folder) const = 0;
-  /// What there is, by the cluster's tag.
+  /// The existing machines, by the cluster's tag.
   virtual std::vector<Machine> machines(const Cluster& cluster) const = 0;
-  /// Host keys of the node as the provider's own channel tells them, "ssh-ed25519 AAAA..." each; empty: not yet.
-  /// Nothing: the provider has no such channel, the caller's known_hosts decides.
+  /// Host keys of the node from the provider's own channel, "ssh-ed25519 AAAA..." each; empty: not yet. Nothing: the
+  /// provider has no such channel, the caller's known_hosts decides.
   virtual std::optional<std::vector<std::string>> host_keys(const Cluster& cluster, const Node& node) const = 0;
-  /// Ends one machine, and what was made for it alone. `cluster` is without it.
+  /// Ends one machine and its own resources. `cluster` is without it.
   virtual void remove(const Cluster& cluster, const Node& node, const std::string& folder) const = 0;
-  /// Ends all that bears the cluster's tag and nothing else. Returns what remains and why, for the user.
+  /// Ends everything with the cluster's tag and nothing else. Returns the remaining resources and the reasons, for the
+  /// user.
   virtual std::vector<std::string> destroy(const Cluster& cluster) const = 0;
-  /// Machines that outlive the cluster: what was put on them is taken off again.
+  /// Machines that outlive the cluster: its files are removed from them.
   virtual bool keeps_machines() const { return false; }
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Secrets have no place in a cluster's file, nor in what is made from it.
+// Secrets must not be in a cluster's file or in anything made from it.
 
 #include <string>
 #include <string_view>

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kNode = "/usr/local/sbin/trireme-node";
 constexpr std::chrono::hours kBuildTime{3};  // on two slow cores, packages of the compiler included
 
-/// A file as a part of a shell script: written whole, or not at all.
+/// A file as a part of a shell script, written atomically.
 std::string writes(const std::string& path, const std::string& text, const char* mode) {
   return fmt::format(
       "mkdir -p {0}\ncat >{1}.new <<'TRIREME_END_OF_FILE'\n{2}TRIREME_END_OF_FILE\nchmod {3} {1}.new\nmv {1}.new {1}\n",
@@ -94,7 +94,7 @@ std::string bring_package(const Cluster& cluster, const Remote& remote, Stages& 
   return package;
 }
 
-/// What the nodes' files depend on, told before anything is changed: the ending of the package.
+/// Checks what the nodes' files depend on before anything is changed: the ending of the package.
 std::string package_kind(const Cluster& cluster) {
   return cluster.options.software.package.ends_with(".tar.gz") ? "tar.gz" : "other";
 }

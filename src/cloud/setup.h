@@ -10,12 +10,12 @@
 
 namespace trireme::cloud {
 
-/// Sets up the nodes that are in `cluster`, whatever was set up before. A node that fails is taken out of the cluster
-/// and named in the result; the head cannot fail: that throws Error::io. Each stage is said on the log.
+/// Sets up the nodes that are in `cluster`, regardless of earlier setups. A node that fails is taken out of the cluster
+/// and named in the result; the head cannot fail: that throws Error::io. Logs each stage.
 Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shared, const End& end);
 
-/// Runs hosts, health and bench comm over all nodes from the head and prints what they print. Returns whether all went
-/// well.
+/// Runs hosts, health and bench comm over all nodes from the head and prints what they print. Returns whether all
+/// succeeded.
 bool prove(const Cluster& cluster, const Remote& remote);
 
 /// The nodes' names, a line each: the hostfile in the shared folder.

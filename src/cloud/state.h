@@ -1,7 +1,7 @@
 #pragma once
-// What is known of a cluster between two commands: a folder beside its file, FILE without its ending and ".state". All
-// that matters can be found again from the provider by the cluster's tag; the folder remembers which numbers its nodes
-// have, and the host keys that were pinned.
+// The state of a cluster between two commands: a folder beside its file, FILE without its ending and ".state". All that
+// matters can be found again from the provider by the cluster's tag; the folder remembers which numbers its nodes have,
+// and the host keys that were pinned.
 
 #include <map>
 #include <string>
@@ -27,7 +27,7 @@ class StateFolder {
   /// Makes the folder and takes its lock until the end of this object. Throws Error::locked naming the process that
   /// holds it.
   void lock();
-  /// The state as it was written; an empty one where there is none. Throws Error::data.
+  /// The state as written; empty if the file is missing. Throws Error::data.
   State read() const;
   void write(const State& state) const;
   /// All of it but the lock.

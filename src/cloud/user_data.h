@@ -6,8 +6,8 @@
 
 namespace trireme::cloud {
 
-/// Base64 of the gzip of the text: EC2 takes 16 KB at most, and cloud-init unpacks by itself. The same text gives the
-/// same bytes.
+/// Base64 of the gzip of the text: EC2 takes 16 KB at most, and cloud-init unpacks it automatically. The same text
+/// gives the same bytes.
 std::string packed_user_data(std::string_view text);
 
 }  // namespace trireme::cloud

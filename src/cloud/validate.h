@@ -1,5 +1,5 @@
 #pragma once
-// What several options of a cluster's file must agree about.
+// Checks across several options of a cluster's file.
 
 #include <cstdint>
 #include <string>
@@ -28,7 +28,7 @@ struct AddressRange {
   uint64_t size() const { return uint64_t{1} << (32 - bits); }
 };
 
-/// False where it is no network: a form that is not a.b.c.d/n, or bits behind the prefix.
+/// False if it is not a network: a form other than a.b.c.d/n, or bits after the prefix.
 bool parse_range(const std::string& text, AddressRange& range);
 
 }  // namespace trireme::cloud
