@@ -24,7 +24,7 @@ class DamagedCheckpoint : public FaultFixture {
   Outcome command(const std::string& action, const std::string& folder) const {
     return run(trireme_command({"checkpoint", action, folder}));
   }
-  /// `checkpoint verify` names the fault; a start goes on from step 8 instead; one that names the step is refused.
+  /// `checkpoint verify` names the fault; a start continues from step 8 instead; one that names the step is refused.
   void expect_found(const ::testing::Matcher<std::string>& fault) {
     const Outcome verified = command("verify", path("run"));
     EXPECT_EQ(verified.code, 1);

@@ -262,7 +262,7 @@ TEST_F(Disk, AClosedTerminalStopsNothing) {
 }
 
 TEST_F(Disk, ATerminalThatHangsUpStopsNothing) {
-  // The program leads the session of a terminal of its own, which is closed after the first step.
+  // The program leads the session of its own terminal, which is closed after the first step.
   int terminal = -1;
   auto words = trireme_command(train("run", {"--run.steps", "2000", "--log.every", "100"}));
   const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);

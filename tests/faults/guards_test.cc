@@ -92,7 +92,7 @@ TEST_F(Guards, OtherDataOnOneRankIsNamedBeforeTheFirstStep) {
 }
 
 TEST_F(Guards, ABlockThatTheStartDoesNotReadIsFoundByTheWindows) {
-  // 80 MiB with a sidecar that all have: a start reads 16 of its 20 blocks, and 64 samples. What differs on rank 1 lies
+  // 80 MiB with a sidecar that all have: a start reads 16 of its 20 blocks, and 64 samples. What differs on rank 1 is
   // in block 4, between two of these.
   const size_t bytes = size_t{80} << 20, first = 17'400'000, last = 18'600'000;
   BlockHasher hasher;

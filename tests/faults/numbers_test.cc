@@ -49,7 +49,7 @@ TEST_F(Numbers, InAStreakNothingIsSavedAndTheLastGoodSnapshotStays) {
   EXPECT_THAT(outcome.output, HasSubstr("not finite 10 steps in a row"));
   EXPECT_EQ(count_of(outcome.output, "no snapshot of step 15 inside a streak of skipped steps"), 1) << outcome.output;
   EXPECT_EQ(list_steps(path("run")).back(), 10);
-  // Without those flags the run goes on from what was good.
+  // Without those flags the run continues from what was good.
   const Outcome next = run(trireme_command(train("run", {"--run.steps", "12"})));
   EXPECT_EQ(next.code, 0) << next.output;
   EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("run") + "/step-00000010"));

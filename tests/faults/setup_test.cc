@@ -91,7 +91,7 @@ TEST_F(WrongSetup, ARankThatNeverComesToMpiEndsTheWaitWithItsNumber) {
     // The others come later: Open MPI ends a job at once in which a rank ends after others have called MPI_Init.
     const Outcome outcome = run_shell(std::string("test $RANK = 1 && exec ") + absent + "; sleep 1; exec " +
                                       trireme_path() + " " + quoted(train("run", {"--run.start-timeout", "3"})));
-    if (!mpirun_is_hydra()) {  // which gives a code of its own
+    if (!mpirun_is_hydra()) {  // which gives its own code
       EXPECT_EQ(outcome.code, 76) << outcome.output;
     }
     EXPECT_EQ(count_of(outcome.output, "error: "), 1) << outcome.output;

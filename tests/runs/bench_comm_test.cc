@@ -29,7 +29,7 @@ class BenchComm : public testing::Test {
 TEST_F(BenchComm, EveryCollectiveTypeAndOperationIsRightOnThreeRanks) {
   const TemporaryFolder folder;
   const std::string file = folder / "result.json";
-  // 25 KB is no multiple of any chunk; every rank is root once.
+  // 25 KB is not a multiple of any chunk; every rank is root once.
   const Outcome outcome = run(mpirun_command(3, bench_comm({"all", "-b", "25000", "-e", "25000", "-n", "1", "-d", "all",
                                                             "-o", "all", "-r", "all", "-J", file})));
   ASSERT_EQ(outcome.code, 0) << outcome.output;

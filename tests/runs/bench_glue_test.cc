@@ -40,7 +40,7 @@ TEST_F(BenchGlue, MeasuresStepsBesideAPeer) {
 
 TEST_F(BenchGlue, HoldsAStepAgainstItsGemms) {
   auto words = bench({});
-  *(std::ranges::find(words, "--steps") + 1) = "1";  // of several, the share is a median of its own
+  *(std::ranges::find(words, "--steps") + 1) = "1";  // of several, the share is its own median
   const Outcome outcome = run(trireme_command(words));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   const Json result = json("bench.json");

@@ -183,7 +183,7 @@ TEST_F(IndexedData, DatasetsOfAnotherTokenizerAreRefused) {
   refused({"--data.train", one, "--data.validation", two}, two + ".bin was prepared with another tokenizer (hash ");
 }
 
-/// Two ranks, each in a folder of its own with a copy of the data, as hosts without a common file system have them.
+/// Two ranks, each in its own folder with a copy of the data, as hosts without a common file system have them.
 TEST_F(IndexedData, HostsThatShareNoFolderEachMakeTheOrder) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
   namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-// Runs go on from checkpoints that older programs wrote. tests/golden/checkpoint-version-1 was saved by a program of
+// Runs resume from checkpoints that older programs wrote. tests/golden/checkpoint-version-1 was saved by a program of
 // format version 1: two ranks, three steps of the run below. checkpoint-version-2 by the last one of version 2: two
 // ranks that shared the optimizer's state, bf16 weights, a model of half the width.
 

@@ -175,7 +175,7 @@ TEST_F(PrepareRuns, KnowsTheRecipesLayouts) {
   EXPECT_EQ(neox("enron").code, 0);
   EXPECT_TRUE(fs::exists(folder_ / "data/enron/enron_text_document.idx"));
   const std::string once = read_text(folder_ / "data/enron/enron_text_document.bin");
-  const Outcome twice = neox("enron");  // what it wrote lies in the folder that it reads
+  const Outcome twice = neox("enron");  // what it wrote is in the folder that it reads
   EXPECT_EQ(twice.code, 0) << twice.output;
   EXPECT_THAT(twice.output, Not(HasSubstr("skipped")));
   EXPECT_EQ(read_text(folder_ / "data/enron/enron_text_document.bin"), once);

@@ -1,5 +1,5 @@
 #pragma once
-// Runs the program as a user does: in a process of its own, with a time limit, keeping what it prints.
+// Runs the program as a user does: in its own process, with a time limit, keeping what it prints.
 
 #include <fcntl.h>
 #include <fmt/format.h>
