@@ -1,4 +1,4 @@
-// Azure, through az: what a cluster is made of there, made and ended.
+// Azure, through az: creates and deletes the resources of a cluster.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -43,7 +43,7 @@ void delete_resources(std::vector<Json> resources) {
   for (const Json& resource : resources) {
     log::info("deleting {}", text_in(resource, "name"));
     const CommandEnd end = run_command({"az", "resource", "delete", "--ids", text_in(resource, "id")});
-    // What went with a machine (its disk and its network card) is gone already.
+    // Resources deleted with a machine (its disk and its network card) are already gone.
     if (end.ok || is_azure_not_found(end.err)) continue;
     fail(ErrorKind::io, "{} could not be deleted: {}; the same command goes on from here", text_in(resource, "name"),
          end.err);
@@ -58,7 +58,7 @@ std::vector<Json> ours(const Cluster& cluster) {
   return found;
 }
 
-/// The words with what earlier steps have told.
+/// The words with the outputs of earlier steps.
 Words filled(const Words& words, const std::vector<std::pair<std::string, std::string>>& captured) {
   Words result = words;
   for (std::string& word : result) {
@@ -78,7 +78,7 @@ std::string describe_no_capacity(const Cluster& cluster, const Node& node, const
       spot ? ", or node.spot off" : "", reason);
 }
 
-/// Why the machine of a node is not there, as its own view says; what `az vm wait` said where that says nothing.
+/// Why the machine of a node is missing: from its instance view, else the error of `az vm wait`.
 std::string why_missing(const Cluster& cluster, const Node& node, const std::string& waited) {
   const CommandEnd asked = run_command({"az", "vm", "get-instance-view", "--resource-group", azure_group(cluster),
                                         "--name", node.name, "--output", "json"});
@@ -194,7 +194,7 @@ class Azure final : public Provider {
     const Words words = {"az",       "vm",  "list", "--resource-group", azure_group(cluster), "--show-details",
                          "--output", "json"};
     const CommandEnd end = run_command(words);
-    // A cluster that has ended by itself has taken its group along.
+    // A cluster that ended automatically has deleted its group.
     if (!end.ok && is_azure_group_not_found(end.err)) return found;
     for (const Json& machine : list_in("the machines", words, end)) {
       if (!is_ours(cluster, machine)) continue;
@@ -206,7 +206,7 @@ class Azure final : public Provider {
     return found;
   }
 
-  /// Through the agent of the machine, which answers to whoever has the right to the machine and to nobody else.
+  /// Through the agent of the machine, which answers only to accounts with rights to the machine.
   std::optional<std::vector<std::string>> host_keys(const Cluster& cluster, const Node& node) const override {
     const Json answer =
         json_of("host keys of " + node.name,

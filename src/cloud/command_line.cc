@@ -20,7 +20,7 @@ std::string beginning_of(const std::string& text) {
   return shown + (text.size() > kMost ? "..." : "");
 }
 
-/// "az vm create": what of a call can be told; its values need not be.
+/// "az vm create": the part of a call for messages; leaves out its values.
 std::string action_of(const std::vector<std::string>& words) {
   std::string action;
   for (const std::string& word : words) {

@@ -24,7 +24,7 @@ class Remote {
 
   /// ssh, its options and the host, up to the command; through the head where the node has no public address.
   std::vector<std::string> ssh_words(const Node& node) const;
-  /// Runs a shell command as the user. The result's error text is what ssh's own failure means where it was that.
+  /// Runs a shell command as the user. If ssh itself failed, the result's error text explains it.
   RemoteResult run(const Node& node, const std::string& command, const std::string& input = "",
                    std::chrono::duration<double> timeout = std::chrono::minutes(30)) const;
   /// The same as root: through sudo, unless the user is root.
@@ -44,10 +44,10 @@ class Remote {
   std::string user_, known_hosts_, identity_, key_;
 };
 
-/// Node -> what went wrong.
+/// Node -> error.
 using Failures = std::map<std::string, std::string>;
 
-/// Runs `work` for all nodes at once; what it throws is what went wrong.
+/// Runs `work` for all nodes at once; an exception is the node's error.
 Failures for_each_node(const std::vector<Node>& nodes, const std::function<void(const Node&)>& work);
 
 struct Patience {
@@ -55,8 +55,8 @@ struct Patience {
   double refused = 0;  ///< for one that refuses the key, from its first refusal on
 };
 
-/// Waits until each node lets the user in, and tells every half minute what it waits for. A changed or unknown host key
-/// is not waited for. `before` is called before every try and may find out how the node is reached.
+/// Waits until each node lets the user in, and logs every half minute what it waits for. A changed or unknown host key
+/// ends the wait. `before` is called before every try and may find out how the node is reached.
 Failures wait_for_nodes(const Remote& remote, std::vector<Node>& nodes, const Patience& patience,
                         const std::function<void(Node&)>& before);
 

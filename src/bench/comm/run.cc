@@ -35,7 +35,7 @@ int64_t free_memory() {
   return limit > 0 ? std::min(free, limit) : free;
 }
 
-/// Ends the whole job when a size takes longer than it may: a collective cannot be taken back.
+/// Ends the whole job when a size takes longer than it may: a collective cannot be cancelled.
 class Watchdog {
  public:
   Watchdog(Process& process, double seconds) : process_(process), seconds_(seconds) {
