@@ -26,7 +26,8 @@ std::string name_of(int64_t stages, int64_t chunks, int64_t micro_batches) {
   return fmt::format("{} stages, {} chunks, {} micro-batches", stages, chunks, micro_batches);
 }
 
-/// All stages at once. A message is there once its send and its receive were both begun; nobody waits for a send, but
+/// All stages at once. A message has arrived once its send and its receive have both begun; no stage waits for a send,
+/// but
 /// a stage begins the next send to the same neighbour only when the one before has gone, and begins the receive of an
 /// action when it begins the action before it. Forward takes 1, backward 2, messages nothing.
 class Simulation {

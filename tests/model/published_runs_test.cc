@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 LoadedConfig load(const std::string& name) {
-  // Intel's keys do not say which weights are fine-tuned: whoever runs the file does.
+  // Intel's keys do not say which weights are fine-tuned: the command that runs the file does.
   const bool names_no_model = name == "intel-nanogpt.yaml";
   return load_config({source_dir() + "/configs/" + name},
                      names_no_model ? std::vector<std::string>{"--model.init", "gpt2"} : std::vector<std::string>{});

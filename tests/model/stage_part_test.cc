@@ -63,7 +63,7 @@ Outcome whole_model(const Spec& spec, Recompute recompute) {
   return out;
 }
 
-/// The parts of a pipeline, run in one thread: an action waits until what it takes is there.
+/// The parts of a pipeline, run in one thread: an action waits until its input is ready.
 class Pipeline {
  public:
   Pipeline(const Spec& spec, int64_t stages, int64_t chunks, Recompute recompute)
@@ -187,7 +187,7 @@ TEST_P(EveryChoiceInParts, SlotsKeepMicroBatchesApart) {
   }
 }
 
-/// Weights are NaN but for what is needed just now.
+/// Weights are NaN except those needed now.
 class HiddenWeights final : public WeightSource {
  public:
   explicit HiddenWeights(std::vector<float>& weights) : weights_(weights), truth_(weights), readers_(weights.size()) {

@@ -45,7 +45,7 @@ struct Share {
     }
   }
 
-  /// The largest difference of each parameter's gradient, over the norm of what it is compared with.
+  /// The largest difference of each parameter's gradient, over the norm of the reference.
   void expect_gradients_of(const TestModel<float>& whole) const {
     double qkv_norm = 0;
     for (const Parameter& p : table.all()) {
@@ -316,7 +316,7 @@ TEST(TensorGroup, SumsHaveTheSameBitsOnEveryMember) {
 
 constexpr std::chrono::milliseconds kLate{20};
 
-/// Tells which products ran while a sum was on its way.
+/// Records which products ran during a sum.
 class CallOrder final : public OpRecorder {
  public:
   bool recording() const override { return true; }

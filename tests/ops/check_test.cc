@@ -1,4 +1,4 @@
-// Every argument fault names the operator, what it got and what it expected.
+// Every argument error names the operator, the value found and the value expected.
 
 #include "ops/check.h"
 

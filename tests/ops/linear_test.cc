@@ -37,7 +37,7 @@ struct Size {
   int64_t rows, in, out;
 };
 /// Odd sizes, sizes of one, no rows, sizes at which operands are packed, those of several blocks of outputs, and rows
-/// of a weight that lie whole pages apart.
+/// of a weight that are complete pages apart.
 constexpr Size kSizes[] = {{1, 1, 1},      {1, 48, 144},    {3, 7, 5},     {17, 33, 65},  {0, 8, 4},
                            {2, 1, 50},     {129, 64, 1},    {513, 40, 70}, {37, 80, 601}, {600, 130, 531},
                            {40, 24, 8201}, {523, 9, 17000}, {70, 3072, 7}};
