@@ -124,7 +124,7 @@ TEST(InterruptedSave, ADiskThatFillsUpKeepsTheOldCheckpoint) {
   TrainingState state(table, DType::f32, true);
   fill(state, table, 1);
   save(run.path(), table, state, facts_of(spec, 1));
-  // A limit on the size of files stands for the full disk: write() fails half-way.
+  // A limit on the size of files simulates a full disk: write() fails half-way.
   struct rlimit before {};
   getrlimit(RLIMIT_FSIZE, &before);
   struct rlimit small = before;

@@ -1,7 +1,7 @@
 // Every reader of a training state against every kind of state that a rank may keep: of all elements or of those it
-// owns (optim.shard, shared by all data ranks or within hosts), of the whole model or a part of it. What is loaded is
-// compared element by element with the checkpoint's tensors as something else reads them, and what the next updates
-// make of it with AdamW in f64.
+// owns (optim.shard, shared by all data ranks or within hosts), of the whole model or a part of it. The loaded state is
+// compared element by element with the checkpoint's tensors from an independent reader, and the next updates with AdamW
+// in f64.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 /// Whole tensors by our names: value, first and second moment; without moments those are zero.
 using Tensors = std::map<std::string, std::array<std::vector<float>, 3>>;
 
-/// A checkpoint, what is in it, and how it is loaded.
+/// A checkpoint, its contents and its loader.
 struct Source {
   std::string name;
   Spec spec;
@@ -215,7 +215,7 @@ void load_and_update(const Source& source, const Kept& kept, DType dtype) {
   }
 }
 
-// ---- what is read
+// ---- reading
 
 Source neox_sample(const std::string& name) {
   const std::string path = source_dir() + "/tests/golden/neox/" + name;

@@ -17,7 +17,7 @@
 namespace trireme {
 namespace {
 
-/// Each rank saves what its layout has of the state.
+/// Each rank saves its layout's part of the state.
 void save_in_parts(const std::string& run_dir, const std::vector<Layout>& layouts, const ParameterTable& whole,
                    const TrainingState& state) {
   run_local(static_cast<int>(layouts.size()), [&](RankContext& rank) {
@@ -157,7 +157,7 @@ TEST(CheckpointLayouts, LoadingReadsOnlyWhatItNeeds) {
     EXPECT_LE(read, token_bytes / 2 + kPieceBytes + (all - token_bytes));
     EXPECT_GE(read, stored_bytes(table, 1));
   }
-  for (const Layout& layout : layouts_of(spec, 1, 2)) {  // what a stage holds are whole tensors
+  for (const Layout& layout : layouts_of(spec, 1, 2)) {  // a stage holds complete tensors
     const ParameterTable table(spec, InitScheme::gpt2, layout);
     TrainingState own(table, DType::f32, false);
     EXPECT_EQ(load_checkpoint(open_checkpoint(one.path()), table, own), stored_bytes(table, 1));

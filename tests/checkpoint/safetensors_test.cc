@@ -92,7 +92,7 @@ TEST(Safetensors, RealFilesAreRewrittenByteForByte) {
     for (size_t i = file.entries().size(); i-- > 0;) writer.write(i, file.bytes(file.entries()[i]));
     writer.commit();
     const std::string want = read_text(file.path()), got = read_text(copy);
-    // The library that wrote these keeps metadata in no fixed order; two keys can stand either way.
+    // The library that wrote these keeps metadata in no fixed order; two keys can be in either order.
     if (std::string(name) == "metadata_git_tag") {
       EXPECT_EQ(got.size(), want.size());
       EXPECT_EQ(SafetensorsFile(copy).entries(), file.entries());

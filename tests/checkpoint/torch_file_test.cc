@@ -113,7 +113,7 @@ TEST(TorchFile, NothingIsCalledOrImported) {
   EXPECT_PICKLE_REFUSED("\x82\x01", "the opcode EXT1 has no place");
   EXPECT_PICKLE_REFUSED("Pname\n", "the opcode PERSID has no place");
   EXPECT_PICKLE_REFUSED("\xff", "0xff is no opcode");
-  // Allowed names do not allow what they were not made for.
+  // Allowed names are refused in other roles.
   EXPECT_PICKLE_REFUSED("ctorch\nFloatStorage\n)R", "torch.FloatStorage is called");
   EXPECT_PICKLE_REFUSED("ccollections\nOrderedDict\n(" + pickle_text("x") + "tR", "with 1 arguments, expected none");
   EXPECT_PICKLE_REFUSED("ctorch._utils\n_rebuild_tensor_v2\n)R", "a tensor of 0 arguments");

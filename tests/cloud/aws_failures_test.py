@@ -83,7 +83,7 @@ class Failures(unittest.TestCase):
                 if account.calls() < at:
                     return False
                 if first.returncode == 0:
-                    # What failed was asked again, or is told as not known.
+                    # The failed query was repeated, or its result is reported as unknown.
                     self.assertRegex(account.last_call(at), "describe-(instances|images)|get-console-output|get-service-quota")
                 second = self.done(account, "create", "--yes")
                 self.assertIn("2 of 2 nodes are up", second.stdout, f"call {at} {mode}: {first.both}")

@@ -313,7 +313,7 @@ class Azure(unittest.TestCase):
         again = account.run("create", "--yes")
         self.assertEqual(again.returncode, 0, again.both)
         self.assertEqual(account.resources(), list(WHOLE))
-        # Another machine at the same address: its own keys, as Azure tells them, take the place of the old ones.
+        # Another machine at the same address: its own keys, from Azure, replace the old ones.
         after = dict(line.split(" ", 1) for line in known.read_text().splitlines())
         self.assertEqual(after["203.0.113.11"], before["203.0.113.11"])
         self.assertNotEqual(after["203.0.113.12"].split()[1], before["203.0.113.12"].split()[1])
@@ -398,14 +398,14 @@ class Azure(unittest.TestCase):
         known = account.folder / "cluster.state/known_hosts"
         pinned = known.read_text()
         self.assertEqual(len(pinned.splitlines()), 2)
-        # Somebody else answers at the worker's address: what is pinned stays, whatever is asked.
+        # Another machine answers at the worker's address: the pinned key remains for every command.
         for words, code in ((["status"], 1), (["create", "--yes"], 1), (["add", "--yes"], 1)):
             done = account.run(*words, SSH_CHANGED="203.0.113.12")
             self.assertEqual(done.returncode, code, done.both)
             self.assertRegex(done.both, "sea-2.*: its host key is not the one in known_hosts; it was pinned in .*cluster.state/known_hosts when the machine was made: find out why")
             self.assertEqual(known.read_text().splitlines()[:2], pinned.splitlines())
         self.assertIn("2 of 3 nodes are up", done.stdout)
-        # The head's: nothing goes on.
+        # The head's: every command stops.
         done = account.run("create", "--yes", SSH_CHANGED="203.0.113.11")
         self.assertEqual(done.returncode, 1, done.both)
         self.assertIn("the head cannot be reached: sea-1: its host key is not the one in known_hosts", done.stderr)

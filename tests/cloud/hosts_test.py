@@ -207,7 +207,7 @@ class Hosts(unittest.TestCase):
             for node in NODES:
                 self.assertEqual(BED.run(node, "sh", "-c", self.OWN_FILES).stdout, self.THEIRS + "/etc/slurm:\nslurm.conf\n\n/opt/trireme:\nbin\n")
         finally:
-            self.leave_nothing()  # as long as what it puts back is still wanted
+            self.leave_nothing()  # while the files that it restores are still wanted
             for node in NODES:
                 self.forget_own_files(node)
             (BED.work / "shared/hosts").unlink(missing_ok=True)
