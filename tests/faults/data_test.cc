@@ -47,7 +47,7 @@ TEST_F(Data, WrongFilesAreRefusedBeforeTheFirstStep) {
 }
 
 TEST_F(Data, AnIdThatTheSampleOfBlocksMissesIsFoundWithVerify) {
-  // 48 blocks of 4 MiB are more than the 16 that every start reads; the wrong id stands in one between those.
+  // 48 blocks of 4 MiB are more than the 16 that every start reads; the wrong id is in one between those.
   fs::resize_file(path("train.bin"), 48u << 22);
   std::fstream stream(path("train.bin"), std::ios::in | std::ios::out | std::ios::binary);
   stream.seekp((5 << 22) + 100).write("\xff\xff", 2);
@@ -87,7 +87,7 @@ TEST_F(Data, AFileThatIsReplacedOrWrittenToIsToldOnce) {
 }
 
 TEST_F(Data, AFileThatIsCutShortEndsTheRunWithItsName) {
-  // The next look at the files or the next read behind the end comes first: both say what happened.
+  // Either the next check of the files or the next read past the end comes first: both report it.
   Program program(trireme_command(train("run", {"--run.steps", "1000000", "--log.every", "100"})));
   ASSERT_TRUE(wait_for_text(program, "step     100/"));
   fs::resize_file(path("train.bin"), 4096);

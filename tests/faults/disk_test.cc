@@ -1,4 +1,4 @@
-// Disks that are full, broken or read-only, and logs that nobody can take.
+// Disks that are full, broken or read-only, and logs that cannot be written.
 
 #include <pty.h>
 
@@ -74,7 +74,7 @@ TEST_F(Disk, ThatTakesNothingIsToldAndThenEndsTheRun) {
   EXPECT_EQ(count_of(outcome.output, "warning: " + stalled), 1) << outcome.output;
   EXPECT_EQ(count_of(outcome.output, "error: " + stalled), 1) << outcome.output;
   EXPECT_THAT(list_steps(path("run")), ElementsAre(6));
-  // Once the disk is back the same command goes on.
+  // Once the disk is back the same command resumes.
   const Outcome next = run_with({});
   EXPECT_EQ(next.code, 0) << next.output;
   EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("run") + "/step-00000006"));
@@ -150,7 +150,7 @@ TEST_F(Disk, ARunFolderThatVanishesCostsSnapshotsAndAtTheEndTheRun) {
   EXPECT_EQ(run(trireme_command({"checkpoint", "verify", path("elsewhere")})).code, 0) << "what was saved is whole";
 }
 
-/// In a mount namespace of its own, with a file system of that size mounted on the run folder.
+/// In its own mount namespace, with a file system of that size mounted on the run folder.
 class SmallDisk : public Disk {
  protected:
   void SetUp() override {
@@ -262,7 +262,7 @@ TEST_F(Disk, AClosedTerminalStopsNothing) {
 }
 
 TEST_F(Disk, ATerminalThatHangsUpStopsNothing) {
-  // The program leads the session of its own terminal, which is closed after the first step.
+  // The program leads the session of a terminal, which is closed after the first step.
   int terminal = -1;
   auto words = trireme_command(train("run", {"--run.steps", "2000", "--log.every", "100"}));
   const pid_t pid = forkpty(&terminal, nullptr, nullptr, nullptr);

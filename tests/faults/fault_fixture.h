@@ -35,7 +35,7 @@ class FaultFixture : public TrainingFixture {
     return std::filesystem::exists(file) ? std::atoi(read_text(file).c_str()) : -1;
   }
 
-  /// Process id of the program as that rank, under `mpirun`. Throws where there is none: a signal to -1 goes to every
+  /// Process id of the program as that rank, under `mpirun`. Throws if there is none: a signal to -1 goes to every
   /// process of the machine.
   static pid_t pid_of_rank(const Program& mpirun, int rank) {
     for (const auto& item : std::filesystem::directory_iterator("/proc")) {
@@ -107,7 +107,7 @@ class FaultFixture : public TrainingFixture {
   }
 
  private:
-  /// It lies beside this test.
+  /// It is beside this test.
   static std::string shim_path() {
     return std::filesystem::read_symlink("/proc/self/exe").parent_path() / TRIREME_FAULT_SHIM;
   }

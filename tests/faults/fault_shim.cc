@@ -7,7 +7,7 @@
 //   FAULT_FIRST, FAULT_TIMES  the first matching call that fails, counted from 1, and how many do (0: all)
 //   FAULT_RANK   only on this rank
 // flip turns a bit of the weights, as broken memory would, when the name is hashed: first where values are drawn, then
-// for each hash of the parameters. It turns FAULT_AT bytes behind the start of the first arena that the process makes,
+// for each hash of the parameters. It turns FAULT_AT bytes after the start of the first arena that the process makes,
 // which begins with the weights.
 
 #include <dlfcn.h>
@@ -52,7 +52,7 @@ bool is_due(const char* call, const char* subject) {
   return number >= first && (times == 0 || number < first + times);
 }
 
-/// True when the call shall fail; after waiting, when that is what is asked for, it shall not.
+/// True if the call must fail; false after a requested wait.
 bool fails(const char* call, const char* subject) {
   if (!is_due(call, subject)) return false;
   errno = atoi(setting("FAULT_ERRNO"));

@@ -1,5 +1,5 @@
-// Ranks that do not have the same files: other data on one of them, or a run folder of its own. Ranks stand in folders
-// of their own and are given relative paths, as hosts whose files differ under one path.
+// Ranks that do not have the same files: other data or another run folder on one of them. Ranks work in separate
+// folders with relative paths, as hosts whose files differ under one path.
 
 #include <fstream>
 

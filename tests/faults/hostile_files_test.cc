@@ -1,4 +1,4 @@
-// Files that are made to take all memory or time, or that are no files: each ends in seconds, in bounded memory, with
+// Files made to use up all memory or time, or that are not regular files: each ends in seconds, in bounded memory, with
 // one error that names the file and the limit.
 
 #include <malloc.h>

@@ -117,7 +117,7 @@ TEST_F(WrongInput, TextOfAnyBytesComesBackAndALongLineTakesItsTime) {
   const Outcome outcome = run(trireme_command({"prepare", "--input", write("text.txt", text), "--tokenizer", tokenizer,
                                                "--output", path("data"), "--train-fraction", "0.5"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  // Each id of a byte-level vocabulary stands for bytes: both files together are the text.
+  // Each id of a byte-level vocabulary means bytes: both files together are the text.
   std::string ids;
   for (const char* file : {"/train.bin", "/val.bin"}) {
     const std::string bytes = read_text(path("data") + file, size_t{1} << 30);

@@ -1,5 +1,5 @@
-// What goes wrong on ranks that share a model: it is told with the rank's place, nothing is lost, and the run goes on
-// on any other layout.
+// Failures on ranks that share a model: the error names the rank's place, nothing is lost, and the run resumes with any
+// other layout.
 
 #include "tests/faults/fault_fixture.h"
 
@@ -45,7 +45,7 @@ class FaultsOnLayouts : public FaultFixture, public testing::WithParamInterface<
   std::vector<std::string> command(const std::string& name, const Flags& flags) const {
     return mpirun_command(GetParam().ranks, train(name, with(flags, GetParam().flags)));
   }
-  /// It goes on on one rank, from a snapshot that is whole.
+  /// It resumes on one rank, from a complete snapshot.
   void expect_to_go_on(const std::string& name) const {
     const auto resumable = find_resumable(path(name));
     ASSERT_TRUE(resumable);
@@ -64,7 +64,7 @@ class FaultsOnLayouts : public FaultFixture, public testing::WithParamInterface<
   }
   void expect_loss(const std::string& name, const Outcome& outcome, const std::string& reason) const {
     EXPECT_NE(outcome.code, 0);
-    if (mpirun_is_hydra()) return;  // which may end the survivors before they have said it
+    if (mpirun_is_hydra()) return;  // which may end the survivors before they report it
     EXPECT_EQ(read_status(path(name)).state, RunState::peer_lost) << outcome.output;
     EXPECT_EQ(read_status(path(name)).rank, 1);
     EXPECT_THAT(outcome.output, HasSubstr(std::string("error: ") + GetParam().second + " on "));

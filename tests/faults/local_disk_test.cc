@@ -26,7 +26,7 @@ class LocalDisk : public FaultFixture {
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  /// So slow that nothing is copied while training goes on.
+  /// So slow that nothing is copied during training.
   std::vector<std::string> slow(std::vector<std::string> more = {}) const {
     more.insert(more.begin(), {"--checkpoint.copy-mb-per-second", "0.0001"});
     return flags(std::move(more));
@@ -34,7 +34,7 @@ class LocalDisk : public FaultFixture {
   std::vector<std::string> command(int ranks, const std::vector<std::string>& words) const {
     return ranks == 1 ? trireme_command(words) : mpirun_command(ranks, words);
   }
-  /// A run of a million steps, killed when a snapshot of at least this step is whole on the local disk.
+  /// A run of a million steps, killed when a snapshot of at least this step is complete on the local disk.
   void kill_after(int64_t step, int ranks = 1) {
     Program program(command(ranks, train("run", slow({"--run.steps", "1000000", "--checkpoint.every", "20"}))));
     ASSERT_TRUE(program.wait_for([&](const std::string&) { return newest_local() >= step; })) << program.output();

@@ -1,4 +1,4 @@
-// Numbers that are none.
+// Values that are not numbers.
 
 #include <fstream>
 #include <limits>

@@ -1,4 +1,4 @@
-// A rank that dies or stands still is named by every other one, which leave with code 76.
+// A rank that dies or hangs is named by every other one, which exit with code 76.
 
 #include "base/time.h"
 #include "tests/faults/fault_fixture.h"
@@ -21,7 +21,7 @@ class PeerLoss : public FaultFixture {
     wait_for_file(*program, path(run) + "/latest");
     return program;
   }
-  /// The others have said that `rank` was lost, in these words, and have left with 76.
+  /// The others have reported that `rank` was lost, in these words, and exited with 76.
   void expect_loss(const std::string& run, const Outcome& outcome, int rank, const std::string& reason) {
     EXPECT_NE(outcome.code, 0);
     const RunStatus status = read_status(path(run));
@@ -69,7 +69,7 @@ TEST_F(PeerLoss, ARankThatIsKilledDuringTheStartAnEvaluationOrASaveIsNamedWithTh
   };
   const std::vector<Case> cases = {
       {"start", "fsync", "start/lock", "start-up after step 0", {}},
-      // The last heartbeat may be older than the save, so that any phase may be told.
+      // The last heartbeat may be older than the save, so that any phase may be reported.
       {"save", "fsync", "/rank-00000-of-", "", {"--checkpoint.every", "4"}},
   };
   for (const Case& c : cases) {
@@ -101,8 +101,8 @@ TEST_F(PeerLoss, ARankThatIsKilledDuringTheStartAnEvaluationOrASaveIsNamedWithTh
 }
 
 TEST_F(PeerLoss, ARankThatIsTwiceAsSlowIsNamedWithWhatItCosts) {
-  // Each product of matrices takes rank 1 a millisecond longer: many times what it takes the others, also where three
-  // ranks share two busy cores. Of three intervals two in a row must show it.
+  // Each product of matrices takes rank 1 a millisecond longer: many times as slow as the others, even if three ranks
+  // share two busy cores. Of three intervals two in a row must show it.
   const Outcome outcome =
       run(mpirun_command(3, train("run", {"--run.steps", "90", "--log.every", "30", "--batch.micro", "2"})),
           fault("slow", "1000", 0, {"FAULT_RANK=1"}));

@@ -1,4 +1,4 @@
-// Jobs that are started wrongly: each has its message and its fix, said once.
+// Wrongly started jobs: each reports its message and its fix once.
 
 #include <fstream>
 

@@ -16,7 +16,7 @@ class Status : public FaultFixture {
   std::vector<std::string> endless(const std::string& run) const {
     return train(run, {"--run.steps", "1000000", "--checkpoint.every", "100", "--log.every", "1000"});
   }
-  /// The state in which the file comes to rest: what a process beside the run writes comes after the run's end.
+  /// The final state of the file: a process beside the run writes after the run's end.
   RunStatus settled(const std::string& run) const {
     for (int i = 0; i < 1000 && read_status(path(run)).state == RunState::running; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -67,7 +67,7 @@ TEST_F(Status, AKilledMpirunLeavesNoRunningJob) {
 }
 
 TEST_F(Status, ADiskThatIsFullToTheEndTakesTheLastWord) {
-  // The first write of status.json is that the run goes on.
+  // The first write of status.json records that the run is running.
   const Outcome outcome =
       run(trireme_command(train("run")), fault("write", "status.json.tmp", ENOSPC, {"FAULT_FIRST=2"}));
   EXPECT_EQ(outcome.code, 0) << outcome.output;

@@ -20,7 +20,7 @@ class StopInEveryPhase : public FaultFixture {
     EXPECT_EQ(read_status(path(run)).code, 75);
   }
 
-  /// The program is held by a fault until the file `hold` is gone, and has said so in `seen`; rank 1 is stopped
+  /// The program is held by a fault until the file `hold` is gone, and has reported this in `seen`; rank 1 is stopped
   /// meanwhile.
   Outcome stop_while_held(Program& program) {
     EXPECT_TRUE(wait_for_file(program, path("seen")));

@@ -18,7 +18,7 @@ class Surroundings : public FaultFixture {
     return text;
   }
   static size_t place(const Outcome& outcome, const std::string& text) { return outcome.output.find(text); }
-  /// Training went through, and `text` was said before its first step.
+  /// Training completed, and `text` was printed before its first step.
   static void expect_told(const Outcome& outcome, const std::string& text) {
     EXPECT_EQ(outcome.code, 0) << outcome.output;
     EXPECT_EQ(count_of(outcome.output, text), 1) << text << " in\n" << outcome.output;
@@ -40,7 +40,7 @@ class Surroundings : public FaultFixture {
     }
     return points;
   }
-  /// The program in a mount namespace in which a control group of these limits stands where the real ones do.
+  /// The program in a mount namespace in which a control group of these limits replaces the real ones.
   Outcome run_limited(const std::string& cpus_in_percent, const std::string& memory_bytes,
                       const std::vector<std::string>& command) const {
     std::string script = "set -e\n";

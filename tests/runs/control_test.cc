@@ -41,7 +41,7 @@ class JobControl : public TrainingFixture {
 
     Program attached(trireme_command({"attach", path("run")}));
     ASSERT_TRUE(attached.wait_for([&](const std::string& out) {
-      return std::count(out.begin(), out.end(), '\n') > 60;  // more than the lines that were said before it came
+      return std::count(out.begin(), out.end(), '\n') > 60;  // more than the lines printed before it arrived
     })) << attached.output();
 
     const Outcome stopped = ask("stop");
@@ -156,7 +156,7 @@ TEST_F(JobControl, WhatAKilledJobLeftIsKnownForWhatItIs) {
   EXPECT_EQ(attach.code, 1);
   EXPECT_THAT(attach.output, HasSubstr("no job runs in " + path("run")));
   EXPECT_THAT(attach.output, HasSubstr(process));
-  // As where its whole host went down: nothing but the number of the process tells.
+  // As after a crash of its host: only the process number shows it.
   write_status(path("run"), {.state = RunState::running, .host = "h"});
   for (const char* command : {"status", "stop"}) {
     const Outcome outcome = ask(command);
@@ -165,7 +165,7 @@ TEST_F(JobControl, WhatAKilledJobLeftIsKnownForWhatItIs) {
     EXPECT_THAT(outcome.output,
                 HasSubstr("which is gone without a word; start again to go on from the last checkpoint"));
   }
-  // A job that goes on in the folder takes its place.
+  // A job that resumes in the folder replaces it.
   Program next(trireme_command(endless()));
   ASSERT_TRUE(next.wait_for([](const std::string& out) { return out.find("RESUMING") != out.npos; })) << next.output();
   EXPECT_THAT(ask("status").output, ContainsRegex("rank 0 is process " + std::to_string(next.pid())));

@@ -351,8 +351,8 @@ TEST_F(GptNeox, TrainsFromItsFilesAndGoesOnFromLoad) {
   EXPECT_NEAR(rates.at(6), 0.0055, 1e-9) << "(5 - 2) / 6 of the decay";
 }
 
-// Nothing is learnt at so low a rate, and what is a tenth of a deviation above the mean already counts as a spike: many
-// steps are skipped.
+// Nothing is learnt at so low a rate, and a tenth of a deviation above the mean counts as a spike: many steps are
+// skipped.
 TEST_F(GptNeox, ASkippedStepDoesNotAdvanceTheRate) {
   const Outcome outcome =
       done(here(1, kTrain + std::string("--run.on-spike skip --run.spike-score 0.1 --run.steps 120 "

@@ -30,7 +30,7 @@ class Families : public TrainingFixture {
     return words;
   }
 
-  /// Trains with the flags and returns the config.json of what is exported and started from again.
+  /// Trains with the flags and returns the config.json of the export that a new run starts from.
   Json train_and_export(std::vector<std::string> flags) {
     flags.insert(flags.end(), {"--run.steps", "40"});
     done(start("run", flags));

@@ -1,4 +1,4 @@
-// What other programs' options are here, asked of the commands themselves: each row of the table says what is true.
+// Checks each row of the table of other programs' options against the commands.
 
 #include "config/foreign_options.h"
 
@@ -34,7 +34,7 @@ void expect_true(const ForeignOption& option, const std::string& command) {
     EXPECT_THAT(outcome.output, HasSubstr(std::string(" is not supported; instead: ") + option.text));
     return;
   }
-  // The next complaint is about the option that nobody has, and about that one alone.
+  // The next error names only the unknown option.
   if (command == "train") {
     EXPECT_THAT(outcome.output, HasSubstr("no option \"no-such-option\""));
   } else {

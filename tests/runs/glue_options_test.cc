@@ -1,4 +1,4 @@
-// What the arguments of a fine-tuning run change, and what they must not.
+// The effects of a fine-tuning run's arguments.
 
 #include <signal.h>
 

@@ -185,7 +185,7 @@ TEST_F(GlueTasks, AModelThatNeverSawTheTaskIsToldOf) {
   write_text(path("three/config.json"), config.dump());
   EXPECT_THAT(answers("three", "ax", "--do_predict"),
               HasSubstr("names neither mnli as finetuning_task nor the classes entailment, neutral, contradiction"));
-  // The classes of another task: nothing but the recorded task tells them apart.
+  // The classes of another task: only the recorded task differs.
   for (const size_t i : {size_t{5}, size_t{6}}) write(all()[i]);
   ASSERT_EQ(tune("rte", "rte", {"--do_train", "--max_steps", "1"}).code, 0);
   EXPECT_THAT(answers("rte", "qnli", "--do_eval"), HasSubstr("was not trained on qnli: it was fine-tuned on rte"));

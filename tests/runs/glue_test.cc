@@ -95,7 +95,7 @@ TEST_F(Glue, GivesTheSameLossesOnAnyNumberOfRanks) {
 
 TEST_F(Glue, RefusesOtherRowsOnOneRankNamingFileAndRows) {
   if (mpirun_path().empty()) GTEST_SKIP() << "this build has no MPI";
-  // Each rank stands in its own folder and reads the rows below it, as hosts with their own files do.
+  // Each rank works in its own folder and reads the rows below it, as hosts with their own files do.
   const auto run_apart = [&](const std::vector<std::string>& flags) {
     std::vector<std::string> words = glue("out", flags);
     std::string text;

@@ -82,7 +82,7 @@ TEST_F(IndexedData, TheThirdPartOfTheSplitIsTheTest) {
 }
 
 TEST_F(IndexedData, APartOfTheSplitThatNothingReadsIsTold) {
-  write_dataset("c", "train.bin", 1000);  // 20 documents: 1 % of them is none
+  write_dataset("c", "train.bin", 1000);  // 20 documents: 1 % of them rounds to zero
   const Outcome outcome = run(trireme_command(blend("run", {"--run.steps", "2", "--data.train", "0.7 a 0.3 c"})));
   ASSERT_EQ(outcome.code, 0) << outcome.output;
   EXPECT_THAT(outcome.output, HasSubstr("data.split 90, 9, 1: the 5 documents of its third part, for a test, are not "

@@ -145,7 +145,7 @@ TEST_F(MeshRuns, ARankThatIsLostIsNamedWithItsPlace) {
   kill(rank_of(program, 3), SIGKILL);
   const Outcome outcome = program.finish();
   EXPECT_NE(outcome.code, 0);
-  if (mpirun_is_hydra()) return;  // which may end the survivors before they have said it
+  if (mpirun_is_hydra()) return;  // which may end the survivors before they report it
   EXPECT_THAT(outcome.output, HasSubstr("rank 3 (data 0, tensor 1, pipeline 1) on "));
   EXPECT_THAT(read_text(path("run") + "/status.json"), HasSubstr("\"peer-lost\""));
 }

@@ -1,4 +1,4 @@
-// A run that goes on where GPT-NeoX stopped, and what comes out of it again.
+// A run that resumes where GPT-NeoX stopped, and its export.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,7 +102,7 @@ TEST_F(NeoxRun, RanksThatShareItsOptimizersStateTrainAsThoseThatHaveAllOfIt) {
   }
 }
 
-/// A run that was resumed from another folder has no snapshot of its own yet.
+/// A run that was resumed from another folder has no own snapshot yet.
 TEST_F(NeoxRun, NamesWhatItWasResumedFromWhereItHasNoSnapshotOfItsOwn) {
   const Outcome outcome = here(kTrain + std::string("--run.steps 12 --optim.learning-rate 100 --optim.warmup-steps 0"));
   EXPECT_NE(outcome.code, 0);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 /// Waits until a preparation has saved its state, which it first does a second after it began. Once ids have been
-/// written it stands still for that long, so that it cannot end before.
+/// written it pauses for that long, so that it cannot end before.
 bool wait_for_state(Program& program, const fs::path& folder) {
   const bool begun = program.wait_for([&](const std::string&) {
     std::error_code absent;
@@ -175,7 +175,7 @@ TEST_F(PrepareRuns, KnowsTheRecipesLayouts) {
   EXPECT_EQ(neox("enron").code, 0);
   EXPECT_TRUE(fs::exists(folder_ / "data/enron/enron_text_document.idx"));
   const std::string once = read_text(folder_ / "data/enron/enron_text_document.bin");
-  const Outcome twice = neox("enron");  // what it wrote is in the folder that it reads
+  const Outcome twice = neox("enron");  // its output is in the folder that it reads
   EXPECT_EQ(twice.code, 0) << twice.output;
   EXPECT_THAT(twice.output, Not(HasSubstr("skipped")));
   EXPECT_EQ(read_text(folder_ / "data/enron/enron_text_document.bin"), once);
@@ -185,7 +185,7 @@ TEST_F(PrepareRuns, KnowsTheRecipesLayouts) {
   EXPECT_TRUE(fs::exists(folder_ / "data/pile_00/pile_00_text_document.bin"));
 }
 
-/// 1 GB of jsonl: memory stays small, and a killed run goes on to the same bytes.
+/// 1 GB of jsonl: memory stays small, and a killed run resumes and writes the same bytes.
 TEST_F(PrepareRuns, LargeInputInLittleMemoryAlsoWhenKilled) {
   ASSERT_EQ(run(prepare(folder_ / "a.jsonl", "once")).code, 0);
   const size_t repeats = 1'000'000'000 / lines_.size() + 1;
@@ -222,8 +222,8 @@ TEST_F(PrepareRuns, LargeInputInLittleMemoryAlsoWhenKilled) {
   EXPECT_EQ(different, 0u);
 }
 
-/// Where documents are divided, what was encoded is flushed to the disk only now and then: a state of this start of the
-/// machine is gone on with, one of an earlier start is not trusted.
+/// Where documents are divided, encoded data is flushed to the disk only now and then: a state from since the last
+/// reboot is resumed, an older one is not trusted.
 TEST_F(PrepareRuns, AfterARestartOfTheMachineItTrustsOnlyWhatWasFlushed) {
   const size_t repeats = 700;
   std::string members, block = zstd(lines_);

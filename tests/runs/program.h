@@ -1,5 +1,5 @@
 #pragma once
-// Runs the program as a user does: in its own process, with a time limit, keeping what it prints.
+// Runs the program as a user does: in its own process, with a time limit, keeping its output.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -23,7 +23,7 @@
 
 namespace trireme {
 
-/// A build with the address sanitizer holds back what is freed: how much memory it takes says nothing.
+/// A build with the address sanitizer delays the release of memory: its memory use is meaningless.
 #ifdef __SANITIZE_ADDRESS__
 inline constexpr bool kMemoryCounts = false;
 #else

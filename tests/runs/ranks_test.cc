@@ -27,7 +27,7 @@ class Ranks : public TrainingFixture {
 };
 
 TEST_F(Ranks, HoldTheBitsOfOneRankThatAccumulatesTheSameMicroBatches) {
-  // 12 sequences: 2, 3 and 4 ranks with one micro-batch each, against one rank with as many.
+  // 12 sequences: 2, 3 and 4 ranks with one micro-batch each, against one rank with the same number.
   for (const int ranks : {2, 3, 4}) {
     const std::vector<std::string> flags = {"--batch.micro", std::to_string(12 / ranks)};
     const std::string one = "one-" + std::to_string(ranks), several = "several-" + std::to_string(ranks);
@@ -54,7 +54,7 @@ TEST_F(Ranks, EndWithWhatTheirBeingSeveralCostInProcessorTime) {
 }
 
 TEST_F(Ranks, EndWithTheMemoryOfTheLargestBesideItsPlan) {
-  // Large enough that libraries' own memory is little beside the plan, which stands in the log before the first step.
+  // Large enough that libraries' own memory is little beside the plan, which is in the log before the first step.
   const std::vector<std::string> flags = {"--model.width", "512", "--model.vocabulary", "20000", "--run.steps", "2"};
   for (const int ranks : {1, 2}) {
     const Outcome outcome = run_ranks(ranks, std::to_string(ranks), flags);

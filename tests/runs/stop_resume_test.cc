@@ -1,4 +1,4 @@
-// A run that was stopped goes on as if it had not been.
+// A stopped run resumes as if it had not been stopped.
 
 #include <gmock/gmock.h>
 
