@@ -1,10 +1,14 @@
 #include "text/cutter.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <pcre2.h>
+#include <utf8proc.h>
 
 #include <cctype>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -168,16 +172,33 @@ std::string test_name(const testing::TestParamInfo<test::ModelPattern>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Cutter, ModelPatterns, testing::ValuesIn(test::model_patterns()), test_name);
 
+std::string unicode_version_of_pcre2() {
+  char version[32] = {};
+  pcre2_config_8(PCRE2_CONFIG_UNICODE_VERSION, version);
+  return version;
+}
+
+/// PCRE2 says "14.0.0" or, from 10.43 on, "14.0"; utf8proc "14.0.0".
+bool unicode_versions_differ() {
+  const std::string ours = utf8proc_unicode_version(), theirs = unicode_version_of_pcre2();
+  return !ours.starts_with(theirs) && !theirs.starts_with(ours);
+}
+
 TEST(Cutter, HasTheCategoriesOfPcre2) {
+  // A version of Unicode adds characters, and gives a few old ones another category (U+1171E was Mn until 15.1).
   EXPECT_LT(young_characters().ranges().size(), 400U);
+  std::set<char32_t> different;
   for (const char* name :
        {"L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "S", "Z", "C"}) {
     const CodeSet theirs = set_of_pcre2(fmt::format("\\p{{{}}}+", name)), ours = *CodeSet::category(name);
     for (char32_t code = 0; code < kInvalidCode; ++code) {
       if ((code >= 0xD800 && code < 0xE000) || young_characters().contains(code)) continue;
-      ASSERT_EQ(ours.contains(code), theirs.contains(code)) << name << " " << uint32_t{code};
+      if (ours.contains(code) != theirs.contains(code)) different.insert(code);
     }
   }
+  EXPECT_LE(different.size(), unicode_versions_differ() ? 50U : 0U)
+      << "Unicode " << utf8proc_unicode_version() << " here, " << unicode_version_of_pcre2() << " in PCRE2, the first U+"
+      << fmt::format("{:X}", static_cast<uint32_t>(*different.begin()));
 }
 
 /// Random expressions over a small alphabet: what tables take must match as PCRE2 matches.
