@@ -197,8 +197,8 @@ TEST(Cutter, HasTheCategoriesOfPcre2) {
     }
   }
   EXPECT_LE(different.size(), unicode_versions_differ() ? 50U : 0U)
-      << "Unicode " << utf8proc_unicode_version() << " here, " << unicode_version_of_pcre2() << " in PCRE2, the first U+"
-      << fmt::format("{:X}", static_cast<uint32_t>(*different.begin()));
+      << "Unicode " << utf8proc_unicode_version() << " here, " << unicode_version_of_pcre2()
+      << " in PCRE2, the first U+" << fmt::format("{:X}", static_cast<uint32_t>(*different.begin()));
 }
 
 /// Random expressions over a small alphabet: what tables take must match as PCRE2 matches.

@@ -1,5 +1,7 @@
 #include "cluster/launch/host_alias.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,16 +11,23 @@ namespace {
 constexpr std::string_view kPrefix = "trireme-name-";
 constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.";
 // A hyphen begins each of these; every other character of a host's name stands for itself.
-constexpr std::pair<char, char> kEscapes[] = {{'-', '-'}, {'_', 'u'}, {':', 'c'}, {'%', 'p'}};
+constexpr std::pair<char, char> kEscapes[] = {{'-', '-'}, {'.', 'd'}, {'_', 'u'}, {':', 'c'}, {'%', 'p'}};
 
-/// Open MPI 4.1 takes nothing else, and hangs after it has said so; of Hydra ":" begins a count.
+/// Open MPI accepts only `kPlain` and hyphens: 4.1 prints an error for other names and then hangs; 5.0 finds no slots
+/// on hosts with domain names, whatever prte_keep_fqdn_hostnames says. Hydra starts a count at ":".
 bool is_taken(StarterKind kind, std::string_view name) {
   if (kind == StarterKind::srun) return true;
   if (kind == StarterKind::hydra) return name.find_first_of(":%") == std::string_view::npos;
+  if (kind == StarterKind::prrte && is_domain_name(name)) return false;
   return std::ranges::all_of(name, [](char c) { return c == '-' || kPlain.find(c) != std::string_view::npos; });
 }
 
 }  // namespace
+
+bool is_domain_name(std::string_view name) {
+  in_addr ignored{};
+  return name.find('.') != std::string_view::npos && inet_pton(AF_INET, std::string(name).c_str(), &ignored) != 1;
+}
 
 std::string name_for_starter(StarterKind kind, const std::string& host) {
   const size_t begin = host.find('@') + 1;  // npos + 1 is 0

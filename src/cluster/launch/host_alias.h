@@ -9,6 +9,9 @@
 
 namespace trireme::launch {
 
+/// A name with dots that is not an IPv4 address.
+bool is_domain_name(std::string_view name);
+
 /// What the starter's hostfile has for `host`: itself where the starter takes it, else an alias of letters, digits and
 /// hyphens; user@ stays in front.
 std::string name_for_starter(StarterKind kind, const std::string& host);

@@ -73,8 +73,12 @@ TaggedLine read_tag(StarterKind kind, std::string_view line) {
   for (std::string_view stream : {"]<stdout>:", "]<stderr>:", "]<stddiag>:"}) {
     if (rank < 0 || !line.substr(at).starts_with(stream)) continue;
     at += stream.size();
-    if (kind == StarterKind::prrte && line.substr(at).starts_with(' ')) ++at;
-    return {rank, line.substr(at)};
+    line.remove_prefix(at);
+    if (kind == StarterKind::prrte) {  // 5.0.7 ends the tag of stderr with a NUL
+      if (line.starts_with(' ')) line.remove_prefix(1);
+      if (line.starts_with('\0')) line.remove_prefix(1);
+    }
+    return {rank, line};
   }
   return {-1, line};
 }

@@ -1,6 +1,5 @@
 #include "cluster/launch/starter.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -99,11 +98,7 @@ std::string agent_words(const std::vector<std::string>& agent) {
 
 /// Open MPI cuts names at their first dot: then ssh looks for another name, and hosts may fall together.
 bool has_domain_names(const std::vector<Host>& hosts) {
-  return std::ranges::any_of(hosts, [](const Host& host) {
-    const std::string name = host_key(host.name);
-    in_addr ignored{};
-    return name.find('.') != std::string::npos && inet_pton(AF_INET, name.c_str(), &ignored) != 1;
-  });
+  return std::ranges::any_of(hosts, [](const Host& host) { return is_domain_name(host_key(host.name)); });
 }
 
 /// What its hostfile has: the placement, in names that it takes.
@@ -130,10 +125,8 @@ std::vector<std::string> open_mpi_words(const Starter& starter, const StartReque
     add(words,
         {"--tag-output", "--mca", "plm_rsh_agent", agent_words(request.agent), "--mca", "plm_rsh_no_tree_spawn", "1"});
   }
-  if (has_domain_names(hosts_for_starter(starter.kind, request))) {
-    const bool prte = starter.kind == StarterKind::prrte;
-    add(words, {prte ? "--prtemca" : "--mca", prte ? "prte_keep_fqdn_hostnames" : "orte_keep_fqdn_hostnames", "1"});
-  }
+  if (has_domain_names(hosts_for_starter(starter.kind, request)))
+    add(words, {"--mca", "orte_keep_fqdn_hostnames", "1"});
   // vader is sm since Open MPI 5, which knows the old name, too.
   if (request.tcp_only) add(words, {"--mca", "pml", "ob1", "--mca", "btl", "self,vader,tcp"});
   if (request.ipv6 && starter.kind != StarterKind::prrte) {  // which has it on

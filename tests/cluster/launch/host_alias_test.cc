@@ -22,6 +22,13 @@ TEST(HostAlias, IsWhatEachStarterTakesAndMeansTheHost) {
   EXPECT_EQ(name_for_starter(StarterKind::hydra, "mpi_w1"), "mpi_w1");
   EXPECT_EQ(name_of_alias(name_for_starter(StarterKind::hydra, "fd88::1")), "fd88::1");
   EXPECT_EQ(name_for_starter(StarterKind::srun, "mpi_w1"), "mpi_w1");
+  for (const char* name : {"n1.example.net", "alice@w.1.example.net", "10.0.0.example.net"}) {
+    const std::string alias = name_for_starter(StarterKind::prrte, name);
+    EXPECT_EQ(alias.find('.'), std::string::npos) << alias;
+    EXPECT_EQ(name_of_alias(alias), name);
+  }
+  for (const char* name : {"n1", "10.0.0.1", "alice@10.0.0.2"})
+    EXPECT_EQ(name_for_starter(StarterKind::prrte, name), name);
 }
 
 TEST(HostAlias, IsTurnedBackInWhatTheStarterSays) {
