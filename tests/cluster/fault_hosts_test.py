@@ -48,8 +48,8 @@ class Faults(bed.TrainingCase):
         self.assertTrue(wait_for(lambda: records(run)[-1]["step"] > resumed + 20 or not job.running()), job.output())
         job.signal(signal.SIGTERM)
         text = self.assert_ends(job, 75)
-        # Steps are short here: what a rank last told may be from before them.
-        self.assertRegex(text, r"rank 2 on h3 was lost \(its connection closed [0-9.]+ s after its last heartbeat\) in \w")
+        # Steps are short here: a rank's last report may be from before them. Open MPI 5 may end the ranks before they print it.
+        self.assertRegex(text, r"rank 2 on h3 was lost \(its connection closed [0-9.]+ s after its last heartbeat\) in \w|Remote daemon: .* on node h3")
         self.assertIn("restarting without h3, whose rank 2 was lost", text)
         self.assert_nothing_is_left(config)
 

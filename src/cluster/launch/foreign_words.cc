@@ -43,12 +43,12 @@ constexpr std::array kTraces = {"ORTE_ERROR_LOG",
                                 "] Signal code: ",
                                 "] Failing at address: "};
 
-/// " NAME" of the box's line "node:  NAME"; empty where there is none.
+/// "NAME" of the box's line "node:  NAME"; empty where it is missing.
 std::string value_of(const std::string& box, const std::string& key) {
   const size_t at = box.find(key);
   if (at == std::string::npos) return "";
   const size_t begin = box.find_first_not_of(' ', at + key.size());
-  return begin == std::string::npos ? "" : ": " + box.substr(begin, box.find('\n', begin) - begin);
+  return begin == std::string::npos ? "" : box.substr(begin, box.find('\n', begin) - begin);
 }
 
 }  // namespace
@@ -59,7 +59,14 @@ BoxMeaning meaning_of_box(const std::string& box) {
   meaning.trace = has_any(box, kInternalErrors);
   meaning.verdict = has(box, "non-zero");
   const auto* const refusal = std::ranges::find_if(kRefusals, [&](const auto& known) { return has(box, known.first); });
-  if (refusal != std::end(kRefusals)) meaning.refusal = fmt::format("{}{}", refusal->second, value_of(box, "node: "));
+  if (refusal != std::end(kRefusals)) {
+    const std::string host = value_of(box, "node: ");
+    meaning.refusal = fmt::format("{}{}{}", refusal->second, host.empty() ? "" : ": ", host);
+  }
+  if (has(box, "has lost communication with a remote daemon")) {
+    const size_t daemon = box.find("Remote daemon:");
+    if (daemon != std::string::npos) meaning.lost_host = value_of(box.substr(daemon), " on node");
+  }
   return meaning;
 }
 

@@ -14,6 +14,7 @@ struct BoxMeaning {
   bool trace = false;        ///< of its own sources: of no use where a cause is told
   bool verdict = false;      ///< a rank ended with another code than 0
   std::string refusal;       ///< it does not take its hostfile or a host's name, in one line; else empty
+  std::string lost_host;     ///< its daemon on this host was lost, after which it ends all ranks; else empty
 };
 BoxMeaning meaning_of_box(const std::string& box);
 

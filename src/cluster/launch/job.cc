@@ -416,8 +416,10 @@ class Launch {
       log::warning("launch: {}", e.what());
       return end.code;
     }
-    // It did not get to say how it ended.
-    if (status_->state == RunState::running || status_->state == RunState::killed) return end.code != 0 ? end.code : 1;
+    if (status_->state == RunState::running || status_->state == RunState::killed) {  // ended before it could write why
+      if (end.lost_rank && !end.stop_requested) return exit_code(ErrorKind::peer);
+      return end.code != 0 ? end.code : 1;
+    }
     return status_->code;
   }
 

@@ -150,6 +150,7 @@ std::string OutputPrefixer::end_of_box() {
     return "";
   }
   if (refusal_.empty()) refusal_ = meaning.refusal;
+  if (!lost_rank_ && !meaning.lost_host.empty()) lost_rank_ = first_rank_on(placement_, meaning.lost_host);
   if (meaning.verdict) {
     verdict_ += box;
     return "";

@@ -56,7 +56,7 @@ class OutputPrefixer {
   /// The line of the first error that a rank has told (comm/rank_record.h), prefixed; of a foreign program the first
   /// line that says "error: ".
   const std::optional<std::string>& first_error() const { return first_error_; }
-  /// The rank that another one was the first to tell as lost.
+  /// The rank that another one was the first to report as lost, or the first one of a host whose daemon mpirun lost.
   const std::optional<int>& lost_rank() const { return lost_rank_; }
   /// Ranks that told that they have reached MPI's start.
   const std::set<int>& arrived() const { return arrived_; }

@@ -286,4 +286,13 @@ const std::string& host_of_rank(const std::vector<Placement>& placement, int ran
   return kUnknown;
 }
 
+std::optional<int> first_rank_on(const std::vector<Placement>& placement, const std::string& host) {
+  int rank = 0;
+  for (const Placement& entry : placement) {
+    if (entry.processes > 0 && host_key(entry.host) == host_key(host)) return rank;
+    rank += entry.processes;
+  }
+  return std::nullopt;
+}
+
 }  // namespace trireme::launch

@@ -1,6 +1,7 @@
 #pragma once
 // The program that starts the ranks, and the command given to it.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,5 +66,7 @@ struct StartCommand {
 /// Pure. Ranks fill the placement's hosts in their order, so rank r runs where host_of_rank() says.
 StartCommand start_command(const Starter& starter, const StartRequest& request);
 const std::string& host_of_rank(const std::vector<Placement>& placement, int rank);
+/// Nothing: no rank is placed on this host.
+std::optional<int> first_rank_on(const std::vector<Placement>& placement, const std::string& host);
 
 }  // namespace trireme::launch

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "cluster/launch/host_alias.h"
 #include "tests/support/temporary_folder.h"
 
 namespace trireme::launch {
@@ -85,6 +86,29 @@ TEST(Output, TheTimeStandsInFrontWhereItIsWanted) {
 }
 
 std::string line_of(const RankRecord& record) { return to_line(record) + "\n"; }
+
+TEST(Output, AHostWhoseDaemonMpirunLostIsALostRank) {
+  const std::vector<Placement> placement = {{"h1", 2}, {"ann@h2", 2}, {"w.3.example.net", 1}};
+  const std::string edge(76, '-');
+  const std::pair<const char*, const char*> boxes[] = {
+      {"ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[5437,0],0] on node h1\n"
+       "  Remote daemon: [[5437,0],1] on node ",
+       "\n\nThis is usually due to either a failure of the TCP network\nconnection to the node"},
+      {"PRTE has lost communication with a remote daemon.\n  HNP daemon   : [prterun-h1-7411@0,0] on node h1\n"
+       "  Remote daemon: [prterun-h1-7411@0,2] on node ",
+       "\nThis is usually due to either a failure of the TCP network\nconnection to the node"}};
+  for (const StarterKind kind : {StarterKind::open_mpi, StarterKind::prrte}) {
+    const auto& [begin, end] = boxes[kind == StarterKind::prrte ? 1 : 0];
+    const std::pair<std::string, std::optional<int>> hosts[] = {
+        {"h2", 2}, {name_for_starter(kind, "w.3.example.net"), 4}, {"h9", std::nullopt}};
+    for (const auto& [host, rank] : hosts) {
+      RankLogs logs("");
+      OutputPrefixer prefixer(kind, placement, logs);
+      prefixer.take(edge + "\n" + begin + host + end + "\n" + edge + "\n");
+      EXPECT_EQ(prefixer.lost_rank(), rank) << host;
+    }
+  }
+}
 
 TEST(Output, WhatRanksTellIsReadAndNotPassedOn) {
   const std::vector<Placement> placement = {{"n1", 1}, {"n2", 2}};
