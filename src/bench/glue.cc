@@ -73,6 +73,7 @@ struct Tuning {
   const GlueBenchOptions& options;
   const PretrainedModel& pretrained;
   const EncodedRows& rows;
+  const std::vector<int>& exchange_cores;
   MeasuredModel model;
 
   /// Steps over the given ranks; `order`, which lives as long as they, gives the rows of the last one.
@@ -84,10 +85,12 @@ struct Tuning {
                                                options.batch, rank);
     order = batches.get();
     const int64_t longest = options.pad ? options.max_length : rows.longest;
+    const StepSize step{
+        .micro_sequences = options.batch, .micro_rows = options.batch * longest, .step_rows = options.batch * longest};
     return {model,
             rank,
-            {.data = rank.size()},
-            {.rows = options.batch * longest, .accumulates = false},
+            measured_plan(pretrained.spec, {.data = rank.size()}, measured_config(options.dtype), step,
+                          planned(rank, exchange_cores)),
             options.batch * rank.size(),
             2e-5,
             std::move(batches)};
@@ -188,7 +191,10 @@ GlueBenchResult bench_glue(const GlueBenchOptions& given, Ops& ops, const RankCo
     require(rows.rows() >= o.batch * rank.size(), ErrorKind::usage, "--batch {} on {} is more than the {} of {}",
             o.batch, count_text(rank.size(), "rank"), count_text(rows.rows(), "row"), data.train[0].path);
   });
-  Tuning tuning{o, model, rows, {model.spec, o.dtype, ops, exchange_cores}};
+  // Every rank has the whole model, whatever the size of the groups that it is in.
+  const RankPlan whole =
+      measured_plan(model.spec, {.data = 1}, measured_config(o.dtype), {}, {.hosts = rank.hosts.first(1)});
+  Tuning tuning{o, model, rows, exchange_cores, {whole, ops}};
   GlueBenchResult result;
   result.tokens_per_row = static_cast<double>(rows.tokens.size()) / static_cast<double>(rows.rows());
   if (rank.size() == 1) {

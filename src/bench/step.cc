@@ -52,17 +52,46 @@ std::vector<uint16_t> bench_tokens(const StepBenchOptions& options, const Spec& 
 constexpr double kLearningRate = 1e-4;
 constexpr uint64_t kSeed = 1;  // of MeasuredModel's weights
 
+/// What a step is measured on.
+struct Measured {
+  const StepBenchOptions& options;
+  const Spec& spec;
+  const WindowSource& windows;
+  Ops& ops;
+  const std::vector<int>& exchange_cores;
+};
+
+BatchShape batch_of(const Measured& of, const RankContext& rank, const MeasuredLayout& layout) {
+  return {.global = of.options.batch * rank.size(),
+          .micro_batches = layout.micro_batches,
+          .sequence = of.options.sequence,
+          .ranks = static_cast<int>(layout.mesh.data),
+          .rank = place_of(layout.mesh, rank.rank()).data};
+}
+
+/// Of a rank among those that the layout is of.
+RankPlan plan_of(const Measured& of, const RankContext& rank, const MeasuredLayout& layout) {
+  Config config = measured_config(of.options.dtype);
+  config.model.recompute = of.options.recompute;
+  config.optim.shard = of.options.shard;
+  config.mesh.sequence = layout.shares_rows;
+  return measured_plan(of.spec, layout.mesh, config, step_size(batch_of(of, rank, layout)),
+                       planned(rank, of.exchange_cores));
+}
+
+/// One rank has the whole model, whatever the size of the groups that it is in.
+MeasuredModel whole_model(const Measured& of, const RankContext& rank) {
+  const Config config = measured_config(of.options.dtype);
+  return {measured_plan(of.spec, {.data = 1}, config, {}, {.hosts = rank.hosts.first(1)}), of.ops};
+}
+
 /// Steps on windows of the tokens; logged by the first rank.
 class TrainingStep {
  public:
-  TrainingStep(const StepBenchOptions& o, MeasuredModel& model, const WindowSource& windows, const RankContext& rank,
-               const MeasuredLayout& layout)
-      : TrainingStep(o, model, windows, rank, layout,
-                     BatchShape{.global = o.batch * rank.size(),
-                                .micro_batches = layout.micro_batches,
-                                .sequence = o.sequence,
-                                .ranks = static_cast<int>(layout.mesh.data),
-                                .rank = place_of(layout.mesh, rank.rank()).data}) {}
+  TrainingStep(const Measured& of, MeasuredModel& model, const RankContext& rank, const MeasuredLayout& layout)
+      : training_(model, rank, plan_of(of, rank, layout), of.options.batch * rank.size(), kLearningRate,
+                  std::make_unique<SampleBatches>(of.windows, batch_of(of, rank, layout))),
+        logs_(rank.rank() == 0) {}
 
   StepTime run() {
     const StepTime time = training_.run();
@@ -73,23 +102,6 @@ class TrainingStep {
   double loss() const { return loss_; }
 
  private:
-  TrainingStep(const StepBenchOptions& o, MeasuredModel& model, const WindowSource& windows, const RankContext& rank,
-               const MeasuredLayout& layout, const BatchShape& batch)
-      : training_(model, rank, layout.mesh, model_shape(o, rank, layout, batch), batch.global, kLearningRate,
-                  std::make_unique<SampleBatches>(windows, batch)),
-        logs_(rank.rank() == 0) {}
-  static ModelShape model_shape(const StepBenchOptions& o, const RankContext& rank, const MeasuredLayout& layout,
-                                const BatchShape& batch) {
-    const MeshShape& mesh = layout.mesh;
-    const auto order =
-        pipeline_order(place_of(mesh, rank.rank()).pipeline, mesh.pipeline, mesh.chunks, batch.micro_batches);
-    return {.rows = batch.largest_micro() * batch.sequence,
-            .accumulates = batch.micro_batches > 1 && !exchanges_every_micro_batch(o.shard, mesh.data),
-            .recompute = o.recompute,
-            .chunk_slots = slots_of_chunks(order, mesh.chunks),
-            .shares_rows = layout.shares_rows};
-  }
-
   MeasuredTraining training_;
   bool logs_;
   int64_t steps_ = 0;
@@ -286,41 +298,40 @@ std::vector<MeasuredLayout> layouts_of(const StepBenchOptions& o, const Spec& sp
 }
 
 /// Each way of PyTorch in turn with ours, both sides from the start anew.
-void measure_peers(const StepBenchOptions& options, const Spec& spec, const WindowSource& windows, Backend& backend,
-                   const RankContext& rank, const std::vector<int>& exchange_cores, StepBenchResult& result,
+void measure_peers(const Measured& of, bool has_bf16, const RankContext& rank, StepBenchResult& result,
                    StepsBesideCeiling& steps) {
+  const StepBenchOptions& options = of.options;
   std::unique_ptr<PeerStart> start;
   for (const char* mode : {"eager", "compiled"}) {
-    if (std::string obstacle = pytorch_obstacle(options, spec, backend.has_bf16); !obstacle.empty()) {
+    if (std::string obstacle = pytorch_obstacle(options, of.spec, has_bf16); !obstacle.empty()) {
       PeerStep& peer = result.peers.emplace_back();
       peer.mode = mode;
       peer.skipped = std::move(obstacle);
       continue;
     }
     if (!start) {
-      SampleBatches batches(windows, {.global = options.batch, .micro_batches = 1, .sequence = options.sequence});
-      start =
-          std::make_unique<PeerStart>(ParameterTable(spec), kSeed, batches, kPeerWarmup + options.steps, options.batch);
+      SampleBatches batches(of.windows, {.global = options.batch, .micro_batches = 1, .sequence = options.sequence});
+      start = std::make_unique<PeerStart>(ParameterTable(of.spec), kSeed, batches, kPeerWarmup + options.steps,
+                                          options.batch);
     }
-    MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
-    TrainingStep ours(options, model, windows, rank, {.mesh = {.data = 1}});
+    MeasuredModel model = whole_model(of, rank);
+    TrainingStep ours(of, model, rank, {.mesh = {.data = 1}});
     result.peers.push_back(measure_pytorch(options, mode, rank.threads, start->path(), ours, steps));
   }
 }
 
 /// One step of each layout in turn, all of the same global batch and from the same weights.
-void measure_layouts(const StepBenchOptions& options, const Spec& spec, const WindowSource& windows, Backend& backend,
-                     const RankContext& rank, const std::vector<int>& exchange_cores, StepBenchResult& result) {
-  result.layouts = layouts_of(options, spec, rank.size());
+void measure_layouts(const Measured& of, const RankContext& rank, StepBenchResult& result) {
+  result.layouts = layouts_of(of.options, of.spec, rank.size());
   std::vector<std::unique_ptr<MeasuredModel>> models;
   for (const MeasuredLayout& layout : result.layouts)
-    models.push_back(std::make_unique<MeasuredModel>(spec, options.dtype, *backend.ops, exchange_cores, layout.mesh,
-                                                     rank.rank(), options.shard));
+    models.push_back(std::make_unique<MeasuredModel>(plan_of(of, rank, layout), of.ops));
   const std::vector<RankGroup> groups(result.layouts.size(), {rank.size(), 1});
-  result.ranks = measure_in_turn(rank, groups, options.steps, [&](size_t i, const RankContext& group) -> MeasuredStep {
-    const MeasuredLayout& layout = result.layouts[i];
-    return [step = std::make_shared<TrainingStep>(options, *models[i], windows, group, layout)] { return step->run(); };
-  });
+  result.ranks =
+      measure_in_turn(rank, groups, of.options.steps, [&](size_t i, const RankContext& group) -> MeasuredStep {
+        const MeasuredLayout& layout = result.layouts[i];
+        return [step = std::make_shared<TrainingStep>(of, *models[i], group, layout)] { return step->run(); };
+      });
 }
 
 }  // namespace
@@ -376,29 +387,29 @@ StepBenchResult bench_step(const StepBenchOptions& options, Backend& backend, co
   };
   const std::vector<uint16_t> ids = bench_tokens(options, spec);
   const WindowSource windows(ids, 1);
+  const Measured of{options, spec, windows, *backend.ops, exchange_cores};
   if (rank.size() > 1) {
     if (options.layouts.empty()) {
-      MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
+      MeasuredModel model = whole_model(of, rank);
       result.ranks = measure_in_turn(
           rank, growing_groups(rank.size()), options.steps, [&](size_t, const RankContext& group) -> MeasuredStep {
             const MeasuredLayout layout{.mesh = {.data = group.size()}};
-            return
-                [step = std::make_shared<TrainingStep>(options, model, windows, group, layout)] { return step->run(); };
+            return [step = std::make_shared<TrainingStep>(of, model, group, layout)] { return step->run(); };
           });
     } else {
-      measure_layouts(options, spec, windows, backend, rank, exchange_cores, result);
+      measure_layouts(of, rank, result);
     }
     double most = 0;
-    for (const RanksTime& of : result.ranks)  // fewer ranks may have more processors each
-      if (of.ranks == rank.size()) most = std::max(most, result.model_flops / of.seconds);
+    for (const RanksTime& time : result.ranks)  // fewer ranks may have more processors each
+      if (time.ranks == rank.size()) most = std::max(most, result.model_flops / time.seconds);
     tell_peak(most);
     return result;
   }
   StepsBesideCeiling steps(options, spec, rank.threads);
-  if (options.pytorch) measure_peers(options, spec, windows, backend, rank, exchange_cores, result, steps);
+  if (options.pytorch) measure_peers(of, backend.has_bf16, rank, result, steps);
   if (!steps.any()) {
-    MeasuredModel model(spec, options.dtype, *backend.ops, exchange_cores);
-    TrainingStep ours(options, model, windows, rank, {.mesh = {.data = 1}});
+    MeasuredModel model = whole_model(of, rank);
+    TrainingStep ours(of, model, rank, {.mesh = {.data = 1}});
     for (int64_t i = 0; i < options.warmup; ++i) ours.run();
     for (int64_t i = 0; i < options.steps; ++i) steps.run(ours);
   }

@@ -4,57 +4,34 @@
 
 #include "base/time.h"
 #include "comm/heartbeat.h"
-#include "model/mesh_layout.h"
 
 namespace trireme {
-namespace {
 
-OptimizerOptions optimizer_options(std::vector<int> exchange_cores, ShardChoice shard) {
-  OptimizerOptions options;
-  options.exchange_cores = std::move(exchange_cores);
-  options.shard = shard;
-  return options;
+RankPlan measured_plan(const Spec& spec, const MeshShape& mesh, const Config& config, const StepSize& step,
+                       const PlannedRank& rank) {
+  RankPlan plan;
+  plan.spec = spec;
+  plan.mesh = mesh;
+  plan_rank(plan, config, step, rank);
+  return plan;
 }
 
-SessionOptions session_options(const MeasuredModel& model, const RankContext& rank, const MeshShape& mesh,
-                               const ModelShape& shape) {
-  SessionOptions options{.spec = model.spec,
-                         .dtype = model.dtype,
-                         .shape = shape,
-                         .mesh = mesh,
-                         .optimizer = model.optimizer,
-                         .exchange_cores = model.optimizer.exchange_cores};
-  options.optimizer->one_host = rank.one_host();
-  return options;
+Config measured_config(DType dtype) {
+  Config config;
+  config.precision.dtype = dtype;
+  config.optim.weight_decay = 0;
+  return config;
 }
 
-}  // namespace
-
-MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, const OptimizerOptions& options,
-                             const Layout& held, int data_ranks, int data_rank)
-    : spec(model),
-      dtype(type),
-      ops(operators),
-      optimizer(options),
-      table(model, InitScheme::gpt2, held),
-      state(table, type, true, kept_states(table, optimizer, data_ranks, data_rank), operators.device()) {
+MeasuredModel::MeasuredModel(const RankPlan& plan, Ops& operators)
+    : ops(operators), table(plan.table.value()), state(table, plan.dtype, true, plan.kept, operators.device()) {
   initialize(state, table, 1);
 }
 
-MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores)
-    : MeasuredModel(model, type, operators, optimizer_options(std::move(exchange_cores), ShardChoice::none), {}, 1, 0) {
-}
-
-MeasuredModel::MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores,
-                             const MeshShape& mesh, int rank, ShardChoice shard)
-    : MeasuredModel(model, type, operators, optimizer_options(std::move(exchange_cores), shard),
-                    layout_of(model, mesh, rank), static_cast<int>(mesh.data), place_of(mesh, rank).data) {}
-
-MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank, const MeshShape& mesh,
-                                   const ModelShape& shape, int64_t samples, double learning_rate,
-                                   std::unique_ptr<StepBatches> batches)
+MeasuredTraining::MeasuredTraining(MeasuredModel& model, const RankContext& rank, const RankPlan& plan, int64_t samples,
+                                   double learning_rate, std::unique_ptr<StepBatches> batches)
     : rank_(rank),
-      session_(session_options(model, rank, mesh, shape), model.table, model.state, model.ops, rank),
+      session_(plan, model.table, model.state, model.ops, rank),
       batches_(std::move(batches)),
       step_(session_, *batches_, 1),
       samples_(samples),

@@ -5,37 +5,33 @@
 #include <memory>
 
 #include "bench/ranks.h"
+#include "train/start/rank_plan.h"
 #include "train/step.h"
 
 namespace trireme {
 
-/// Shared by steps over different ranks. Borrows the operators.
-struct MeasuredModel {
-  /// Of the whole model.
-  MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores);
-  /// Of the part of a rank of the mesh. shard: what ranks with the same part share.
-  MeasuredModel(const Spec& model, DType type, Ops& operators, std::vector<int> exchange_cores, const MeshShape& mesh,
-                int rank, ShardChoice shard);
+/// The plan of a rank's steps. config: what the measured run would be given; the rest of its options as they are.
+RankPlan measured_plan(const Spec& spec, const MeshShape& mesh, const Config& config, const StepSize& step,
+                       const PlannedRank& rank);
+/// A configuration for measured_plan(): its optimizer is AdamW without weight decay.
+Config measured_config(DType dtype);
 
-  Spec spec;
-  DType dtype;
+/// Shared by steps over different ranks: the part of a plan's rank, with random weights. Borrows the operators.
+struct MeasuredModel {
+  MeasuredModel(const RankPlan& plan, Ops& operators);
+
   Ops& ops;
-  OptimizerOptions optimizer;
   ParameterTable table;
   TrainingState state;
-
- private:
-  MeasuredModel(const Spec& model, DType type, Ops& operators, const OptimizerOptions& options, const Layout& held,
-                int data_ranks, int data_rank);
 };
 
 /// Every call of run() is one step over the ranks that it was made with.
 class MeasuredTraining {
  public:
-  /// Collective over `rank`. mesh: of its ranks, as the model was made for. samples: of a step, over all ranks. Borrows
-  /// the model and the context.
-  MeasuredTraining(MeasuredModel& model, const RankContext& rank, const MeshShape& mesh, const ModelShape& shape,
-                   int64_t samples, double learning_rate, std::unique_ptr<StepBatches> batches);
+  /// Collective over `rank`. plan: of this rank among them, which holds what the model was made of. samples: of a step,
+  /// over all ranks. Borrows the model and the context.
+  MeasuredTraining(MeasuredModel& model, const RankContext& rank, const RankPlan& plan, int64_t samples,
+                   double learning_rate, std::unique_ptr<StepBatches> batches);
   StepTime run();
   /// Back to the first sample.
   void restart() { consumed_ = 0; }

@@ -2,16 +2,11 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "base/count.h"
 #include "base/error.h"
 #include "checkpoint/checkpoint.h"
 #include "model/mesh_layout.h"
-#include "model/stage.h"
 #include "train/machine.h"
-#include "train/optim_options.h"
-#include "train/stage_links.h"
 
 namespace trireme {
 namespace {
@@ -42,52 +37,15 @@ std::string measured_how(const PeakRate& peak) {
   return text;
 }
 
-/// Of the embedding's own sum of a tied matrix what steps leave without memory: at most every token of the data ranks
-/// has a row, and each row's ends share pages with others.
-size_t untouched_bytes(const RunPlan& plan, const ParameterTable& table) {
-  constexpr int64_t kPage = 4096;
-  const int64_t width = plan.spec.token_width(), rows = (table.gradient_count() - table.flat_count()) / width;
-  if (!plan.trains || exchanges_every_micro_batch(plan.config().optim.shard, plan.mesh.data) ||
-      plan.shape.rows >= rows / Ops::kSparseTable)
-    return 0;
-  const int64_t row_bytes = width * static_cast<int64_t>(size_of(stat_type(plan.dtype)));
-  const int64_t touched = plan.step_rows * plan.mesh.data * (row_bytes + kPage);
-  return static_cast<size_t>(std::max<int64_t>(rows * row_bytes - touched, 0));
-}
-
 }  // namespace
 
-KeptState kept_states(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank) {
-  return kept_states(table, optimizer_options(plan.config(), plan.mesh, rank.rank, rank.hosts, {}),
-                     static_cast<int>(plan.mesh.data), place_of(plan.mesh, rank.rank).data);
-}
-
-MemoryPlan plan_memory(const RunPlan& plan, const ParameterTable& table, const Ops& ops, const PlannedRank& rank) {
-  const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, rank.threads, table.layout());
-  MemoryPlan memory;
-  memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains, kept_states(plan, table, rank)) -
-                 untouched_bytes(plan, table);
-  memory.activations = stage.activations;
-  memory.scratch = stage.scratch;
-  memory.exchange =
-      stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
-                                           plan.shape.own_rows(table.layout().tensor_size), plan.spec.width);
-  if (!plan.trains) return memory;
-  memory.exchange += exchange_bytes(table, optimizer_options(plan.config(), plan.mesh, rank.rank, rank.hosts, {}),
-                                    static_cast<int>(plan.mesh.data));
-  std::vector<Layout> layouts;
-  for (int r = 0; r < plan.mesh.data * plan.mesh.tensor * plan.mesh.pipeline; ++r)
-    layouts.push_back(layout_of(plan.spec, plan.mesh, r));
-  memory.snapshot = CheckpointWriter::snapshot_bytes(ParameterTable(plan.spec), layouts, rank.rank, true);
-  return memory;
-}
-
-std::string describe_exchange(const RunPlan& plan, const ParameterTable& table, const PlannedRank& rank) {
-  const HostMap hosts = rank.hosts.of(replicas_of(plan.mesh, rank.rank));
+std::string describe_exchange(const RunPlan& plan) {
+  const HostMap hosts = plan.rank.hosts.of(replicas_of(plan.mesh, plan.rank.rank));
   const int per_host = hosts.ranks_per_host();
   if (!plan.trains || hosts.hosts() <= 1 || per_host <= 1) return "";
   const double ways = plan.config().optim.shard == ShardChoice::none ? 2 : 1;  // there, and the sums back
-  const double array = static_cast<double>(table.flat_count()) * static_cast<double>(size_of(plan.config().comm.wire));
+  const double array =
+      static_cast<double>(plan.table->flat_count()) * static_cast<double>(size_of(plan.config().comm.wire));
   const double first = ways * array * (hosts.hosts() - 1) / hosts.hosts(), flat = first * per_host;
   const bool is_first = plan.config().comm.reduce == ReduceOrder::hosts;
   return fmt::format(
@@ -97,7 +55,8 @@ std::string describe_exchange(const RunPlan& plan, const ParameterTable& table, 
       is_first ? "flat" : "hosts", is_first ? "" : ", which is faster where the network is the limit");
 }
 
-void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankContext& rank) {
+void require_memory(const RunPlan& plan, const RankContext& rank) {
+  const MemoryPlan& memory = plan.memory;
   const uint64_t available = available_memory(rank.local_size());
   require(memory.total() <= available, ErrorKind::config,
           "this run needs {} per rank ({} {}, activations {}, scratch {}, exchange {}, snapshot {}), but each of the "
@@ -105,11 +64,11 @@ void require_memory(const MemoryPlan& memory, const RunPlan& plan, const RankCon
           gigabytes(memory.total()), name_of_state(plan), gigabytes(memory.state), gigabytes(memory.activations),
           gigabytes(memory.scratch), gigabytes(memory.exchange), gigabytes(memory.snapshot),
           count_text(rank.local_size(), "rank"), rank.host, gigabytes(available),
-          count_text(plan.micro_sequences, "row"));
+          count_text(plan.step.micro_sequences, "row"));
 }
 
-RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankContext& rank, const Backend& backend,
-                   const PeakRate& peak) {
+RunFacts run_facts(const Setup& setup, const RankContext& rank, const Backend& backend, const PeakRate& peak) {
+  const MemoryPlan& memory = setup.memory;
   const Spec& s = setup.spec;
   const BatchShape& b = setup.batch;
   RunFacts facts;
@@ -149,9 +108,7 @@ RunFacts run_facts(const Setup& setup, const MemoryPlan& memory, const RankConte
   if (setup.trains && setup.config().optim.shard != ShardChoice::none && setup.mesh.data > 1)
     add("sharded", fmt::format("each of {} keeps its part of {}", count_text(setup.mesh.data, "data rank"),
                                describe_shared(setup.config().optim.shard)));
-  const ParameterTable own_table(s, setup.init_scheme, setup.held);
-  if (const std::string exchange = describe_exchange(setup, own_table, planned(rank)); !exchange.empty())
-    add("exchange", exchange);
+  if (const std::string exchange = describe_exchange(setup); !exchange.empty()) add("exchange", exchange);
   add("ranks", fmt::format("{} ({} on this host), {}", rank.size(), rank.local_size(), rank.world.backend()));
   add("cpu", fmt::format("{}, kernels {}, {} per rank", backend.hardware, backend.kernels,
                          count_text(rank.threads, "thread")));

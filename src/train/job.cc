@@ -49,17 +49,4 @@ int run_job(const JobRequest& request, Process& process, const std::function<Run
   });
 }
 
-SessionOptions session_options(const RunPlan& plan, const Job& job) {
-  SessionOptions options{.spec = plan.spec,
-                         .dtype = plan.dtype,
-                         .shape = plan.shape,
-                         .mesh = plan.mesh,
-                         .optimizer = {},
-                         .exchange_cores = job.cores.exchange_cores};
-  if (plan.trains)
-    options.optimizer =
-        optimizer_options(plan.config(), plan.mesh, job.rank.rank(), job.rank.hosts, job.cores.exchange_cores);
-  return options;
-}
-
 }  // namespace trireme

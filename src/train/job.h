@@ -13,7 +13,6 @@
 #include "train/run_claim.h"
 #include "train/run_end.h"
 #include "train/run_plan.h"
-#include "train/session.h"
 
 namespace trireme {
 
@@ -34,12 +33,11 @@ struct Job {
   const CorePlan& cores;
   RunClaim* claim;  ///< none where nothing is written
   std::function<std::string()> stop_reason;
+
+  PlannedRank planned() const { return trireme::planned(rank, cores.exchange_cores); }
 };
 
 /// Collective. Returns the exit code. Throws Error.
 int run_job(const JobRequest& request, Process& process, const std::function<RunEnd(const Job&)>& work);
-
-/// The members' session for a plan; the optimizer where it trains.
-SessionOptions session_options(const RunPlan& plan, const Job& job);
 
 }  // namespace trireme

@@ -31,8 +31,7 @@ class Pretraining final : public Task {
   }
   const std::vector<DataFileFact>& mapped_files() const override { return setup_.data_files; }
   RunFacts facts(const Work& work, const PeakRate& peak) const override {
-    const RankContext& rank = work.session.rank();
-    return run_facts(setup_, plan_memory(setup_, work.run.table, *backend_.ops, planned(rank)), rank, backend_, peak);
+    return run_facts(setup_, work.session.rank(), backend_, peak);
   }
 
   bool evaluates_first() const override { return setup_.config().evaluation.every > 0; }
@@ -118,17 +117,15 @@ RunEnd pretrain(LoadedConfig loaded, const Job& job) {
                  .glue_task = ""},
                 job.rank, job.scalars, job.stop_reason);
   };
-  const Setup setup = make_setup(std::move(loaded), job.mesh, job.scalars, fetch);
-  const ParameterTable table(setup.spec, setup.init_scheme, setup.held);
-  MemoryPlan memory;
+  Setup setup = make_setup(std::move(loaded), job.mesh, job.planned(), job.scalars, fetch);
   std::optional<MemoryWatch> watch;
   together(job.scalars, [&] {  // before anything large is allocated
-    memory = plan_memory(setup, table, *backend.ops, planned(job.rank));
-    require_memory(memory, setup, job.rank);
+    plan_memory(setup, *backend.ops);
+    require_memory(setup, job.rank);
     watch.emplace(&job.rank.heartbeat->cpu());
   });
-  Run run(setup, job.claim, kept_states(setup, table, planned(job.rank)), backend.ops->device());
-  Session session(session_options(setup, job), run.table, run.state, *backend.ops, job.rank);
+  Run run(setup, job.claim, backend.ops->device());
+  Session session(setup, run.table, run.state, *backend.ops, job.rank);
   load_start(run, job.rank, job.scalars,
              "training cannot go on from it; name an earlier one with --checkpoint.resume (`trireme checkpoint list` "
              "shows them)",
@@ -138,7 +135,7 @@ RunEnd pretrain(LoadedConfig loaded, const Job& job) {
   Pretraining task(setup, backend);
   Trainer trainer({run, session, saver ? &*saver : nullptr}, task, job.stop_reason);
   const bool done = setup.trains ? trainer.train() : trainer.evaluate_only();
-  tell_memory(job.scalars, memory.total(), watch->peak());
+  tell_memory(job.scalars, setup.memory.total(), watch->peak());
   return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
 }
 

@@ -127,24 +127,24 @@ std::string rank_table(const LoadedConfig& loaded, int ranks, int hosts) {
   for (int rank = 0; rank < ranks; rank += group) {
     const MeshPlace place = place_of(mesh, rank);
     const int64_t sequence = config.batch.sequence == 0 ? spec->context : config.batch.sequence;
-    plan_rank(plan,
-              {.global = config.batch.global,
-               .micro_batches = config.batch.accumulation,
-               .sequence = sequence,
-               .ranks = static_cast<int>(mesh.data),
-               .rank = place.data},
-              rank);
-    const ParameterTable table(plan.spec, plan.init_scheme, plan.held);
     const PlannedRank planned{.rank = rank, .threads = 1, .hosts = host_map};
-    const MemoryPlan memory = plan_memory(plan, table, *backend.ops, planned);
-    if (rank == 0) exchange = describe_exchange(plan, table, planned);
+    plan_rank(plan, config,
+              step_size({.global = config.batch.global,
+                         .micro_batches = config.batch.accumulation,
+                         .sequence = sequence,
+                         .ranks = static_cast<int>(mesh.data),
+                         .rank = place.data}),
+              planned);
+    plan_memory(plan, *backend.ops);
+    const MemoryPlan& memory = plan.memory;
+    const Layout& held = plan.table->layout();
+    if (rank == 0) exchange = describe_exchange(plan);
     const auto range = [&](int64_t first, int64_t count) {
       return group == 1 || count == 1 ? fmt::format("{}", first) : fmt::format("{}-{}", first, first + count - 1);
     };
-    text +=
-        fmt::format("# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n", range(rank, group),
-                    range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline, held_by(plan.held),
-                    holds, gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations));
+    text += fmt::format("# {:>9}  {:>11}  {:>6}  {:>8}  {:<{}}  {:>12}  {:>12}  {}\n", range(rank, group),
+                        range(place.data, mesh.data), range(place.tensor, mesh.tensor), place.pipeline, held_by(held),
+                        holds, gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.activations));
   }
   return exchange.empty() ? text : text + "# " + exchange + "\n";
 }

@@ -6,11 +6,11 @@
 
 namespace trireme {
 
-Run::Run(const RunPlan& of, RunClaim* folder, KeptState kept, Device& device)
+Run::Run(const RunPlan& of, RunClaim* folder, Device& device)
     : plan(of),
       claim(folder),
-      table(plan.spec, plan.init_scheme, plan.held),
-      state(table, plan.dtype, plan.trains, std::move(kept), device),
+      table(plan.table.value()),
+      state(table, plan.dtype, plan.trains, plan.kept, device),
       schedule(schedule_of(plan.config())),
       skips(plan.config().run.dir, plan.config().run.max_skips) {
   progress.best_loss = std::numeric_limits<double>::infinity();

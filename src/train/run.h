@@ -15,16 +15,16 @@
 namespace trireme {
 
 struct Run {
-  /// Allocates the training state; nothing is in it yet. claim: of the run folder; nullptr: nothing is written. kept:
-  /// what of it this rank keeps (kept_states()).
-  Run(const RunPlan& plan, RunClaim* claim, KeptState kept, Device& device = host_device());
+  /// Allocates the training state; nothing is in it yet. claim: of the run folder; nullptr: nothing is written. Borrows
+  /// the plan.
+  Run(const RunPlan& plan, RunClaim* claim, Device& device = host_device());
 
   /// Starts the report of an attempt from here to the plan's last step.
   void open_report(const RankContext& rank, const RunFacts& facts, LossUnit unit = LossUnit::token);
 
   const RunPlan& plan;
   RunClaim* claim;
-  ParameterTable table;
+  const ParameterTable& table;  ///< the plan's
   TrainingState state;
   RunCounters progress;
   RateSchedule schedule;

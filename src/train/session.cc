@@ -50,7 +50,7 @@ Session::Session(const SessionOptions& options, const ParameterTable& table, Tra
                                     options.exchange_cores)
                  : nullptr,
              &weights()) {
-  if (!options.optimizer) return;
+  if (!options.optimizer || !options.shape.training) return;
   exchange_group_ = own_group(mesh_.data(), rank.heartbeat);
   tied_pair_ = make_tied_pair(mesh_.pipeline(), options.spec);
   OptimizerOptions optimizer = *options.optimizer;

@@ -23,7 +23,7 @@ struct SessionOptions {
   DType dtype = DType::f32;
   ModelShape shape;
   MeshShape mesh;                             ///< as resolve_mesh() gave it
-  std::optional<OptimizerOptions> optimizer;  ///< none: nothing is trained
+  std::optional<OptimizerOptions> optimizer;  ///< of who trains or shares weights; else it may be none
   std::vector<int> exchange_cores{};  ///< threads that carry messages between layers and stages run on these; empty:
                                       ///< where their creator does
 };

@@ -1,5 +1,4 @@
 #include "train/setup.h"
-#include "optim/optimizer.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +13,6 @@
 #include "comm/agreement.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
-#include "model/pipeline_order.h"
 #include "train/data_setup.h"
 #include "train/guard/data_proof.h"
 #include "train/resume.h"
@@ -146,25 +144,8 @@ std::string tokenizer_of_data(const Setup& setup) {
 
 }  // namespace
 
-void plan_rank(RunPlan& plan, const BatchShape& batch, int rank) {
-  plan.dtype = plan.config().precision.dtype;
-  plan.held = layout_of(plan.spec, plan.mesh, rank);
-  plan.trains = !plan.config().evaluation.only;
-  plan.micro_sequences = batch.largest_micro();
-  plan.step_rows = batch.micro_batches * plan.micro_sequences * batch.sequence;
-  const int64_t stage = place_of(plan.mesh, rank).pipeline;
-  const auto order = pipeline_order(stage, plan.mesh.pipeline, plan.mesh.chunks, batch.micro_batches);
-  plan.shape = {
-      .rows = plan.micro_sequences * batch.sequence,
-      .training = plan.trains,
-      .head_rows = 0,
-      .accumulates = batch.micro_batches > 1 && !exchanges_every_micro_batch(plan.config().optim.shard, plan.mesh.data),
-      .recompute = plan.config().model.recompute,
-      .chunk_slots = plan.trains ? slots_of_chunks(order, plan.mesh.chunks) : std::vector<int64_t>(),
-      .shares_rows = plan.config().mesh.sequence};
-}
-
-Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars, const std::function<void()>& fetch) {
+Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, const PlannedRank& rank, Scalars& scalars,
+                 const std::function<void()>& fetch) {
   Setup setup;
   setup.mesh = mesh;
   setup.loaded = std::move(loaded);
@@ -185,8 +166,8 @@ Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars, c
     check_masking(setup);
     if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
     if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
-    setup.batch = resolve_batch(setup, scalars.rank());
-    plan_rank(setup, setup.batch, scalars.rank());
+    setup.batch = resolve_batch(setup, rank.rank);
+    plan_rank(setup, config, step_size(setup.batch), rank);
     open_data(setup);
     if (setup.resume) check_resume(setup);
     if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);

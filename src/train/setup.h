@@ -23,13 +23,10 @@ struct Setup : RunPlan {
   std::unique_ptr<FileSource> train, validation, test;
 };
 
-/// What `rank` of the plan's mesh holds and computes: dtype, held, trains, shape, micro_sequences, from plan.loaded,
-/// spec and mesh. Throws Error::config for a mesh that the model cannot have.
-void plan_rank(RunPlan& plan, const BatchShape& batch, int rank);
-
 /// Collective. fetch: called where the run is new, before what the configuration names is opened: a run that is resumed
 /// needs its own folder alone. Throws CommonError (config, data, io) with the numbers and the fix.
 Setup make_setup(
-    LoadedConfig loaded, const MeshShape& mesh, Scalars& scalars, const std::function<void()>& fetch = [] {});
+    LoadedConfig loaded, const MeshShape& mesh, const PlannedRank& rank, Scalars& scalars,
+    const std::function<void()>& fetch = [] {});
 
 }  // namespace trireme

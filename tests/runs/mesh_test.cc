@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "tests/runs/training_fixture.h"
 
 namespace trireme {
@@ -62,6 +64,20 @@ TEST_F(MeshRuns, ARunGoesOnOverAnyOtherLayout) {
 }
 
 // 31 ids fill 64 rows, which 3 ranks cannot share: they have two more, in a new run and in one that began otherwise.
+TEST_F(MeshRuns, RanksThatShareTheStateOfARunEvaluateItOnly) {
+  go_on("run", 2, "2", {});
+  const auto evaluation = [&](const char* shard) {
+    const Outcome outcome =
+        run(mpirun_command(2, train("run", {"--run.steps", "2", "--evaluation.only", "true", "--optim.shard", shard})));
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    const size_t begin = std::min(outcome.output.find("validation loss"), outcome.output.size());
+    return outcome.output.substr(begin, outcome.output.find(" (", begin) - begin);
+  };
+  const std::string whole = evaluation("none");
+  ASSERT_THAT(whole, HasSubstr("validation loss"));
+  for (const char* shard : {"optimizer", "gradients", "parameters"}) EXPECT_EQ(evaluation(shard), whole) << shard;
+}
+
 TEST_F(MeshRuns, RowsOfPaddingFollowTheTensorRanks) {
   const auto run_to = [&](const std::string& name, int ranks, const char* steps, const Flags& layout) {
     go_on(name, ranks, steps, with({"--model.heads", "3", "--model.width", "48"}, layout));

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "model/mesh_layout.h"
-
 #include "tests/support/expect_error.h"
 #include "tests/support/local_ranks.h"
 #include "tests/support/tiny_model.h"
@@ -12,25 +10,32 @@
 namespace trireme {
 namespace {
 
+/// Of what a plan says already: its spec and mesh.
+RankPlan& planned_for(RankPlan& plan, const Config& config, const StepSize& step, const PlannedRank& rank,
+                      const Ops& ops) {
+  plan_rank(plan, config, step, rank);
+  plan_memory(plan, ops);
+  return plan;
+}
+
 TEST(PlanMemory, OfARankIsWhatItsTableHolds) {
   run_local(1, [](RankContext& rank) {
     const Backend backend = make_backend();
-    RunPlan plan;
+    RankPlan plan;
     plan.spec = tiny_spec();
-    plan.shape = {.rows = 64};
     plan.mesh = {.data = 1};
-    const ParameterTable whole(plan.spec);
-    const MemoryPlan all = plan_memory(plan, whole, *backend.ops, planned(rank));
-    EXPECT_EQ(all.state, TrainingState(whole, DType::f32, true).bytes());
-    const size_t values = 3 * static_cast<size_t>(whole.total()) * sizeof(float);
+    const StepSize step{.micro_rows = 64};
+    const MemoryPlan all = planned_for(plan, {}, step, planned(rank), *backend.ops).memory;
+    EXPECT_EQ(all.state, TrainingState(*plan.table, DType::f32, true).bytes());
+    const size_t values = 3 * static_cast<size_t>(plan.table->total()) * sizeof(float);
     EXPECT_NEAR(static_cast<double>(all.snapshot), static_cast<double>(values), 0.02 * static_cast<double>(values));
     plan.mesh = {.data = 1, .tensor = 2, .pipeline = 2};
     size_t snapshots = 0;
     for (int r = 0; r < 4; ++r) {
-      const ParameterTable table(plan.spec, InitScheme::gpt2, layout_of(plan.spec, plan.mesh, r));
-      const MemoryPlan own = plan_memory(plan, table, *backend.ops, {.rank = r, .hosts = HostMap::one_host(4)});
+      const MemoryPlan own =
+          planned_for(plan, {}, step, {.rank = r, .hosts = HostMap::one_host(4)}, *backend.ops).memory;
       snapshots += own.snapshot;
-      EXPECT_EQ(own.state, TrainingState(table, DType::f32, true).bytes());
+      EXPECT_EQ(own.state, TrainingState(*plan.table, DType::f32, true).bytes());
       EXPECT_LT(own.state, all.state / 2);
       EXPECT_LT(own.activations, all.activations);
       EXPECT_LT(own.snapshot, all.snapshot);
@@ -41,48 +46,88 @@ TEST(PlanMemory, OfARankIsWhatItsTableHolds) {
 
 TEST(PlanMemory, CountsOfATiedMatrixSecondSumTheRowsThatAStepCanTouch) {
   const Backend backend = make_backend();
-  RunPlan plan;
+  RankPlan plan;
   plan.spec = tiny_spec();
   plan.spec.vocabulary = plan.spec.vocabulary_rows = 50'000;
-  const ParameterTable table(plan.spec);
+  Config config;
   const size_t row_bytes = static_cast<size_t>(plan.spec.width) * sizeof(float), sum = 50'000 * row_bytes;
   const auto state = [&](int64_t data, int64_t rows, int64_t micro_batches) {
     plan.mesh = {.data = data};
-    plan.shape = {.rows = rows, .accumulates = micro_batches > 1};
-    plan.step_rows = rows * micro_batches;
-    return plan_memory(plan, table, *backend.ops, {.hosts = HostMap::one_host(static_cast<int>(data))}).state;
+    return planned_for(plan, config,
+                       {.micro_batches = micro_batches, .micro_rows = rows, .step_rows = rows * micro_batches},
+                       {.hosts = HostMap::one_host(static_cast<int>(data))}, *backend.ops)
+        .memory.state;
   };
-  const size_t all = TrainingState(table, DType::f32, true).bytes();
+  const size_t all = TrainingState(ParameterTable(plan.spec), DType::f32, true).bytes();
   EXPECT_EQ(state(1, 16, 1), all - sum + 16 * (row_bytes + 4096));
   EXPECT_EQ(state(4, 16, 1), all - sum + 4 * 16 * (row_bytes + 4096));
   EXPECT_EQ(state(1, 16, 3), all - sum + 3 * 16 * (row_bytes + 4096)) << "later micro-batches have other tokens";
   EXPECT_EQ(state(1, 12'500, 1), all) << "so many rows are written as zeros";
   EXPECT_EQ(state(1, 12'499, 1), all) << "their pages are all there are";
-  plan.loaded.config.optim.shard = ShardChoice::gradients;
+  config.optim.shard = ShardChoice::gradients;
   EXPECT_EQ(state(2, 16, 1), state(2, 16, 3)) << "its sum is another one, of two layers at a time";
+}
+
+TEST(PlanRank, AccumulatesWhereAStepMayHaveSeveralMicroBatches) {
+  RankPlan plan;
+  plan.spec = tiny_spec();
+  plan.mesh = {.data = 2};
+  Config config;
+  const PlannedRank rank{.hosts = HostMap::one_host(2)};
+  const auto accumulates = [&](const StepSize& step) {
+    plan_rank(plan, config, step, rank);
+    return plan.shape.accumulates;
+  };
+  EXPECT_FALSE(accumulates({.micro_rows = 8}));
+  EXPECT_TRUE(accumulates({.micro_batches = 2, .micro_rows = 8}));
+  EXPECT_TRUE(accumulates({.varies = true, .micro_rows = 8}));
+  config.optim.shard = ShardChoice::gradients;  // which leave the array after each of them
+  EXPECT_FALSE(accumulates({.micro_batches = 2, .micro_rows = 8}));
+}
+
+TEST(PlanRank, OfOneThatOnlyEvaluatesSharesNothingButWeights) {
+  RankPlan plan;
+  plan.spec = tiny_spec();
+  plan.mesh = {.data = 2};
+  const auto kept = [&](ShardChoice shard, bool trains) {
+    Config config;
+    config.optim.shard = shard;
+    config.evaluation.only = !trains;
+    plan_rank(plan, config, {.micro_rows = 8}, {.hosts = HostMap::one_host(2)});
+    EXPECT_EQ(plan.shape.training, trains);
+    return plan.kept;
+  };
+  EXPECT_FALSE(kept(ShardChoice::optimizer, true).owned.empty());
+  EXPECT_TRUE(kept(ShardChoice::optimizer, false).owned.empty());
+  EXPECT_TRUE(kept(ShardChoice::gradients, false).owned.empty());
+  EXPECT_TRUE(kept(ShardChoice::parameters, false).weights);
 }
 
 TEST(ExchangeFact, SaysWhichOrderOfTheSumSendsLess) {
   RunPlan plan;
   plan.spec = tiny_spec();
   plan.mesh = {.data = 4};
-  const ParameterTable table(plan.spec);
-  const double array = 2.0 * static_cast<double>(table.flat_count()) / 1e6;  // bf16
+  plan.table.emplace(plan.spec);
+  const double array = 2.0 * static_cast<double>(plan.table->flat_count()) / 1e6;  // bf16
   const std::vector<int> two_hosts{0, 0, 1, 1}, each_its_own{0, 1, 2, 3}, uneven{0, 0, 0, 1};
+  const auto described = [&](const HostMap& hosts) {
+    plan.rank.hosts = hosts;
+    return describe_exchange(plan);
+  };
   EXPECT_EQ(
-      describe_exchange(plan, table, {.hosts = HostMap(two_hosts)}),
+      described(HostMap(two_hosts)),
       fmt::format("{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, but {:.1f} "
                   "MB with --comm.reduce hosts, which is faster where the network is the limit",
                   2 * array, array));
   plan.loaded.config.comm.reduce = ReduceOrder::hosts;
   EXPECT_EQ(
-      describe_exchange(plan, table, {.hosts = HostMap(two_hosts)}),
+      described(HostMap(two_hosts)),
       fmt::format("{:.1f} MB of gradients leave each host per step for the data ranks that hold the same, instead of "
                   "{:.1f} MB with --comm.reduce flat",
                   array, 2 * array));
-  EXPECT_EQ(describe_exchange(plan, table, {.hosts = HostMap(each_its_own)}), "");
-  EXPECT_EQ(describe_exchange(plan, table, {.hosts = HostMap(uneven)}), "");
-  EXPECT_EQ(describe_exchange(plan, table, {.hosts = HostMap::one_host(4)}), "");
+  EXPECT_EQ(described(HostMap(each_its_own)), "");
+  EXPECT_EQ(described(HostMap(uneven)), "");
+  EXPECT_EQ(described(HostMap::one_host(4)), "");
 }
 
 TEST(Hosts, ThatCannotAddTheirRanksFirstAreRefused) {

@@ -323,22 +323,20 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
                .glue_task = on_hub ? options.task : ""},
               job.rank, job.scalars, job.stop_reason);
   GlueJob plan;
-  MemoryPlan memory;
   std::optional<MemoryWatch> watch;
   together(job.scalars, [&] {
     if (options.train && options.overwrite && options.resume.empty() && job.rank.rank() == 0)
       clear_checkpoints(options.output_dir);
-    plan = make_job(options, from.path, job.mesh, job.rank.rank());
+    plan = make_job(options, from.path, job.mesh, job.planned());
     if (plan.resume) plan.resume->nearby = from.nearby;
-    memory = plan_memory(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), *backend.ops, planned(job.rank));
-    require_memory(memory, plan, job.rank);
+    plan_memory(plan, *backend.ops);
+    require_memory(plan, job.rank);
   });
   prove_same_rows(plan, job.scalars, job.rank.host);
   together(job.scalars, [&] { watch.emplace(&job.rank.heartbeat->cpu()); });
-  Run run(plan, job.claim, kept_states(plan, ParameterTable(plan.spec, plan.init_scheme, plan.held), planned(job.rank)),
-          backend.ops->device());
+  Run run(plan, job.claim, backend.ops->device());
   run.schedule.warms_from_zero = true;
-  Session session(session_options(plan, job), run.table, run.state, *backend.ops, job.rank);
+  Session session(plan, run.table, run.state, *backend.ops, job.rank);
   load_start(run, job.rank, job.scalars,
              "training cannot go on from it; name an earlier one with --resume-from-checkpoint", [&] {
                const auto seed = static_cast<uint64_t>(plan.options.seed);
@@ -357,7 +355,7 @@ RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const 
   Work work{run, session, saver ? &*saver : nullptr};
   const bool done = (!plan.trains || train_rows(task, work, job)) && classify(task, work, plan.options);
   if (done && plan.trains && job.rank.rank() == 0) write_card(options.output_dir, plan.options, task.evaluation());
-  tell_memory(job.scalars, memory.total(), watch->peak());  // once rank 0 has written everything
+  tell_memory(job.scalars, plan.memory.total(), watch->peak());  // once rank 0 has written everything
   return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
 }
 

@@ -68,32 +68,27 @@ int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointF
   return config_from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
 }
 
-/// Of the largest micro-batch there will be.
-void plan_shape(GlueJob& job) {
+/// The largest there will be.
+StepSize step_size(const GlueJob& job) {
   const GlueOptions& options = job.options;
   const int64_t most_rows = std::max(options.train ? options.train_batch : 0,
                                      job.validation.empty() && job.test.empty() ? 0 : options.eval_batch);
   const int64_t length =
       options.pad ? options.max_length : std::max({longest(job.train), longest(job.validation), longest(job.test)});
   const bool by_tokens = options.most_tokens > 0;
-  const int64_t micro_batches =
-      options.train ? micro_batches_for(job.epochs.global, static_cast<int>(job.mesh.data), options.train_batch) : 1;
-  job.micro_sequences = by_tokens ? 1 : most_rows;
-  job.step_rows = (job.epochs.global + job.mesh.data - 1) / job.mesh.data * length;
-  job.shape = {
-      .rows = by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : most_rows * length,
-      .training = options.train,
-      .head_rows = 0,
-      .accumulates =
-          (micro_batches > 1 || by_tokens) && !exchanges_every_micro_batch(job.config().optim.shard, job.mesh.data),
-      .recompute = job.config().model.recompute,
-      .chunk_slots = {},
-      .shares_rows = job.config().mesh.sequence};
+  return {.micro_batches =
+              options.train ? micro_batches_for(job.epochs.global, static_cast<int>(job.mesh.data), options.train_batch)
+                            : 1,
+          .varies = by_tokens,
+          .micro_sequences = by_tokens ? 1 : most_rows,
+          .micro_rows =
+              by_tokens ? std::min(most_rows * length, std::max(options.most_tokens, length)) : most_rows * length,
+          .step_rows = (job.epochs.global + job.mesh.data - 1) / job.mesh.data * length};
 }
 
 }  // namespace
 
-GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh, int rank) {
+GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh, const PlannedRank& rank) {
   GlueJob job;
   job.options = options;
   job.mesh = mesh;
@@ -112,9 +107,6 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.test = encode_sets(data.test, job.task, job.model, most);
 
   job.spec = with_rows_for(job.model.spec, mesh.tensor);
-  job.held = layout_of(job.spec, mesh, rank);
-  job.dtype = options.bf16 ? DType::bf16 : DType::f32;
-  job.trains = options.train;
   job.tokenizer_json = job.model.tokenizer->json();
   job.generation = job.model.generation;
   if (options.train) {
@@ -132,7 +124,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
                 .padding = job.model.padding,
                 .classes = job.spec.classes,
                 .smoothing = options.label_smoothing};
-  plan_shape(job);
+  plan_rank(job, job.config(), step_size(job), rank);
   return job;
 }
 

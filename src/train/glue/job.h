@@ -17,8 +17,8 @@ struct GlueJob : RunPlan {
 };
 
 /// Reads and encodes the rows that the options ask for. start: the checkpoint to go on from; empty: the model's
-/// weights. rank: in the mesh. Not collective. Throws Error::config where the checkpoint is of another training or the
+/// weights. Not collective. Throws Error::config where the checkpoint is of another training or the
 /// mesh does not fit the model, and as read_data does.
-GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh, int rank);
+GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh, const PlannedRank& rank);
 
 }  // namespace trireme

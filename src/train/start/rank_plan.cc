@@ -1,0 +1,92 @@
+#include "train/start/rank_plan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/checkpoint.h"
+#include "model/mesh_layout.h"
+#include "model/pipeline_order.h"
+#include "model/stage.h"
+#include "train/optim_options.h"
+#include "train/stage_links.h"
+
+namespace trireme {
+namespace {
+
+ModelShape shape_of(const RankPlan& plan, const Config& config, int rank) {
+  const MeshShape& mesh = plan.mesh;
+  const auto order = pipeline_order(place_of(mesh, rank).pipeline, mesh.pipeline, mesh.chunks, plan.step.micro_batches);
+  return {.rows = plan.step.micro_rows,
+          .training = plan.trains,
+          .head_rows = 0,
+          .accumulates = (plan.step.micro_batches > 1 || plan.step.varies) &&
+                         !exchanges_every_micro_batch(config.optim.shard, mesh.data),
+          .recompute = config.model.recompute,
+          .chunk_slots = plan.trains ? slots_of_chunks(order, mesh.chunks) : std::vector<int64_t>(),
+          .shares_rows = config.mesh.sequence};
+}
+
+/// Of the embedding's own sum of a tied matrix what steps leave without memory: at most every token of the data ranks
+/// has a row, and each row's ends share pages with others.
+size_t untouched_bytes(const RankPlan& plan) {
+  constexpr int64_t kPage = 4096;
+  const ParameterTable& table = *plan.table;
+  const int64_t width = plan.spec.token_width(), rows = (table.gradient_count() - table.flat_count()) / width;
+  if (!plan.trains || exchanges_every_micro_batch(plan.optimizer->shard, plan.mesh.data) ||
+      plan.shape.rows >= rows / Ops::kSparseTable)
+    return 0;
+  const int64_t row_bytes = width * static_cast<int64_t>(size_of(stat_type(plan.dtype)));
+  const int64_t touched = plan.step.step_rows * plan.mesh.data * (row_bytes + kPage);
+  return static_cast<size_t>(std::max<int64_t>(rows * row_bytes - touched, 0));
+}
+
+}  // namespace
+
+PlannedRank planned(const RankContext& rank, std::vector<int> exchange_cores) {
+  return {rank.rank(), rank.threads, rank.hosts, std::move(exchange_cores)};
+}
+
+StepSize step_size(const BatchShape& batch) {
+  const int64_t micro = batch.largest_micro();
+  return {.micro_batches = batch.micro_batches,
+          .micro_sequences = micro,
+          .micro_rows = micro * batch.sequence,
+          .step_rows = batch.micro_batches * micro * batch.sequence};
+}
+
+void plan_rank(RankPlan& plan, const Config& config, const StepSize& step, const PlannedRank& rank) {
+  plan.rank = rank;
+  plan.dtype = config.precision.dtype;
+  plan.trains = !config.evaluation.only;
+  plan.step = step;
+  plan.table.emplace(plan.spec, plan.init_scheme, layout_of(plan.spec, plan.mesh, rank.rank));
+  plan.shape = shape_of(plan, config, rank.rank);
+  plan.exchange_cores = rank.exchange_cores;
+  plan.optimizer = optimizer_options(config, plan.mesh, rank.rank, rank.hosts, rank.exchange_cores);
+  // Who only evaluates has neither gradients nor moments to share.
+  const bool shares = plan.trains || config.optim.shard == ShardChoice::parameters;
+  plan.kept = shares ? kept_states(*plan.table, *plan.optimizer, static_cast<int>(plan.mesh.data),
+                                   place_of(plan.mesh, rank.rank).data)
+                     : KeptState();
+}
+
+void plan_memory(RankPlan& plan, const Ops& ops) {
+  const ParameterTable& table = *plan.table;
+  const StageBytes stage = stage_bytes(plan.spec, plan.dtype, plan.shape, ops, plan.rank.threads, table.layout());
+  MemoryPlan& memory = plan.memory;
+  memory = {};
+  memory.state = TrainingState::bytes_for(table, plan.dtype, plan.trains, plan.kept) - untouched_bytes(plan);
+  memory.activations = stage.activations;
+  memory.scratch = stage.scratch;
+  memory.exchange =
+      stage.tensor + StageLinks::bytes_for(static_cast<int>(plan.mesh.pipeline), plan.dtype,
+                                           plan.shape.own_rows(table.layout().tensor_size), plan.spec.width);
+  if (!plan.trains) return;
+  memory.exchange += exchange_bytes(table, *plan.optimizer, static_cast<int>(plan.mesh.data));
+  std::vector<Layout> layouts;
+  for (int r = 0; r < plan.mesh.data * plan.mesh.tensor * plan.mesh.pipeline; ++r)
+    layouts.push_back(layout_of(plan.spec, plan.mesh, r));
+  memory.snapshot = CheckpointWriter::snapshot_bytes(ParameterTable(plan.spec), layouts, plan.rank.rank, true);
+}
+
+}  // namespace trireme
