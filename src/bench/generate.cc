@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kPartWords = 1 << 12;  // 32 KiB
 
-/// Seconds to read the memory once with so many threads.
+/// Seconds to read the memory once with this number of threads.
 double read_once(std::span<const uint64_t> words, int threads) {
   constexpr size_t kTogether = 32;  // sums that do not wait for each other
   const auto start = Clock::now();

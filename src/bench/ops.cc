@@ -119,7 +119,7 @@ class Bench {
     return table_;
   }
 
-  /// Of operators that count bytes, without those that read a whole table.
+  /// Of operators that count bytes, without those that read a complete table.
   OpsBenchTable run_between_products() {
     copy();
     norm();
@@ -130,8 +130,8 @@ class Bench {
   }
 
  private:
-  /// The rotation or one set of the largest operator, and what calls share: the flat arrays, tables, weights and the
-  /// gradient of qkv.
+  /// The rotation or one set of the largest operator, and the tensors that calls share: the flat arrays, tables,
+  /// weights and the gradient of qkv.
   size_t memory_bytes() const {
     const double set = std::max(5 * activations(), static_cast<double>(o_.loss_rows * o_.columns)) * size();
     const double shared = static_cast<double>(o_.parameters + o_.columns * o_.width + 4 * o_.width * o_.width);

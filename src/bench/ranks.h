@@ -18,7 +18,7 @@ struct StepTime {
 };
 using MeasuredStep = std::function<StepTime()>;
 
-/// Steps of so many ranks.
+/// Steps of this number of ranks.
 struct RanksTime {
   int ranks = 1;
   double seconds = 0;   ///< of a step, median, of the slowest rank
@@ -33,7 +33,7 @@ struct RankGroup {
   int ranks = 1;
   double work = 1;  ///< of its step, in any unit
 };
-/// 1, 2, 4, ... and all of so many ranks, with the same work for each rank.
+/// 1, 2, 4, ... and all ranks, with the same work for each rank.
 std::vector<RankGroup> growing_groups(int ranks);
 
 /// Collective over `job`. One step of each group in turn, `rounds` times after one to warm up. `make` makes,

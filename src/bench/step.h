@@ -30,7 +30,7 @@ struct StepBenchOptions {
   /// rows (mesh.sequence); "all": every one without chunks and shared rows
   std::string layouts;
   int64_t micro = 0;                      ///< with layouts: sequences per micro-batch at most; 0: micro_batches_of()
-  ShardChoice shard = ShardChoice::none;  ///< with layouts: what data ranks share
+  ShardChoice shard = ShardChoice::none;  ///< with layouts: the state that data ranks share
   double peak_flops = 0;                  ///< of one rank, for the MFU; 0: measured (train/peak.h)
   bool pytorch = false;
   std::string python = ".venv/bin/python", peer_script = "bench/peers/pytorch_step.py";
@@ -50,7 +50,7 @@ struct PeerStep {
   size_t peak_rss = 0;
   double loss = 0, our_loss = 0;  ///< of the last step: both started from the same weights and take the same tokens
   double ratio() const { return times.median / our_seconds; }  ///< above 1: we are faster
-  /// Whether the losses agree, and what it means if they do not.
+  /// Whether the losses agree, and the meaning of a difference.
   std::string loss_text() const;
 };
 

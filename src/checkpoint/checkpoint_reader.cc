@@ -79,7 +79,7 @@ void collect(std::vector<std::string>& faults, const std::function<void()>& chec
   }
 }
 
-/// The table of every parameter that differs from the whole model's; throws if there is one.
+/// Lists every parameter that differs from the model's; throws if any does.
 void check_table(const Manifest& manifest, const ParameterTable& whole, const std::string& folder) {
   constexpr size_t kShown = 20;
   std::vector<std::string> lines;
@@ -118,14 +118,14 @@ void check_states(const Manifest& manifest, const ParameterTable& whole, const s
   }
 }
 
-/// Takes what a process holds out of the slices of a checkpoint.
+/// Extracts a process's part from the slices of a checkpoint.
 class SliceLoader {
  public:
   /// nearby: a folder that may have some of the shards, too, and is asked first; empty: none.
   SliceLoader(const std::string& folder, const std::string& nearby, const Manifest& manifest, TrainingState& state)
       : folder_(folder), nearby_(nearby), manifest_(manifest), state_(state), shards_(manifest.shards.size()) {}
 
-  /// What the slice and the parameter have in common.
+  /// The overlap of the slice and the parameter.
   void load(const StoredSlice& slice, const Parameter& own) {
     const Box wanted = overlap(slice.box, own.stored());
     if (wanted.empty()) return;
@@ -214,7 +214,7 @@ uint64_t load_parts(const CheckpointFolder& folder, const ParameterTable& table,
   return loader.bytes_read();
 }
 
-/// What to name instead of a step that is missing, as the end of a sentence.
+/// Suggests a name for a missing step, as the end of a sentence.
 std::string steps_beside(const std::string& path) {
   const fs::path step = fs::path(path + "/.").lexically_normal().parent_path();
   const std::string name = step.filename().string(),

@@ -35,13 +35,13 @@ namespace trireme {
 namespace fs = std::filesystem;
 namespace {
 
-/// Copies elements [first, first + count) of a part; of what the optimizer keeps only those that are here.
+/// Copies elements [first, first + count) of a part; of the optimizer's state only those present here.
 void copy_part(const TrainingState& state, Part part, int64_t first, int64_t count, float* out) {
   if (part == Part::weight) return state.read_weights(first, {out, static_cast<size_t>(count)});
   state.read_moment(moment_of(part), first, {out, static_cast<size_t>(count)});
 }
 
-/// What each rank of the group holds.
+/// The part of each rank of the group.
 std::vector<Layout> gather_layouts(const Layout& own, Scalars& scalars) {
   constexpr size_t kOfPart = 4, kOfRank = 2;
   std::vector<int64_t> numbers{own.tensor_rank, own.tensor_size};
@@ -63,7 +63,7 @@ std::vector<Layout> gather_layouts(const Layout& own, Scalars& scalars) {
   return layouts;
 }
 
-/// What each rank keeps of the optimizer's state.
+/// Each rank's part of the optimizer's state.
 std::vector<std::vector<ParameterRange>> gather_owned(const TrainingState& state, Scalars& scalars) {
   std::vector<ParameterRange> own;
   state.for_owned(0, state.weights().count(), [&](int64_t begin, int64_t count, int64_t) {
@@ -112,7 +112,7 @@ struct Transfer {
 constexpr size_t kTransfersOnTheirWay = 8;
 constexpr int kStateTag = 5;
 
-/// What went wrong in `work`, empty if nothing did.
+/// The error of `work`, or empty.
 template <class Work>
 std::string failure_of(Work work) {
   try {
@@ -142,10 +142,10 @@ struct CheckpointWriter::Implementation {
   std::vector<Transfer> transfers;  // in an order that is the same on both sides of each
 
   bool pending = false;
-  std::string local;  // on this host's disk, where the save under way goes; empty: to the run folder
+  std::string local;  // on this host's disk, target of the current save; empty: the run folder
   int64_t saves = 0;  // that have begun: a step may be saved again while its first save is still copied
   CheckpointFacts facts;
-  std::string parameter_hash;  // of what was published last
+  std::string parameter_hash;  // of the last published one
   std::thread writer;
   std::atomic<bool> written{true};
   std::atomic<int64_t> slices_done{0};
@@ -180,7 +180,7 @@ struct CheckpointWriter::Implementation {
 
   void plan(std::span<const Layout> layouts) {
     slices_of_ranks = plan_slices(whole, layouts, has_states);
-    check_cover(planned(), run_dir);  // what no rank holds would be missed when the checkpoint is needed
+    check_cover(planned(), run_dir);  // finds elements that no rank holds now, not when the checkpoint is needed
     for (const Slice& slice : slices()) {
       const Parameter& own = table.find(whole.all()[slice.parameter].name);
       sources.push_back(rows_of(own, slice.box.begin[0] - own.box.begin[0], slice.box.count[0]));
@@ -194,7 +194,7 @@ struct CheckpointWriter::Implementation {
 
   bool everyone_has_masters() const { return state.weights().dtype() != DType::bf16 && !state.shares_weights(); }
 
-  /// Where ranks share what the optimizer keeps. owned: by rank.
+  /// For ranks that share the optimizer's state. owned: by rank.
   void plan_transfers(std::span<const Layout> layouts, const std::vector<std::vector<ParameterRange>>& owned) {
     const int self = group.rank();
     const auto shares = [&](size_t rank) { return layouts[rank] == table.layout(); };
@@ -206,7 +206,7 @@ struct CheckpointWriter::Implementation {
         const Parameter& own = table.find(whole.all()[list[i].parameter].name);
         const Parameter rows = rows_of(own, list[i].box.begin[0] - own.box.begin[0], list[i].box.count[0]);
         const ParameterRange wanted{rows.offset, rows.offset + rows.count()};
-        // What the writer has itself does not travel; of others that have the same the first one after it sends.
+        // The writer's own elements are not sent; of other ranks with the same elements the first one after it sends.
         std::vector<ParameterRange> missing{wanted};
         for (size_t k = 0; k < owned.size(); ++k) {
           const size_t owner = (writer_rank + k) % owned.size();

@@ -37,7 +37,7 @@ struct Architecture {
   HeadKind head;
 };
 
-/// What a token's position is in a padded batch of theirs.
+/// The position of a token in a padded Hugging Face batch.
 enum class PositionRule : uint8_t {
   columns,      ///< its column
   attended,     ///< how many tokens before it are attended to
@@ -48,14 +48,14 @@ struct Family {
   const char* model_type;                       ///< of config.json
   std::span<const Architecture> architectures;  ///< of config.json; the first of a kind is exported
   std::span<const char* const> prefixes;        ///< that their names may have; the first is exported
-  std::span<const NameRule> names;              ///< of every head; the Spec says which are there
+  std::span<const NameRule> names;              ///< of every head; the Spec determines which exist
   std::span<const NameRule> copies;             ///< tensors that hold one of ours again (tied); exported: untied_copy()
   std::span<const NameRule> synonyms = {};      ///< other names of theirs, without prefix, and the one that `names` has
   std::span<const char* const> ignored;         ///< buffers, without prefix; "{}" as above
   PositionRule positions = PositionRule::columns;
-  int64_t padding = -1;     ///< id that the embedding gives no gradient, unless pad_token_id says another; -1: none
+  int64_t padding = -1;     ///< id that the embedding gives no gradient, unless pad_token_id differs; -1: none
   bool gamma_beta = false;  ///< old files call a norm's weight gamma and its bias beta
-  bool (*expresses)(const Spec& spec);  ///< can its config.json say this?
+  bool (*expresses)(const Spec& spec);  ///< can its config.json describe this?
   Spec (*read_config)(const Json& config, HeadKind head, std::string_view where);
   /// Adds the family's fields of a Spec that it expresses.
   void (*write_config)(const Spec& spec, Json& config);
@@ -74,7 +74,7 @@ const Family& roberta_family();
 std::span<const Family* const> families();
 /// Throws Error::data listing the known ones.
 const Family& find_family(std::string_view model_type, std::string_view where);
-/// The family whose config.json can say this; throws Error::config naming the known ones.
+/// The family whose config.json can describe this; throws Error::config naming the supported ones.
 const Family& family_for(const Spec& spec);
 /// The architecture of config.json, or the family's first if it names none. Throws Error::data listing the supported
 /// ones.

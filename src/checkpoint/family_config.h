@@ -1,5 +1,5 @@
 #pragma once
-// What the families' readers and writers of config.json have in common.
+// Shared by the families' readers and writers of config.json.
 
 #include <string>
 #include <string_view>
@@ -18,7 +18,7 @@ float rate_or(const Json& config, const char* name, double otherwise, std::strin
 /// A size: at least 1 and small enough that products of two do not overflow.
 int64_t size_field(const Json& config, const char* name, std::string_view where);
 
-/// What a family calls the sizes that every model has.
+/// A family's names for the sizes that every model has.
 struct SizeFields {
   const char *vocabulary, *context, *layers, *heads, *width, *inner_width;
 };
@@ -35,7 +35,7 @@ Activation read_activation(const Json& config, const char* name, const std::stri
 /// Their name of it, as exported.
 std::string_view activation_name(Activation activation);
 
-/// Classes of a sequence classifier from num_labels or id2label, 2 where neither is there; refuses a problem_type with
+/// Classes of a sequence classifier from num_labels or id2label, 2 if both are missing; refuses a problem_type with
 /// another loss.
 int64_t read_classes(const Json& config, std::string_view where);
 void write_classes(const Spec& spec, Json& config);

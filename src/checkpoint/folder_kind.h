@@ -16,8 +16,8 @@ std::vector<std::string> find_unnamed_weights(const std::string& folder);
 /// Does the folder hold weights of a Hugging Face model, by any of their names?
 bool holds_huggingface_weights(const std::string& folder);
 
-/// The folder, or of one that transformers' Trainer wrote and that has no weights itself the newest checkpoint-N, which
-/// a line says. Throws as refuse_other_folder().
+/// The folder, or, if it was written by transformers' Trainer and has no weights itself, its newest checkpoint-N, with
+/// a log line. Throws as refuse_other_folder().
 std::string plain_model_folder(const std::string& folder);
 
 /// Throws Error::data naming the folder's format if it is known but cannot be loaded as a model: an adapter (LoRA),

@@ -1,5 +1,5 @@
 #pragma once
-// How text is written with a model, as its Hugging Face folder says: generation_config.json, and the fields of
+// Settings for text generation from a model's Hugging Face folder: generation_config.json, and the fields of
 // config.json with the same meaning.
 
 #include <cstdint>

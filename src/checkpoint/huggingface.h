@@ -16,8 +16,8 @@ namespace trireme {
 /// numbers.
 Spec read_huggingface_spec(const std::string& folder);
 
-/// The same model with another head, whatever the folder's own is (a classifier's classes: as its num_labels or
-/// id2label say, else 2). Throws Error::data where the family has no such head, naming those that have.
+/// The same model with another head, replacing the folder's own (a classifier's classes: from num_labels or id2label,
+/// else 2). Throws Error::data where the family has no such head, naming those that have.
 Spec read_huggingface_spec(const std::string& folder, HeadKind head);
 
 /// Loads the folder's weights (TensorSource::of_folder) into the state by its family's names and layouts; faults as in
@@ -27,7 +27,7 @@ std::vector<std::string> load_huggingface(const std::string& folder, const Spec&
 
 /// Writes config.json, model.safetensors (f32, or bf16 with `dtype`), generation_config.json and, if given,
 /// tokenizer.json with tokenizer_config.json. generation: read_generation_files() of the folder that the model began
-/// as, written back as it was; empty: the end of a text is the tokenizer's. The table is of the whole model. Biases
+/// as, written back unchanged; empty: the end of a text is the tokenizer's. The table is of the whole model. Biases
 /// that the spec lacks and the family always has are written as zeros. The folder is created; it must not hold a model.
 /// `stop` is asked between tensors: true ends the export with Error::stopped, the folder then holds part of a model.
 /// Throws Error::io, Error::config.

@@ -118,7 +118,7 @@ Json end_token(const std::map<std::string, int64_t>& added) {
   return name ? Json(name) : Json(nullptr);
 }
 
-/// What tokenizer.json does not say: which tokens are for what, and what the model takes.
+/// Settings missing from tokenizer.json: the roles of tokens, and the model's inputs.
 Json tokenizer_config(const Spec& spec, const std::map<std::string, int64_t>& added) {
   Json config{{"tokenizer_class", "PreTrainedTokenizerFast"},
               {"model_max_length", spec.context},
@@ -145,7 +145,7 @@ Json tokenizer_config(const Spec& spec, const std::map<std::string, int64_t>& ad
   return config;
 }
 
-/// What config.json and generation_config.json say of writing text.
+/// The generation settings of config.json and generation_config.json.
 struct GenerationFields {
   Json config = Json::object(), file;
 };

@@ -24,7 +24,7 @@ std::vector<int64_t> sizes_of(const Shape& shape) {
   return sizes;
 }
 
-/// Where a parameter of ours comes from: one tensor of theirs, or one each for q, k and v.
+/// The source of one of our parameters: one of their tensors, or one each for q, k and v.
 struct Piece {
   const SourceTensor* source;
   FileLayout layout;
@@ -34,7 +34,7 @@ struct Wanted {
   std::vector<Piece> pieces;
 };
 
-/// Compares files with what a model needs; every difference is a line of one error.
+/// Compares files with the parameters of a model; every difference is a line of one error.
 class Importer {
  public:
   Importer(const Family& family, const TensorSource& source, const Spec& spec, const ParameterTable& table,
@@ -148,7 +148,7 @@ class Importer {
     return instead->second;
   }
 
-  /// What the files of a tied model hold under the other name alone.
+  /// Tensors that the files of a tied model hold only under the other name.
   const SourceTensor* only_copy(const NamedRule& rule) {
     if (!tied_) return nullptr;
     for (const NameRule& copy : family_.copies) {
@@ -198,7 +198,7 @@ class Importer {
     }
   }
 
-  /// A decoder's matrix is another head's only for a classifier: elsewhere it says that the head is not tied.
+  /// A decoder's matrix is another head's only for a classifier: elsewhere it means that the head is not tied.
   bool is_of_another_head(const std::string& name) const {
     for (const NamedRule& rule : rules_) {
       if (rule.theirs == name && of_head(rule.ours)) return rule.ours != "head.weight" || !spec_.has_decoder();

@@ -11,10 +11,10 @@
 
 namespace trireme {
 
-/// What to do where the files lack the head's parameters.
+/// The action if the files lack the head's parameters.
 enum class MissingHead : uint8_t {
   refuse,
-  keep,   ///< they stay as they are in the state: a new head on a pretrained model
+  keep,   ///< they remain unchanged in the state: a new head on a pretrained model
   renew,  ///< so, too, where the files have them for another number of classes
 };
 

@@ -51,8 +51,8 @@ inline const Json& json_array(const Json& object, const char* name, std::string_
   return value;
 }
 
-/// An object of a checkpoint of format `version`, of which every field must be known: what was not read when end() is
-/// called is refused.
+/// An object of a checkpoint of format `version`, of which every field must be known: end() refuses fields that were
+/// not read.
 class StoredFields {
  public:
   /// Borrows the object; `what` names it in errors.

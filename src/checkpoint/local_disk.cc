@@ -147,7 +147,7 @@ void write_alike(const std::string& folder, const std::string& name, const std::
 
 void remove_local_step(const std::string& path) {
   std::error_code error;
-  // First what makes a snapshot of it: a process that is killed here leaves none that looks like one.
+  // The manifest first: if the process is killed here, the rest does not look like a snapshot.
   fs::remove(path + "/manifest.json", error);
   fs::remove_all(path, error);
   const bool gone = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-/// RUN/local.json: where a run has snapshots beside its folder. It goes when nothing is left there.
+/// RUN/local.json: where a run has snapshots outside its folder. Removed when none is left.
 struct LocalNote {
   std::string folder;   ///< DIR/RUN-ID, the same path on every host
   int64_t step = -1;    ///< newest snapshot there; -1: none yet

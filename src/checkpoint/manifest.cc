@@ -163,7 +163,7 @@ StoredShard read_shard(const Json& item, std::string_view where, int64_t version
   return s;
 }
 
-/// Version 1: rows of the whole width, one hash.
+/// Version 1: rows of the full width, one hash.
 void read_rows(StoredFields& fields, const StoredParameter& parameter, StoredSlice& s, std::string_view where) {
   const auto first = fields.get<int64_t>("first_row"), rows = fields.get<int64_t>("rows");
   const Box whole = whole_box(parameter.shape);

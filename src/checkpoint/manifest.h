@@ -1,5 +1,5 @@
 #pragma once
-// manifest.json of a checkpoint: what it holds, where each slice is and its checksum. Format:
+// manifest.json of a checkpoint: its contents, and the place and checksum of each slice. Format:
 // docs/checkpoint-format.md.
 
 #include <string>
@@ -35,7 +35,7 @@ struct StoredSlice {
   Box box;                      ///< of the whole tensor; row-major in the file
   uint64_t begin = 0, end = 0;  ///< bytes in the shard file
   int64_t rows_per_hash = 0;
-  std::vector<uint64_t> hashes;  ///< of the box's rows, so many at a time
+  std::vector<uint64_t> hashes;  ///< of the box's rows, in groups of this size
 
   size_t pieces() const { return hashes.size(); }
   Box piece(size_t index) const;  ///< the rows that a hash is of

@@ -1,5 +1,5 @@
 #pragma once
-// What a checkpoint will consist of, known before a byte of it is: files with their sizes, slices with their places.
+// The contents of a checkpoint before it is written: files with their sizes, slices with their places.
 
 #include <cstdint>
 #include <span>

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostTokenizerBytes = size_t{64} << 20;
 
-/// tokenizer.json as it is, or made of the older files: OPT's vocab.json with merges.txt, BERT's vocab.txt.
+/// tokenizer.json unchanged, or converted from the older files: OPT's vocab.json with merges.txt, BERT's vocab.txt.
 std::string tokenizer_in(const fs::path& folder) {
   const fs::path json = folder / "tokenizer.json";
   if (fs::exists(json)) return read_text(json.string(), kMostTokenizerBytes);
@@ -38,7 +38,7 @@ ModelFolder open_huggingface(const std::string& path) {
           .generation = read_generation_files(path, read_model_config(path))};
 }
 
-/// Beside the file, or of the dataset that it says it was trained on.
+/// Beside the file, or of its training dataset.
 std::string nanogpt_tokenizer(const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   std::string beside = tokenizer_in(folder.empty() ? "." : folder);
@@ -66,7 +66,7 @@ ModelFolder open_nanogpt(const std::string& path) {
        path);
 }
 
-/// Everything that weights depend on must agree; what may differ is made equal first.
+/// Everything that weights depend on must agree; other fields are made equal first.
 void require_same_model(const ModelFolder& folder, Spec wanted) {
   const Spec& found = folder.spec;
   require(wanted.context <= found.context, ErrorKind::config,

@@ -10,7 +10,7 @@
 
 namespace trireme {
 
-/// The checkpoint in a folder, ckpt.pt before snapshot.pt; empty where neither is there.
+/// The checkpoint in a folder, ckpt.pt before snapshot.pt; empty if both are missing.
 std::string find_nanogpt_checkpoint(const std::string& folder);
 
 /// data/DATASET/meta.pkl of the character dataset that the checkpoint says it was trained on, from the working

@@ -67,7 +67,7 @@ class NeoxCheckpoint::Implementation {
       };
       joiner.join(rule, *own, rule.join, pieces(rule, &NeoxState::master), store);
       if (!moments || !own->gradient_offset) continue;
-      // Every rank's moments of what all ranks hold are the same.
+      // Moments of parameters that all ranks hold are equal on every rank.
       const NeoxJoin alike = rule.join == NeoxJoin::shares ? NeoxJoin::copies : rule.join;
       const auto into = [&](Moment moment) {
         return [&state, moment, first = *own->gradient_offset](int64_t at, std::span<const float> values) {
@@ -169,7 +169,7 @@ class NeoxCheckpoint::Implementation {
     }
   }
 
-  /// What NeoX itself compares when it loads.
+  /// The fields that NeoX itself compares when it loads.
   void check_arguments(const std::string& config) const {
     const auto args = states(0).root().find("args");
     if (!args || !args->is_dict()) return;
@@ -185,7 +185,7 @@ class NeoxCheckpoint::Implementation {
     }
   }
 
-  /// The padded one, which NeoX trains with; of what was exported here (neox_export.h), that of the model.
+  /// The padded one, which NeoX trains with; for our exports (neox_export.h), that of the model.
   int64_t vocabulary(int64_t rows) const {
     const auto own = states(0).root().find(kNeoxOwnKey);
     if (!own) return rows;
@@ -507,7 +507,7 @@ class NeoxCheckpoint::Implementation {
   Spec spec_;
   std::vector<NeoxRule> rules_;
   std::vector<ParameterTable> tables_;                      // by tensor rank
-  std::vector<Weights> weights_;                            // by tensor rank; what no rule took
+  std::vector<Weights> weights_;                            // by tensor rank; not matched by any rule
   std::vector<std::unique_ptr<ElementSource>> sources_;     // by tensor rank, then rule
   std::vector<std::unique_ptr<NeoxOptimizer>> optimizers_;  // by mp_rank
   CheckpointFacts facts_;

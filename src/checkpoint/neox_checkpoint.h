@@ -21,13 +21,14 @@ class NeoxCheckpoint {
 
   const std::string& path() const;       ///< of the step's folder
   const CheckpointFacts& facts() const;  ///< config_json: batch, schedule and seed of its YAML
-  /// Weights, moments and the step of Adam are there; else weights only.
+  /// Has weights, moments and the step of Adam; else only weights.
   bool has_optimizer() const;
-  /// What a user should know of it, a line each.
+  /// Notes for the user, a line each.
   const std::vector<std::string>& notes() const;
 
-  /// Fills what the table holds: weights from the f32 masters, where they are, and with `moments` the optimizer's
-  /// state, which must be there. Returns the bytes of tensors that were read: those of the boxes that the table holds.
+  /// Fills the parameters of the table: weights from the f32 masters if present, and with `moments` the optimizer's
+  /// state, which must be present. Returns the bytes of tensors that were read: those of the boxes that the table
+  /// holds.
   uint64_t load(const ParameterTable& table, TrainingState& state, bool moments) const;
 
  private:

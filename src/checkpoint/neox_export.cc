@@ -23,7 +23,7 @@ namespace {
 
 constexpr int64_t kNeoxMultiple = 128;  // make_vocab_size_divisible_by, by default
 
-/// Why NeoX has no such model; empty: it has.
+/// The reason why NeoX does not support this model, or empty.
 std::string unknown_to_neox(const Spec& spec) {
   if (spec.head != HeadKind::language_model || spec.mask != Mask::causal) return "it predicts no next token";
   if (spec.norm_place != NormPlace::pre || !spec.final_norm) return "its norms are not before each branch and last";
@@ -113,7 +113,7 @@ class Exporter {
     return item;
   }
 
-  /// What a rank holds of a parameter.
+  /// A rank's part of a parameter.
   std::vector<std::byte> bytes(const NeoxRule& rule, int rank) const {
     if (stop_ && stop_()) fail(ErrorKind::stopped, "the export was stopped");
     const Parameter &whole = table_.find(rule.ours), &own = ranks_[static_cast<size_t>(rank)].find(rule.ours);

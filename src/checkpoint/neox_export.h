@@ -18,9 +18,9 @@ struct NeoxExport {
 
 /// Writes `latest` and global_stepN/ with every layer's files (pipeline 0: the mp_rank files hold the weights),
 /// mp_rank files and configs/trireme.yml, with which NeoX makes this model. Biases that every rank adds are divided by
-/// the ranks. A vocabulary that the ranks do not divide gets rows of zeros, and a warning says so; it is read again
-/// without them. The table is of the whole model. `stop` as in export_huggingface(). Throws Error::config for what NeoX
-/// has no model for, Error::io.
+/// the ranks. A vocabulary that the ranks do not divide gets rows of zeros, with a warning; they are removed when it is
+/// read again. The table is of the whole model. `stop` as in export_huggingface(). Throws Error::config for models that
+/// NeoX does not support, Error::io.
 void export_neox(const std::string& folder, const Spec& spec, const ParameterTable& table, const TrainingState& state,
                  const NeoxExport& options, const std::function<bool()>& stop = {});
 

@@ -1,7 +1,7 @@
 #pragma once
 // The files of one step of GPT-NeoX, as DeepSpeed names them:
 //   latest                                              the step's name: global_step1000
-//   global_step1000/configs/*.yml                       what the run was started with
+//   global_step1000/configs/*.yml                       the run's configuration
 //   global_step1000/layer_LL-model_MM-model_states.pt   weights of a layer, of one tensor rank
 //   global_step1000/mp_rank_MM_model_states.pt          the other state; without a pipeline also all weights
 //   global_step1000/[bf16_]zero_pp_rank_DD_mp_rank_MM_optim_states.pt  a data rank's share of the optimizer's state

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of tensor ranks made into what a process holds of the whole one; of files, only what that needs is read.
+// Joins the tensors of tensor ranks into a process's part of the complete one; reads only the needed parts of files.
 
 #include <functional>
 #include <span>
@@ -20,7 +20,7 @@ struct NeoxPiece {
 
 class NeoxJoiner {
  public:
-  /// tables: what each tensor rank of the files holds; borrowed. folder: for warnings.
+  /// tables: the part of each tensor rank of the files; borrowed. folder: for warnings.
   NeoxJoiner(const std::vector<ParameterTable>& tables, std::string folder)
       : tables_(tables), folder_(std::move(folder)) {}
 

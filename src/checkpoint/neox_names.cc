@@ -30,7 +30,7 @@ constexpr BlockName kBlock[] = {
     {"mlp.linear2.bias", "mlp.out.bias", NeoxJoin::shares},
 };
 
-// What older versions called it.
+// Names of older versions.
 constexpr std::pair<std::string_view, std::string_view> kOlder[] = {{"mlp.dense_h_to_4h.", "mlp.linear1."},
                                                                     {"mlp.dense_4h_to_h.", "mlp.linear2."}};
 constexpr std::string_view kWrappers[] = {"module.", "_forward_module.", "sequential."};

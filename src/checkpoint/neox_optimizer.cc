@@ -22,7 +22,7 @@ uint64_t elements_of(const std::vector<NeoxShape>& group) {
 
 uint64_t elements_of(const TorchValue& tensor) { return element_count(tensor.tensor().shape); }
 
-/// What the optimizer knows of its k-th parameter or flat array.
+/// The optimizer's state of its k-th parameter or flat array.
 TorchValue state_of(const TorchValue& optimizer, size_t k) {
   const TorchValue state = optimizer.at("state");
   const std::optional<TorchValue> groups = optimizer.find("param_groups");
@@ -34,7 +34,7 @@ TorchValue state_of(const TorchValue& optimizer, size_t k) {
   return state.at(fmt::format("{}", k));
 }
 
-/// That a file of ZeRO is one of so many, and of a stage whose parts are flat.
+/// Checks the number of files of ZeRO, and that its stage keeps flat parts.
 void check_partition(const TorchValue& state, size_t data_ranks) {
   if (const auto stage = state.find("zero_stage"); stage && stage->integer() > 2)
     stage->fail_with(

@@ -58,7 +58,7 @@ class NeoxOptimizer {
   double loss_scale_ = 0;
 };
 
-/// Elements of the whole state of a rank, whatever its form: how many parameters its stage has.
+/// Elements of the complete state of a rank in any form: how many parameters its stage has.
 uint64_t neox_state_elements(const TorchValue& optimizer);
 
 }  // namespace trireme

@@ -144,8 +144,8 @@ class Run {
     return logits;
   }
 
-  /// A parameter's gradient from the boxes of all ranks; of the tied matrix `second` has the embedding's sum. What
-  /// several hold alike counts once.
+  /// A parameter's gradient from the boxes of all ranks; of the tied matrix `second` has the embedding's sum. Equal
+  /// copies on several ranks count once.
   std::vector<float> gathered(const Parameter& parameter, bool second) {
     std::vector<float> values(static_cast<size_t>(parameter.count()));
     const Parameter* own = table_.look_up(parameter.name);
@@ -249,7 +249,7 @@ class Run {
   ParityCase case_;
   Mesh* mesh_;
   ParameterTable whole_;  ///< of the whole model
-  ParameterTable table_;  ///< of what this rank holds of it
+  ParameterTable table_;  ///< of this rank's part
   TrainingState state_;
   MeshStage stage_;
   bool has_gradients_ = false;

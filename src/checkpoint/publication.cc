@@ -24,7 +24,7 @@ void publish_step(const Publication& p) {
   write_text(folder + "/manifest.json", write_manifest(p.manifest));
   p.check_owner();
   replace_folder(p.run_dir, saving_name(step, p.token), step_name(step));
-  p.check_owner();  // who takes the folder over between the two finds a whole step that nothing names
+  p.check_owner();  // another owner that takes over between the two finds a complete step without a reference
   try {
     if (p.latest) write_pointer(p.run_dir, "latest", step);
   } catch (const Error&) {

@@ -1,5 +1,5 @@
 #pragma once
-// How a checkpoint comes to exist: rank 0, once every shard is in a private folder of the run.
+// Publishes a checkpoint: rank 0, once every shard is in a private folder of the run.
 
 #include <functional>
 #include <string>
@@ -12,7 +12,7 @@ struct Publication {
   const std::string& run_dir;
   const std::string& token;  ///< RUN/.saving-STEP-TOKEN holds shards and tokenizer
   const Manifest& manifest;
-  bool latest = true;  ///< else a newer one is there already
+  bool latest = true;  ///< else a newer one already exists
   bool best = false;
   const std::function<void()>& check_owner;  ///< throws Error::locked once the run folder has another owner
 };

@@ -148,7 +148,7 @@ void check_space(const std::string& folder, const std::string& what, std::span<c
   require(free >= blocks * block, ErrorKind::io, "{} needs {:.2f} MB, the file system has {:.1f} MB free; {}", what,
           static_cast<double>(blocks * block) / 1e6, static_cast<double>(free) / 1e6, advice);
   const uint64_t names = files.size() + 2;
-  // File systems that make inodes as needed say 0.
+  // File systems that make inodes as needed report 0.
   require(info.f_files == 0 || info.f_favail >= names, ErrorKind::io,
           "{} needs {} files, the file system has {} inodes free", what, names, info.f_favail);
 }

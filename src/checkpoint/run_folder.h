@@ -22,9 +22,9 @@ std::string saving_name(int64_t step, const std::string& token);
 std::string shard_name(int rank, int ranks);  ///< "rank-00000-of-00002.safetensors"
 std::optional<int64_t> parse_step_name(const std::string& name);
 
-/// Creates the run folder if needed, removes what interrupted saves left and names step folders without a manifest.
-/// Only the owner of the run calls this, while no save is under way. Throws Error::io when the folder cannot be made or
-/// written.
+/// Creates the run folder if needed, removes the remains of interrupted saves and names step folders without a
+/// manifest. Only the owner of the run calls this, while no save is under way. Throws Error::io when the folder cannot
+/// be made or written.
 void prepare_run_folder(const std::string& run_dir);
 
 /// Step that `latest` or `best` names; nothing when the file is absent or not understood.

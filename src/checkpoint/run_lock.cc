@@ -195,7 +195,7 @@ void RunLock::check() const {
 }
 
 RunLock::~RunLock() {
-  // An empty note says that the folder was let go of.
+  // An empty note means that the folder was released.
   if (is_ours() && ftruncate(fd_, 0) != 0) log::warning("cannot clear {}: {}", path_, std::strerror(errno));
   close(fd_);
 }

@@ -47,7 +47,7 @@ RunStatus read_status(const std::string& run_dir) {
   return {*state, static_cast<int>(json_field<int64_t>(json, "code", path)), json_field<int64_t>(json, "step", path),
           static_cast<int>(json_field<int64_t>(json, "rank", path)), json_field<std::string>(json, "host", path),
           json_field<std::string>(json, "message", path), json_field<std::string>(json, "control", path),
-          // Files of earlier versions do not say it.
+          // Missing in files of earlier versions.
           !json.contains("requeue") || json_field<bool>(json, "requeue", path)};
 }
 

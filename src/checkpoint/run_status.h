@@ -38,7 +38,7 @@ struct RunStatus {
 std::string status_path(const std::string& run_dir);
 /// Marks in that file a stopped run that must not resume automatically: batch scripts look for it.
 inline constexpr const char* kStaysStopped = "\"requeue\":false";
-/// What write_status() writes: at most kMostStatusBytes, whatever the message has.
+/// The output of write_status(): at most kMostStatusBytes, for any message.
 std::string status_text(const RunStatus& status);
 inline constexpr size_t kMostStatusBytes = 8192;
 /// Replaces RUN/status.json at once. Throws Error::io.

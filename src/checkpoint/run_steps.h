@@ -25,7 +25,7 @@ bool was_left_behind(const std::string& run_dir, int64_t step, uint64_t manifest
 /// up to it are not (or no longer). Only the owner of the run calls this. Throws Error::io.
 void leave_behind(const std::string& run_dir, int64_t step);
 
-/// Removes `latest`, `best` and `left-behind`: the run starts anew. Throws Error::io.
+/// Removes `latest`, `best` and `left-behind`: the run starts from scratch. Throws Error::io.
 void forget_steps(const std::string& run_dir);
 
 }  // namespace trireme

@@ -23,7 +23,7 @@ struct SafetensorsEntry {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-/// What a safetensors file says before its data.
+/// The header of a safetensors file.
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< in header order
   std::vector<size_t> by_name;            ///< entries' indices sorted by name
@@ -74,7 +74,8 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
-/// Writes a file whose tensors are known beforehand; their data comes in any order. The file appears at commit().
+/// Writes a file whose tensors are known beforehand; their data may be written in any order. The file appears at
+/// commit().
 class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::string& path, std::vector<SafetensorsEntry> entries,

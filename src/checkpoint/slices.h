@@ -23,7 +23,7 @@ inline constexpr std::array kParts = {Part::weight, Part::adam_m, Part::adam_v};
 
 const char* name_of(Part part);  ///< "weight", "adam.m", "adam.v"
 std::optional<Part> part_called(std::string_view name);
-Moment moment_of(Part state);  ///< what of the training state an optimizer state is
+Moment moment_of(Part state);  ///< the moment that an optimizer state is
 
 /// Name of a part inside a shard: "x.weight", "x.weight.adam.m", "x.weight.adam.v".
 std::string stored_name(const std::string& parameter, Part part);
@@ -37,8 +37,8 @@ struct Slice {
   Box box;  ///< rows of a stored box, in the coordinates of the whole tensor
 };
 
-/// What each rank of a group stores, in file order: all weights, then (with states) each optimizer state. `layouts`
-/// says what each rank holds; `whole` is the table of the whole model.
+/// The slices that each rank of a group stores, in file order: all weights, then (with states) each optimizer state.
+/// `layouts` has each rank's part; `whole` is the table of the whole model.
 std::vector<std::vector<Slice>> plan_slices(const ParameterTable& whole, std::span<const Layout> layouts, bool states);
 
 /// Rows [first, first + n) of a parameter's box as their own parameter, to be read through TrainingState.

@@ -21,7 +21,8 @@ struct SpecDifference {
 };
 /// Every one, in the order of the manifest.
 std::vector<SpecDifference> spec_differences(const Spec& a, const Spec& b);
-/// "rotary_dims is 4, asked for 2; head_dropout is 0.1, asked for 0": of what was found against what was asked for.
+/// "rotary_dims is 4, asked for 2; head_dropout is 0.1, asked for 0": the differences between the found and the
+/// requested values.
 std::string describe_differences(const Spec& found, const Spec& asked);
 
 }  // namespace trireme

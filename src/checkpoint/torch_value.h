@@ -1,6 +1,6 @@
 #pragma once
-// The values of a file of torch.save() that holds more than tensors: what programs save of their state. Objects of
-// their classes are opaque: their state can be read, but they are never created.
+// The values of a file of torch.save() that holds more than tensors: the saved state of programs. Objects of their
+// classes are opaque: their state can be read, but they are never created.
 
 #include <optional>
 #include <string>
@@ -26,8 +26,8 @@ class TorchValue {
   bool is_tensor() const { return kind() == Pickle::Kind::tensor; }
   bool is_object() const { return kind() == Pickle::Kind::object; }
 
-  /// A key (a text, or a number written as one) of a dictionary, or of what would be set on an object; nothing where it
-  /// is absent or None.
+  /// A key (a text, or a number written as one) of a dictionary, or of an object's state; nothing if it is absent or
+  /// None.
   std::optional<TorchValue> find(std::string_view key) const;
   TorchValue at(std::string_view key) const;  ///< throws Error::data where find() finds nothing
   /// Of a dictionary; keys that are numbers as text, others are left out.
@@ -35,7 +35,7 @@ class TorchValue {
   std::vector<TorchValue> items() const;  ///< of a list
 
   // Throw Error::data naming what was expected.
-  int64_t integer() const;  ///< also a tensor of one number, and what an enumeration is made from
+  int64_t integer() const;  ///< also a tensor of one number, and the value of an enumeration
   double number() const;
   std::string_view text() const;
   TorchTensor tensor() const;
@@ -53,7 +53,7 @@ class TorchValue {
   std::string path_;
 };
 
-/// A mapped file; tensors are read from it as they are asked for.
+/// A mapped file; tensors are read from it on demand.
 class TorchArchive {
  public:
   /// Throws Error::io, Error::data.

@@ -69,7 +69,7 @@ std::string first_failure(const Cluster& cluster) {
     if (!text_in(event, "ResourceStatus").ends_with("_FAILED")) continue;
     reason = text_in(event, "LogicalResourceId") + ": " + text_in(event, "ResourceStatusReason");
   }
-  return reason.empty() ? "no reason was given" : reason;  // the newest come first, so this is the oldest
+  return reason.empty() ? "no reason was given" : reason;  // the newest are first, so this is the oldest
 }
 
 /// Waits until nothing is in progress; the stack's status then, "" where it is gone.
@@ -99,7 +99,7 @@ void apply_stack(const Cluster& cluster, const std::string& folder) {
   if (!stack.is_null()) {
     require_ours(cluster, stack);
     const std::string status = settled(cluster);
-    // A stack that was never whole, or is half gone, cannot be changed.
+    // A stack that was never complete, or is partly deleted, cannot be changed.
     if (status.empty()) {
       stack = nullptr;
     } else if (status == "CREATE_FAILED" || status == "DELETE_FAILED" || status.starts_with("ROLLBACK_")) {

@@ -100,7 +100,7 @@ std::string why_missing(const Cluster& cluster, const Node& node, const std::str
 }
 
 /// PUBLISHER:OFFER:SKU:VERSION of the image: "latest", and an alias such as Debian12, mean another one every few weeks.
-/// Images by identity are left as they are.
+/// Images by identity remain unchanged.
 std::string image_for(const Cluster& cluster) {
   std::string urn = azure_image(cluster.options);
   if (urn.starts_with('/')) return urn;
@@ -152,7 +152,7 @@ class Azure final : public Provider {
   std::vector<std::pair<std::string, std::string>> make(const Cluster& cluster,
                                                         const std::string& folder) const override {
     std::vector<Json> there = ours(cluster);
-    // A machine whose making failed is there, and of no use.
+    // A machine whose creation failed exists but is useless.
     std::vector<Json> failed;
     for (const Json& resource : there) {
       const bool is_machine = text_in(resource, "type") == "Microsoft.Compute/virtualMachines";

@@ -33,7 +33,7 @@ int64_t cpus_of(const Json& size) {
   return 0;
 }
 
-/// What the region says of a size; adds the processors that its machines need to those of their kind.
+/// The region's facts about a size; adds the processors that its machines need to those of their kind.
 void check_size(const Cluster& cluster, const std::string& type, bool spot, int64_t machines,
                 std::map<std::string, int64_t>& needed, std::vector<std::string>& problems) {
   const std::string& region = cluster.options.network.region;

@@ -6,7 +6,7 @@
 
 namespace trireme::cloud {
 
-/// Whether the cluster's resource group is there.
+/// Whether the cluster's resource group exists.
 bool azure_group_exists(const Cluster& cluster);
 /// All resources of the cluster's group, as `az resource list` shows them; empty if the group is missing.
 Json azure_resources(const Cluster& cluster);

@@ -1,5 +1,5 @@
 #pragma once
-// The calls of az that make a cluster, in order: what `plan` writes into commands.sh is what `create` runs.
+// The calls of az that make a cluster, in order: `plan` writes them into commands.sh, `create` runs them.
 
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
-// A CycleCloud project: the machines are made by a CycleCloud server, Slurm is its own, and Trireme with its node
-// checks comes by cluster-init. One image serves all roles, every parameter has a value, and the project brings its
-// files with it, so that nothing has to be copied to the server beside it.
+// A CycleCloud project: the machines are made by a CycleCloud server, which brings its own Slurm; cluster-init installs
+// Trireme with its node checks. One image serves all roles, every parameter has a value, and the project contains its
+// files, so that nothing else has to be copied to the server.
 
 #include <fmt/format.h>
 

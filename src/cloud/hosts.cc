@@ -19,7 +19,7 @@ class Hosts final : public Provider {
   SharedFolder shared_folder(const Cluster&) const override { return {}; }
   End end(const Cluster&) const override { return {}; }
 
-  // They are there; whether they can be reached is seen when they are set up.
+  // They exist; setup shows whether they can be reached.
   void check(const Cluster&) const override {}
   std::vector<std::pair<std::string, std::string>> make(const Cluster&, const std::string&) const override {
     return {};

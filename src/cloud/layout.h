@@ -21,7 +21,7 @@ struct Node {
   bool is_head() const { return index == 1; }
 };
 
-/// What a provider chose once for a cluster and every later command keeps: "image", "zone", "root-device".
+/// Choices that a provider made once for a cluster and that every later command keeps: "image", "zone", "root-device".
 using Pins = std::map<std::string, std::string>;
 
 struct Cluster {

@@ -67,8 +67,8 @@ void write_plan(const Opened& opened, Cluster& cluster) {
   write_files(opened.provider->plan(cluster), opened.plan_folder());
 }
 
-/// Address of every node that is there. One without a public address has its private one, once that of the head, the
-/// way to it, is known.
+/// Address of every existing node. One without a public address has its private one, once that of the head, the way to
+/// it, is known.
 void find_logins(const Opened& opened, Cluster& cluster) {
   const std::vector<Machine> machines = opened.provider->machines(cluster);
   const auto head = std::ranges::find(machines, opened.cluster().nodes.front().name, &Machine::node);
@@ -86,7 +86,7 @@ void find_logins(const Opened& opened, Cluster& cluster) {
 }
 
 /// The lines of known_hosts without those of the node, and whether one of these was pinned for the machine that it has
-/// now: the end of a line says for which it was. Another machine, as the provider says, has other keys by right.
+/// now: the end of a line says for which it was. Another machine, according to the provider, rightly has other keys.
 std::pair<std::string, bool> other_pins(const std::string& known_hosts, const Node& node) {
   std::istringstream lines(known_hosts);
   std::string others;
@@ -125,7 +125,7 @@ bool tell_missing(const Failures& missing) {
   return !missing.empty();
 }
 
-/// Pin of network.public-addresses: machines would be made anew for another choice.
+/// Pin of network.public-addresses: another choice would recreate the machines.
 constexpr const char* kAddresses = "public-addresses";
 
 std::string addresses_asked(const ClusterOptions& options) {

@@ -11,7 +11,7 @@
 
 namespace trireme::cloud {
 
-/// Asked before anything is made or ended; false: leave everything as it is.
+/// Asked before any change; false: change nothing.
 using Confirm = std::function<bool(const std::string& question)>;
 
 /// Each returns the exit code: 0, or 1 where nodes are missing or the look at the end found something. Throw Error.

@@ -34,7 +34,7 @@ std::string type_of_head(const ClusterOptions& options);
 int network_cards(std::string_view type);
 /// Sizes with GPUs or other accelerators, by the families' names.
 bool has_accelerators(ProviderChoice provider, std::string_view type);
-/// Whether the nodes shall use InfiniBand or EFA.
+/// Whether the nodes use InfiniBand or EFA.
 bool uses_fast_network(const ClusterOptions& options);
 
 /// Dollars per hour of all machines; nothing if a size is not in the table. Spot prices change by the hour, so the

@@ -1,6 +1,6 @@
 #pragma once
-// Every option of a cluster's file, declared once: name, field, default, help, range. What `trireme cluster init`
-// writes, what the file may hold and the table in docs/clouds.md are made from these declarations.
+// Every option of a cluster's file, declared once: name, field, default, help, range. The output of `trireme cluster
+// init`, the allowed contents of the file and the table in docs/clouds.md are made from these declarations.
 
 #include <cstdint>
 #include <string>

@@ -17,7 +17,7 @@ struct PlanFile {
   bool is_script = false;
 };
 
-/// A machine of the cluster that is there.
+/// An existing machine of the cluster.
 struct Machine {
   std::string node;           ///< Node::name
   std::string login;          ///< address from which it can be reached from here; empty: not yet known

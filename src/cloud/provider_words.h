@@ -7,8 +7,7 @@
 
 namespace trireme::cloud {
 
-/// The line of a message that says why: az puts the parts of its message once more behind it, aws says nothing after
-/// it.
+/// The line of a message with the reason: az repeats the parts of its message after it, aws prints nothing after it.
 std::string reason_in(const std::string& message);
 
 bool is_azure_not_found(const std::string& reason);
@@ -17,7 +16,7 @@ bool is_azure_group_not_found(const std::string& reason);
 bool is_azure_no_capacity(const std::string& reason);
 
 bool is_aws_no_stack(const std::string& reason);
-/// A stack is as it shall be.
+/// A stack is in the requested state.
 bool is_aws_no_update(const std::string& reason);
 
 }  // namespace trireme::cloud

@@ -14,7 +14,7 @@ namespace trireme::cloud {
 
 /// Of a command on a node.
 struct RemoteResult : ProcessResult {
-  launch::SshFault fault = launch::SshFault::other;  ///< what kept ssh itself from the node, where it was that
+  launch::SshFault fault = launch::SshFault::other;  ///< the error of ssh itself, if it failed
 };
 
 class Remote {

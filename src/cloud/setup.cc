@@ -25,7 +25,7 @@ std::string writes(const std::string& path, const std::string& text, const char*
       std::filesystem::path(path).parent_path().string(), path, text, mode);
 }
 
-/// Runs `work` on all nodes but the head, or on all; those that fail leave the cluster.
+/// Runs `work` on all nodes except the head, or on all; those that fail leave the cluster.
 class Stages {
  public:
   explicit Stages(Cluster& cluster) : cluster_(cluster) {}

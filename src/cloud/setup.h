@@ -14,7 +14,7 @@ namespace trireme::cloud {
 /// and named in the result; the head cannot fail: that throws Error::io. Logs each stage.
 Failures set_up(Cluster& cluster, const Remote& remote, const SharedFolder& shared, const End& end);
 
-/// Runs hosts, health and bench comm over all nodes from the head and prints what they print. Returns whether all
+/// Runs hosts, health and bench comm over all nodes from the head and prints their output. Returns whether all
 /// succeeded.
 bool prove(const Cluster& cluster, const Remote& remote);
 

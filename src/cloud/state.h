@@ -12,7 +12,7 @@ namespace trireme::cloud {
 struct State {
   std::string run;                               ///< Cluster::run; empty: nothing was created
   int first = 0;                                 ///< how many nodes `create` made at first
-  std::vector<int> numbers;                      ///< of the nodes there shall be, rising, the first 1
+  std::vector<int> numbers;                      ///< of the requested nodes, ascending, the first is 1
   std::map<std::string, std::string> pins = {};  ///< Provider::pins(), asked once
 };
 
@@ -30,7 +30,7 @@ class StateFolder {
   /// The state as written; empty if the file is missing. Throws Error::data.
   State read() const;
   void write(const State& state) const;
-  /// All of it but the lock.
+  /// Everything except the lock.
   void forget() const;
 
   const std::string& path() const { return path_; }

@@ -8,11 +8,11 @@
 
 namespace trireme::cloud {
 
-/// Throws Error::config naming `path`, the option, what was found and what to do.
+/// Throws Error::config naming `path`, the option, the value found and the remedy.
 void validate(const ClusterOptions& options, const std::string& path);
 
-/// Throws Error::config where software.package or software.source is nothing that could be brought to a node. A cluster
-/// that is there already does not need them, so validate() does not ask.
+/// Throws Error::config where software.package or software.source cannot be copied to a node. An existing cluster does
+/// not need them, so validate() does not check them.
 void require_software(const ClusterOptions& options);
 
 /// Throws Error::config where machines would be made that cannot have Trireme: of the provider's own image, and nothing

@@ -70,7 +70,7 @@ Dropout Block::residual_dropout(const Pass& pass, uint32_t site) const {
   return sums_branches_together(pass) ? pass.dropout_at(rate, layer, site) : pass.own_dropout_at(rate, layer, site);
 }
 
-/// Parallel branches meet in one sum over the tensor ranks: dropout, which is linear, is applied to what each adds.
+/// Parallel branches meet in one sum over the tensor ranks: dropout, which is linear, is applied to each contribution.
 bool Block::sums_branches_together(const Pass& pass) const {
   return pass.tensor && spec_.residual == Residual::parallel;
 }

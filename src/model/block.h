@@ -22,7 +22,7 @@ class Block {
 
   /// saved and work are for the rows of pass.batch. saved.x -> y, [rows, width]; y may be saved.x.
   void forward(const Pass& pass, const BlockSaved& saved, const Workspace& work, View y) const;
-  /// Fills what saved keeps beside x again, from x: forward() without its last product where that is not kept.
+  /// Recomputes the contents of saved from x: forward() without its last product unless that is kept.
   void recompute(const Pass& pass, const BlockSaved& saved, const Workspace& work) const;
   /// Fills attention's output and statistics in saved again, from saved.qkv.
   void recompute_attention(const Pass& pass, const BlockSaved& saved) const;
@@ -39,7 +39,7 @@ class Block {
   /// second term.
   void attend(const Pass& pass, ConstView input, const BlockSaved& saved, const Workspace& work,
               const KeyValueCache* cache) const;
-  /// Pre-norm: attend() to norm1(x), then work.norm = what the MLP takes.
+  /// Pre-norm: attend() to norm1(x), then work.norm = the input of the MLP.
   void attend_pre(const Pass& pass, const BlockSaved& saved, const Workspace& work, const KeyValueCache* cache) const;
   /// y = residual + dropout(mlp(input)); of branches that are summed together saved.x + both.
   void feed_forward(const Pass& pass, ConstView input, ConstView residual, const BlockSaved& saved,

@@ -20,7 +20,7 @@ class ClassifierHead final : public Head {
   void forward(const Pass& pass, ConstView x, const HeadBuffers& head, View logits) const;
   /// y = each sequence's row of x, of whose rows a tensor rank may have its own only.
   void gather_first(const Pass& pass, ConstView x, View y) const;
-  /// dx = 0 but for each sequence's row, which gets its row of dy.
+  /// dx = 0 except in each sequence's row, which gets its row of dy.
   void scatter_first(const Pass& pass, ConstView dy, View dx) const;
   void loss_of(const Pass& pass, const HeadChunk& chunk) const;
   Dropout input_dropout(const Pass& pass) const;

@@ -58,8 +58,8 @@ void DecoderHead::chunk_backward(const Pass& pass, ConstView input, ConstView ta
                                  const HeadChunk& chunk, View dinput, float scale, bool first_chunk) const {
   const View logits = chunk.logits;
   pass.ops.cross_entropy_backward(pass.context, logits, targets, first_class_, classes_, chunk.max, chunk.sum, scale);
-  // A later micro-batch's sum is completed apart and added once, so that it does not depend on what the accumulator
-  // held.
+  // A later micro-batch's sum is completed apart and added once, so that it does not depend on the previous
+  // accumulator.
   const bool apart = pass.write == Write::add;
   const Write write = first_chunk ? Write::overwrite : Write::accumulate;
   pass.ops.linear_backward_weight(pass.context, logits, input, apart ? work.head_gradient : weight_.gradient, write);

@@ -1,6 +1,6 @@
 #pragma once
-// What a row begins with: the sum of its token's, position's and type's vectors, normed where the model says so. A
-// token matrix of another width is projected before the others are added.
+// The first layer: the sum of a row's token, position and type vectors, with a norm in some models. A token matrix of
+// another width is projected before the others are added.
 
 #include <optional>
 

@@ -1,6 +1,6 @@
 #pragma once
-// What turns the last block's rows into a loss: a decoder (one logit per token id, in row chunks, so that all logits
-// never exist at once) or a classifier of whole sequences.
+// Computes a loss from the last block's rows: a decoder (one logit per token id, in row chunks, so that all logits
+// never exist at once) or a classifier of complete sequences.
 
 #include <memory>
 

@@ -23,7 +23,7 @@ double head_work(const Spec& spec) {
   return spec.has_decoder() ? static_cast<double>(spec.vocabulary_rows * spec.token_width()) : 0;
 }
 
-/// `layers` over so many, rounded down: later ones take the rest.
+/// `layers` divided by the count, rounded down: later ones take the rest.
 std::vector<int64_t> shared_out(int64_t layers, int64_t among) {
   std::vector<int64_t> shares;
   for (int64_t left = among; left > 0; --left) {

@@ -1,6 +1,6 @@
 #pragma once
-// A model over the tensor and pipeline ranks of a mesh that runs one micro-batch at a time, each stage after the one
-// before: for what needs no speed of training (parity, sampling). Training's stages are train/session.
+// A model over the tensor and pipeline ranks of a mesh that runs one micro-batch at a time, one stage after the other:
+// for uses without the speed of training (parity, sampling). Training's stages are train/session.
 
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@ class MeshStage {
   MeshStage(const Spec& spec, const ParameterViews& views, DType dtype, const ModelShape& shape, Ops& ops, int threads,
             Mesh* mesh, WeightSource* weights = nullptr);
 
-  // Collective; every rank gets what Stage's functions of these names give.
+  // Collective; every rank gets the result of the Stage function with this name.
   double loss_and_backward(const Batch& batch, float scale);
   void logits(const Batch& batch, View logits);
   /// cache: of this rank's layers and heads.
@@ -28,7 +28,7 @@ class MeshStage {
  private:
   bool first() const { return !pipeline_ || pipeline_->rank() == 0; }
   bool last() const { return !pipeline_ || pipeline_->rank() + 1 == pipeline_->size(); }
-  /// What a neighbour sends; empty at the end of the pipeline.
+  /// The message of a neighbour; empty at the end of the pipeline.
   View arrival(bool from_before, int64_t rows);
   View buffer(bool wanted, View rows, int64_t count) const { return wanted ? rows.rows_slice(0, count) : View(); }
   void hand_on(ConstView rows, bool to_behind);
@@ -41,7 +41,7 @@ class MeshStage {
   Arena arena_;
   Ops& ops_;
   View loss_;      ///< [1] f64
-  View in_, out_;  ///< [rows, width] what stages hand each other
+  View in_, out_;  ///< [rows, width] passed between stages
   Stage stage_;
 };
 

@@ -127,7 +127,7 @@ class Settler {
   LoadedConfig& loaded_;
 };
 
-/// As it is written: 1e-12 and not the float next to it in full length.
+/// As written: 1e-12, not the nearest float with all digits.
 double shortest(float value) { return std::stod(fmt::format("{}", value)); }
 
 void settle_sizes(Settler& settler, const Spec& spec, const LoadedConfig& loaded, const std::string& by) {
@@ -208,7 +208,7 @@ Spec spec_from_options(const LoadedConfig& loaded, int64_t data_vocabulary) {
 void resolve_model_options(LoadedConfig& loaded) {
   const ModelOptions m = loaded.config.model;
   if (!m.init.empty() && m.init != "scratch") return;
-  const Spec spec = spec_from_options(loaded, 1);  // what the data says of it may not be known yet
+  const Spec spec = spec_from_options(loaded, 1);  // the data's vocabulary may not be known yet
   const LoadedConfig given = loaded;
   const std::string by = m.preset.empty() ? "" : "preset " + m.preset;
   Settler settler(loaded);

@@ -75,7 +75,7 @@ class Builder {
     if (!(spec_.tied_head && layout_.part.head)) add_vocabulary("embedding.token.weight");
   }
 
-  /// What was added since the last call is a group; it ends here.
+  /// Ends the group of the parameters added since the last call.
   int64_t end_group() {
     ++group_;
     return offset_;

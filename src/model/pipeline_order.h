@@ -1,5 +1,5 @@
 #pragma once
-// In which order a pipeline stage runs the micro-batches of a step: 1F1B, or interleaved 1F1B where a stage holds
+// The order in which a pipeline stage runs the micro-batches of a step: 1F1B, or interleaved 1F1B where a stage holds
 // several chunks of the model, chunk c of stage s being part c * stages + s of the list of blocks. Source: Narayanan et
 // al. 2021, "Efficient large-scale language model training on GPU clusters", figures 3 and 4. A pure function: every
 // rank knows what every other one does.

@@ -9,7 +9,7 @@
 
 namespace trireme {
 
-/// What a new model of that name is.
+/// The specification of a new model of that name.
 struct Preset {
   Spec spec;
   InitScheme init;

@@ -15,8 +15,8 @@ void require_positive(int64_t value, const char* field) {
   require(value > 0, ErrorKind::config, "model: {} is {}, it must be at least 1", field, value);
 }
 
-// What the options of config/config.h allow, with what files have beyond them. No product of two of them times the
-// number of layers overflows, and a table of so many layers is made in a second.
+// The limits of the options of config/config.h, widened for values in files. No product of two of them times the number
+// of layers overflows, and a table of so many layers is made in a second.
 constexpr int64_t kMostLayers = 1000, kMostHeads = 1024, kMostWidth = 65536, kMostInnerWidth = 4 * kMostWidth,
                   kMostContext = 1 << 20, kMostVocabulary = 1 << 22, kMostPaddingRows = 1 << 16, kMostClasses = 1 << 20;
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank has of a model: all of it, a tensor rank's share of each layer, or the parts of a pipeline stage, which
+// A rank's part of a model: all of it, a tensor rank's share of each layer, or the parts of a pipeline stage, which
 // share one workspace. The functions that run a batch are for a rank with all layers, in one slot.
 
 #include <deque>

@@ -26,8 +26,8 @@ struct StageBytes {
 StageBytes stage_bytes(const Spec& spec, DType dtype, const ModelShape& shape, const Ops& ops, int threads,
                        const Layout& layout = {});
 
-/// What the parts of one process share, because one of them computes at a time: workspace, scratch, threads, tensor
-/// ranks. `layout`: everything that the parts hold between them.
+/// Shared by the parts of one process, of which one computes at a time: workspace, scratch, threads, tensor ranks.
+/// `layout`: everything that the parts hold between them.
 class StageWorkspace {
  public:
   /// Borrows ops and tensor, which is nullptr where this rank has all of every layer.
@@ -51,7 +51,7 @@ class StageWorkspace {
 
 class StagePart {
  public:
-  /// Allocates shape.slots slots for micro-batches of at most shape.rows rows. Borrows everything but the shape;
+  /// Allocates shape.slots slots for micro-batches of at most shape.rows rows. Borrows everything except the shape;
   /// `weights` may be null if all weights are always present.
   StagePart(const Spec& spec, const Layout& layout, const ParameterViews& views, DType dtype, const ModelShape& shape,
             StageWorkspace& workspace, WeightSource* weights = nullptr);
@@ -61,7 +61,7 @@ class StagePart {
     uint64_t seed = 0, step = 0;
     bool dropout = false;
   };
-  /// What a backward does with its gradients.
+  /// The use of a backward's gradients.
   struct Gradients {
     float scale = 1;                 ///< part with head: of loss x scale
     View loss{};                     ///< [1] f64: a part with the head adds the loss to it

@@ -19,7 +19,7 @@ enum Tag : int { kContribution = 1, kSum = 2, kStatistics = 3, kRows = 4 };
 
 constexpr int64_t kGradients = int64_t{1} << 18;  // that are summed together: small ones are packed
 
-/// Elements of x that member r of n adds up: all parts are equal but for one element.
+/// Elements of x that member r of n adds up: the sizes of parts differ by at most one element.
 View part_of(View x, int64_t r, int64_t n) {
   const int64_t begin = x.count() * r / n, end = x.count() * (r + 1) / n;
   return x.reshape({x.count()}).rows_slice(begin, end - begin);
@@ -229,7 +229,7 @@ class TensorGroup::Worker {
     handles.clear();
   }
 
-  /// Everyone's contribution to a part of so many elements.
+  /// The contributions of all members to a part with this number of elements.
   View parts_like(View own, View buffer) const {
     return buffer.rows_slice(0, size() * own.count()).reshape({size(), own.count()});
   }

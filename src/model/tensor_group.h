@@ -52,7 +52,7 @@ class TensorGroup {
   int rank() const;
   int size() const;
   bool shares_rows() const;
-  /// This member's of so many rows; all of them where they are not shared.
+  /// This member's share of the rows; all of them where they are not shared.
   RowShare share_of(int64_t rows) const;
 
   // One call at a time: until finish() no other may begin, and the call's arguments may not be used. finish() throws

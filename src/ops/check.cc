@@ -28,7 +28,7 @@ void check_smoothing(const Checker& check, double smoothing, int64_t first_class
              fmt::format("smoothing needs rows of all classes, the first is {}", first_class));
 }
 
-/// y: of the argument that this name says.
+/// y: with the name of the argument.
 ProductSize check_linear(const Checker& check, bool takes_type, std::string_view backend, ConstView x, ConstView w,
                          ConstView bias, std::string_view y_name, ConstView y) {
   check.dims("x", x, 2);

@@ -13,7 +13,7 @@
 
 namespace trireme {
 
-inline constexpr int kMostHeads = 1 << 16;  // what dropout's counter has room for
+inline constexpr int kMostHeads = 1 << 16;  // the capacity of dropout's counter
 
 inline std::string describe(ConstView v) {
   return v.empty() ? std::string("empty") : fmt::format("{} {}", name_of(v.dtype()), v.shape().to_string());

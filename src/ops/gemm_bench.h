@@ -29,9 +29,9 @@ class GemmMeter {
   GemmMeter(const GemmMeter&) = delete;
   GemmMeter& operator=(const GemmMeter&) = delete;
 
-  /// Every product, the median of so many runs, each on other memory than the one before, as in a step, where operands
-  /// come from memory and not from the cache. Memory is that of one product at a time, about 256 MB, and is given back.
-  /// Throws Error::usage, and Error::io when it is short.
+  /// Every product, the median of this number of runs, each on different memory, as in a step, where operands come from
+  /// memory and not from the cache. Uses about 256 MB, for one product at a time, and frees it. Throws Error::usage,
+  /// and Error::io if memory is short.
   void pass(int repetitions);
 
   /// Median over the passes. There is at least one.

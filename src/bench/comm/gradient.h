@@ -1,6 +1,6 @@
 #pragma once
 // The trainer's own gradient reduction (optim/reducer.h) as measured, compared with what the library and the network
-// give, call by call in turn so that other load on the machine meets all of them.
+// give, call by call in turn so that other load on the machine affects all of them.
 
 #include <string>
 #include <vector>

@@ -97,7 +97,7 @@ int Pattern::input(int rank, int64_t index) const {
       const int step = stride(ranks_, kLargestProductBits);
       return rank % step == k % step ? 1 + static_cast<int>(random % 2) : 1;
     }
-    case ReduceOp::avg:  // equal but for one rank that has one more and one that has one less
+    case ReduceOp::avg:  // equal, except that one rank has one more and one has one less
       return 1 + k % (kLargest / ranks_) + (rank == k % ranks_ ? 1 : 0) - (rank == (k + 1) % ranks_ ? 1 : 0);
     default:
       return 1 + static_cast<int>(random % 100);

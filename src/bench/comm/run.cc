@@ -225,7 +225,7 @@ class Run {
       const bool gradient = table.collective == "gradient";
       const double wire_share =
           gradient ? static_cast<double>(size_of(gradient_.wire)) / static_cast<double>(sizeof(float)) : 1;
-      // Inside one host the ranks' exchange reads what lies in memory and sends no values.
+      // Inside one host the ranks' exchange reads memory in place and sends no values.
       const bool by_copy = gradient && result_.link.kind == Link::Kind::shared_memory;
       const std::string said =
           by_copy ? copy_verdict(result_.comparisons)

@@ -107,8 +107,8 @@ HWY_INLINE void foresee_write(Rows<T> rows, int64_t row, int64_t dim) {
   for (int64_t byte = 0; byte < dim * static_cast<int64_t>(sizeof(T)); byte += 64) __builtin_prefetch(p + byte, 1);
 }
 
-/// Asks for the rows of the task that a thread is likely to get next while the present one computes, where they fit the
-/// second-level cache beside it. q, k and v of a row are adjacent.
+/// Prefetches the rows of the task that a thread is likely to get next during the present one, if both fit the
+/// second-level cache. q, k and v of a row are adjacent.
 template <class T>
 class NextTask {
  public:

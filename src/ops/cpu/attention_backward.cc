@@ -42,7 +42,7 @@ struct BackwardTile {
 HWY_INLINE void store_step(VecF32 v, float* to, int64_t row, int64_t column) {
   hn::StoreU(v, TagF32(), to + row * kKeys + column);
 }
-/// Rows come in order: an even row writes its pairs with 0 for the odd one.
+/// Rows arrive in order: an even row writes its pairs with 0 for the odd one.
 template <class E>
 requires is_bf16<E> HWY_INLINE void store_step(VecF32 v, E* to, int64_t row, int64_t column) {
   const TagU32 d;

@@ -1,4 +1,4 @@
-// Operators of the gradient exchange. They run on one thread, beside the others.
+// Operators of the gradient exchange. They run on one thread, concurrently with the others.
 
 #include <algorithm>
 #include <bit>

@@ -83,7 +83,7 @@ GemmShape shape_of(GemmKind kind, ConstView a, ConstView b) {
   return {kind, a.shape()[0], b.shape()[1], out, a.dtype()};
 }
 
-constexpr size_t kMaxPlans = 1024;  // of changing shapes (prompts of any length): far above what a training step uses
+constexpr size_t kMaxPlans = 1024;  // of changing shapes (prompts of any length): far more than a training step uses
 
 }  // namespace
 
@@ -111,11 +111,11 @@ bool gemm_has_bf16() { return cpu_isa() >= Isa::avx512bf16; }
 //   4096     1.41   1.32   1.21   1.16
 namespace {
 
-// From so many rows on, packing the other operand gains more than the copy costs.
+// From this number of rows on, packing the other operand gains more than the copy costs.
 constexpr int64_t kRowsWorthACopy = 512, kStridedRowsWorthACopy = 64;
-// From so many on, our kernel is faster than oneDNN's on CPUs that multiply pairs of bf16, in f32, too; below, and for
-// unsupported products, operands are used as stored. On AVX2 it is slower (Zen 3, f32: 0.6 to 1.0 of oneDNN's rate); on
-// AVX-512 without pairs the two were not compared.
+// From this number on, our kernel is faster than oneDNN's on CPUs that multiply pairs of bf16, in f32, too; below, and
+// for unsupported products, operands are used as stored. On AVX2 it is slower (Zen 3, f32: 0.6 to 1.0 of oneDNN's
+// rate); on AVX-512 without pairs the two were not compared.
 constexpr int64_t kRowsWorthPanels = 128;
 
 bool has_fast_panels() { return cpu_isa() == Isa::avx512bf16; }
@@ -149,7 +149,7 @@ struct Gemm::Plan {
   dnnl::reorder pack;
   memory a, b, packed, bias, c;
   std::unordered_map<int, memory> arguments, pack_arguments;
-  size_t packed_bytes = 0;  ///< 0: b is used as it is
+  size_t packed_bytes = 0;  ///< 0: b is used unchanged
 };
 
 struct Gemm::State {

@@ -8,15 +8,15 @@
 
 namespace trireme {
 
-/// Whether bf16 operands can be multiplied as they are. Elsewhere they are widened to f32 first: oneDNN would emulate
-/// bf16 instructions at 1 to 20 GFLOP/s.
+/// Whether bf16 operands can be multiplied directly. Elsewhere they are widened to f32 first: oneDNN would emulate bf16
+/// instructions at 1 to 20 GFLOP/s.
 bool gemm_has_bf16();
 
 /// The faster layout of a shape; see gemm.cc for the measurements.
 GemmLayout best_layout(const GemmShape& shape);
-/// Whether that is GemmLayout::packed for a forward or input product of so many rows, whatever its other sizes.
+/// Whether that is GemmLayout::packed for a forward or input product with this number of rows, for any other sizes.
 bool may_be_packed(int64_t rows, DType dtype);
-/// Whether it may be GemmLayout::panels for a product of so many rows.
+/// Whether it may be GemmLayout::panels for a product with this number of rows.
 bool may_take_panels(int64_t rows);
 
 /// Not for several threads at once: one team of threads works on one product after the other.

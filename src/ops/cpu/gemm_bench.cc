@@ -51,7 +51,7 @@ class OperandSets {
     memory_ = Arena(static_cast<size_t>(copies * bytes));
     for (int64_t i = 0; i < copies; ++i) {
       sets_.push_back(take_operands(memory_, shape));
-      for (const View v : {sets_.back().a, sets_.back().b, sets_.back().c}) fill(v);  // c: that its pages are there
+      for (const View v : {sets_.back().a, sets_.back().b, sets_.back().c}) fill(v);  // c: so that its pages exist
     }
   }
   const Operands& next() { return sets_[next_++ % sets_.size()]; }

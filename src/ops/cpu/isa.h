@@ -47,7 +47,7 @@ Isa choose_isa(std::string_view requested, const CpuFacts& cpu);
 /// choose_isa() with the environment variable TRIREME_ISA; decided once per process, with a line in the log where the
 /// CPU has tile registers that the system does not give. The first call also limits Highway's dispatch, so it comes
 /// before the first kernel (make_cpu_ops() makes it). TRIREME_ISA=amx-emulated, for tests: the kernels of tile
-/// registers on any CPU, their instructions carried out in memory (tiles.h), the others those of the CPU.
+/// registers on any CPU, their instructions emulated in memory (tiles.h), the others those of the CPU.
 Isa cpu_isa();
 inline bool emulates_tiles();
 

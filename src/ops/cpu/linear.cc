@@ -80,12 +80,13 @@ namespace {
 constexpr int64_t kWidenedFloats = int64_t{16} << 20;
 constexpr int64_t kLeastRows = 256;  // fewer rows would make the product slower
 
-/// Up to so many rows a product is one pass over the weights, at the speed of memory: generation. oneDNN reaches half.
+/// Up to this number of rows a product is one pass over the weights, at the speed of memory: generation. oneDNN reaches
+/// half.
 constexpr int64_t kFewRows = 4;
 
 bool needs_widening(ConstView v) { return v.dtype() == DType::bf16 && !gemm_has_bf16(); }
 
-/// Rows that are multiplied at a time by a layer with so many inputs and outputs: all, or those that are widened.
+/// Rows multiplied at a time by a layer of these sizes: all, or those that are widened.
 int64_t rows_at_once(ConstView activations, int64_t in, int64_t out) {
   if (!needs_widening(activations)) return std::max<int64_t>(activations.rows(), 1);
   return std::max(kLeastRows, kWidenedFloats / (in + std::min(out, kWideBlock)));
@@ -139,7 +140,7 @@ size_t linear_scratch_bytes(const CallSizes& sizes) {
          8 * 64;  // each tensor starts on a cache line
 }
 
-/// then(rows, outputs) is called when those outputs of those rows are there.
+/// then(rows, outputs) is called when those outputs of those rows are ready.
 template <class Then>
 void CpuOps::linear_blocks(Context& context, ConstView x, ConstView w, ConstView bias, View y, Then&& then) {
   const bool widens = needs_widening(x);

@@ -61,7 +61,7 @@ struct PanelCut {
  private:
   /// The rectangles that take least, counted in rows of a panel.
   void split(int threads) {
-    constexpr int64_t kToPack = 24;  // a panel is packed in the time that so many rows take
+    constexpr int64_t kToPack = 24;  // packing a panel takes as long as this number of rows
     int64_t least = INT64_MAX;
     for (int64_t columns = threads; columns >= 1; --columns) {
       if (threads % columns != 0) continue;

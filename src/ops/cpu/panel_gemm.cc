@@ -3,7 +3,7 @@
 // read in place. Weight gradients: both operands have k as rows, so both are packed, kChunkBytes of k at a time: b by
 // all threads for all, a by each thread in blocks of kBlockRows of c.
 //
-// Zen 5, 2 cores (1040 GFLOP/s of VDPBF16PS, 520 of FMA), GFLOP/s with packing, oneDNN 2.6.3 beside it:
+// Zen 5, 2 cores (1040 GFLOP/s of VDPBF16PS, 520 of FMA), GFLOP/s with packing, compared with oneDNN 2.6.3:
 // bench/results/2026-11-24-panels.md.
 
 #include "ops/cpu/panel_gemm.h"
@@ -88,7 +88,7 @@ struct Sums {
 };
 
 /// c.out [kTileRows, kVectors vectors] = c.before + a strip of a times columns of a panel b [steps, kPanel]. next: the
-/// strip that comes then.
+/// following strip.
 template <int kVectors, class E, class Out>
 HWY_NOINLINE void panel_tile(int64_t steps, const Strips<E>& a, const E* strip, const E* next, const E* HWY_RESTRICT b,
                              const Sums<Out>& c) {
@@ -117,7 +117,7 @@ HWY_NOINLINE void panel_tile(int64_t steps, const Strips<E>& a, const E* strip, 
     }
 }
 
-/// The whole panel.
+/// The complete panel.
 template <class E, class Out>
 HWY_INLINE void panel_tiles(int64_t steps, const Strips<E>& a, const E* strip, const E* next, const E* b,
                             const Sums<Out>& c) {

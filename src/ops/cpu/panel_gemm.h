@@ -1,7 +1,7 @@
 #pragma once
 // Matrix products of linear layers by a kernel of our own: the second operand is packed into panels of 64 columns that
-// stay in the second-level cache while the rows of the first pass by; rows of the first operand, of the result and what
-// the next panel is made of are asked for ahead.
+// stay in the second-level cache while the rows of the first pass by; rows of the first operand and of the result and
+// the source of the next panel are prefetched.
 // Source for the blocking: Goto and van de Geijn 2008, "Anatomy of high-performance matrix multiplication".
 
 #include "ops/gemm_shape.h"
@@ -22,8 +22,8 @@ struct PanelProduct {
 /// multiplied (multiplies_pairs()), forward and input products with an even k.
 bool has_panels(const GemmShape& shape);
 
-/// Takes scratch. Each element of c is summed over k in f32, in rising order and in chunks that the shape alone
-/// decides: the same bits whatever the threads, the strides and the rows beside it. No size is 0.
+/// Takes scratch. Each element of c is summed over k in f32, in rising order and in chunks determined by the shape
+/// alone: the same bits for any threads, strides and other rows. No size is 0.
 void multiply_panels(Context& context, const PanelProduct& product);
 
 /// Scratch of the three products of layers within these sizes, at most.

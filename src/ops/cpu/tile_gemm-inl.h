@@ -137,7 +137,7 @@ class Products {
  public:
   static constexpr bool kInTiles = false;      ///< in tile registers
   static constexpr int64_t kRows = kTileRows;  ///< m at most
-  static constexpr int64_t kSteps = kStep<E>;  ///< operands have zeros up to a multiple of so many elements of k
+  static constexpr int64_t kSteps = kStep<E>;  ///< operands have zeros up to a multiple of this number of elements of k
   static constexpr int64_t kColumns = kLanes;  ///< n is a multiple
 
   void multiply(int64_t m, int64_t n, int64_t k, const E* a, int64_t lda, const E* b, int64_t ldb, float* c,

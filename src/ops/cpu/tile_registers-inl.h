@@ -1,5 +1,5 @@
-// Attention's matrix products in the tile registers of AMX; compiled once per instruction set. Written for what
-// attention has: at most 32 rows, operands in the caches.
+// Attention's matrix products in the tile registers of AMX; compiled once per instruction set. Written for attention's
+// sizes: at most 32 rows, operands in the caches.
 
 #if defined(TRIREME_TILE_REGISTERS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRIREME_TILE_REGISTERS_INL_H
