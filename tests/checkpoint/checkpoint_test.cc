@@ -41,7 +41,7 @@ struct SavedRun {
     fill(state, table, seed);
     save(folder.path(), table, state, facts_of(spec, step), 2);
   }
-  /// Loads into a fresh state and says whether it equals the saved one.
+  /// Loads into a fresh state and returns whether it equals the saved one.
   bool loads_equal(DType dtype) const {
     TrainingState loaded(table, dtype, true);
     load_checkpoint(open_checkpoint(folder.path()), table, loaded);

@@ -1,4 +1,4 @@
-// Encoders as they are published: old names of norms, with and without prefix, buffers and heads of pretraining.
+// Encoders as published: old names of norms, with and without prefix, buffers and heads of pretraining.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -159,7 +159,7 @@ TEST_F(EncoderFiles, ATiedHeadThatDiffersIsAnError) {
                "tied");
 }
 
-/// Names of what a tied model has once, in the embedding and in the head, or in two places of the head.
+/// Names of parameters that a tied model has once, in the embedding and in the head, or in two places of the head.
 struct TiedNames {
   const char* model;
   std::vector<std::pair<std::string, std::string>> names;

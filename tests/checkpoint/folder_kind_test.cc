@@ -136,7 +136,7 @@ TEST_F(FolderKind, TheNewestCheckpointOfATrainerIsTaken) {
               testing::HasSubstr("the newest is taken: " + path("m/checkpoint-1500")));
   EXPECT_EQ(opened.path, path("m/checkpoint-1500"));
   EXPECT_EQ(opened.spec, read_huggingface_spec(golden("opt")));
-  make("gpt2", "model.safetensors");  // what the Trainer writes at the end counts before them
+  make("gpt2", "model.safetensors");  // the Trainer's final weights are preferred
   EXPECT_EQ(open_model(path("m")).path, path("m"));
 }
 

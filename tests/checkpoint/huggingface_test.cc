@@ -436,7 +436,7 @@ TEST(HuggingFace, ExportedConfigSaysWhatTheModelIs) {
   EXPECT_EQ(read_text(out / "m/tokenizer.json"), tokenizer);
   EXPECT_EQ(read_json(out / "m/tokenizer_config.json")["eos_token"], "<|endoftext|>");
   EXPECT_EQ(read_json(out / "m/generation_config.json")["eos_token_id"], 10);
-  // A bf16 model's weights leave as they are.
+  // A bf16 model's weights are exported unchanged.
   const SafetensorsFile file(out / "m/model.safetensors");
   const Parameter& p = table.find("embedding.token.weight");
   const auto bytes = file.bytes(*file.find("transformer.wte.weight"));

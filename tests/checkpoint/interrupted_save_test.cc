@@ -39,7 +39,7 @@ std::vector<fs::path> saving_folders(const std::string& run_dir) {
   return found;
 }
 
-/// Saves steps 1, 2, ... until killed; every value of the state says its step. A byte on `ready` after the first one.
+/// Saves steps 1, 2, ... until killed; every value of the state is its step. A byte on `ready` after the first one.
 [[noreturn]] void save_forever(const std::string& run_dir, int64_t first_step, int ready) {
   omp_set_num_threads(1);  // threads that wait for each other would take the other savers' time
   const Spec spec = small_spec();

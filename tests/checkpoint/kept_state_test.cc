@@ -1,7 +1,7 @@
 // Every reader of a training state against every kind of state that a rank may keep: of all elements or of those it
-// owns (optim.shard, shared by all data ranks or within hosts), of the whole model or a part of it. The loaded state is
-// compared element by element with the checkpoint's tensors from an independent reader, and the next updates with AdamW
-// in f64.
+// owns (optim.shard, shared by all data ranks or within hosts), of the complete model or a part of it. The loaded state
+// is compared element by element with the checkpoint's tensors from an independent reader, and the next updates with
+// AdamW in f64.
 
 #include <gtest/gtest.h>
 
@@ -119,7 +119,7 @@ void expect_loaded(const Source& source, const ParameterTable& table, const Trai
   }
 }
 
-/// Masters that this rank keeps, within what f32 makes of a few operations.
+/// Masters of this rank, within the f32 error of a few operations.
 void expect_near_master(const Source& after, const ParameterTable& table, const TrainingState& state) {
   for (const Parameter& own : table.all()) {
     const std::vector<float>& weights = after.tensors.at(own.name)[0];
@@ -140,7 +140,7 @@ float gradient(const std::string& name, size_t at, int data_rank, int update) {
          64.0f;
 }
 
-/// AdamW in f64 (Loshchilov and Hutter 2019), two updates from what the checkpoint holds.
+/// AdamW in f64 (Loshchilov and Hutter 2019), two updates from the checkpoint's values.
 Tensors updated(const Source& source, const ParameterTable& whole, int data_ranks, double rate) {
   Tensors tensors = source.tensors;
   for (const Parameter& parameter : whole.all()) {
@@ -233,7 +233,7 @@ Source neox_sample(const std::string& name) {
   return source;
 }
 
-/// What any state holds by its parameters: of whole states only.
+/// Elements of a state by its parameters: only for complete states.
 Tensors tensors_of(const TrainingState& state, const ParameterTable& table) {
   Tensors tensors;
   for (const Parameter& parameter : table.all()) {
@@ -279,7 +279,7 @@ class KeptState : public testing::TestWithParam<Kept> {
       load_and_update(source, GetParam(), dtype);
     }
   }
-  /// What `saver` saved of a state that is filled with `seed`, with what this test's parameter keeps.
+  /// The state saved by `saver`, filled with `seed`, with this test's kind of kept state.
   Source saved_by(const Kept& saver, const std::string& local = {}) const {
     const Spec spec = small_spec();
     const ParameterTable whole(spec);
@@ -352,7 +352,7 @@ TEST_P(KeptState, TakesWhatLiesOnAHostsOwnDisk) {
   load_and_update(source, GetParam(), DType::f32);
 }
 
-/// Readers of weights alone leave the moments as they are: zero.
+/// Readers of weights alone leave the moments unchanged: zero.
 TEST_P(KeptState, TakesModelsToStartFrom) {
   for (const char* name :
        {"gpt2", "opt", "neox-parallel", "neox-sequential", "bert-mlm", "neox/zero", "torch/ckpt.pt"}) {

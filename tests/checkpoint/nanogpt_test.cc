@@ -53,7 +53,7 @@ TEST(Nanogpt, CheckpointsAreTheModelOfTheirArguments) {
 TEST(Nanogpt, ACheckpointHasTheTokenizerOfItsCharacterDataset) {
   TemporaryFolder folder;
   fs::create_directories(folder / "out");
-  fs::create_directories(folder / "data/x");  // what config.dataset of the checkpoint says
+  fs::create_directories(folder / "data/x");  // from config.dataset of the checkpoint
   fs::copy_file(sample("ckpt.pt"), folder / "out/ckpt.pt");
   EXPECT_EQ(find_nanogpt_meta(folder / "out/ckpt.pt"), "");
   EXPECT_EQ(open_model(folder / "out").tokenizer_json, "");

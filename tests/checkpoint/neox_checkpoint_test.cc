@@ -1,5 +1,5 @@
-// Checkpoints of GPT-NeoX: tests/golden/neox (scripts/make_neox_samples.py) and, where the test data is, what NeoX
-// itself wrote.
+// Checkpoints of GPT-NeoX: tests/golden/neox (scripts/make_neox_samples.py) and, if the test data is present, files
+// written by NeoX itself.
 #include "checkpoint/neox_checkpoint.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ std::string sample(const std::string& name) {
   return (fs::path(source_dir()) / "tests" / "golden" / "neox" / name).string();
 }
 
-/// A parameter's part of the expected whole tensor.
+/// A parameter's part of the expected complete tensor.
 std::vector<float> part_of(const std::vector<float>& whole, const Parameter& own) {
   std::vector<float> part(static_cast<size_t>(own.stored().elements()));
   for_each_run(own.stored(), whole_box(own.global_shape), own.stored(), [&](int64_t from, int64_t to, int64_t count) {
@@ -133,7 +133,7 @@ TEST(NeoxCheckpoint, SaysWhatOfFp16IsNotNeeded) {
   EXPECT_TRUE(open_checkpoint(sample("bf16")).notes.empty());
 }
 
-// ---- what NeoX itself wrote
+// ---- files written by NeoX itself
 
 TEST(NeoxCheckpoint, ComputesWhatNeoxComputes) {
   TRIREME_NEEDS_TEST_DATA("neox_ckpt");
@@ -173,7 +173,7 @@ TEST(NeoxCheckpoint, TakesNeoxsMastersAndMoments) {
   EXPECT_EQ(config.run.seed, 1234);
 }
 
-// ---- what cannot be read
+// ---- unreadable files
 
 struct Copy {
   TemporaryFolder folder;

@@ -1,4 +1,4 @@
-// What `trireme export --format neox` writes, read back, and by torch where it is there (tests/peers).
+// The output of `trireme export --format neox`, read back, and by torch if installed (tests/peers).
 #include "checkpoint/neox_export.h"
 
 #include <gmock/gmock.h>

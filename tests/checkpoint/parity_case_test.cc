@@ -1,4 +1,4 @@
-// Cases that do not fit their model say so.
+// Cases that do not fit their model are refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -84,7 +84,7 @@ TEST_P(EveryFamily, IsNearInBfloat) {
   for (const ParityTensor& tensor : tensors) {
     if (!tensor.name.starts_with("grad.")) {
       EXPECT_LT(tensor.error, 0.05) << tensor.name;
-    } else if (tensor.want > 1e-3 * largest) {  // smaller ones are zero but for rounding: key biases
+    } else if (tensor.want > 1e-3 * largest) {  // smaller ones are zero except for rounding: key biases
       EXPECT_LT(tensor.error, 0.1) << tensor.name;
       ++gradients;
     }

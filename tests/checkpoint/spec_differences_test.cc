@@ -1,4 +1,4 @@
-// Errors about another model name what differs, whichever field of the Spec that is.
+// Errors about another model name the difference, for every field of the Spec.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -56,7 +56,7 @@ class TrainedModel : public ::testing::Test {
     ASSERT_FALSE(spec_.tied_head);
   }
 
-  /// model.safetensors as it is there: without the bias of QKV.
+  /// model.safetensors as stored there: without the bias of QKV.
   void use_file_as_it_is() { fs::create_symlink(data_ / "model.hf_gpt2.safetensors", folder_ / "model.safetensors"); }
   /// model.safetensors with the biases that model.json has.
   void use_whole_model() {

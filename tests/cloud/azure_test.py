@@ -116,7 +116,7 @@ class Azure(unittest.TestCase):
                 if account.calls() < at:
                     return False
                 if first.returncode == 0:
-                    # What failed was asked again: a node's host key or address while it starts.
+                    # The failed query was repeated: a node's host key or address while it starts.
                     self.assertRegex((account.folder / "azure.json.log").read_text().splitlines()[at - 1], "vm (list|run-command)")
                 second = account.run("create", "--yes")
                 self.assertEqual(second.returncode, 0, f"call {at} {mode}: {first.both}\n{second.both}")
@@ -146,7 +146,7 @@ class Azure(unittest.TestCase):
             first = account.run("delete", "--yes", AZ_FAIL_AT=str(failing), AZ_FAIL_MODE="after" if at % 2 else "before")
             if account.calls() < failing:
                 return False
-            if first.returncode == 0:  # asked to delete what had gone with its machine
+            if first.returncode == 0:  # a request to delete resources already deleted with the machine
                 self.assertIn("Interfaces/sea-", (account.folder / "azure.json.log").read_text().splitlines()[failing - 1])
             second = account.run("delete", "--yes")
             self.assertEqual(second.returncode, 0, second.both)

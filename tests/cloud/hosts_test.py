@@ -149,7 +149,7 @@ class Hosts(unittest.TestCase):
         ran.unlink(missing_ok=True)
         self.write(name="make", nodes=2)
         self.write_source(f"#!/bin/sh\nhostname >>{ran}\nmkdir -p $2 && cp {BED.work}/trireme-0-linux.tar.gz $2/\n")
-        for _ in range(2):  # the second time it is there
+        for _ in range(2):  # the second time it exists
             made = self.done("create", "--yes")
             self.assertIn("make-1: Trireme from its sources", made.both)
             self.assertEqual(ran.read_text(), "h2\n")

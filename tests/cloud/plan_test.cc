@@ -1,4 +1,4 @@
-// What `plan` writes, against files that were looked through by hand.
+// The output of `plan`, against files that were checked by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ class Plan : public testing::Test {
     return files;
   }
 
-  /// Compares, and leaves what was found beside the binary where it differs.
+  /// Compares, and leaves the output beside the binary if it differs.
   static void expect_golden(const std::string& name, const std::string& found) {
     const std::string path = source_dir() + "/tests/golden/cluster/" + name;
     const std::string expected = std::filesystem::exists(path) ? read_text(path) : "";

@@ -1,5 +1,6 @@
 #pragma once
-// Runs whose ranks can be found, whose exit codes are kept rank by rank, and whose system calls fail as a test says.
+// Runs whose ranks can be found, whose exit codes are kept rank by rank, and whose system calls fail as a test
+// requests.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Loaded before the C library (LD_PRELOAD), makes chosen calls of the program fail. The environment says which:
+// Loaded before the C library (LD_PRELOAD), makes chosen calls of the program fail. The environment selects them:
 //   FAULT_CALL   write, short (a write that takes half), fsync, open (of a new file), statvfs, hash, flip, slow
 //   FAULT_MATCH  part of the path that the call is about; of hash: the length of the hashed array in
 //                bytes; of flip: the name of the first parameter of the table; of slow: microseconds that each product

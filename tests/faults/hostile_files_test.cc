@@ -19,8 +19,8 @@ std::string letters(size_t count) { return std::string(count, 'a'); }
 
 class HostileFiles : public FaultFixture {
  protected:
-  /// What the program says to these arguments, which it must refuse with that code, in little memory and soon: the
-  /// limit only catches what does not end.
+  /// The program's output for these arguments, which it must refuse with that code, in little memory and quickly: the
+  /// limit only catches hangs.
   static std::string refusal(int code, const std::vector<std::string>& arguments) {
     Program program(trireme_command(arguments));
     const Outcome outcome = program.finish(60);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 class WrongInput : public FaultFixture {
  protected:
-  /// What the program says to these arguments, which it must refuse with that code in little memory.
+  /// The program's output for these arguments, which it must refuse with that code in little memory.
   static std::string refusal(int code, const std::vector<std::string>& arguments) {
     const Outcome outcome = run(trireme_command(arguments));
     EXPECT_EQ(outcome.code, code) << outcome.output;

@@ -1,4 +1,4 @@
-// Snapshots that go to local disks first (checkpoint.local): whole runs of the program that are killed, stopped, or
+// Snapshots that go to local disks first (checkpoint.local): complete runs of the program that are killed, stopped, or
 // find a disk full.
 
 #include <fstream>

@@ -49,7 +49,7 @@ TEST_F(Numbers, InAStreakNothingIsSavedAndTheLastGoodSnapshotStays) {
   EXPECT_THAT(outcome.output, HasSubstr("not finite 10 steps in a row"));
   EXPECT_EQ(count_of(outcome.output, "no snapshot of step 15 inside a streak of skipped steps"), 1) << outcome.output;
   EXPECT_EQ(list_steps(path("run")).back(), 10);
-  // Without those flags the run continues from what was good.
+  // Without those flags the run continues from the last good state.
   const Outcome next = run(trireme_command(train("run", {"--run.steps", "12"})));
   EXPECT_EQ(next.code, 0) << next.output;
   EXPECT_THAT(next.output, HasSubstr("RESUMING from " + path("run") + "/step-00000010"));
@@ -152,7 +152,8 @@ TEST_F(FlippedBit, OfTwoRanksBothAreNamed) {
   EXPECT_THAT(outcome.output, HasSubstr("no majority agrees among rank 0 on "));
 }
 
-/// Tokens that follow a rule but for a stretch of noise, learnt two windows at a time: those of the stretch are spikes.
+/// Tokens that follow a rule except for a stretch of noise, learnt two windows at a time: those of the stretch are
+/// spikes.
 class Spike : public FaultFixture {
  protected:
   Spike() {

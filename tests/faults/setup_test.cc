@@ -88,7 +88,7 @@ TEST_F(WrongSetup, AnotherBinaryOfTheSameVersionIsNamedByItsChecksum) {
 TEST_F(WrongSetup, ARankThatNeverComesToMpiEndsTheWaitWithItsNumber) {
   for (const char* absent : {"/bin/true", "sleep 100"}) {
     SCOPED_TRACE(absent);
-    // The others come later: Open MPI ends a job at once in which a rank ends after others have called MPI_Init.
+    // The others start later: Open MPI ends a job at once in which a rank ends after others have called MPI_Init.
     const Outcome outcome = run_shell(std::string("test $RANK = 1 && exec ") + absent + "; sleep 1; exec " +
                                       trireme_path() + " " + quoted(train("run", {"--run.start-timeout", "3"})));
     if (!mpirun_is_hydra()) {  // which gives its own code

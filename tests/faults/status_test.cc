@@ -1,4 +1,4 @@
-// RUN/status.json says the truth after every ending, also where the run itself cannot.
+// RUN/status.json is correct after every ending, even if the run itself cannot write it.
 
 #include <thread>
 

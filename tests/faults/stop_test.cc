@@ -140,7 +140,7 @@ TEST_F(FaultFixture, ALaterSignalLeavesAtOnceWithoutAHalfPublishedSnapshot) {
   EXPECT_EQ(outcome.code, 75) << outcome.output;
   EXPECT_EQ(progress("run").step, 3);
   EXPECT_THAT(leftovers("run"), ::testing::SizeIs(1));
-  // The next start removes what was left.
+  // The next start removes the remains.
   const Outcome next = run(trireme_command(train("run", {"--run.steps", "4", "--optim.decay-steps", "20"})));
   EXPECT_EQ(next.code, 0) << next.output;
   EXPECT_THAT(leftovers("run"), ::testing::IsEmpty());

@@ -39,7 +39,7 @@ TEST(MeshLayout, StagesAreBalancedByWorkWithTheHead) {
       for (const int64_t n : blocks_of(gpt2, stages, chunks)) EXPECT_GE(n, 1) << stages << " x " << chunks;
 }
 
-// Of two stages the first has 4 and 4 blocks, the second 3, and 1 beside the head: as without chunks 8 and 4.
+// Of two stages the first has 4 and 4 blocks, the second 3, and 1 plus the head: as without chunks 8 and 4.
 TEST(MeshLayout, ChunksAreBalancedByTheWorkOfTheirStages) {
   const Spec gpt2 = preset("gpt2").spec;
   EXPECT_EQ(blocks_of(gpt2, 2, 2), (std::vector<int64_t>{4, 3, 4, 1}));

@@ -85,7 +85,7 @@ struct TestModel {
     for (const Parameter& p : table.all()) {
       const int64_t stored = p.stored_shape.count();  // padding rows stay zero
       for (int64_t i = 0; i < stored; ++i) {
-        // Values are exact in f32 and of a size that gives every layer a say.
+        // Values are exact in f32 and large enough that every layer affects the result.
         const double noise = 0.3 * normal_at(mix_key(seed, static_cast<uint64_t>(p.offset)), static_cast<uint64_t>(i));
         weights[static_cast<size_t>(p.offset + i)] =
             static_cast<T>(static_cast<float>(noise + (p.init == Init::ones ? 1.0 : 0.0)));

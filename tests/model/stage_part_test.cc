@@ -42,7 +42,7 @@ std::deque<TestBatch> micro_batches(const Spec& spec) {
 }
 constexpr int64_t kRows = 11;
 
-/// What a step leaves: losses and gradients.
+/// Results of a step: losses and gradients.
 constexpr std::array kRecompute{Recompute::none, Recompute::attention, Recompute::full};
 
 struct Outcome {

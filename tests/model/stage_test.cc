@@ -146,8 +146,8 @@ TEST(Stage, RecomputedActivationsGiveTheSameBits) {
   }
 }
 
-/// What two micro-batches leave, against each one's own gradients added: equal to the bit, or ranks and accumulation
-/// would differ.
+/// The gradients of two micro-batches, against the sum of their separate gradients: equal to the bit, or ranks and
+/// accumulation would differ.
 void expect_accumulation_is_one_addition(int64_t head_rows) {
   const Spec spec = small_spec();
   TestModel<float> model(spec);

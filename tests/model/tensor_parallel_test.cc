@@ -1,4 +1,4 @@
-// Layers that are split over ranks, ranks as threads, against the whole model.
+// Layers that are split over ranks, ranks as threads, against the complete model.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ Spec cut_spec() {
   return spec;
 }
 
-/// What a rank holds of a model, and its gradients.
+/// A rank's part of a model, and its gradients.
 struct Share {
   ParameterTable table;
   std::vector<float> weights, gradients;
@@ -142,7 +142,7 @@ TEST_P(EveryChoiceCut, RanksWithoutRowsTakePart) {
   });
 }
 
-/// What a rank sends in one forward and backward, to the byte. A sum of n elements: its part to everyone, the others'
+/// The bytes that a rank sends in one forward and backward, exactly. A sum of n elements: its part to all, the others'
 /// parts to them.
 TEST(TensorParallel, SendsFourSumsPerLayerAndThreeWhereBranchesAreParallel) {
   for (const bool parallel : {false, true})

@@ -74,8 +74,8 @@ TEST(ActivationAccuracy, GeluIsAccurateToF32OverItsWholeRange) {
     const bool exact = f == Activation::relu;
     expect_close(y, want_y, {exact ? 0 : 1e-6, exact ? 0 : 1e-9}, "y");
     expect_close(slope, want_slope, {exact ? 0 : 4e-7, exact ? 0 : 4e-7}, "slope");
-    // The negative tail of the erf form keeps its relative accuracy: the exponent reaches 72, and 1e-5 is 2.3 times
-    // what rounding it costs.
+    // The negative tail of the erf form keeps its relative accuracy: the exponent reaches 72, and 1e-5 is 2.3 times its
+    // rounding error.
     for (size_t i = 0; f == Activation::gelu_erf && x.at(i) <= -2; ++i) {
       const double tail = 0.5 * x.at(i) * std::erfc(-x.at(i) / std::sqrt(2.0));
       EXPECT_NEAR(y.at(i), tail, 1e-5 * std::abs(tail)) << x.at(i);

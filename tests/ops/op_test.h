@@ -1,5 +1,5 @@
 #pragma once
-// What every operator test needs: tensors with their memory, both backends ready to run, comparison with the float64
+// Shared by all operator tests: tensors with their memory, both backends ready to run, comparison with the float64
 // reference, finite differences.
 
 #include <fmt/format.h>
@@ -45,7 +45,7 @@ class Tensor {
   View view() { return {bytes_.data(), dtype_, shape_}; }
   ConstView view() const { return {bytes_.data(), dtype_, shape_}; }
   DType dtype() const { return dtype_; }
-  /// The same values as f64 (integers stay as they are): what the reference is given.
+  /// The same values as f64 (integers unchanged): input of the reference.
   Tensor wide() const {
     if (dtype_ == DType::i32 || dtype_ == DType::i64) return *this;
     return Tensor(DType::f64, shape_, values());
@@ -169,11 +169,11 @@ inline double dot(const Tensor& a, const Tensor& b) {
   return sum;
 }
 
-/// Activation type and thread count: what every CPU test runs over.
+/// Activation type and thread count: parameters of every CPU test.
 struct Case {
   DType dtype;
   int threads;
-  /// Storing an activation rounds it: half a unit in the last place of bf16, and what f32 arithmetic loses.
+  /// Storing an activation rounds it: half a unit in the last place of bf16, and the error of f32 arithmetic.
   Tolerance activation(double scale = 1) const {
     return dtype == DType::bf16 ? Tolerance{0x1.1p-8, 1e-5 * scale} : Tolerance{2e-6, 2e-6 * scale};
   }

@@ -71,8 +71,8 @@ struct Product {
 struct Size {
   int64_t rows, in, out;
 };
-/// One, whole strips and panels, rests of both, sums in several chunks of k, more panels than are packed at a time,
-/// more strips than a thread packs at a time.
+/// One, complete strips and panels, remainders of both, sums in several chunks of k, more panels than are packed at a
+/// time, more strips than a thread packs at a time.
 constexpr Size kSizes[] = {{1, 2, 1},     {6, 32, 64},   {7, 34, 65},    {128, 64, 192},  {131, 70, 130},
                            {13, 4500, 7}, {20, 6, 4300}, {1100, 40, 30}, {520, 16640, 4}, {33, 10, 1600}};
 

@@ -1,4 +1,4 @@
-// `trireme bench glue`: alone, beside a peer, on several ranks.
+// `trireme bench glue`: alone, against a peer, on several ranks.
 
 #include <algorithm>
 #include <map>

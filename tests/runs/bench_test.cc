@@ -68,7 +68,7 @@ echo ready; while read go; do echo 1000 32 500000000 10.5; done)");
   }
   EXPECT_THAT(outcome.output, HasSubstr("loss 10.5000 after the last step, ours "));
   EXPECT_THAT(read_text(folder / "words"), HasSubstr("--warmup 2 --learning-rate 0.0001 --weight-decay 0 --start "));
-  // What the peer begins with: all weights, and the tokens of two steps of warm-up and two that are timed.
+  // Input of the peer: all weights, and the tokens of two steps of warm-up and two that are timed.
   const SafetensorsFile start(folder / "start.safetensors");
   EXPECT_EQ(start.entries().size(), 52u + 2u);
   EXPECT_EQ(start.find("embedding.token.weight")->shape, (std::vector<int64_t>{50304, 128}));

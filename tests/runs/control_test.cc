@@ -1,4 +1,4 @@
-// `trireme status`, `stop` and `attach` beside a job that trains.
+// `trireme status`, `stop` and `attach` during a training job.
 
 #include <gmock/gmock.h>
 

@@ -117,7 +117,7 @@ TEST_F(ByName, TwoProcessesThatFetchTheSameAtOnceTakeItOnce) {
   hub_.add("models/tiny/slow", "model.safetensors", weights, true);
   hub_.trick_elsewhere([&](const WebRequest&) -> std::optional<WebReply> {
     WebReply reply{200, {}, weights};
-    reply.stall_seconds = 2;  // so that the second one comes meanwhile
+    reply.stall_seconds = 2;  // so that the second one arrives meanwhile
     return reply;
   });
   Program first(trireme_command({"fetch", "tiny/slow"}), environment());

@@ -35,7 +35,7 @@ class GlueLocalDisk : public GlueFixture {
     EXPECT_TRUE(list_steps(path(name)).empty());
     return newest();
   }
-  /// What a finished training leaves on the disks: nothing.
+  /// A finished training leaves nothing on the disks.
   void expect_empty_disk() const {
     for (const auto& item : fs::recursive_directory_iterator(path("disk"))) ADD_FAILURE() << item.path();
   }

@@ -1,4 +1,4 @@
-// What fine-tuning says of itself: in its records, on the console, in its folder.
+// The output of fine-tuning: its records, console and folder.
 
 #include <cmath>
 

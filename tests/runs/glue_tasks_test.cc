@@ -1,4 +1,4 @@
-// Every task of GLUE from its original files, and what several ranks share.
+// Every task of GLUE from its original files, and on several ranks.
 
 #include <algorithm>
 
@@ -134,7 +134,7 @@ TEST_F(GlueTasks, AModelOfMnliPredictsTheDiagnosticSet) {
   EXPECT_THAT(train.output, HasSubstr("it can only be predicted"));
 }
 
-/// A head of another number of classes, or of numbers, is made anew; the records have both sets of MNLI.
+/// A head of another number of classes, or of numbers, is newly initialized; the records have both sets of MNLI.
 TEST_F(GlueTasks, AModelOfAnotherTaskGetsANewHead) {
   for (const auto& task : all()) write(task);
   const Outcome mnli =

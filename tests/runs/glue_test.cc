@@ -20,7 +20,7 @@ TEST_F(Glue, LearnsATaskAndWritesWhatTheRecipeWrites) {
   const Json all = json("out/all_results.json");
   EXPECT_EQ(all["epoch"], 8.0);
   EXPECT_EQ(all["train_samples"], 203);
-  EXPECT_EQ(all["train_samples"].dump(), "203");  // counts are whole numbers
+  EXPECT_EQ(all["train_samples"].dump(), "203");  // counts are integers
   EXPECT_EQ(all["eval_samples"].dump(), "50");
   EXPECT_THAT(outcome.output, HasSubstr("train_samples            =          203\n"));
   EXPECT_THAT(read_text(path("out/README.md")), HasSubstr("| eval_samples | 50 |"));
@@ -41,7 +41,7 @@ TEST_F(Glue, LearnsATaskAndWritesWhatTheRecipeWrites) {
   EXPECT_THAT(outcome.output, HasSubstr("***** eval metrics *****"));
   EXPECT_THAT(outcome.output, ::testing::ContainsRegex("memory: planned [0-9.]+ GB, peak [0-9.]+ GB\n$"));
 
-  // What was written is a model: it evaluates to the same numbers.
+  // The output is a model: it evaluates to the same numbers.
   auto words = glue("again", {"--do_eval"});
   words[2] = path("out");
   const Outcome again = run(trireme_command(words));

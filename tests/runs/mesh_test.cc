@@ -1,4 +1,4 @@
-// Whole programs over tensor, pipeline and data ranks.
+// Complete programs over tensor, pipeline and data ranks.
 
 #include <gmock/gmock.h>
 
@@ -22,7 +22,7 @@ class MeshRuns : public TrainingFixture {
     flags.insert(flags.end(), more.begin(), more.end());
     return flags;
   }
-  /// Steps to `steps` over so many ranks.
+  /// Steps to `steps` over this number of ranks.
   Outcome go_on(const std::string& name, int ranks, const char* steps, const Flags& layout) {
     const Flags flags = with({"--run.steps", steps, "--optim.decay-steps", "24", "--optim.epsilon", "1e-3"}, layout);
     const Outcome outcome = run(mpirun_command(ranks, train(name, flags)));

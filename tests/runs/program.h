@@ -148,7 +148,7 @@ inline std::vector<pid_t> ranks_of(const Program& mpirun) {
 }
 inline pid_t first_rank_of(const Program& mpirun) { return ranks_of(mpirun).at(0); }
 
-/// By what the launcher told it.
+/// By the launcher's variables.
 inline pid_t rank_of(const Program& mpirun, int rank) {
   for (const pid_t pid : ranks_of(mpirun)) {
     const std::string environment = '\0' + read_text(fmt::format("/proc/{}/environ", pid));

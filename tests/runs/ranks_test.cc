@@ -1,4 +1,4 @@
-// Several ranks train what one rank trains.
+// Several ranks train the same model as one rank.
 
 #include <gmock/gmock.h>
 

@@ -215,7 +215,7 @@ TEST_F(SampleSettings, TextsEndAtTheTokensThatTheModelsFolderNames) {
   EXPECT_EQ(length(), first({id(1)}));
   set_generation({{"eos_token_id", {99, id(4)}}});
   EXPECT_EQ(length(), first({id(4)}));
-  set_generation({{"temperature", 0.5}});  // config.json's counts where the file says nothing of it
+  set_generation({{"temperature", 0.5}});  // config.json's applies if the file lacks it
   EXPECT_EQ(length(), first({id(3), id(2)}));
   set_generation({{"eos_token_id", "</s>"}});
   EXPECT_THAT(

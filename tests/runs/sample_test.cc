@@ -45,7 +45,7 @@ class Sample : public ::testing::Test {
     flags.insert(flags.begin(), {"sample", "--threads", "1", "--model", path(model)});
     return run(trireme_command(flags));
   }
-  /// The JSON lines of what was printed, other lines left out.
+  /// The JSON lines of the output, without other lines.
   static std::vector<Json> lines(const std::string& output) {
     std::vector<Json> out;
     std::istringstream in(output);
@@ -115,7 +115,7 @@ TEST_F(Sample, TakesJsonLinesAndWritesThemToAFile) {
   ASSERT_EQ(records.size(), 6u);
   EXPECT_EQ(records[3].at("text"), " on the mat");
   EXPECT_EQ(records[5].at("context"), "the cat sat on");
-  // What was written are prompts again.
+  // The output is valid as prompts.
   const auto again = lines(sample({"--prompt-file", path("out.jsonl"), "--greedy", "--jsonl"}).output);
   ASSERT_EQ(again.size(), 6u);
   EXPECT_EQ(again[4].at("context"), " the mat");

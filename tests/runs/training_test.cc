@@ -1,4 +1,4 @@
-// What a training run computes, prints, writes and refuses.
+// The results, output, files and refusals of a training run.
 
 #include <gmock/gmock.h>
 

@@ -205,7 +205,7 @@ def do(aws, action, flags):
 
 
 def main():
-    lock = open(STATE + ".lock", "w")  # calls may come at once
+    lock = open(STATE + ".lock", "w")  # calls may be concurrent
     fcntl.flock(lock, fcntl.LOCK_EX)
     aws = Aws()
     aws.state["calls"] += 1

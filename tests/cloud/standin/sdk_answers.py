@@ -15,7 +15,7 @@ try:
 except ModuleNotFoundError:  # older ones
     resources = importlib.import_module("azure.mgmt.resource.models")
 
-# Action -> the model of its answer, and what azure-cli itself adds to it.
+# Action -> the model of its answer, and the fields that azure-cli itself adds.
 ANSWERS = {
     "group create": (resources.ResourceGroup, set()),
     "group show": (resources.ResourceGroup, set()),
