@@ -40,6 +40,7 @@ int run_launch(std::vector<std::string> arguments);
 int run_slurm(std::vector<std::string> arguments);
 int run_remote_shell_command(std::vector<std::string> arguments);
 int run_node_agent(std::vector<std::string> arguments);
+int run_agent(std::vector<std::string> arguments);
 int run_parity(std::vector<std::string> arguments);
 int run_fetch(std::vector<std::string> arguments);
 int run_cluster(std::vector<std::string> arguments);

@@ -26,6 +26,7 @@ constexpr Command kCommands[] = {
     {"config", "print the configuration that files and flags give, or the list of options", run_config, true},
     {"bench", "measure this machine", run_bench, true, true},
     {"launch", "start a command on many hosts through mpirun or srun", run_launch},
+    {"agent", "wait on a host for launch and health to reach it without ssh", run_agent},
     {"slurm", "write or submit a Slurm batch script for a command", run_slurm, true},
     {"hosts", "read, convert and filter host lists", run_hosts, true},
     {"health", "check this node, or the nodes of a hostfile, by a configuration file of NHC", run_health},

@@ -265,29 +265,28 @@ int run_health(std::vector<std::string> arguments) {
   app.add("variables", options.variables, "NAME=VALUE for the file's lines (wins over the file), or gen");
   HostRequest hosts;
   hosts.states = "all";  // checks need no node for themselves
-  launch::SshOptions ssh;
+  launch::RemoteOptions remote;
   add_host_flags(app, hosts);
-  app.add("--host-key", ssh.host_key, "with hosts: yes refuses unknown host keys, accept-new learns them")
-      .show_default();
-  app.add("--connect-timeout", ssh.connect_seconds, "with hosts: seconds for an ssh connection")
-      .positive()
-      .show_default();
+  add_remote_flags(app, remote);
   if (const auto code = app.parse(std::move(arguments))) return *code;
   require_sinfo(app, hosts);
+  complete_remote_options(app, remote);
   const bool several = !hosts.hostfile.empty() || !hosts.hosts.empty() || !hosts.sinfo.empty() || hosts.slurm;
   if (options.variables == std::vector<std::string>{"gen"}) {
     refuse_with_gen(app);
     const HostSet set = several ? resolve_hosts(hosts, environment_variable) : HostSet();
-    ssh.ports = launch::ssh_ports(set.hosts);
-    return generate_for(set, ssh);
+    remote.ports = launch::remote_ports(set.hosts);
+    return generate_for(set, remote);
   }
   require(!options.dry_run || options.drain, ErrorKind::usage, "--dry-run is of --drain; give both");
   hosts.may_all_be_out = options.drain;
   if (several) {
     HostSet set = resolve_hosts(hosts, environment_variable);
-    ssh.ports = launch::ssh_ports(set.hosts);
-    return check_nodes(options, std::move(set), ssh);
+    remote.ports = launch::remote_ports(set.hosts);
+    return check_nodes(options, std::move(set), remote);
   }
+  require(!remote.agents, ErrorKind::usage,
+          "--agents reaches other hosts: name them with -f, --hosts, --sinfo or --slurm");
   require(hosts.include.empty() && hosts.exclude.empty() && hosts.num_nodes == 0, ErrorKind::usage,
           "--include, --exclude and --num-nodes choose among hosts: name them with -f, --hosts, --sinfo or --slurm");
   return check_this_node(options);

@@ -23,9 +23,9 @@ struct HealthOptions {
 int check_this_node(const HealthOptions& options);
 /// Every host at once through node agents, one line each; with sinfo and --drain also the nodes that `health` drained
 /// before. 0: all of them are healthy; else 1, with --all the number of failures, nodes without a result included.
-int check_nodes(const HealthOptions& options, HostSet hosts, const launch::SshOptions& ssh);
+int check_nodes(const HealthOptions& options, HostSet hosts, const launch::RemoteOptions& remote);
 /// Prints a configuration that all these hosts pass; none: this one.
-int generate_for(const HostSet& hosts, const launch::SshOptions& ssh);
+int generate_for(const HostSet& hosts, const launch::RemoteOptions& remote);
 
 /// Of --config, --check or standard input. Throws Error::config when there is no such file.
 std::string health_config_text(const HealthOptions& options);

@@ -82,13 +82,13 @@ void take_back_drained(HostSet& hosts) {
 
 }  // namespace
 
-int generate_for(const HostSet& hosts, const SshOptions& ssh) {
+int generate_for(const HostSet& hosts, const RemoteOptions& remote) {
   std::vector<health::GeneratedNode> nodes;
   if (hosts.hosts.empty()) {
     const health::Machine machine = health::Machine::local();
     nodes.push_back({machine.host, health::describe_node(machine)});
   } else {
-    NodeSessions sessions(names_of(hosts), std::filesystem::read_symlink("/proc/self/exe"), ssh);
+    NodeSessions sessions(names_of(hosts), std::filesystem::read_symlink("/proc/self/exe"), remote);
     for (const Json& answer : sessions.ask_all({{"do", "describe"}}, 120)) {
       if (answer.is_null()) continue;
       nodes.push_back({answer.at("host"), {}});
@@ -102,7 +102,7 @@ int generate_for(const HostSet& hosts, const SshOptions& ssh) {
   return 0;
 }
 
-int check_nodes(const HealthOptions& options, HostSet hosts, const SshOptions& ssh) {
+int check_nodes(const HealthOptions& options, HostSet hosts, const RemoteOptions& remote) {
   require(!options.list && !options.detached && options.name.empty(), ErrorKind::usage,
           "--list, --detached and --name are of one node; leave the hosts out");
   const Json request = request_of(options);
@@ -115,7 +115,7 @@ int check_nodes(const HealthOptions& options, HostSet hosts, const SshOptions& s
   health::watchdog_seconds(options.seconds, plan);
   if (options.drain) take_back_drained(hosts);
   const std::vector<std::string> names = names_of(hosts);
-  NodeSessions sessions(names, std::filesystem::read_symlink("/proc/self/exe"), ssh);
+  NodeSessions sessions(names, std::filesystem::read_symlink("/proc/self/exe"), remote);
   const double watchdog = options.seconds < 0 ? 600 : options.seconds;
   const std::vector<Json> answers = sessions.ask_all(request, watchdog + kPatience);
   Json document = Json::array();

@@ -1,6 +1,10 @@
 #include "cli/host_flags.h"
 
+#include <filesystem>
+
 #include "base/error.h"
+#include "cli/version.h"
+#include "cluster/launch/agent_secret.h"
 
 namespace trireme {
 
@@ -25,6 +29,35 @@ void require_sinfo(const Flags& app, const HostRequest& request) {
           "--sinfo: nothing given; is a variable of the shell not set?");
   require(app.count("--states") == 0 || !request.sinfo.empty(), ErrorKind::usage,
           "--states chooses among the rows of sinfo; give --sinfo as well");
+}
+
+void add_remote_flags(Flags& app, launch::RemoteOptions& options) {
+  app.add("--host-key", options.host_key, "unknown host keys of ssh: yes refuses them, accept-new learns them")
+      .show_default();
+  app.add("--connect-timeout", options.connect_seconds, "seconds for a connection to a host").positive().show_default();
+  app.add_switch("--agents", options.agents, "reach the hosts through `trireme agent`, which waits there, not by ssh");
+  app.add("--secret-file", options.secret_file,
+          "with --agents: the secret that the agents have; default TRIREME_AGENT_SECRET")
+      .not_empty();
+  app.add("--agent-port", options.agent_port, "with --agents: of hosts without port= in the hostfile")
+      .in_range(1, 65535)
+      .show_default();
+  app.add("--wait-for-agents", options.wait_seconds, "with --agents: seconds to wait for those that start later")
+      .not_negative()
+      .show_default();
+}
+
+void complete_remote_options(const Flags& app, launch::RemoteOptions& options) {
+  launch::ssh_command(options);  // refuses a wrong --host-key before anything happens
+  for (const char* flag : {"--secret-file", "--agent-port", "--wait-for-agents"}) {
+    require(options.agents || app.count(flag) == 0, ErrorKind::usage, "{} is for --agents; give both, or neither",
+            flag);
+  }
+  if (!options.agents) return;
+  require(app.count("--host-key") == 0, ErrorKind::usage, "--host-key is for ssh; leave it out with --agents");
+  launch::read_agent_secret(options.secret_file);
+  if (!options.secret_file.empty()) options.secret_file = std::filesystem::absolute(options.secret_file);
+  options.version = program_text();
 }
 
 }  // namespace trireme

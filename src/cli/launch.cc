@@ -83,8 +83,7 @@ int run_launch(std::vector<std::string> arguments) {
   app.add("--mpirun", request.starter.program, "this mpirun");
   app.add("--interface", request.interface, "network of the ranks: eth0 or 10.0.0.0/24; default picked (also -iface)");
   app.add("--port", request.port, "a port that preflight asks to be free on every host").in_range(1, 65535);
-  app.add("--host-key", request.ssh.host_key, "yes: unknown host keys are refused; accept-new: learned").show_default();
-  app.add("--connect-timeout", request.ssh.connect_seconds, "seconds for an ssh connection").positive().show_default();
+  add_remote_flags(app, request.remote);
   app.add("--max-restarts", request.max_restarts, "start again after a lost peer (76) or a death by signal")
       .not_negative();
   app.add("--wait-for-hosts", request.wait_minutes, "minutes that a restart waits until every host passes preflight")
@@ -135,7 +134,7 @@ int run_launch(std::vector<std::string> arguments) {
     return become_rank(std::move(request), file, starter);
   }
   if (!file.empty()) apply_launch_file(file, request);
-  ssh_command(request.ssh);  // refuses a wrong --host-key before anything happens
+  complete_remote_options(app, request.remote);
   request.starter.build_mpi = TRIREME_MPI_CHOICE;
   request.starter.in_slurm_job = environment_variable("SLURM_JOB_ID") != nullptr;
   HostSet hosts = resolve_hosts(request.hosts, environment_variable);
@@ -146,17 +145,17 @@ int run_launch(std::vector<std::string> arguments) {
 
 int run_remote_shell_command(std::vector<std::string> arguments) {
   Flags app("trireme remote-shell", "What mpirun calls in place of ssh; started by `trireme launch`.");
-  SshOptions options;
+  RemoteOptions options;
   std::string ports;
   std::vector<std::string> words;
   const auto dashes = std::ranges::find(arguments, "--");
   if (dashes != arguments.end()) words.assign(dashes + 1, arguments.end());
   arguments.erase(dashes, arguments.end());
-  app.add("--host-key", options.host_key);
-  app.add("--connect-timeout", options.connect_seconds);
+  add_remote_flags(app, options);
   app.add("--daemon-mark", options.daemon_mark);
   app.add("--ports", ports);
   if (const auto code = app.parse(std::move(arguments))) return *code;
+  complete_remote_options(app, options);
   options.ports = read_ports_word(ports);
   return run_remote_shell(options, words);
 }

@@ -19,9 +19,11 @@ std::string build_text() {
                      __VERSION__, hex64(xxh3(executable.bytes())));
 }
 
+std::string program_text() { return fmt::format("trireme {} (commit {})", TRIREME_VERSION, TRIREME_COMMIT); }
+
 std::string version_text() {
-  return fmt::format("trireme {} (commit {})\ncompiler  g++ {}\nbackends  cpu, reference\nMPI       {}\n{}",
-                     TRIREME_VERSION, TRIREME_COMMIT, __VERSION__, mpi::library(), backend_versions());
+  return fmt::format("{}\ncompiler  g++ {}\nbackends  cpu, reference\nMPI       {}\n{}", program_text(), __VERSION__,
+                     mpi::library(), backend_versions());
 }
 
 }  // namespace trireme

@@ -88,7 +88,7 @@ RemoteResult Remote::run(const Node& node, const std::string& command, const std
   request.timeout = timeout;
   RemoteResult result{run_process(request)};
   if (result.exit_code == kSshFailed) {
-    const launch::SshFailure failure = launch::explain_ssh_failure(node.login, result.err);
+    const launch::RemoteFailure failure = launch::explain_ssh_failure(node.login, result.err);
     result.fault = failure.fault;
     const std::string shown = failure.fault == SshFault::key_refused ? " (" + key_shown() + ")" : "";
     const bool pinned = !known_hosts_.empty() && failure.fault == SshFault::host_key;

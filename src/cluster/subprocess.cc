@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/time.h"
@@ -138,6 +139,21 @@ class Running {
 };
 
 }  // namespace
+
+PipedProcess start_piped(std::vector<std::string> words, const std::function<void()>& in_child) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  Pipe in, out, err;
+  const pid_t pid = fork();
+  require(pid >= 0, ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
+  if (pid == 0) {
+    if (in_child) in_child();
+    execute(argv, {}, nullptr, in.ends[0], out.ends[1], err.ends[1]);
+  }
+  setpgid(pid, pid);
+  return {pid, std::exchange(in.ends[1], -1), std::exchange(out.ends[0], -1), std::exchange(err.ends[0], -1)};
+}
 
 ProcessResult run_process(const ProcessRequest& request) {
   require(!request.arguments.empty(), ErrorKind::io, "no program to run");

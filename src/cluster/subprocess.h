@@ -2,7 +2,10 @@
 // Runs a program with a deadline and takes its output. The program gets its own process group, so that nothing it
 // started outlives the deadline.
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +31,15 @@ struct ProcessResult {
 /// Returns when the program ended and its outputs are closed or 0.2 s later (a daemon it left behind may hold them).
 /// After the timeout its group gets SIGTERM, and SIGKILL 1 s later. Throws Error::io when no process can be made.
 ProcessResult run_process(const ProcessRequest& request);
+
+/// A running program and our ends of its standard streams; whoever has it closes them and waits for the program.
+struct PipedProcess {
+  pid_t pid = -1;
+  int in = -1, out = -1, err = -1;
+};
+/// Starts it in its own process group; [0] is looked up in PATH, 127 is its exit code where it does not exist.
+/// in_child: also done there before. Throws Error::io when no process can be made.
+PipedProcess start_piped(std::vector<std::string> words, const std::function<void()>& in_child = {});
 
 /// "ended with code 3", "ended by signal 9 (Killed)", "did not end within 5 s".
 std::string describe_end(const ProcessResult& result);

@@ -173,6 +173,7 @@ constexpr ForeignOption kOptions[] = {
     {"launch", "--use_fsdp", elsewhere, kAccelerator},
     {"launch", "--launcher", elsewhere, "--starter openmpi, hydra or srun"},
     {"launch", "--no_ssh_check", elsewhere, "--skip-preflight"},
+    {"launch", "--no_ssh", elsewhere, "--agents, with `trireme agent` on every other host"},
     {"launch", "--module", elsewhere, "--program, for a command that is not one of trireme"},
     {"launch", "--no_python", elsewhere, "--program, for a command that is not one of trireme"},
     {"launch", "-x", elsewhere, kEnvironment},

@@ -181,6 +181,18 @@ def processes(mark):
     return found
 
 
+def sleepers(mark):
+    """Processes of sleep with this argument."""
+    found = []
+    for pid in processes(mark):
+        try:
+            if pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+                found.append(pid)
+        except OSError:
+            pass  # it ended meanwhile
+    return found
+
+
 def ranks(config):
     """Process ids of the ranks that train this configuration."""
     found = {}

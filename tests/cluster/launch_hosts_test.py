@@ -8,25 +8,13 @@ import sys
 import unittest
 
 import bed
-from bed import wait_for
+from bed import sleepers, wait_for
 
 BED = None  # set by bed.main()
 
 
 def launch(*words, timeout=240):
     return BED.run(1, BED.binary, "launch", *words, timeout=timeout)
-
-
-def sleepers(mark):
-    """Processes of sleep with this argument."""
-    found = []
-    for pid in bed.processes(mark):
-        try:
-            if pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
-                found.append(pid)
-        except OSError:
-            pass  # it ended meanwhile
-    return found
 
 
 def start(*words):

@@ -49,6 +49,8 @@ TEST(ForeignOptions, AreRefusedWithWhatToTypeInstead) {
   EXPECT_ERROR(taken("prepare", {"--vocab-file", "v.json"}), ErrorKind::config, "a FOLDER with vocab.json");
   EXPECT_ERROR(taken("launch", {"--multi_gpu"}), ErrorKind::config,
                "--multi-gpu is not supported; instead: ranks on CPUs: --np N with --ppn N");
+  EXPECT_ERROR(taken("launch", {"--no_ssh"}), ErrorKind::config,
+               "--no-ssh is not supported; instead: --agents, with `trireme agent` on every other host");
 }
 
 TEST(ForeignOptions, WhatACommandHasItselfIsItsOwn) {

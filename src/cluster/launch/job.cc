@@ -64,7 +64,7 @@ class Launch {
  public:
   Launch(LaunchRequest request, HostSet hosts, JobFacts job)
       : request_(std::move(request)),
-        ports_(ssh_ports(hosts.hosts)),
+        ports_(remote_ports(hosts.hosts)),
         pool_(std::move(hosts.hosts), request_.spares, request_.placement),
         job_(std::move(job)),
         id_(random_hex()),
@@ -73,8 +73,11 @@ class Launch {
     log::info("launch: {}; starting through {} ({}), because {}", hosts.source, starter_.path, starter_.version,
               starter_.why);
     for (const Host& host : hosts.skipped) log::info("launch: skipped {}: {}", host.name, host.state);
-    request_.ssh.through_srun = starter_.kind == StarterKind::srun;
-    request_.ssh.ports = ports_;
+    require(!request_.remote.agents || starter_.kind != StarterKind::srun, ErrorKind::usage,
+            "--agents: srun starts the ranks and reaches the nodes of this Slurm job; leave --agents out, or choose "
+            "mpirun with --starter");
+    request_.remote.through_srun = starter_.kind == StarterKind::srun;
+    request_.remote.ports = ports_;
     if (request_.start_seconds < 0) request_.start_seconds = job_.start_seconds;
     check_own_name();
     network_ = request_.interface;
@@ -193,7 +196,7 @@ class Launch {
 
   /// What keeps ranks from beginning, a line for each cause; empty: they have begun.
   std::string not_begun() {
-    NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
+    NodeSessions sessions(pool_.names(), program_path(), remote_at_once());
     std::vector<Json> requests;
     std::string here;
     for (const std::string& host : sessions.hosts()) {
@@ -250,13 +253,9 @@ class Launch {
   }
 
   std::vector<std::string> agent() const {
-    std::vector<std::string> words = {program_path(),      "remote-shell",
-                                      "--host-key",        request_.ssh.host_key,
-                                      "--connect-timeout", std::to_string(request_.ssh.connect_seconds),
-                                      "--daemon-mark",     id_};
-    if (!request_.ssh.ports.empty()) words.insert(words.end(), {"--ports", ports_word(request_.ssh.ports)});
-    words.push_back("--");
-    return words;
+    RemoteOptions options = request_.remote;
+    options.daemon_mark = id_;
+    return remote_shell_command(program_path(), options);
   }
   std::string agent_script() const { return fmt::format("#!/bin/sh\nexec {} \"$@\"\n", shell_join(agent())); }
 
@@ -298,13 +297,20 @@ class Launch {
   void preflight() {
     for (;;) {
       const std::vector<Problem> problems = look();
-      if (problems.empty()) return;
+      if (problems.empty()) break;
       tell(problems);
       if (!leave_out(problems)) {
         fail(ErrorKind::config, "launch: {} on {}; nothing was started", count_text(problems.size(), "problem"),
              count_text(placement().size(), "host"));
       }
     }
+    request_.remote = remote_at_once();  // from here on an agent that does not answer is gone
+  }
+
+  RemoteOptions remote_at_once() const {
+    RemoteOptions options = request_.remote;
+    options.wait_seconds = 0;
+    return options;
   }
 
   static void tell(const std::vector<Problem>& problems) {
@@ -329,7 +335,7 @@ class Launch {
 
   /// One look at every host; without problems its network is taken.
   std::vector<Problem> look() {
-    NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
+    NodeSessions sessions(pool_.names(), program_path(), request_.remote);
     PreflightResult result =
         run_preflight({placement(), std::filesystem::absolute(job_.run_folder), job_.has_status, job_.files, job_.named,
                        cache_variables(), request_.interface, request_.port, job_.run_bytes},
@@ -474,7 +480,7 @@ class Launch {
   /// daemons: those of mpirun, too, which it may not know of.
   void sweep_hosts(bool daemons) {
     const size_t asked = placement().size();
-    NodeSessions sessions(pool_.names(), program_path(), request_.ssh);
+    NodeSessions sessions(pool_.names(), program_path(), remote_at_once());
     std::vector<Json> requests;
     for (const std::string& host : sessions.hosts()) {
       requests.push_back({{"do", "sweep"}, {"id", id_}});

@@ -16,7 +16,7 @@ struct LaunchRequest {
   HostRequest hosts;
   PlacementRequest placement;
   launch::StarterRequest starter;
-  launch::SshOptions ssh;
+  launch::RemoteOptions remote;
   std::vector<std::string> variables;  ///< NAME=VALUE
   std::string interface, health_config;
   std::string default_dtype;  ///< for training whose own files and flags do not say it

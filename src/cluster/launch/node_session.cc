@@ -19,12 +19,18 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/log.h"
 #include "base/time.h"
 #include "cluster/hostlist.h"
 #include "cluster/launch/node_agent.h"
 #include "cluster/subprocess.h"
 
 namespace trireme::launch {
+namespace {
+
+constexpr double kSayAgain = 5;  // seconds, while agents are waited for
+
+}  // namespace
 
 std::string to_text(const Problem& problem) {
   return fmt::format("{}: {}{}{}", problem.host, problem.what, problem.fix.empty() ? "" : "; ", problem.fix);
@@ -103,32 +109,8 @@ struct NodeSessions::Session {
   }
 
   void start(std::vector<std::string> words) {
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    std::array<int, 2> to{}, from{}, said{};
-    const bool made =
-        pipe2(to.data(), O_CLOEXEC) == 0 && pipe2(from.data(), O_CLOEXEC) == 0 && pipe2(said.data(), O_CLOEXEC) == 0;
-    require(made, ErrorKind::io, "no pipe: {}", std::strerror(errno));
-    pid = fork();
-    require(pid >= 0, ErrorKind::io, "cannot start {}: {}", words[0], std::strerror(errno));
-    if (pid == 0) {
-      setpgid(0, 0);
-      sigset_t none;
-      sigemptyset(&none);
-      sigprocmask(SIG_SETMASK, &none, nullptr);
-      dup2(to[0], 0);
-      dup2(from[1], 1);
-      dup2(said[1], 2);
-      execvp(argv[0], argv.data());
-      _exit(127);
-    }
-    close(to[0]);
-    close(from[1]);
-    close(said[1]);
-    in = to[1];
-    out = from[0];
-    err = said[0];
+    const PipedProcess process = start_piped(std::move(words));
+    pid = process.pid, in = process.in, out = process.out, err = process.err;
     open = true;
   }
 
@@ -157,13 +139,13 @@ struct NodeSessions::Session {
 namespace {
 
 std::vector<std::string> agent_command(const std::string& host, const std::string& executable,
-                                       const SshOptions& options) {
+                                       const RemoteOptions& options) {
   if (is_this_host(host)) return {executable, "node-agent"};
   if (options.through_srun) {
     return {"srun",       "--nodes=1",    "--ntasks=1",   "--nodelist=" + host, "--overlap",
             "--mpi=none", "--export=ALL", "--unbuffered", executable,           "node-agent"};
   }
-  std::vector<std::string> words = ssh_command(options, host);
+  std::vector<std::string> words = remote_command(executable, options, host);
   words.push_back(shell_join({executable, "node-agent"}));
   return words;
 }
@@ -192,15 +174,20 @@ void read_some(int& fd, std::string& text) {
 }  // namespace
 
 NodeSessions::NodeSessions(const std::vector<std::string>& hosts, const std::string& executable,
-                           const SshOptions& options)
-    : hosts_(hosts), sessions_(hosts.size()), round_trips_(hosts.size(), 0), executable_(executable) {
+                           const RemoteOptions& options)
+    : hosts_(hosts),
+      sessions_(hosts.size()),
+      round_trips_(hosts.size(), 0),
+      executable_(executable),
+      options_(options) {
   signal(SIGPIPE, SIG_IGN);
   raise_file_limit(hosts_.size());
   for (size_t i = 0; i < hosts_.size(); ++i) {
     sessions_[i].start(agent_command(hosts_[i], executable, options));
   }
   std::vector<std::optional<std::string>> greetings(hosts_.size());
-  receive(options.connect_seconds + 10, std::vector<bool>(hosts_.size(), true), greetings);
+  receive(options.connect_seconds + 10 + options.wait_seconds, std::vector<bool>(hosts_.size(), true), greetings,
+          options.wait_seconds > 0);
   for (size_t i = 0; i < hosts_.size(); ++i) {
     if (!sessions_[i].open || !greetings[i]) continue;
     if (*greetings[i] != kAgentGreeting && !greets_later(i)) {
@@ -246,8 +233,9 @@ void NodeSessions::lose(size_t i, std::string what, std::string fix) {
 }
 
 void NodeSessions::receive(double seconds, const std::vector<bool>& expected,
-                           std::vector<std::optional<std::string>>& lines) {
+                           std::vector<std::optional<std::string>>& lines, bool says_who_is_missing) {
   const Clock::time_point start = Clock::now();
+  Clock::time_point said = start;
   for (;;) {
     std::vector<pollfd> polled;
     std::vector<size_t> owner;
@@ -262,7 +250,17 @@ void NodeSessions::receive(double seconds, const std::vector<bool>& expected,
     }
     const double left = seconds - seconds_since(start);
     if (polled.empty() || left <= 0) break;
-    poll(polled.data(), polled.size(), static_cast<int>(left * 1000) + 1);
+    if (says_who_is_missing && seconds_since(said) >= kSayAgain) {
+      said = Clock::now();
+      std::vector<std::string> missing;
+      for (size_t i = 0; i < hosts_.size(); ++i) {
+        if (sessions_[i].open && !lines[i]) missing.push_back(hosts_[i]);
+      }
+      log::info("waiting for {} of {} agents: {}; up to {:.0f} s more", missing.size(), hosts_.size(),
+                compress_hostlist(missing), left);
+    }
+    const double next = says_who_is_missing ? std::min(left, kSayAgain) : left;
+    poll(polled.data(), polled.size(), static_cast<int>(next * 1000) + 1);
     for (size_t p = 0; p < polled.size(); ++p) {
       if (polled[p].revents == 0) continue;
       Session& session = sessions_[owner[p]];
@@ -274,8 +272,8 @@ void NodeSessions::receive(double seconds, const std::vector<bool>& expected,
       }
       if (session.out >= 0 || session.err >= 0 || lines[owner[p]]) continue;
       const int code = session.exit_code();
-      if (code == 255 && !is_this_host(hosts_[owner[p]])) {
-        const SshFailure failure = explain_ssh_failure(hosts_[owner[p]], session.messages);
+      if (code == kRemoteShellFailed && !is_this_host(hosts_[owner[p]])) {
+        const RemoteFailure failure = explain_remote_failure(options_, hosts_[owner[p]], session.messages);
         lose(owner[p], failure.reason, failure.fix);
       } else {
         const AgentFailure failure = explain_agent_failure(executable_, code, session.messages);

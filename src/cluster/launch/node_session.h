@@ -1,5 +1,5 @@
 #pragma once
-// The head's side: one node agent per host, over ssh or srun, all asked at the same time.
+// The head's side: one node agent per host, over ssh, srun or the host's agent, all asked at the same time.
 
 #include <optional>
 #include <string>
@@ -26,9 +26,9 @@ AgentFailure explain_agent_failure(const std::string& executable, int code, cons
 
 class NodeSessions {
  public:
-  /// Starts `executable node-agent` on every host (through ssh or srun, directly on this one); waits for the greetings.
-  /// Hosts that did not give one are in problems() and get no requests.
-  NodeSessions(const std::vector<std::string>& hosts, const std::string& executable, const SshOptions& options);
+  /// Starts `executable node-agent` on every host (through ssh, srun or its agent, directly on this one); waits for the
+  /// greetings. Hosts that did not give one are in problems() and get no requests.
+  NodeSessions(const std::vector<std::string>& hosts, const std::string& executable, const RemoteOptions& options);
   /// Closes the streams; the agents end by themselves.
   ~NodeSessions();
   NodeSessions(const NodeSessions&) = delete;
@@ -46,7 +46,8 @@ class NodeSessions {
 
  private:
   struct Session;
-  void receive(double seconds, const std::vector<bool>& expected, std::vector<std::optional<std::string>>& lines);
+  void receive(double seconds, const std::vector<bool>& expected, std::vector<std::optional<std::string>>& lines,
+               bool says_who_is_missing = false);
   bool greets_later(size_t i);
   void lose(size_t i, std::string what, std::string fix);
 
@@ -55,6 +56,7 @@ class NodeSessions {
   std::vector<Problem> problems_;
   std::vector<double> round_trips_;
   std::string executable_;
+  RemoteOptions options_;
 };
 
 }  // namespace trireme::launch

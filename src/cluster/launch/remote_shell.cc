@@ -16,6 +16,7 @@
 #include "base/launch_variables.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cluster/launch/agent_client.h"
 #include "cluster/launch/host_alias.h"
 #include "cluster/launch/node_facts.h"
 #include "cluster/subprocess.h"
@@ -94,7 +95,7 @@ std::string read_all(int fd) {
 
 }  // namespace
 
-std::vector<std::string> ssh_command(const SshOptions& options) {
+std::vector<std::string> ssh_command(const RemoteOptions& options) {
   require(options.host_key == "yes" || options.host_key == "accept-new", ErrorKind::usage,
           "--host-key is \"{}\", expected yes or accept-new; host keys are always checked", options.host_key);
   return {"ssh", "-x",
@@ -106,7 +107,7 @@ std::vector<std::string> ssh_command(const SshOptions& options) {
           "-o",  "LogLevel=ERROR"};
 }
 
-SshFailure explain_ssh_failure(const std::string& host, const std::string& messages) {
+RemoteFailure explain_ssh_failure(const std::string& host, const std::string& messages) {
   for (const Sign& sign : kSigns) {
     if (messages.find(sign.text) != std::string::npos) {
       return {sign.fault, sign.reason, fmt::format(fmt::runtime(sign.fix), host)};
@@ -116,7 +117,17 @@ SshFailure explain_ssh_failure(const std::string& host, const std::string& messa
           fmt::format("try `ssh -v -o BatchMode=yes {} true`", host)};
 }
 
-std::vector<std::string> ssh_command(const SshOptions& options, const std::string& host) {
+RemoteFailure explain_remote_failure(const RemoteOptions& options, const std::string& host,
+                                     const std::string& messages) {
+  if (!options.agents) return explain_ssh_failure(host, messages);
+  const std::string said = last_line(messages), begin = fmt::format("error: host {}: ", host);
+  const size_t at = said.find(begin), cut = said.rfind("; ");
+  if (at == std::string::npos || cut == std::string::npos)
+    return {SshFault::other, "its remote shell says: " + said, ""};
+  return {SshFault::other, said.substr(at + begin.size(), cut - at - begin.size()), said.substr(cut + 2)};
+}
+
+std::vector<std::string> ssh_command(const RemoteOptions& options, const std::string& host) {
   std::vector<std::string> words = ssh_command(options);
   const auto port = options.ports.find(host_key(host));
   if (port != options.ports.end()) words.insert(words.end(), {"-p", std::to_string(port->second)});
@@ -124,7 +135,38 @@ std::vector<std::string> ssh_command(const SshOptions& options, const std::strin
   return words;
 }
 
-std::map<std::string, int> ssh_ports(const std::vector<Host>& hosts) {
+int RemoteOptions::port_of(const std::string& host) const {
+  const auto found = ports.find(trireme::host_key(host));  // host_key is a member here, too
+  return found != ports.end() ? found->second : agent_port;
+}
+
+std::vector<std::string> remote_shell_command(const std::string& executable, const RemoteOptions& options) {
+  std::vector<std::string> words = {executable, "remote-shell"};
+  const auto add = [&](const char* flag, const std::string& value) { words.insert(words.end(), {flag, value}); };
+  if (options.agents) {
+    words.push_back("--agents");
+    if (!options.secret_file.empty()) add("--secret-file", options.secret_file);
+    add("--agent-port", std::to_string(options.agent_port));
+    if (options.wait_seconds > 0) add("--wait-for-agents", fmt::format("{:g}", options.wait_seconds));
+  } else {
+    add("--host-key", options.host_key);
+  }
+  add("--connect-timeout", std::to_string(options.connect_seconds));
+  if (!options.daemon_mark.empty()) add("--daemon-mark", options.daemon_mark);
+  if (!options.ports.empty()) add("--ports", ports_word(options.ports));
+  words.push_back("--");
+  return words;
+}
+
+std::vector<std::string> remote_command(const std::string& executable, const RemoteOptions& options,
+                                        const std::string& host) {
+  if (!options.agents) return ssh_command(options, host);
+  std::vector<std::string> words = remote_shell_command(executable, options);
+  words.push_back(host);
+  return words;
+}
+
+std::map<std::string, int> remote_ports(const std::vector<Host>& hosts) {
   std::map<std::string, int> ports;
   for (const Host& host : hosts) {
     if (host.port > 0) ports[host_key(host.name)] = host.port;
@@ -152,17 +194,30 @@ std::map<std::string, int> read_ports_word(const std::string& word) {
   return ports;
 }
 
-int run_remote_shell(const SshOptions& options, const std::vector<std::string>& words) {
+namespace {
+
+/// The line for a shell of that host: what mpirun wants there, in an environment with the mark.
+std::string remote_line(const RemoteOptions& options, const RemoteWords& remote) {
+  const std::string line = fmt::format("{}", fmt::join(remote.command, " "));
+  if (options.daemon_mark.empty()) return line;
+  return fmt::format("env {}={} \"$SHELL\" -c {}", kDaemonVariable,
+                     shell_quote(options.daemon_mark + "/" + host_key(remote.host)), shell_quote(line));
+}
+
+}  // namespace
+
+int run_remote_shell(const RemoteOptions& options, const std::vector<std::string>& words) {
   const RemoteWords remote(words);
-  std::vector<std::string> command = ssh_command(options, remote.host);
-  if (options.daemon_mark.empty()) {
-    command.insert(command.end(), remote.command.begin(), remote.command.end());
-  } else {
-    // ssh would join the words for the shell of that login; the same shell gets them, in an environment with the mark.
-    command.push_back(fmt::format("env {}={} \"$SHELL\" -c {}", kDaemonVariable,
-                                  shell_quote(options.daemon_mark + "/" + host_key(remote.host)),
-                                  shell_quote(fmt::format("{}", fmt::join(remote.command, " ")))));
+  if (options.agents) {
+    try {
+      return run_through_agent(options, remote.host, remote_line(options, remote));
+    } catch (const Error& e) {
+      log::error("host {}: {}", remote.host, e.what());
+      return kRemoteShellFailed;
+    }
   }
+  std::vector<std::string> command = ssh_command(options, remote.host);
+  command.push_back(remote_line(options, remote));
   std::vector<char*> argv;
   for (std::string& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -186,8 +241,8 @@ int run_remote_shell(const SshOptions& options, const std::vector<std::string>& 
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  if (code == 255 && is_ssh_failure(text)) {
-    const SshFailure failure = explain_ssh_failure(remote.host, text);
+  if (code == kRemoteShellFailed && is_ssh_failure(text)) {
+    const RemoteFailure failure = explain_ssh_failure(remote.host, text);
     log::error("host {}: {}; {}", remote.host, failure.reason, failure.fix);
   } else if (code == 127 && text.empty()) {
     log::error("ssh is not installed on this host");

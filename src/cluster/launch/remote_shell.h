@@ -1,5 +1,5 @@
 #pragma once
-// Reaching another host: ssh that never asks, and its failures in words.
+// Reaching another host: through ssh that never asks, or through the agent that waits there (agent_server.h).
 
 #include <map>
 #include <string>
@@ -9,22 +9,39 @@
 
 namespace trireme::launch {
 
-struct SshOptions {
+/// Where `trireme agent` listens by default.
+inline constexpr int kAgentPort = 7422;
+
+struct RemoteOptions {
   /// ssh's StrictHostKeyChecking: "yes" refuses unknown keys, "accept-new" learns them; never "no".
   std::string host_key = "yes";
   int connect_seconds = 10;
-  std::map<std::string, int> ports = {};  ///< of their sshd, by host_key(); others have ssh's own choice
+  std::map<std::string, int> ports = {};  ///< of their sshd or agent, by host_key(); others have the usual one
   std::string daemon_mark = {};  ///< set as kDaemonVariable for what mpirun starts, the host behind it; empty: not
   bool through_srun = false;     ///< node agents start as steps of the Slurm job around us, which needs no keys
+
+  bool agents = false;           ///< through the hosts' agents instead of ssh
+  std::string secret_file = {};  ///< as read_agent_secret() takes it
+  int agent_port = kAgentPort;   ///< where `ports` has none
+  double wait_seconds = 0;       ///< that an agent may take to come
+  std::string version = {};      ///< of this program: agents have the same
+
+  int port_of(const std::string& host) const;  ///< of its agent
 };
 
 /// ssh and its options, up to the host. BatchMode: no password, no question, no banner.
-std::vector<std::string> ssh_command(const SshOptions& options);
+std::vector<std::string> ssh_command(const RemoteOptions& options);
 /// The same, the host's port and the host itself included.
-std::vector<std::string> ssh_command(const SshOptions& options, const std::string& host);
+std::vector<std::string> ssh_command(const RemoteOptions& options, const std::string& host);
 
-/// The ports of a hostfile's hosts, for SshOptions, and as one word without blanks: "n1=2222,n2=2222".
-std::map<std::string, int> ssh_ports(const std::vector<Host>& hosts);
+/// `trireme remote-shell` with these options, up to the host: what mpirun calls.
+std::vector<std::string> remote_shell_command(const std::string& executable, const RemoteOptions& options);
+/// What runs a line of shell on a host and passes its streams; the line is still to be added.
+std::vector<std::string> remote_command(const std::string& executable, const RemoteOptions& options,
+                                        const std::string& host);
+
+/// The ports of a hostfile's hosts, for RemoteOptions, and as one word without blanks: "n1=2222,n2=2222".
+std::map<std::string, int> remote_ports(const std::vector<Host>& hosts);
 std::string ports_word(const std::map<std::string, int>& ports);
 /// Throws Error::usage.
 std::map<std::string, int> read_ports_word(const std::string& word);
@@ -36,18 +53,23 @@ enum class SshFault {
   key_refused,  ///< the host answered and takes none of our keys
 };
 
-struct SshFailure {
+struct RemoteFailure {
   SshFault fault = SshFault::other;
   std::string reason, fix;
 };
+/// The exit code of ssh and of our remote shell for a failure of their own.
+inline constexpr int kRemoteShellFailed = 255;
 
 /// What ssh's messages mean, when it ended with its own code 255.
-SshFailure explain_ssh_failure(const std::string& host, const std::string& messages);
+RemoteFailure explain_ssh_failure(const std::string& host, const std::string& messages);
+/// The same of what remote_command() gave.
+RemoteFailure explain_remote_failure(const RemoteOptions& options, const std::string& host,
+                                     const std::string& messages);
 
-/// What mpirun calls in place of ssh: [options] HOST COMMAND... . Runs ssh with our options, to the host that an alias
-/// (host_alias.h) means, standard streams passed through, its messages kept back; returns its exit code after saying
-/// what its own failure means.
-int run_remote_shell(const SshOptions& options, const std::vector<std::string>& words);
+/// What mpirun calls in place of ssh: [options] HOST COMMAND... . Runs the command on the host that an
+/// alias (host_alias.h) means, through ssh with our options or through its agent, standard streams passed through,
+/// ssh's messages kept back; returns the exit code after saying what a failure to reach the host means.
+int run_remote_shell(const RemoteOptions& options, const std::vector<std::string>& words);
 
 /// Whether `host` is this one: "localhost", its own name in either length and case, a loopback address, or one of its
 /// own addresses.

@@ -62,7 +62,7 @@ std::vector<Problem> hosts_not_begun(StarterKind kind, const std::vector<std::st
     } else if (hosts[i] == here) {
       continue;
     } else if (!answers[i].at("daemon").get<bool>()) {
-      problems.push_back({hosts[i], "mpirun's daemon does not run there", "see what its ssh said"});
+      problems.push_back({hosts[i], "mpirun's daemon does not run there", "see what its remote shell said"});
     } else if (!answers[i].at("connected").get<bool>()) {
       problems.push_back({hosts[i], "mpirun's daemon runs there and has not called back",
                           "see whether it is the one of this MPI, and whether a firewall keeps it from this host"});

@@ -89,9 +89,11 @@ std::string open_mpi_program(const std::string& path) {
 /// Open MPI splits it at blanks and knows no quotes.
 std::string agent_words(const std::vector<std::string>& agent) {
   for (const std::string& word : agent) {
-    require(word.find_first_of(" \t:") == std::string::npos, ErrorKind::config,
-            "Open MPI cannot call \"{}\" as its remote shell; put trireme into a folder without blanks and colons",
-            word);
+    require(
+        word.find_first_of(" \t:") == std::string::npos, ErrorKind::config,
+        "Open MPI cannot call \"{}\" as its remote shell; put trireme, and the secret file of agents, into a folder "
+        "without blanks and colons",
+        word);
   }
   return fmt::format("{}", fmt::join(agent, " "));
 }

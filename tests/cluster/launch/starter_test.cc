@@ -478,8 +478,8 @@ TEST(Starter, SaysWhyItIsMpirunInASlurmJob) {
 TEST(Ssh, PortsOfAHostfileReachSshAndTheRemoteShell) {
   const std::vector<Host> hosts = {
       {"n1", 1, 0, "", "", 2222}, {"ann@N2", 1, 0, "", "", 2022}, {"n3", 1, 0, "", ""}, {"fd88::1", 1, 0, "", "", 22}};
-  SshOptions options;
-  options.ports = read_ports_word(ports_word(ssh_ports(hosts)));
+  RemoteOptions options;
+  options.ports = read_ports_word(ports_word(remote_ports(hosts)));
   EXPECT_EQ(ports_word(options.ports).find_first_of(" :\t"), std::string::npos);
   const auto line = [&](const char* host) { return shell_join(ssh_command(options, host)); };
   EXPECT_THAT(line("n1"), testing::EndsWith(" -p 2222 n1"));
