@@ -189,9 +189,12 @@ std::string nearest_name(std::string_view key, const std::vector<std::string>& n
     const std::string candidate = canonical(name);
     std::optional<size_t> slips = slips_between(wanted, candidate);
     // The right word without its group, or with another: near, but less so, and only where no second name ends alike.
-    constexpr size_t kOtherGroup = 10;
+    // A slip is allowed in long words only: --dta is not mesh.data.
+    constexpr size_t kOtherGroup = 10, kLong = 7;
     if (!slips && (!grouped || candidate.find('.') != std::string::npos)) {
-      slips = slips_between(last_part(wanted), last_part(candidate));
+      const std::string_view typed = last_part(wanted), meant = last_part(candidate);
+      slips = slips_between(typed, meant);
+      if (slips && *slips > (std::min(typed.size(), meant.size()) < kLong ? 0 : 1)) slips.reset();
       if (slips) *slips += kOtherGroup;
     }
     if (!slips || *slips > best_slips) continue;

@@ -53,6 +53,8 @@ TEST(NearestName, FindsSlips) {
   EXPECT_EQ(nearest_name("learning_rate", names), "optim.learning-rate");
   EXPECT_EQ(nearest_name("adam.clip", names), "optim.clip");
   EXPECT_EQ(nearest_name("chekpoint.every", names), "checkpoint.every");
+  EXPECT_EQ(nearest_name("lerning_rate", names), "optim.learning-rate");
+  EXPECT_EQ(nearest_name("lerning_rte", names), "") << "a group and two letters are missing";
 }
 
 TEST(NearestName, NamesNoOtherMeaning) {
@@ -75,10 +77,23 @@ TEST(NearestName, NamesNoOtherMeaning) {
                                        "include",
                                        "no_save_optim",
                                        "hidden_dropout",
-                                       "data.train"};
-  for (const char* key :
-       {"save-interval", "test_interval", "max_lr", "top_p", "beta3", "beta2", "decode", "gas", "every", "save.every",
-        "dir", "exclude", "no_load_optim", "attention_dropout", "bf16", "mode", "trainer", "valid_data_paths"})
+                                       "data.train",
+                                       "mesh.data",
+                                       "model.position",
+                                       "checkpoint.local",
+                                       "optim.shard"};
+  for (const char* key : {"save-interval", "test_interval",
+                          "max_lr",        "top_p",
+                          "beta3",         "beta2",
+                          "decode",        "gas",
+                          "every",         "save.every",
+                          "dir",           "exclude",
+                          "no_load_optim", "attention_dropout",
+                          "bf16",          "mode",
+                          "trainer",       "valid_data_paths",
+                          "dta",           "parition",
+                          "lcal",          "shard-d",
+                          "model.dta"})
     EXPECT_EQ(nearest_name(key, names), "") << key;
   EXPECT_EQ(nearest_name("eval_intervall", names), "eval_interval");
   EXPECT_EQ(nearest_name("evalinterval", names), "eval_interval");
