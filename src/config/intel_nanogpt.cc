@@ -17,6 +17,8 @@ namespace {
 
 using enum KeyRole;
 
+constexpr const char* kNoSweeps = "start a separate run for each set of values: sweeps are not supported";
+
 const DialectKey kKeys[] = {
     {"data_dir", "./data/openwebtext", mapped, "data.dir", "data.dir"},
     {"block_size", int64_t{1024}, mapped, "batch.sequence",
@@ -47,7 +49,22 @@ const DialectKey kKeys[] = {
     {"trainer_config.lr_decay_iters", int64_t{10}, mapped, "", "optim.decay-steps"},
     {"trainer_config.max_lr", 6e-4, mapped, "optim.learning-rate", "optim.learning-rate"},
     {"trainer_config.min_lr", 6e-5, mapped, "", "optim.min-learning-rate"},
+    // Hydra's, through which the guide's program is configured
+    {"hydra.job.chdir", false, mapped, "", "False; True is refused: paths count from the folder of the command"},
+    {"hydra.mode", {}, refused, "", kNoSweeps},
+    {"hydra.sweep.*", {}, refused, "", kNoSweeps},
+    {"hydra.sweeper.*", {}, refused, "", kNoSweeps},
+    {"hydra.launcher.*", {}, refused, "", kNoSweeps},
+    {"hydra.*", "", no_effect, "", "Hydra's logs and copies of the configuration; the run folder has both"},
 };
+
+/// `snapshot_path: null` means the default, as if the key were not given.
+void prepare(std::vector<Setting>& settings) {
+  std::erase_if(settings, [](const Setting& setting) {
+    const bool none = setting.problem == "nothing" || setting.text == "null";
+    return none && canonical(setting.key) == "trainer-config.snapshot-path";
+  });
+}
 
 bool claims(const std::string&, const std::vector<Setting>& settings) {
   return std::any_of(settings.begin(), settings.end(), [](const Setting& setting) {
@@ -68,6 +85,8 @@ void translate_start(const DialectView& view, Translation& out) {
 }
 
 void translate_precision(const DialectView& view, Translation& out) {
+  if (view.flag("hydra.job.chdir"))
+    view.refuse("hydra.job.chdir", "paths count from the folder of the command; set it to False");
   constexpr const char* kDevice = "trainer_config.device";
   constexpr const char* kPrecision = "trainer_config.mixed_precision";
   if (view.text(kDevice) != "cpu") view.refuse(kDevice, "this build trains on CPUs; set it to cpu");
@@ -163,6 +182,7 @@ const Dialect kIntelNanogpt = {
     .bare_overrides = true,
     .claims = claims,
     .translate = translate,
+    .prepare = prepare,
 };
 
 }  // namespace trireme

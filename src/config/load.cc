@@ -163,6 +163,8 @@ std::vector<Setting> parse_flags(const std::vector<std::string>& words, const Di
     const size_t equals = word.find('=');
     Setting setting;
     setting.key = word.substr(dashed ? 2 : 0, equals == std::string::npos ? equals : equals - (dashed ? 2 : 0));
+    // Hydra's prefix for "set it, whether it exists or not"
+    if (!dashed && dialect && dialect->bare_overrides && setting.key.starts_with("++")) setting.key.erase(0, 2);
     setting.origin = {fmt::format("flag {}{}", dashed ? "--" : "", setting.key), 0,
                       kFlagLayer + static_cast<int>(settings.size())};
     if (!dashed && (equals == std::string::npos || !dialect || !dialect->bare_overrides)) {

@@ -67,6 +67,7 @@ const DialectKey kKeys[] = {
     {"dtype", "bfloat16", mapped, "",
      "precision.dtype: float32 or bfloat16; float16 is refused (not given: f32, in which nanoGPT computes on a CPU)"},
     {"compile", true, no_effect, "", "kernels are compiled ahead of time"},
+    {"compile_model", true, no_effect, "", "kernels are compiled ahead of time"},
     {"start", "\n", refused, "", "it belongs to sampling: `trireme sample --model RUN --start TEXT`", true},
     {"num_samples", int64_t{10}, refused, "", "it belongs to sampling: `trireme sample --model RUN --num-samples N`",
      true},

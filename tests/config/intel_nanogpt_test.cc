@@ -58,7 +58,35 @@ class IntelNanogpt : public testing::Test {
 TEST_F(IntelNanogpt, KnowsEveryKeyOfTheGuideAndNoOther) {
   const std::vector<Setting> settings = parse_yaml(kFile, "intel.yaml", 0);
   for (const Setting& setting : settings) EXPECT_NE(kIntelNanogpt.find(setting.key), nullptr) << setting.key;
-  EXPECT_EQ(settings.size(), kIntelNanogpt.keys.size());
+  const auto hydras = std::ranges::count_if(
+      kIntelNanogpt.keys, [](const DialectKey& key) { return std::string_view(key.name).starts_with("hydra."); });
+  EXPECT_EQ(settings.size() + static_cast<size_t>(hydras), kIntelNanogpt.keys.size());
+}
+
+TEST_F(IntelNanogpt, TakesHydrasWords) {
+  const LoadedConfig loaded = load({"hydra.run.dir=logs", "hydra.job.chdir=False", "++trainer_config.max_iters=7"});
+  EXPECT_EQ(loaded.config.run.steps, 7);
+  EXPECT_EQ(loaded.config.run.dir, "snapshot") << "hydra.run.dir is where Hydra keeps its own logs";
+  EXPECT_THAT(loaded.notes, testing::Contains(HasSubstr("hydra.run.dir has no effect here: Hydra's logs and copies")));
+  EXPECT_ERROR(load({"hydra.job.chdir=True"}), ErrorKind::config,
+               "hydra.job.chdir is True: paths count from the folder of the command; set it to False");
+  for (const char* word : {"hydra.mode=MULTIRUN", "hydra.sweep.dir=x", "hydra.sweeper.params=x"})
+    EXPECT_ERROR(load({word}), ErrorKind::config,
+                 "start a separate run for each set of values: sweeps are not supported");
+  for (const char* word : {"--config-name", "-cn", "--config-path", "-cp", "--config-dir", "-cd"})
+    EXPECT_ERROR(split_words({word, "cfg"}), ErrorKind::config, "instead: the file's name alone: `trireme train");
+  for (const char* word : {"--multirun", "-m"})
+    EXPECT_ERROR(split_words({word}), ErrorKind::config,
+                 "instead: a separate run for each set of values: sweeps are not supported");
+  EXPECT_ERROR(split_words({"--cfg", "job"}), ErrorKind::config, "instead: `trireme config show");
+}
+
+TEST_F(IntelNanogpt, TakesANullSnapshotPathAsTheDefault) {
+  EXPECT_EQ(load({"trainer_config.snapshot_path=null"}).config.run.dir, "snapshot");
+  std::string text = kFile;
+  text.replace(text.find("snapshot.pt"), 11, "null");
+  write_text(file_, text);
+  EXPECT_EQ(load().config.run.dir, "snapshot");
 }
 
 TEST_F(IntelNanogpt, IsRecognisedAndTranslated) {

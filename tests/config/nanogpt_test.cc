@@ -26,7 +26,8 @@ TEST(Nanogpt, ClassifiesEveryKey) {
         "n_layer",      "n_head",        "n_embd",       "dropout",        "bias",       "learning_rate",
         "max_iters",    "weight_decay",  "beta1",        "beta2",          "grad_clip",  "decay_lr",
         "warmup_iters", "min_lr",        "device",       "lr_decay_iters", "dtype",      "pretrained_dir"}},
-      {KeyRole::no_effect, {"wandb_log", "wandb_project", "wandb_entity", "wandb_run_name", "backend", "compile"}},
+      {KeyRole::no_effect,
+       {"wandb_log", "wandb_project", "wandb_entity", "wandb_run_name", "backend", "compile", "compile_model"}},
       {KeyRole::refused,
        {"start", "num_samples", "max_new_tokens", "temperature", "top_k", "betas", "real_data", "profile"}},
   };
