@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "config/dialect.h"
+#include "config/foreign_options.h"
 #include "config/schema.h"
 
 namespace trireme {
@@ -87,6 +88,31 @@ void append_dialect(std::string& page, const Dialect& dialect) {
   }
 }
 
+std::string what_becomes_of(const ForeignOption& option) {
+  const std::string text = table_cell(option.text);
+  switch (option.kind) {
+    case ForeignOption::Kind::same:
+      return text;
+    case ForeignOption::Kind::no_effect:
+      return text.empty() ? "no effect" : "no effect: " + text;
+    case ForeignOption::Kind::elsewhere:
+      return "refused; instead: " + text;
+  }
+  return "";
+}
+
+void append_foreign_options(std::string& page) {
+  page +=
+      "\n# Flags of other programs\n\n"
+      "Typed after a command of Trireme, without a dialect: each is renamed, has no effect here (one line says so), or "
+      "is refused with what to use instead. Flags without a reason say where files, processes and devices are, which "
+      "Trireme finds by other means.\n\n"
+      "| after | flag | what Trireme does |\n|---|---|---|\n";
+  for (const ForeignOption& option : foreign_options())
+    page += fmt::format("| {} | {} | {} |\n", table_cell(option.commands), table_cell(option.name),
+                        what_becomes_of(option));
+}
+
 Json json_value(const Value& value) {
   return std::visit(
       []<class T>(const T& held) -> Json {
@@ -153,6 +179,7 @@ std::string options_markdown() {
       "no "
       "effect here (one line says so), or is refused with what to do instead.\n";
   for (const Dialect* dialect : dialects()) append_dialect(page, *dialect);
+  append_foreign_options(page);
   return page;
 }
 

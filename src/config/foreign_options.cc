@@ -47,6 +47,11 @@ Typed typed_at(const std::vector<std::string>& words, size_t i) {
   return typed;
 }
 
+bool is_truth(const std::string& value) {
+  const std::string word = lower_case(value);
+  return word == "true" || word == "false" || word == "0" || word == "1" || word == "yes" || word == "no";
+}
+
 void refuse(const ForeignOption& option, const Typed& typed) {
   const std::string value = typed.has_value ? lower_case(typed.value) : "true";
   if (option.harmless != nullptr && lists(option.harmless, value)) return;
@@ -56,6 +61,15 @@ void refuse(const ForeignOption& option, const Typed& typed) {
 }
 
 }  // namespace
+
+std::vector<std::string> foreign_names(std::string_view command) {
+  std::vector<std::string> names;
+  for (const ForeignOption& option : foreign_options()) {
+    const std::string_view name = std::string_view(option.name).substr(0, std::string_view(option.name).find('='));
+    if (name.starts_with("--") && lists(option.commands, command)) names.push_back(canonical(name.substr(2)));
+  }
+  return names;
+}
 
 const ForeignOption* find_foreign(std::string_view command, std::string_view name, std::string_view value) {
   const std::string wanted = canonical(name), word = lower_case(value);
@@ -96,7 +110,7 @@ void take_foreign_options(std::string_view command, const std::function<bool(con
     } else {
       log::info("{} has no effect here{}{}", typed.name, *option->text == '\0' ? "" : ": ", option->text);
     }
-    if (typed.value_apart) ++i;
+    if (typed.value_apart && (!option->is_switch || is_truth(typed.value))) ++i;
   }
   words = std::move(rest);
 }

@@ -1,7 +1,7 @@
 #pragma once
 // Options of other programs as people type them here: nanoGPT's sample.py and bench.py, transformers' run_glue,
-// metaseq's launcher, NeoX, DeepSpeed, accelerate, torchrun, mpirun. One table says of each what it is in which
-// command; every command reads its flags through it. Configuration files and the flags of a dialect are
+// metaseq's launcher and train.py, NeoX, DeepSpeed, accelerate, torchrun, mpirun. One table says of each what it is in
+// which command; every command reads its flags through it. Configuration files and the flags of a dialect are
 // config/dialect.h's.
 
 #include <functional>
@@ -24,9 +24,15 @@ struct ForeignOption {
   const char* text;
   /// elsewhere: values that change nothing and are taken, with '|' between; nullptr: none.
   const char* harmless = nullptr;
+  bool is_switch = false;  ///< no_effect: takes no value; the next word is one only if it is True or False
 };
 
 std::span<const ForeignOption> foreign_options();
+/// metaseq's part of foreign_options().
+std::span<const ForeignOption> metaseq_options();
+
+/// Their names after `command`, without the first dashes.
+std::vector<std::string> foreign_names(std::string_view command);
 
 /// What `command` makes of an option with this value, if it is a foreign one; '_' equals '-'.
 const ForeignOption* find_foreign(std::string_view command, std::string_view name, std::string_view value);

@@ -10,7 +10,6 @@ constexpr const char* kCpu = "--device=cpu, or nothing: this build computes on C
 constexpr const char* kCpuTypes = "--dtype f32 or --dtype bf16, in which CPUs compute";
 constexpr const char* kByMpi = "ranks and their connections come from MPI";
 constexpr const char* kLaunch = "`mpirun -n N trireme train ...`, or `trireme launch -f HOSTFILE -- train ...`";
-constexpr const char* kSlurm = "`trireme slurm --nodes N --ntasks-per-node G --partition P --submit -- train ...`";
 constexpr const char* kGlue = "`trireme glue`, which takes run_glue's arguments";
 constexpr const char* kSteps = "--run.steps N: an epoch is tokens / (batch.global x batch.sequence) steps";
 constexpr const char* kTokenizer =
@@ -66,48 +65,6 @@ constexpr ForeignOption kOptions[] = {
     {"prepare", "--ftfy", elsewhere, "text that ftfy has mended before"},
     {"prepare", "--data_dir", elsewhere, "--output DIR"},
     {"prepare", "-d", elsewhere, "--output DIR"},
-    // metaseq's launcher, as typed after `train`; docs/opt-slurm.md
-    {"train", "--model_size", elsewhere, "--model.preset opt-125m, or configs/opt-125m.yaml, and so on"},
-    {"train", "--profile", same, "--log.profile"},
-    {"train", "--max_update", same, "--run.steps"},
-    {"train", "--mu", same, "--run.steps"},
-    {"train", "--max_epoch", elsewhere, kSteps},
-    {"train", "--me", elsewhere, kSteps},
-    {"train", "--save_dir", same, "--run.dir"},
-    {"train", "--checkpoints_dir", elsewhere, "--run.dir DIR"},
-    {"train", "--local_checkpoints_dir", same, "--checkpoint.local"},
-    {"train", "--prefix", elsewhere, "--run.dir DIR"},
-    {"train", "-p", elsewhere, "--run.dir DIR"},
-    {"train", "--data", elsewhere, "--data.dir DIR, with train.bin and val.bin"},
-    {"train", "--num_gpus", elsewhere, kLaunch},
-    {"train", "-g", elsewhere, kLaunch},
-    {"train", "--num_nodes", elsewhere, kLaunch},
-    {"train", "-n", elsewhere, kLaunch},
-    {"train", "--num_trials", elsewhere, "a run for each set of values: there are no sweeps"},
-    {"train", "-t", elsewhere, "a run for each set of values: there are no sweeps"},
-    {"train", "--benchmark", elsewhere, "`trireme bench step --preset opt-125m`, or --run.steps 50 --log.every 5"},
-    {"train", "--disable_validation", elsewhere, "--evaluation.every 0: only at the end"},
-    {"train", "--restore_file", elsewhere, "--checkpoint.resume PATH, or --model.init PATH for the weights alone"},
-    {"train", "--reset_dataloader", elsewhere, "--model.init PATH: its weights, and the samples from the first"},
-    {"train", "--no_save_dir", elsewhere, "--checkpoint.every 0: only at the end"},
-    {"train", "--tensorboard_logdir", elsewhere, "--log.tensorboard: the files are in RUN/tensorboard"},
-    {"train", "--no_tensorboard", elsewhere, "--log.tensorboard false"},
-    {"train", "--no_wandb", no_effect, "nothing is sent to wandb"},
-    {"train", "--azure", elsewhere, kSlurm},
-    {"train", "--aws", elsewhere, kSlurm},
-    {"train", "--fair", elsewhere, kSlurm},
-    {"train", "--rsc", elsewhere, kSlurm},
-    {"train", "--circleci", elsewhere, kSlurm},
-    {"train", "--salloc", elsewhere, kSlurm},
-    {"train", "--partition", elsewhere, kSlurm},
-    {"train", "--reservation", elsewhere, kSlurm},
-    {"train", "--exclusive", elsewhere, kSlurm},
-    {"train", "--time", elsewhere, kSlurm},
-    {"train", "--constraint", elsewhere, kSlurm},
-    {"train", "--cpus_per_task", elsewhere, kSlurm},
-    {"train", "--cpu_bind", elsewhere, kSlurm},
-    {"train", "--dry_run", elsewhere, kSlurm},
-    {"train", "--script", elsewhere, kSlurm},
     // of other trainers, as typed after `train`
     {"train", "--seed", same, "--run.seed"},
     {"train", "-H", elsewhere, kLaunch},
@@ -134,8 +91,6 @@ constexpr ForeignOption kOptions[] = {
     {"train", "--workers", no_effect, "windows are read from mapped files"},
     {"train", "--num_workers", no_effect, "windows are read from mapped files"},
     {"train", "--epochs", elsewhere, kSteps},
-    {"train", "--fp16", elsewhere, "--precision.dtype bf16"},
-    {"train", "--bf16", elsewhere, "--precision.dtype bf16"},
     {"train", "--output_dir", elsewhere, "--run.dir DIR; run_glue's arguments belong to `trireme glue`"},
     {"train", "--model_name_or_path", elsewhere, kGlue},
     {"train", "--task_name", elsewhere, kGlue},
@@ -167,7 +122,6 @@ constexpr ForeignOption kOptions[] = {
     {"launch", "--master_addr", no_effect, kByMpi},
     {"launch", "--machine_rank", no_effect, kByMpi},
     {"launch", "--node_rank", no_effect, kByMpi},
-    {"glue", "--label_smoothing", same, "--label-smoothing-factor"},
     {"launch", "--rdzv_backend", no_effect, kByMpi},
     {"launch", "--rdzv_conf", no_effect, kByMpi},
     {"launch", "--rdzv_endpoint", no_effect, kByMpi},
@@ -195,24 +149,12 @@ constexpr ForeignOption kOptions[] = {
      "nothing, as ranks take cores of their own, or `-- train ... --launch.bind inherit`"},
     {"launch", "--map-by", elsewhere, "--ppn N: ranks per host"},
     {"cluster create", "--dry_run", elsewhere, "`trireme cluster plan FILE --output DIR`, which creates nothing"},
-    // metaseq's launcher before `train`
-    {"slurm", "--num_nodes", same, "--nodes"},
-    {"slurm", "--num_gpus", elsewhere, "--ntasks-per-node G"},
-    {"slurm", "-g", elsewhere, "--ntasks-per-node G"},
-    {"slurm", "-n", elsewhere, "--nodes N with --ntasks-per-node G"},
-    {"slurm", "--ntasks", elsewhere, "--nodes N with --ntasks-per-node G"},
-    {"slurm", "--prefix", elsewhere, "`-- train ... --run.dir DIR`; --job-name for the job's name"},
-    {"slurm", "--model_size", elsewhere, "`-- train configs/opt-125m.yaml`"},
-    {"slurm", "--dry_run", elsewhere, "no --submit: the script is printed"},
-    {"slurm", "--azure", elsewhere, "--partition P"},
-    {"slurm", "--aws", elsewhere, "--partition P"},
-    {"slurm", "--fair", elsewhere, "--partition P"},
-    {"slurm", "--rsc", elsewhere, "--partition P"},
     // run_glue and transformers' TrainingArguments
     {"glue", "--output", same, "--output-dir"},
     {"glue", "--epochs", same, "--num-train-epochs"},
     {"glue", "--lr", same, "--learning-rate"},
     {"glue", "--batch_size", same, "--per-device-train-batch-size"},
+    {"glue", "--label_smoothing", same, "--label-smoothing-factor"},
     // where things come from and go to
     {"glue", "--cache-dir", no_effect, ""},
     {"glue", "--use-fast-tokenizer", no_effect, ""},
@@ -333,6 +275,14 @@ constexpr ForeignOption kOptions[] = {
 
 }  // namespace
 
-std::span<const ForeignOption> foreign_options() { return kOptions; }
+std::span<const ForeignOption> foreign_options() {
+  static const std::vector<ForeignOption> all = [] {
+    std::vector<ForeignOption> options(std::begin(kOptions), std::end(kOptions));
+    const auto metaseq = metaseq_options();
+    options.insert(options.end(), metaseq.begin(), metaseq.end());
+    return options;
+  }();
+  return all;
+}
 
 }  // namespace trireme

@@ -92,6 +92,11 @@ constexpr Synonym kSynonyms[] = {{"lr", "optim.learning-rate"},
     fail(ErrorKind::config, "{}: no option \"{}\"; dialect {} has a key of this name: add --dialect {}", place,
          setting.key, other->name, other->name);
   }
+  if (setting.origin.layer >= kFlagLayer) {
+    for (std::string& foreign : foreign_names("train")) {
+      if (!dialect || !dialect->find(foreign)) names.push_back(std::move(foreign));
+    }
+  }
   const std::string near = nearest_name(setting.key, names, kSynonyms);
   if (near.empty()) {
     fail(ErrorKind::config, "{}: no option \"{}\" and none of a similar name; `trireme config options` lists them",
@@ -104,19 +109,6 @@ bool all_native(const std::vector<Setting>& settings) {
   return !settings.empty() && std::all_of(settings.begin(), settings.end(), [](const Setting& setting) {
     return schema().find(setting.key) || schema().is_group(setting.key);
   });
-}
-
-/// Whether an option, or a key of some dialect, has this name: what others call so is not asked for then.
-bool is_own_word(const std::string& name) {
-  const std::string_view key = std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size()));
-  const auto has = [&](const Dialect* dialect) {
-    const DialectKey* found = dialect->find(key);
-    // NeoX has no flags for its keys: what deepy.py's users type is told by config/foreign_table.
-    return dialect != &kGptNeox && found != nullptr && found->role != KeyRole::refused;
-  };
-  const ForeignOption* renamed = find_foreign("train", name, "");
-  if (renamed != nullptr && renamed->kind == ForeignOption::Kind::same) return false;  // --seed, in every dialect
-  return name.starts_with("--") && (schema().find(key) != nullptr || std::ranges::any_of(dialects(), has));
 }
 
 /// A configuration file in Python may name the keys it has not assigned: they hold the defaults.
@@ -139,6 +131,19 @@ SourceFile read_source(const std::string& path, int layer, const Dialect* forced
     if (dialect->claims(path, file.settings)) file.dialect = dialect;
   }
   return file;
+}
+
+/// Whether an option, or a key of the dialect, has this name; then no other program's flag is meant.
+bool is_own_word(const std::string& name, const Dialect* dialect) {
+  const std::string_view key = std::string_view(name).substr(std::min(name.find_first_not_of('-'), name.size()));
+  if (!name.starts_with("--")) return false;
+  if (schema().find(key) != nullptr) return true;
+  if (!dialect) return false;
+  // NeoX's keys that are flags of its launcher, deepy.py, when typed; --profile N is log.profile in every dialect.
+  constexpr std::string_view kLauncher[] = {"hostfile", "num-gpus", "num-nodes", "deepspeed", "do-train", "profile"};
+  if (dialect == &kGptNeox && std::ranges::find(kLauncher, canonical(key)) != std::end(kLauncher)) return false;
+  const DialectKey* found = dialect->find(key);
+  return found != nullptr && found->role != KeyRole::refused;
 }
 
 /// The one dialect of a set of files; native files may stand among them.
@@ -226,6 +231,33 @@ bool is_flag(const std::string& word, std::string_view name) {
   return canonical(word.substr(0, word.find('='))) == name;
 }
 
+/// The dialect that --dialect or the first foreign file names, found before files and flags are separated; nullptr:
+/// native or unknown.
+const Dialect* dialect_of_words(const std::vector<std::string>& words) {
+  std::string folder;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    if (!is_flag(words[i], "-d") && !is_flag(words[i], "--conf-dir")) continue;
+    folder = equals != std::string::npos ? words[i].substr(equals + 1) : i + 1 < words.size() ? words[i + 1] : "";
+  }
+  const Dialect* found = nullptr;
+  for (size_t i = 0; i < words.size(); ++i) {
+    try {
+      if (is_flag(words[i], "--dialect")) {
+        const std::string name = take_value(words, i, "a name");
+        return name == "native" ? nullptr : &find_dialect(name);
+      }
+      const std::string path = words[i].starts_with('-') ? "" : find_file(folder, words[i]);
+      const std::string ending = std::filesystem::path(path).extension();
+      const bool is_file = ending == ".yaml" || ending == ".yml" || ending == ".py";
+      if (is_file && !found && std::filesystem::is_regular_file(path)) found = read_source(path, 0, nullptr).dialect;
+    } catch (const std::exception&) {
+      continue;  // reported when the words are parsed
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 bool LoadedConfig::given(std::string_view option) const {
@@ -239,7 +271,9 @@ std::string LoadedConfig::where(std::string_view option) const {
 }
 
 ConfigWords split_words(std::vector<std::string> words) {
-  take_foreign_options("train", is_own_word, words);
+  const Dialect* dialect = dialect_of_words(words);
+  take_foreign_options(
+      "train", [&](const std::string& name) { return is_own_word(name, dialect); }, words);
   ConfigWords result;
   std::string folder;
   for (size_t i = 0; i < words.size(); ++i) {
