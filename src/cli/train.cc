@@ -8,9 +8,7 @@
 #include "base/error.h"
 #include "base/stop.h"
 #include "cli/command.h"
-#include "cli/early_read.h"
-#include "cli/version.h"
-#include "comm/agreement.h"
+#include "cli/recipe_command.h"
 #include "config/document.h"
 #include "config/load.h"
 #include "train/runnable.h"
@@ -45,17 +43,7 @@ int run_train(std::vector<std::string> arguments) {
     fmt::print("{}{}", kUsage, options_help());
     return 0;
   }
-  stop::install();  // MPI's start-up takes its time, and may put handlers of its own in the place of these
-  const Launcher launcher = detect_launcher();
-  name_this_rank(launcher);
-  EarlyRead<LoadedConfig> early([&] { return read_arguments(arguments); });
-  Process process(launcher, start_limit(early.found() ? early.found()->config.run : RunOptions()));
-  return process.run([&] {
-    Scalars scalars(process.world());
-    LoadedConfig loaded;
-    together(scalars, [&] { loaded = early.take(); });
-    return train(std::move(loaded), process, build_text());
-  });
+  return run_recipe(arguments, [](const auto& words) { return pretraining(read_arguments(words)); });
 }
 
 }  // namespace trireme

@@ -1,26 +1,34 @@
 #include "train/pretraining.h"
 
+#include <set>
+
 #include "base/log.h"
+#include "base/time.h"
 #include "checkpoint/finite_weights.h"
-#include "comm/agreement.h"
+#include "config/validate.h"
 #include "text/tokenizer.h"
 #include "train/facts.h"
-#include "train/fetch_named.h"
-#include "train/job.h"
-#include "train/memory_watch.h"
+#include "train/resume.h"
 #include "train/setup.h"
-#include "train/trainer.h"
+#include "train/step.h"
 
 namespace trireme {
 namespace {
 
-class Pretraining final : public Task {
+class Pretraining final : public Recipe {
  public:
-  /// Borrows both.
-  Pretraining(const Setup& setup, const Backend& backend)
-      : setup_(setup), backend_(backend), batches_(*setup.train, setup.batch) {}
+  explicit Pretraining(LoadedConfig loaded) { setup_.loaded = std::move(loaded); }
 
-  StepBatches& batches() override { return batches_; }
+  const Config& config() const override { return setup_.config(); }
+  void check() override { check_options(setup_.loaded); }
+  ResumePlace find_start(const TrainingJob& job) override { return find_resume(setup_.loaded, job.scalars); }
+  hub::Named needs(bool is_new) const override;
+  RunPlan& open(const ResumePlace& place, const TrainingJob& job) override;
+  void prove_data(const TrainingJob& job) override { prove_setup(setup_, job.scalars); }
+  void make_weights(Run& run) override;
+  void begin(Work&) override { batches_.emplace(*setup_.train, setup_.batch); }
+
+  StepBatches& batches() override { return *batches_; }
   int64_t step_samples(uint64_t) const override { return setup_.batch.global; }
   uint64_t tokens(uint64_t samples) const override { return samples * static_cast<uint64_t>(setup_.batch.sequence); }
   StepCost step_cost() const override {
@@ -31,7 +39,7 @@ class Pretraining final : public Task {
   }
   const std::vector<DataFileFact>& mapped_files() const override { return setup_.data_files; }
   RunFacts facts(const Work& work, const PeakRate& peak) const override {
-    return run_facts(setup_, work.session.rank(), backend_, peak);
+    return run_facts(setup_, work.session.rank(), *backend_, peak);
   }
 
   bool evaluates_first() const override { return setup_.config().evaluation.every > 0; }
@@ -53,11 +61,38 @@ class Pretraining final : public Task {
   /// As trireme::evaluate().
   std::optional<double> loss_of(Work& work, const SampleSource& data) const;
 
-  const Setup& setup_;
-  const Backend& backend_;
-  SampleBatches batches_;
-  std::set<int64_t> extra_snapshots_ = extra_snapshots(setup_.loaded);
+  Setup setup_;
+  const Backend* backend_ = nullptr;
+  std::optional<SampleBatches> batches_;
+  std::set<int64_t> extra_snapshots_;
 };
+
+hub::Named Pretraining::needs(bool is_new) const {
+  if (!is_new) return {};  // a run that is resumed needs its own folder alone
+  const std::string &init = config().model.init, &tokenizer = config().data.tokenizer;
+  return {.model = init == "scratch" ? "" : init,
+          .tokenizer = tokenizer == kCharLevelTokenizer ? "" : tokenizer,
+          .glue_task = ""};
+}
+
+RunPlan& Pretraining::open(const ResumePlace& place, const TrainingJob& job) {
+  backend_ = &job.backend;
+  setup_.mesh = job.mesh;
+  open_setup(setup_, place, job.planned());
+  extra_snapshots_ = extra_snapshots(setup_.loaded);
+  return setup_;
+}
+
+void Pretraining::make_weights(Run& run) {
+  if (setup_.init) {
+    load_model(*setup_.init, setup_.spec, run.table, run.state);
+    require_finite(run.state, run.table, setup_.init->path, "training cannot begin with it; name another --model.init");
+    log::info("starting from the weights of {}", setup_.init->path);
+  } else {
+    initialize(run.state, run.table, static_cast<uint64_t>(config().run.seed));
+    log::info("starting from scratch");
+  }
+}
 
 std::optional<double> Pretraining::loss_of(Work& work, const SampleSource& data) const {
   const Config& config = setup_.config();
@@ -96,55 +131,8 @@ bool Pretraining::test(Work& work) {
   return true;
 }
 
-/// Weights of a new run.
-void make_weights(const Setup& setup, Run& run) {
-  if (setup.init) {
-    load_model(*setup.init, setup.spec, run.table, run.state);
-    require_finite(run.state, run.table, setup.init->path, "training cannot begin with it; name another --model.init");
-    log::info("starting from the weights of {}", setup.init->path);
-  } else {
-    initialize(run.state, run.table, static_cast<uint64_t>(setup.config().run.seed));
-    log::info("starting from scratch");
-  }
-}
-
-RunEnd pretrain(LoadedConfig loaded, const Job& job) {
-  Backend backend = make_backend();
-  const std::string init = loaded.config.model.init, tokenizer = loaded.config.data.tokenizer;
-  const auto fetch = [&] {
-    fetch_named({.model = init == "scratch" ? "" : init,
-                 .tokenizer = tokenizer == kCharLevelTokenizer ? "" : tokenizer,
-                 .glue_task = ""},
-                job.rank, job.scalars, job.stop_reason);
-  };
-  Setup setup = make_setup(std::move(loaded), job.mesh, job.planned(), job.scalars, fetch);
-  std::optional<MemoryWatch> watch;
-  together(job.scalars, [&] {  // before anything large is allocated
-    plan_memory(setup, *backend.ops);
-    require_memory(setup, job.rank);
-    watch.emplace(&job.rank.heartbeat->cpu());
-  });
-  Run run(setup, job.claim, backend.ops->device());
-  Session session(setup, run.table, run.state, *backend.ops, job.rank);
-  load_start(run, job.rank, job.scalars,
-             "training cannot go on from it; name an earlier one with --checkpoint.resume (`trireme checkpoint list` "
-             "shows them)",
-             [&] { make_weights(setup, run); });
-  std::optional<Saver> saver;
-  if (job.claim) saver.emplace(run, session);
-  Pretraining task(setup, backend);
-  Trainer trainer({run, session, saver ? &*saver : nullptr}, task, job.stop_reason);
-  const bool done = setup.trains ? trainer.train() : trainer.evaluate_only();
-  tell_memory(job.scalars, setup.memory.total(), watch->peak());
-  return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
-}
-
 }  // namespace
 
-int train(LoadedConfig loaded, Process& process, std::string_view version) {
-  const JobRequest request{
-      .config = loaded.config, .proof = {}, .version = version, .writes = !loaded.config.evaluation.only};
-  return run_job(request, process, [&](const Job& job) { return pretrain(std::move(loaded), job); });
-}
+std::unique_ptr<Recipe> pretraining(LoadedConfig loaded) { return std::make_unique<Pretraining>(std::move(loaded)); }
 
 }  // namespace trireme

@@ -7,12 +7,6 @@
 
 namespace trireme {
 
-/// Where a start finds what it goes on from.
-struct ResumePlace {
-  std::string path;    ///< step folder; empty: a new run
-  std::string nearby;  ///< CheckpointFolder::nearby
-};
-
 /// Collective. Throws CommonError.
 ResumePlace find_resume(const LoadedConfig& loaded, Scalars& scalars);
 

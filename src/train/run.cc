@@ -13,6 +13,7 @@ Run::Run(const RunPlan& of, RunClaim* folder, Device& device)
       state(table, plan.dtype, plan.trains, plan.kept, device),
       schedule(schedule_of(plan.config())),
       skips(plan.config().run.dir, plan.config().run.max_skips) {
+  schedule.warms_from_zero = plan.warms_from_zero;
   progress.best_loss = std::numeric_limits<double>::infinity();
 }
 

@@ -12,12 +12,20 @@
 
 namespace trireme {
 
+/// Where a start finds what it resumes.
+struct ResumePlace {
+  std::string path;    ///< step folder; empty: a new run
+  std::string nearby;  ///< CheckpointFolder::nearby
+};
+
 struct RunPlan : RankPlan {
   LoadedConfig loaded;                     ///< with batch.global as it is in force
   std::optional<CheckpointFolder> resume;  ///< the run goes on from here
   std::string tokenizer_json;              ///< empty: none known
   std::string generation;                  ///< what the model's first folder says of writing text; empty: nothing
   std::vector<DataFileFact> data_files;
+
+  bool warms_from_zero = false;  ///< the first step's rate is 0
 
   const Config& config() const { return loaded.config; }
 };

@@ -10,7 +10,6 @@
 #include "base/host.h"
 #include "base/log.h"
 #include "base/stop.h"
-#include "comm/agreement.h"
 #include "model/mesh_layout.h"
 #include "model/model_options.h"
 #include "train/data_setup.h"
@@ -142,48 +141,48 @@ std::string tokenizer_of_data(const Setup& setup) {
   }
 }
 
+/// What the model's first folder says of writing text, where the data has its tokens.
+void take_generation(Setup& setup, const std::string& data_tokenizer, int rank) {
+  if (setup.resume) setup.generation = setup.resume->facts.generation;
+  if (!setup.init || setup.resume) return;
+  const std::string others = other_meanings(data_tokenizer, setup.init->tokenizer_json);
+  if (others.empty()) setup.generation = setup.init->generation;  // else its ids are other tokens
+  if (!others.empty() && rank == 0)
+    log::warning(
+        "the data has another tokenizer than {}: {}, so the model starts from what it has learned of other text; "
+        "`trireme prepare --tokenizer {}` makes data in its own",
+        setup.init->path, others, setup.config().model.init);
+}
+
 }  // namespace
 
-Setup make_setup(LoadedConfig loaded, const MeshShape& mesh, const PlannedRank& rank, Scalars& scalars,
-                 const std::function<void()>& fetch) {
-  Setup setup;
-  setup.mesh = mesh;
-  setup.loaded = std::move(loaded);
+void check_options(const LoadedConfig& loaded) {
+  validate(loaded);
+  require_training_data(loaded.config.data);
+  for (const std::string& note : loaded.notes) log::info("{}", note);
+}
+
+void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank) {
   const Config& config = setup.config();
-  together(scalars, [&] {
-    validate(setup.loaded);
-    require_training_data(config.data);
-  });
-  for (const std::string& note : setup.loaded.notes) log::info("{}", note);
   setup.init_scheme = init_scheme_of(config.model);
-  const ResumePlace resume = find_resume(setup.loaded, scalars);
-  if (resume.path.empty()) fetch();
-  std::string data_tokenizer;
-  together(scalars, [&] {
-    if (!resume.path.empty()) open_resume(setup, resume);
-    data_tokenizer = setup.tokenizer_json = tokenizer_of_data(setup);
-    setup.spec = with_rows_for(resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json)), mesh.tensor);
-    check_masking(setup);
-    if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
-    if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
-    setup.batch = resolve_batch(setup, rank.rank);
-    plan_rank(setup, config, step_size(setup.batch), rank);
-    open_data(setup);
-    if (setup.resume) check_resume(setup);
-    if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);
-  });
-  if (setup.resume) setup.generation = setup.resume->facts.generation;
-  if (setup.init && !setup.resume) {
-    const std::string others = other_meanings(data_tokenizer, setup.init->tokenizer_json);
-    if (others.empty()) setup.generation = setup.init->generation;  // else its ids are other tokens
-    if (!others.empty() && scalars.rank() == 0)
-      log::warning(
-          "the data has another tokenizer than {}: {}, so the model starts from what it has learned of other text; "
-          "`trireme prepare --tokenizer {}` makes data in its own",
-          setup.init->path, others, config.model.init);
-  }
+  if (!resume.path.empty()) open_resume(setup, resume);
+  const std::string data_tokenizer = tokenizer_of_data(setup);
+  setup.tokenizer_json = data_tokenizer;
+  setup.spec =
+      with_rows_for(resolve_spec(setup, vocabulary_of_data(config.data, setup.tokenizer_json)), setup.mesh.tensor);
+  check_masking(setup);
+  if (setup.tokenizer_json.empty() && setup.resume) setup.tokenizer_json = setup.resume->facts.tokenizer_json;
+  if (setup.tokenizer_json.empty() && setup.init) setup.tokenizer_json = setup.init->tokenizer_json;
+  setup.batch = resolve_batch(setup, rank.rank);
+  plan_rank(setup, config, step_size(setup.batch), rank);
+  open_data(setup);
+  if (setup.resume) check_resume(setup);
+  if (!config.checkpoint.allow_other_tokenizer) require_one_tokenizer(config.data, data_tokenizer);
+  take_generation(setup, data_tokenizer, rank.rank);
+}
+
+void prove_setup(const Setup& setup, Scalars& scalars) {
   prove_same_data(setup.data_files, index_files(setup), scalars, host_name(), check_stop);
-  return setup;
 }
 
 }  // namespace trireme

@@ -2,7 +2,6 @@
 // What is decided before anything is allocated: the model, the data, the batch, where the run goes on. Every rank
 // decides alike from the same files; rank 0's view of the run folder is the one that counts.
 
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -23,10 +22,14 @@ struct Setup : RunPlan {
   std::unique_ptr<FileSource> train, validation, test;
 };
 
-/// Collective. fetch: called where the run is new, before what the configuration names is opened: a run that is resumed
-/// needs its own folder alone. Throws CommonError (config, data, io) with the numbers and the fix.
-Setup make_setup(
-    LoadedConfig loaded, const MeshShape& mesh, const PlannedRank& rank, Scalars& scalars,
-    const std::function<void()>& fetch = [] {});
+/// Throws Error::config where the options do not fit together, else tells the notes of the configuration.
+void check_options(const LoadedConfig& loaded);
+
+/// Fills in what follows from setup.loaded and setup.mesh, all but the memory. Not collective. Throws Error::config,
+/// Error::data, Error::io with the numbers and the fix.
+void open_setup(Setup& setup, const ResumePlace& resume, const PlannedRank& rank);
+
+/// Collective. Throws CommonError (mismatch) where ranks read other data.
+void prove_setup(const Setup& setup, Scalars& scalars);
 
 }  // namespace trireme

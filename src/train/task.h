@@ -1,6 +1,6 @@
 #pragma once
-// What is trained: pre-training (train/pretraining.h) and fine-tuning on GLUE (train/glue/finetune.cc) differ in this
-// and in nothing else.
+// What is trained, as the loop meets it: pre-training (train/pretraining.cc) and fine-tuning on GLUE
+// (train/glue/finetune.cc) differ in this and in what they add to the start (train/start/recipe.h).
 
 #include "report/metrics.h"
 #include "train/peak.h"

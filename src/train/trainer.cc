@@ -8,7 +8,6 @@
 #include "base/count.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/finite_weights.h"
 #include "comm/agreement.h"
 #include "train/guard/healing.h"
 #include "train/guard/spikes.h"
@@ -19,17 +18,6 @@ namespace {
 constexpr int64_t kMostRollBacks = 3;  // to one snapshot: the samples are not to blame then
 
 }  // namespace
-
-void load_start(Run& run, const RankContext& rank, Scalars& scalars, const char* earlier,
-                const std::function<void()>& start) {
-  together(scalars, [&] {
-    if (!run.plan.resume) return start();
-    load_checkpoint(*run.plan.resume, run.table, run.state);
-    require_finite(run.state, run.table, run.plan.resume->path, earlier);
-    run.progress = run.plan.resume->facts.progress;
-    rank.heartbeat->set_step(run.progress.step);
-  });
-}
 
 Trainer::Trainer(Work work, Task& task, std::function<std::string()> stop_reason)
     : work_(work),

@@ -67,10 +67,4 @@ class Trainer {
   int64_t rolled_back_ = 0;  ///< times since the newest snapshot
 };
 
-/// Collective. The weights that a run starts from are in `run.state`, and where it stands in `run.progress`: those of
-/// the checkpoint that the plan resumes, or what `start` makes. earlier: what to do about one whose weights are not
-/// finite. Throws CommonError.
-void load_start(Run& run, const RankContext& rank, Scalars& scalars, const char* earlier,
-                const std::function<void()>& start);
-
 }  // namespace trireme

@@ -1,5 +1,4 @@
 #include "train/glue/finetune.h"
-#include "train/fetch_named.h"
 
 #include <fmt/format.h>
 
@@ -13,16 +12,13 @@
 #include "checkpoint/finite_weights.h"
 #include "checkpoint/run_folder.h"
 #include "comm/agreement.h"
-#include "train/facts.h"
 #include "train/glue/history.h"
 #include "train/glue/job.h"
 #include "train/glue/output_dir.h"
 #include "train/glue/predict.h"
 #include "train/glue/results.h"
 #include "train/glue/row_proof.h"
-#include "train/job.h"
 #include "train/local_resume.h"
-#include "train/memory_watch.h"
 #include "train/trainer.h"
 
 namespace trireme {
@@ -33,10 +29,21 @@ bool is_timing(const std::string& name) {
   return name.find("_runtime") != std::string::npos || name.find("_per_second") != std::string::npos;
 }
 
-class FineTuning final : public Task {
+class FineTuning final : public Recipe {
  public:
-  /// Borrows the job.
-  FineTuning(const GlueJob& job, const RankContext& rank);
+  explicit FineTuning(GlueOptions given)
+      : options_(std::move(given)), config_(config_of(options_, 0, 1)), history_(best_rule(options_)) {}
+
+  const Config& config() const override { return config_; }
+  StartWords words() const override;
+  void look(Scalars& scalars) override;
+  ResumePlace find_start(const TrainingJob& job) override;
+  hub::Named needs(bool is_new) const override;
+  RunPlan& open(const ResumePlace& place, const TrainingJob& job) override;
+  void prove_data(const TrainingJob& job) override { prove_same_rows(job_, job.scalars, job.rank.host); }
+  void make_weights(Run& run) override;
+  void begin(Work& work) override;
+  bool work(Work& work, const TrainingJob& job) override;
 
   StepBatches& batches() override { return *batches_; }
   int64_t step_samples(uint64_t consumed) const override { return job_.epochs.at(consumed).count; }
@@ -62,18 +69,19 @@ class FineTuning final : public Task {
   bool is_finished() const override { return history_.is_patience_over(); }
   void step_done(const StepResult& result) override { loss_sum_ += result.loss; }
 
+ private:
+  /// False: stopped.
+  bool train_rows(Work& work, const TrainingJob& job);
+  /// What is asked for after training. False: stopped.
+  bool classify(Work& work);
   /// Rank 0: the model and what training came to, from the step and sample that this start began with.
   void write_training(const Run& run, double seconds, const RunCounters& began) const;
   /// Collective. False: stopped.
   bool predict_test(Work& work);
-  /// Of the last evaluation.
-  const NamedNumbers& evaluation() const { return evaluation_; }
   /// Collective. The evaluations of the start before, where this one resumes it.
   void take_history(Work& work);
   /// Collective. The weights of the best evaluation, where these are asked for.
   void load_best(Work& work);
-
- private:
   const GlueOptions& options() const { return job_.options; }
   BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options().most_tokens}; }
   /// No rank has all that the trained weights are written from.
@@ -97,21 +105,17 @@ class FineTuning final : public Task {
   void record(Work& work, double seconds);
   std::string history_path() const { return options().output_dir + "/trainer_state.json"; }
 
-  const GlueJob& job_;
+  GlueOptions options_;
+  Config config_;      ///< before the rows are counted
+  std::string start_;  ///< the checkpoint that look() found; empty: none
+  GlueJob job_;        ///< by open()
   EvaluationHistory history_;
   std::optional<RowBatches> batches_;         ///< when training
   const std::vector<DataFileFact> no_files_;  ///< rows are read at the start
   double loss_sum_ = 0;
   int64_t recorded_step_ = -1;
-  NamedNumbers evaluation_;
+  NamedNumbers evaluation_;  ///< the last one
 };
-
-FineTuning::FineTuning(const GlueJob& job, const RankContext& rank) : job_(job), history_(best_rule(job.options)) {
-  if (!options().train) return;
-  batches_.emplace(job_.train[0].rows, job_.epochs, job_.layout, limit(options().train_batch),
-                   static_cast<int>(job_.mesh.data), place_of(job_.mesh, rank.rank()).data,
-                   static_cast<uint64_t>(options().seed));
-}
 
 RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
   const EncodedRows& rows = job_.train[0].rows;
@@ -276,114 +280,100 @@ bool FineTuning::predict_test(Work& work) {
   return true;
 }
 
-/// False: stopped.
-bool train_rows(FineTuning& task, Work& work, const Job& job) {
+bool FineTuning::train_rows(Work& work, const TrainingJob& job) {
   const auto start = Clock::now();
   const RunCounters began = work.run.progress;
-  task.take_history(work);
-  if (!Trainer(work, task, job.stop_reason).train()) {
+  take_history(work);
+  if (!Trainer(work, *this, job.stop_reason).train()) {
     log::info("stopped after step {}: the same command goes on", work.run.progress.step);
     return false;
   }
-  task.load_best(work);
-  if (job.rank.rank() == 0) task.write_training(work.run, seconds_since(start), began);
+  load_best(work);
+  if (job.rank.rank() == 0) write_training(work.run, seconds_since(start), began);
   return true;
 }
 
-/// What is asked for after training. False: stopped.
-bool classify(FineTuning& task, Work work, const GlueOptions& options) {
+bool FineTuning::classify(Work& work) {
   const bool first = work.session.rank().rank() == 0;
-  const bool evaluated = !options.evaluate || task.evaluate(work);
-  if (options.evaluate && evaluated && first) write_results(options.output_dir, "eval", task.evaluation());
-  if (evaluated && (!options.predict || task.predict_test(work))) return true;
+  const bool evaluated = !options().evaluate || evaluate(work);
+  if (options().evaluate && evaluated && first) write_results(options().output_dir, "eval", evaluation_);
+  if (evaluated && (!options().predict || predict_test(work))) return true;
   log::info("stopped before every row was classified");
   return false;
 }
 
-/// What training goes on from, of the output folder and the hosts' own disks. `start`: as find_start() saw it before
-/// the folder was this job's. Collective.
-ResumePlace place_to_start(const GlueOptions& options, const std::string& start, Scalars& scalars) {
-  if (!options.train || !options.resume.empty()) return {start, {}};
-  const Config config = config_of(options, 0, 1);
-  const std::optional<LocalNote> note = agree_on_local_note(config, scalars);
-  if (!note) return {start, {}};
-  if (!options.overwrite) return find_on_both_sides(config, *note, scalars).value_or(ResumePlace());
-  remove_local_folder(note->folder);
-  if (scalars.rank() == 0) forget_local_note(config.run.dir);
-  return {};
-}
-
-RunEnd run_glue_job(const GlueOptions& options, const std::string& start, const Job& job) {
-  Backend backend = make_backend();
-  const bool on_hub = !options.task.empty() && options.data_dir.empty();
-  const ResumePlace from = place_to_start(options, start, job.scalars);
-  const bool is_new = from.path.empty();  // a run that is resumed needs its own folder alone
-  fetch_named({.model = is_new ? options.model : "",
-               .tokenizer = is_new ? options.tokenizer : "",
-               .glue_task = on_hub ? options.task : ""},
-              job.rank, job.scalars, job.stop_reason);
-  GlueJob plan;
-  std::optional<MemoryWatch> watch;
-  together(job.scalars, [&] {
-    if (options.train && options.overwrite && options.resume.empty() && job.rank.rank() == 0)
-      clear_checkpoints(options.output_dir);
-    plan = make_job(options, from.path, job.mesh, job.planned());
-    if (plan.resume) plan.resume->nearby = from.nearby;
-    plan_memory(plan, *backend.ops);
-    require_memory(plan, job.rank);
-  });
-  prove_same_rows(plan, job.scalars, job.rank.host);
-  together(job.scalars, [&] { watch.emplace(&job.rank.heartbeat->cpu()); });
-  Run run(plan, job.claim, backend.ops->device());
-  run.schedule.warms_from_zero = true;
-  Session session(plan, run.table, run.state, *backend.ops, job.rank);
-  load_start(run, job.rank, job.scalars,
-             "training cannot go on from it; name an earlier one with --resume-from-checkpoint", [&] {
-               const auto seed = static_cast<uint64_t>(plan.options.seed);
-               const bool head_is_new =
-                   load_pretrained(plan.model, run.table, seed, run.state, plan.trains || options.renew_head);
-               require_finite(run.state, run.table, options.model,
-                              "its predictions would be none; name another --model");
-               if (!plan.trains) warn_of_untrained_head(plan.model, head_is_new, plan.task);
-             });
-  if (plan.resume)
-    log::info("RESUMING from {}: {} and {} are done", plan.resume->path, count_text(run.progress.step, "step"),
-              count_text(run.progress.samples, "row"));
-  std::optional<Saver> saver;
-  if (plan.trains) saver.emplace(run, session);
-  FineTuning task(plan, job.rank);
-  Work work{run, session, saver ? &*saver : nullptr};
-  const bool done = (!plan.trains || train_rows(task, work, job)) && classify(task, work, plan.options);
-  if (done && plan.trains && job.rank.rank() == 0) write_card(options.output_dir, plan.options, task.evaluation());
-  tell_memory(job.scalars, plan.memory.total(), watch->peak());  // once rank 0 has written everything
-  return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
+StartWords FineTuning::words() const {
+  const GlueOptions& o = options_;
+  return {
+      .proof = fmt::format("{} {} {} {} {} {}", o.task, o.data_dir, o.train_file, o.train_batch, o.epochs, o.max_steps),
+      .folder_option = "--output-dir",
+      .other_snapshot = "name an earlier one with --resume-from-checkpoint"};
 }
 
 /// Rank 0 looks, all hear.
-std::string agree_on_start(const GlueOptions& options, Scalars& scalars) {
-  std::string start;
+void FineTuning::look(Scalars& scalars) {
   together(scalars, [&] {
     if (scalars.rank() != 0) return;
-    if (options.train) start = find_start(options);
+    if (options_.train) start_ = trireme::find_start(options_);
     std::error_code error;
-    std::filesystem::create_directories(options.output_dir, error);
-    require(!error, ErrorKind::io, "cannot create {}: {}", options.output_dir, error.message());
+    std::filesystem::create_directories(options_.output_dir, error);
+    require(!error, ErrorKind::io, "cannot create {}: {}", options_.output_dir, error.message());
   });
-  return scalars.broadcast(start);
+  start_ = scalars.broadcast(start_);
+}
+
+/// Of the output folder, as look() saw it, and the hosts' own disks.
+ResumePlace FineTuning::find_start(const TrainingJob& job) {
+  if (!options_.train || !options_.resume.empty()) return {start_, {}};
+  const std::optional<LocalNote> note = agree_on_local_note(config_, job.scalars);
+  if (!note) return {start_, {}};
+  if (!options_.overwrite) return find_on_both_sides(config_, *note, job.scalars).value_or(ResumePlace());
+  remove_local_folder(note->folder);
+  if (job.scalars.rank() == 0) forget_local_note(config_.run.dir);
+  return {};
+}
+
+hub::Named FineTuning::needs(bool is_new) const {
+  const bool on_hub = !options_.task.empty() && options_.data_dir.empty();
+  return {.model = is_new ? options_.model : "",  // a run that is resumed needs its own folder alone
+          .tokenizer = is_new ? options_.tokenizer : "",
+          .glue_task = on_hub ? options_.task : ""};
+}
+
+RunPlan& FineTuning::open(const ResumePlace& place, const TrainingJob& job) {
+  if (options_.train && options_.overwrite && options_.resume.empty() && job.rank.rank() == 0)
+    clear_checkpoints(options_.output_dir);
+  job_ = make_job(options_, place.path, job.mesh, job.planned());
+  if (job_.resume) job_.resume->nearby = place.nearby;
+  return job_;
+}
+
+void FineTuning::make_weights(Run& run) {
+  const bool head_is_new = load_pretrained(job_.model, run.table, static_cast<uint64_t>(options().seed), run.state,
+                                           job_.trains || options().renew_head);
+  require_finite(run.state, run.table, options().model, "its predictions would be none; name another --model");
+  if (!job_.trains) warn_of_untrained_head(job_.model, head_is_new, job_.task);
+}
+
+void FineTuning::begin(Work& work) {
+  const RunCounters& progress = work.run.progress;
+  if (job_.resume)
+    log::info("RESUMING from {}: {} and {} are done", job_.resume->path, count_text(progress.step, "step"),
+              count_text(progress.samples, "row"));
+  if (!job_.trains) return;
+  batches_.emplace(job_.train[0].rows, job_.epochs, job_.layout, limit(options().train_batch),
+                   static_cast<int>(job_.mesh.data), place_of(job_.mesh, work.session.rank().rank()).data,
+                   static_cast<uint64_t>(options().seed));
+}
+
+bool FineTuning::work(Work& work, const TrainingJob& job) {
+  const bool done = (!job_.trains || train_rows(work, job)) && classify(work);
+  if (done && job_.trains && job.rank.rank() == 0) write_card(options().output_dir, options(), evaluation_);
+  return done;
 }
 
 }  // namespace
 
-int finetune(const GlueOptions& options, Process& process, std::string_view version) {
-  std::string start;
-  const JobRequest request{.config = config_of(options, 0, 1),
-                           .proof = fmt::format("{} {} {} {} {} {}", options.task, options.data_dir, options.train_file,
-                                                options.train_batch, options.epochs, options.max_steps),
-                           .version = version,
-                           .writes = options.train,
-                           .folder_option = "--output-dir",
-                           .look = [&](Scalars& scalars) { start = agree_on_start(options, scalars); }};
-  return run_job(request, process, [&](const Job& job) { return run_glue_job(options, start, job); });
-}
+std::unique_ptr<Recipe> fine_tuning(GlueOptions options) { return std::make_unique<FineTuning>(std::move(options)); }
 
 }  // namespace trireme

@@ -1,13 +1,13 @@
 #pragma once
-#include <string_view>
+// Fine-tuning of a classifier on labelled rows: trains, evaluates and predicts as asked.
 
-#include "comm/process.h"
+#include <memory>
+
 #include "train/glue/options.h"
+#include "train/start/recipe.h"
 
 namespace trireme {
 
-/// Fine-tunes, evaluates and predicts as asked, on every rank of the job. Returns the exit code: 0, or 75 after a stop
-/// request. Throws Error for everything that goes wrong.
-int finetune(const GlueOptions& options, Process& process, std::string_view version);
+std::unique_ptr<Recipe> fine_tuning(GlueOptions options);
 
 }  // namespace trireme

@@ -115,6 +115,7 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
     job.steps = job.epochs.total_steps(options.epochs, options.max_steps);
   }
   job.loaded = options.native;
+  job.warms_from_zero = true;
   job.loaded.config = config_of(job.options, job.steps, job.epochs.global);
   if (job.resume) check_same_training(job, static_cast<int>(mesh.data));
   require(options.label_smoothing == 0 || !job.task.regression(), ErrorKind::usage,

@@ -1,0 +1,123 @@
+#include "train/start/start.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/stop.h"
+#include "checkpoint/finite_weights.h"
+#include "comm/agreement.h"
+#include "comm/proof.h"
+#include "config/document.h"
+#include "train/cores.h"
+#include "train/facts.h"
+#include "train/fetch_named.h"
+#include "train/guard/peer_watch.h"
+#include "train/memory_watch.h"
+#include "train/optim_options.h"
+#include "train/resolve_ranks.h"
+#include "train/run_end.h"
+#include "train/shared_folder.h"
+#include "train/trainer.h"
+
+namespace trireme {
+namespace {
+
+/// The mesh that the ranks make.
+MeshShape prove_ranks(const Recipe& recipe, const Process& process, Scalars& scalars, std::string_view version) {
+  const Config& config = recipe.config();
+  prove_one_job(scalars, process.host(), dump_json(to_json(config), 1) + recipe.words().proof, version);
+  MeshShape mesh;
+  together(scalars, [&] {
+    mesh = mesh_of(config.mesh, process.size(), process.launcher().name);
+    require_hosts(config, mesh, process.hosts());
+  });
+  return mesh;
+}
+
+/// Nobody looks into the folder before rank 0 owns it. Nothing is claimed where nothing is written.
+void claim_folder(std::optional<RunClaim>& claim, const Recipe& recipe, const Process& process, PeerWatch& peers,
+                  Scalars& scalars) {
+  const Config& config = recipe.config();
+  together(scalars, [&] {
+    if (!config.evaluation.only) claim.emplace(config, process, peers);
+  });
+  if (claim) prove_shared_folder(config.run.dir, recipe.words().folder_option, scalars, process.host());
+}
+
+/// All that is decided before anything large is allocated.
+RunPlan& build_plan(Recipe& recipe, const TrainingJob& job) {
+  together(job.scalars, [&] { recipe.check(); });
+  const ResumePlace place = recipe.find_start(job);
+  fetch_named(recipe.needs(place.path.empty()), job.rank, job.scalars, job.stop_reason);
+  RunPlan* plan = nullptr;
+  together(job.scalars, [&] { plan = &recipe.open(place, job); });
+  recipe.prove_data(job);
+  together(job.scalars, [&] {
+    plan_memory(*plan, *job.backend.ops);
+    require_memory(*plan, job.rank);
+  });
+  return *plan;
+}
+
+/// The weights that the run starts from, and where it stands: those of the snapshot that it resumes, or new ones.
+void load(Recipe& recipe, Run& run, const TrainingJob& job) {
+  together(job.scalars, [&] {
+    if (!run.plan.resume) return recipe.make_weights(run);
+    load_checkpoint(*run.plan.resume, run.table, run.state);
+    require_finite(run.state, run.table, run.plan.resume->path,
+                   fmt::format("training cannot go on from it; {}", recipe.words().other_snapshot));
+    run.progress = run.plan.resume->facts.progress;
+    job.rank.heartbeat->set_step(run.progress.step);
+  });
+}
+
+RunEnd plan_and_work(Recipe& recipe, const TrainingJob& job, RunClaim* claim) {
+  const RunPlan& plan = build_plan(recipe, job);
+  std::optional<MemoryWatch> watch;
+  together(job.scalars, [&] { watch.emplace(&job.rank.heartbeat->cpu()); });
+  Run run(plan, claim, job.backend.ops->device());
+  Session session(plan, run.table, run.state, *job.backend.ops, job.rank);
+  load(recipe, run, job);
+  std::optional<Saver> saver;
+  if (claim) saver.emplace(run, session);
+  Work work{run, session, saver ? &*saver : nullptr};
+  recipe.begin(work);
+  const bool done = recipe.work(work, job);
+  tell_memory(job.scalars, plan.memory.total(), watch->peak());  // once rank 0 has written everything
+  return {done ? 0 : exit_code(ErrorKind::stopped), run.progress.step};
+}
+
+}  // namespace
+
+bool Recipe::work(Work& work, const TrainingJob& job) {
+  Trainer trainer(work, *this, job.stop_reason);
+  return work.run.plan.trains ? trainer.train() : trainer.evaluate_only();
+}
+
+int start(Recipe& recipe, Process& process, std::string_view version) {
+  stop::install();
+  Scalars scalars(process.world());
+  const MeshShape mesh = prove_ranks(recipe, process, scalars, version);
+  recipe.look(scalars);
+  PeerWatch peers(recipe.config(), mesh, process, scalars, process.heartbeat());
+  const CorePlan cores = take_cores(recipe.config(), process, scalars);
+  std::optional<RunClaim> claim;
+  const auto asked = [&] { return claim ? claim->stop_request() : peers.stop_request(); };
+  const RankContext rank = rank_context(process, cores.threads, [&] { return stop::requested() || asked(); });
+  return run_to_end(claim, process, peers, [&] {
+    claim_folder(claim, recipe, process, peers, scalars);
+    const Backend backend = make_backend();
+    const auto reason = [&] {
+      const std::optional<StopRequest> wish = asked();
+      return wish ? wish->why : stop::reason();
+    };
+    const TrainingJob job{
+        .rank = rank, .scalars = scalars, .mesh = mesh, .cores = cores, .backend = backend, .stop_reason = reason};
+    return plan_and_work(recipe, job, claim ? &*claim : nullptr);
+  });
+}
+
+}  // namespace trireme
