@@ -20,10 +20,11 @@ namespace {
 
 GlueOptions glue_options(const GlueBenchOptions& o) {
   GlueOptions options;
-  options.model = o.model;
-  options.data_dir = o.data_dir;
-  options.task = glue_task(o.task).name;
-  options.train = true;
+  Config& config = options.loaded.config = glue_configuration();
+  config.model.init = o.model;
+  config.data.dir = o.data_dir;
+  config.evaluation.only = false;
+  options.rows.task = glue_task(o.task).name;
   return options;
 }
 

@@ -40,10 +40,11 @@ JobFacts describe_job(const LaunchRequest& request) {
   JobFacts job;
   if (!request.any_program && request.command[0] == "glue") {
     const GlueOptions options = read_glue_flags({request.command.begin() + 1, request.command.end()});
-    if (options.train) job.stop_folder = options.output_dir;
-    job.named = {.model = name_of_hub(options.model),
-                 .tokenizer = name_of_hub(options.tokenizer),
-                 .glue_task = options.data_dir.empty() ? options.task : ""};
+    const Config& config = options.config();
+    if (options.trains()) job.stop_folder = config.run.dir;
+    job.named = {.model = name_of_hub(config.model.init),
+                 .tokenizer = name_of_hub(config.data.tokenizer),
+                 .glue_task = config.data.dir.empty() ? options.rows.task : ""};
     return job;
   }
   if (request.any_program || request.command[0] != "train") return job;

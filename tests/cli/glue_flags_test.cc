@@ -22,32 +22,32 @@ GlueOptions read(const Words& more, const std::string& task = "mrpc") {
 
 TEST(GlueFlags, DefaultsAreRunGlues) {
   const GlueOptions o = read({});
-  EXPECT_EQ(o.model, "m");
-  EXPECT_EQ(o.task, "mrpc");
-  EXPECT_EQ(o.max_length, 128);
-  EXPECT_EQ(o.train_batch, 8);
-  EXPECT_EQ(o.eval_batch, 8);
-  EXPECT_EQ(o.accumulation, 1);
-  EXPECT_EQ(o.learning_rate, 5e-5);
-  EXPECT_EQ(o.weight_decay, 0);
-  EXPECT_EQ(o.beta1, 0.9);
-  EXPECT_EQ(o.beta2, 0.999);
-  EXPECT_EQ(o.epsilon, 1e-8);
-  EXPECT_EQ(o.clip, 1);
+  EXPECT_EQ(o.config().model.init, "m");
+  EXPECT_EQ(o.rows.task, "mrpc");
+  EXPECT_EQ(o.config().batch.sequence, 128);
+  EXPECT_EQ(o.config().batch.micro, 8);
+  EXPECT_EQ(o.evaluation_batch, 8);
+  EXPECT_EQ(o.config().batch.accumulation, 1);
+  EXPECT_EQ(o.config().optim.learning_rate, 5e-5);
+  EXPECT_EQ(o.config().optim.weight_decay, 0);
+  EXPECT_EQ(o.config().optim.beta1, 0.9);
+  EXPECT_EQ(o.config().optim.beta2, 0.999);
+  EXPECT_EQ(o.config().optim.epsilon, 1e-8);
+  EXPECT_EQ(o.config().optim.clip, 1);
   EXPECT_EQ(o.epochs, 3);
   EXPECT_EQ(o.max_steps, -1);
-  EXPECT_EQ(o.schedule, "linear");
-  EXPECT_EQ(o.warmup_ratio, 0);
-  EXPECT_EQ(o.warmup_steps, 0);
-  EXPECT_EQ(o.logging, "steps");
-  EXPECT_EQ(o.logging_steps, 500);
-  EXPECT_EQ(o.saving, "steps");
-  EXPECT_EQ(o.save_steps, 500);
-  EXPECT_EQ(o.save_total_limit, 0);
-  EXPECT_EQ(o.evaluation, "no");
-  EXPECT_EQ(o.seed, 42);
-  EXPECT_FALSE(o.bf16 || o.overwrite || o.evaluate || o.predict);
-  EXPECT_TRUE(o.train);
+  EXPECT_EQ(o.config().optim.schedule, RateCourse::linear);
+  EXPECT_EQ(warmup_of(o, 345), 0);
+  EXPECT_EQ(o.logging.strategy, Strategy::steps);
+  EXPECT_EQ(o.logging.steps, 500);
+  EXPECT_EQ(o.saving.strategy, Strategy::steps);
+  EXPECT_EQ(o.saving.steps, 500);
+  EXPECT_EQ(o.config().checkpoint.keep, 0);
+  EXPECT_EQ(o.evaluation.strategy, Strategy::no);
+  EXPECT_EQ(o.config().run.seed, 42);
+  EXPECT_EQ(o.config().precision.dtype, DType::f32);
+  EXPECT_FALSE(o.config().run.overwrite || o.evaluate || o.predict);
+  EXPECT_TRUE(o.trains());
 }
 
 TEST(GlueFlags, TakeTheCommandOfTheClusterRecipe) {
@@ -91,21 +91,21 @@ TEST(GlueFlags, TakeTheCommandOfTheClusterRecipe) {
                               "1.0",
                               "--resume_from_checkpoint",
                               "o/step-00000500"});
-  EXPECT_TRUE(o.train && o.evaluate && o.overwrite && o.pad);
-  EXPECT_EQ(o.train_batch, 32);
-  EXPECT_EQ(o.learning_rate, 2e-5);
-  EXPECT_EQ(o.resume, "o/step-00000500");
+  EXPECT_TRUE(o.trains() && o.evaluate && o.config().run.overwrite && o.rows.pad);
+  EXPECT_EQ(o.config().batch.micro, 32);
+  EXPECT_EQ(o.config().optim.learning_rate, 2e-5);
+  EXPECT_EQ(o.config().checkpoint.resume, "o/step-00000500");
 }
 
 TEST(GlueFlags, BothSpellingsOfANameAreTheSame) {
-  EXPECT_EQ(read({"--evaluation_strategy", "epoch"}).evaluation, "epoch");
-  EXPECT_EQ(read({"--eval_strategy", "steps", "--eval-steps=20"}).evaluation, "steps");
-  EXPECT_EQ(read({"--eval-strategy=epoch"}).evaluation, "epoch");
-  EXPECT_EQ(read({"--max_val_samples", "7"}).most_eval_rows, 7);
-  EXPECT_EQ(read({"--max_test_samples", "7"}).most_predict_rows, 7);
+  EXPECT_EQ(read({"--evaluation_strategy", "epoch"}).evaluation.strategy, Strategy::epoch);
+  EXPECT_EQ(read({"--eval_strategy", "steps", "--eval-steps=20"}).evaluation.strategy, Strategy::steps);
+  EXPECT_EQ(read({"--eval-strategy=epoch"}).evaluation.strategy, Strategy::epoch);
+  EXPECT_EQ(read({"--max_val_samples", "7"}).rows.most_evaluation, 7);
+  EXPECT_EQ(read({"--max_test_samples", "7"}).rows.most_prediction, 7);
   EXPECT_EQ(read({"--do_predict", "True"}).predict, true);
   EXPECT_EQ(read({"--do_predict", "no"}).predict, false);
-  for (const char* name : {"SST-2", "sst2", "sst_2"}) EXPECT_EQ(read({}, name).task, "sst2") << name;
+  for (const char* name : {"SST-2", "sst2", "sst_2"}) EXPECT_EQ(read({}, name).rows.task, "sst2") << name;
 }
 
 TEST(GlueFlags, WarmupIsStepsOrAShareOfThem) {
@@ -124,7 +124,7 @@ TEST(GlueFlags, ArgumentsWithoutEffectTakeTheirValueAlong) {
                              {"--hub_model_id", "a/b"}}) {
     Words more = words;
     more.insert(more.end(), {"--seed", "7"});
-    EXPECT_EQ(read(more).seed, 7) << words[0];
+    EXPECT_EQ(read(more).config().run.seed, 7) << words[0];
   }
 }
 
@@ -148,7 +148,7 @@ TEST(GlueFlags, TheBestModelAndEarlyStoppingAreAskedForAsInTransformers) {
   const GlueOptions best =
       read({"--eval_strategy", "epoch", "--load_best_model_at_end", "True", "--metric_for_best_model", "f1",
             "--greater_is_better", "False", "--early_stopping_patience", "3", "--early_stopping_threshold", "0.01"});
-  EXPECT_TRUE(best.load_best);
+  EXPECT_TRUE(best.config().checkpoint.best);
   EXPECT_EQ(best.best_metric, "f1");
   EXPECT_EQ(best.greater_is_better, false);
   EXPECT_EQ(best.patience, 3);
@@ -163,9 +163,9 @@ TEST(GlueFlags, TheBestModelAndEarlyStoppingAreAskedForAsInTransformers) {
 
 TEST(GlueFlags, StepsBelowOneAreSharesAndSchedulesTakeTheirNumbers) {
   const GlueOptions shares = read({"--eval_steps", "0.5", "--save_steps", "0.25", "--logging_steps", "0.1"});
-  EXPECT_EQ(interval_of(shares.eval_steps, 345), 173);  // transformers: ceil(345 x 0.5)
-  EXPECT_EQ(interval_of(shares.save_steps, 345), 87);
-  EXPECT_EQ(interval_of(shares.logging_steps, 345), 35);
+  EXPECT_EQ(interval_of(shares.evaluation.steps, 345), 173);  // transformers: ceil(345 x 0.5)
+  EXPECT_EQ(interval_of(shares.saving.steps, 345), 87);
+  EXPECT_EQ(interval_of(shares.logging.steps, 345), 35);
   EXPECT_EQ(interval_of(0.001, 10), 1);
   EXPECT_EQ(interval_of(500, 10), 500);
   EXPECT_ERROR(read({"--save_steps", "2.5"}), ErrorKind::usage,
@@ -223,16 +223,16 @@ TEST(GlueFlags, HelpShowsWhatIsOnAndOffByDefault) {
   EXPECT_EQ(help.find("TEXT=True"), std::string::npos);
   EXPECT_NE(help.find("--fp16                     --bf16, or f32"), std::string::npos)
       << "what is refused, and instead";
-  EXPECT_TRUE(read({"--bf16"}).bf16);
-  EXPECT_FALSE(read({"--bf16", "False"}).bf16);
+  EXPECT_EQ(read({"--bf16"}).config().precision.dtype, DType::bf16);
+  EXPECT_EQ(read({"--bf16", "False"}).config().precision.dtype, DType::f32);
 }
 
 TEST(GlueFlags, TakesOlderSpellingsAndWhatIsSaidOfTheTokenizer) {
   const GlueOptions o =
       read_glue_flags({"--model", "m", "--task", "rte", "--output_dir", "o", "--do_train", "--per_gpu_train_batch_size",
                        "4", "--per_gpu_eval_batch_size=2", "--lower_case", "off"});
-  EXPECT_EQ(o.train_batch, 4);
-  EXPECT_EQ(o.eval_batch, 2);
+  EXPECT_EQ(o.config().batch.micro, 4);
+  EXPECT_EQ(o.evaluation_batch, 2);
   EXPECT_EQ(o.tokenizer_load.lower_case, TokenizerLoadOptions::LowerCase::off);
 }
 
@@ -249,7 +249,7 @@ TEST(GlueFlags, OneJsonFileHoldsThemAll) {
                         {"report_to", "none"}}
                        .dump());
   const GlueOptions o = read_glue_flags({path});
-  EXPECT_EQ(o.task, "rte");
+  EXPECT_EQ(o.rows.task, "rte");
   EXPECT_EQ(o.epochs, 2.5);
   write_text(path, "[1]");
   EXPECT_ERROR(read_glue_flags({path}), ErrorKind::config, "expected an object of arguments");

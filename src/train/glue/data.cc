@@ -38,36 +38,38 @@ void cut(std::vector<GlueSet>& sets, int64_t most) {
 }  // namespace
 
 GlueData read_data(const GlueOptions& options) {
+  const DataOptions& files = options.config().data;
+  const RowOptions& rows = options.rows;
+  const bool evaluates = options.evaluate || options.evaluation.strategy != Strategy::no;
   GlueData data;
-  if (options.task.empty()) {
-    CustomData custom = read_custom({.train = options.train_file,
-                                     .validation = options.validation_file,
-                                     .test = options.test_file,
-                                     .texts = options.text_columns,
-                                     .label = options.label_column,
-                                     .separator = options.csv_separator,
-                                     .encoding = input_encoding_from(options.encoding)});
+  if (rows.task.empty()) {
+    CustomData custom = read_custom({.train = files.train,
+                                     .validation = files.validation,
+                                     .test = files.test,
+                                     .texts = rows.text_columns,
+                                     .label = rows.label_column,
+                                     .separator = rows.csv_separator,
+                                     .encoding = input_encoding_from(rows.encoding)});
     log::info("{}", custom.columns);
     if (!custom.doubt.empty()) log::write_once(log::Level::warning, custom.doubt);
     data = {std::move(custom.task), std::move(custom.train), std::move(custom.validation), std::move(custom.test)};
-    require(!options.train || !data.train.empty(), ErrorKind::usage, "--do-train needs --train-file");
-    require((!options.evaluate && options.evaluation == "no") || !data.validation.empty(), ErrorKind::usage,
+    require(!options.trains() || !data.train.empty(), ErrorKind::usage, "--do-train needs --train-file");
+    require(!evaluates || !data.validation.empty(), ErrorKind::usage,
             "--do-eval and --eval-strategy need --validation-file");
     require(!options.predict || !data.test.empty(), ErrorKind::usage, "--do-predict needs --test-file");
   } else {
-    data.task = glue_task(options.task);
-    const std::string folder = options.data_dir.empty() ? fetched_folder(data.task) : options.data_dir;
-    if (options.train) data.train = read_glue(data.task, folder, GlueSplit::train);
-    if (options.evaluate || options.evaluation != "no")
-      data.validation = read_glue(data.task, folder, GlueSplit::validation);
+    data.task = glue_task(rows.task);
+    const std::string folder = files.dir.empty() ? fetched_folder(data.task) : files.dir;
+    if (options.trains()) data.train = read_glue(data.task, folder, GlueSplit::train);
+    if (evaluates) data.validation = read_glue(data.task, folder, GlueSplit::validation);
     if (options.predict) data.test = read_glue(data.task, folder, GlueSplit::test);
     compare_with_published(data.train, GlueSplit::train);
     compare_with_published(data.validation, GlueSplit::validation);
     compare_with_published(data.test, GlueSplit::test);
   }
-  cut(data.train, options.most_train_rows);
-  cut(data.validation, options.most_eval_rows);
-  cut(data.test, options.most_predict_rows);
+  cut(data.train, rows.most_train);
+  cut(data.validation, rows.most_evaluation);
+  cut(data.test, rows.most_prediction);
   return data;
 }
 

@@ -31,10 +31,9 @@ bool is_timing(const std::string& name) {
 
 class FineTuning final : public Recipe {
  public:
-  explicit FineTuning(GlueOptions given)
-      : options_(std::move(given)), config_(config_of(options_, 0, 1)), history_(best_rule(options_)) {}
+  explicit FineTuning(GlueOptions given) : options_(std::move(given)), history_(best_rule(options_)) {}
 
-  const Config& config() const override { return config_; }
+  const Config& config() const override { return options_.config(); }
   StartWords words() const override;
   void look(Scalars& scalars) override;
   ResumePlace find_start(const TrainingJob& job) override;
@@ -82,8 +81,7 @@ class FineTuning final : public Recipe {
   void take_history(Work& work);
   /// Collective. The weights of the best evaluation, where these are asked for.
   void load_best(Work& work);
-  const GlueOptions& options() const { return job_.options; }
-  BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options().most_tokens}; }
+  BatchLimit limit(int64_t rows) const { return {.rows = rows, .tokens = options_.most_tokens}; }
   /// No rank has all that the trained weights are written from.
   bool shares_model() const {
     const ShardChoice shard = job_.config().optim.shard;
@@ -92,7 +90,8 @@ class FineTuning final : public Recipe {
   }
   std::string micro_batches() const;
   std::string steps_fact() const;
-  bool due(const std::string& strategy, int64_t every, const RunCounters& progress) const;
+  const std::string& folder() const { return config().run.dir; }
+  bool due(Strategy strategy, int64_t every, const RunCounters& progress) const;
   double epochs_done(const RunCounters& progress) const {
     return static_cast<double>(progress.samples) / static_cast<double>(job_.epochs.rows);
   }
@@ -103,10 +102,9 @@ class FineTuning final : public Recipe {
   }
 
   void record(Work& work, double seconds);
-  std::string history_path() const { return options().output_dir + "/trainer_state.json"; }
+  std::string history_path() const { return folder() + "/trainer_state.json"; }
 
   GlueOptions options_;
-  Config config_;      ///< before the rows are counted
   std::string start_;  ///< the checkpoint that look() found; empty: none
   GlueJob job_;        ///< by open()
   EvaluationHistory history_;
@@ -120,11 +118,12 @@ class FineTuning final : public Recipe {
 RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
   const EncodedRows& rows = job_.train[0].rows;
   return {
-      {"model", fmt::format("{}: {:.2f}M parameters, {}", options().model,
+      {"model", fmt::format("{}: {:.2f}M parameters, {}", config().model.init,
                             static_cast<double>(ParameterTable(job_.spec).total()) / 1e6,
                             job_.task.regression() ? "a number to predict" : count_text(job_.spec.classes, "class"))},
-      {"rows", fmt::format("{} of {:.1f} tokens on average, the longest has {}; {}", rows.rows(), row_length(),
-                           rows.longest, options().pad ? fmt::format("padded to {}", options().max_length) : "packed")},
+      {"rows",
+       fmt::format("{} of {:.1f} tokens on average, the longest has {}; {}", rows.rows(), row_length(), rows.longest,
+                   options_.rows.pad ? fmt::format("padded to {}", job_.layout.length) : "packed")},
       {"batch", fmt::format("{} per step: {} x {}", count_text(job_.epochs.global, "row"),
                             count_text(job_.mesh.data, "rank"), micro_batches())},
       {"steps", steps_fact()}};
@@ -132,29 +131,29 @@ RunFacts FineTuning::facts(const Work&, const PeakRate&) const {
 
 std::string FineTuning::steps_fact() const {
   const int64_t epoch = job_.epochs.steps_per_epoch();
-  if (options().max_steps > 0) return fmt::format("{}, as --max-steps says; an epoch has {}", job_.steps, epoch);
-  return fmt::format("{}: {} epoch{} of {}", job_.steps, options().epochs, options().epochs == 1 ? "" : "s", epoch);
+  if (options_.max_steps > 0) return fmt::format("{}, as --max-steps says; an epoch has {}", job_.steps, epoch);
+  return fmt::format("{}: {} epoch{} of {}", job_.steps, options_.epochs, options_.epochs == 1 ? "" : "s", epoch);
 }
 
 std::string FineTuning::micro_batches() const {
-  if (options().most_tokens > 0)
-    return fmt::format("micro-batches of at most {} and {}", count_text(options().train_batch, "row"),
-                       count_text(options().most_tokens, "token"));
-  return fmt::format("{} of at most {}", count_text(batches_->micro_batches(), "micro-batch"), options().train_batch);
+  if (options_.most_tokens > 0)
+    return fmt::format("micro-batches of at most {} and {}", count_text(config().batch.micro, "row"),
+                       count_text(options_.most_tokens, "token"));
+  return fmt::format("{} of at most {}", count_text(batches_->micro_batches(), "micro-batch"), config().batch.micro);
 }
 
-bool FineTuning::due(const std::string& strategy, int64_t every, const RunCounters& progress) const {
-  if (strategy == "epoch") return job_.epochs.at(progress.samples).first == 0;
-  return strategy == "steps" && every > 0 && progress.step % every == 0;
+bool FineTuning::due(Strategy strategy, int64_t every, const RunCounters& progress) const {
+  if (strategy == Strategy::epoch) return job_.epochs.at(progress.samples).first == 0;
+  return strategy == Strategy::steps && every > 0 && progress.step % every == 0;
 }
 
 Due FineTuning::due(const RunCounters& progress) const {
-  const GlueOptions& o = options();
-  const int64_t logging = interval_of(o.logging_steps, job_.steps);
-  const int64_t evaluation = o.eval_steps > 0 ? interval_of(o.eval_steps, job_.steps) : logging;
-  return {.report = due(o.logging, logging, progress) || (o.logging_first_step && progress.step == 1),
-          .evaluation = due(o.evaluation, evaluation, progress),
-          .snapshot = due(o.saving, interval_of(o.save_steps, job_.steps), progress)};
+  const GlueOptions& o = options_;
+  const int64_t logging = interval_of(o.logging.steps, job_.steps);
+  const int64_t evaluation = o.evaluation.steps > 0 ? interval_of(o.evaluation.steps, job_.steps) : logging;
+  return {.report = due(o.logging.strategy, logging, progress) || (o.logging_first_step && progress.step == 1),
+          .evaluation = due(o.evaluation.strategy, evaluation, progress),
+          .snapshot = due(o.saving.strategy, interval_of(o.saving.steps, job_.steps), progress)};
 }
 
 /// Metrics of every validation set; those of the second, MNLI's mismatched one, end in "_mm".
@@ -162,12 +161,12 @@ bool FineTuning::evaluate(Work& work) {
   Session& session = work.session;
   NamedNumbers found;
   const auto began = Clock::now();
-  if (options().train) found.emplace_back("epoch", epochs_done(work.run.progress));
+  if (options_.trains()) found.emplace_back("epoch", epochs_done(work.run.progress));
   for (const NamedRows& set : job_.validation) {
     const auto start = Clock::now();
     log::info("evaluating {}: {}", count_text(set.rows.rows(), "row"), set.name);
     const std::string end = set.name.ends_with("-mm") ? "_mm" : "";
-    const auto logits = predict(session, job_.dtype, set.rows, job_.layout, limit(options().eval_batch));
+    const auto logits = predict(session, job_.dtype, set.rows, job_.layout, limit(options_.evaluation_batch));
     if (!logits) return false;
     const int64_t classes = job_.layout.classes;
     const auto add = [&](const std::string& name, Number value) { found.emplace_back("eval_" + name + end, value); };
@@ -179,12 +178,12 @@ bool FineTuning::evaluate(Work& work) {
     add("samples", set.rows.rows());
     add("samples_per_second", static_cast<double>(set.rows.rows()) / seconds);
     add("steps_per_second", static_cast<double>(micro_batches_for(set.rows.rows(), static_cast<int>(job_.mesh.data),
-                                                                  options().eval_batch)) /
+                                                                  options_.evaluation_batch)) /
                                 seconds);
   }
   evaluation_ = std::move(found);
   if (session.rank().rank() == 0) print_results("eval", evaluation_);
-  if (options().train) record(work, seconds_since(began));
+  if (options_.trains()) record(work, seconds_since(began));
   return true;
 }
 
@@ -209,7 +208,7 @@ void FineTuning::record(Work& work, double seconds) {
     else
       metrics.values.emplace_back(name.substr(5), *number);
   }
-  if (metrics.best && options().load_best) work.saver->mark_best();
+  if (metrics.best && config().checkpoint.best) work.saver->mark_best();
   work.run.reporter->evaluation(metrics);
   if (work.session.rank().rank() == 0) write_text(history_path(), history_.text());
   if (history_.is_patience_over())
@@ -233,15 +232,15 @@ void FineTuning::take_history(Work& work) {
 
 void FineTuning::load_best(Work& work) {
   const auto best = history_.best_step();
-  if (!options().load_best || !best || *best == work.run.progress.step) return;
-  const std::string folder = options().output_dir + "/" + step_name(*best);
+  if (!config().checkpoint.best || !best || *best == work.run.progress.step) return;
+  const std::string snapshot = folder() + "/" + step_name(*best);
   together(work.session.scalars(), [&] {
     require(
-        std::filesystem::exists(folder), ErrorKind::io,
+        std::filesystem::exists(snapshot), ErrorKind::io,
         "the best evaluation, {} {:.4f}, was after step {}, and {} is not there; it was removed while training went "
         "on",
-        history_.rule().metric, history_.best().value_or(NAN), *best, folder);
-    load_checkpoint(open_checkpoint(folder), work.run.table, work.run.state);
+        history_.rule().metric, history_.best().value_or(NAN), *best, snapshot);
+    load_checkpoint(open_checkpoint(snapshot), work.run.table, work.run.state);
   });
   log::info("the model is that of the best evaluation: {} {:.4f} after step {}", history_.rule().metric,
             history_.best().value_or(NAN), *best);
@@ -259,23 +258,24 @@ void FineTuning::write_training(const Run& run, double seconds, const RunCounter
   if (shares_model()) {
     const ParameterTable whole(job_.spec);
     TrainingState weights(whole, DType::f32, false);
-    const int64_t step = options().load_best ? history_.best_step().value_or(run.progress.step) : run.progress.step;
-    load_weights(open_checkpoint(options().output_dir + "/" + step_name(step)), whole, weights);
-    write_model(options().output_dir, job_.model, job_.task, whole, weights);
+    const int64_t step =
+        config().checkpoint.best ? history_.best_step().value_or(run.progress.step) : run.progress.step;
+    load_weights(open_checkpoint(folder() + "/" + step_name(step)), whole, weights);
+    write_model(folder(), job_.model, job_.task, whole, weights);
   } else {
-    write_model(options().output_dir, job_.model, job_.task, run.table, run.state);
+    write_model(folder(), job_.model, job_.task, run.table, run.state);
   }
-  write_results(options().output_dir, "train", numbers);
+  write_results(folder(), "train", numbers);
   print_results("train", numbers);
 }
 
 bool FineTuning::predict_test(Work& work) {
   for (const NamedRows& set : job_.test) {
     log::info("predicting {}: {}", count_text(set.rows.rows(), "row"), set.name);
-    const auto logits = predict(work.session, job_.dtype, set.rows, job_.layout, limit(options().eval_batch));
+    const auto logits = predict(work.session, job_.dtype, set.rows, job_.layout, limit(options_.evaluation_batch));
     if (!logits) return false;
     if (work.session.rank().rank() == 0)
-      write_predictions(options().output_dir, set.name, job_.task, decide(*logits, job_.layout.classes));
+      write_predictions(folder(), set.name, job_.task, decide(*logits, job_.layout.classes));
   }
   return true;
 }
@@ -295,63 +295,63 @@ bool FineTuning::train_rows(Work& work, const TrainingJob& job) {
 
 bool FineTuning::classify(Work& work) {
   const bool first = work.session.rank().rank() == 0;
-  const bool evaluated = !options().evaluate || evaluate(work);
-  if (options().evaluate && evaluated && first) write_results(options().output_dir, "eval", evaluation_);
-  if (evaluated && (!options().predict || predict_test(work))) return true;
+  const bool evaluated = !options_.evaluate || evaluate(work);
+  if (options_.evaluate && evaluated && first) write_results(folder(), "eval", evaluation_);
+  if (evaluated && (!options_.predict || predict_test(work))) return true;
   log::info("stopped before every row was classified");
   return false;
 }
 
 StartWords FineTuning::words() const {
   const GlueOptions& o = options_;
-  return {
-      .proof = fmt::format("{} {} {} {} {} {}", o.task, o.data_dir, o.train_file, o.train_batch, o.epochs, o.max_steps),
-      .folder_option = "--output-dir",
-      .other_snapshot = "name an earlier one with --resume-from-checkpoint"};
+  return {.proof = fmt::format("{} {} {} {} {} {}", o.rows.task, o.config().data.dir, o.config().data.train,
+                               o.config().batch.micro, o.epochs, o.max_steps),
+          .folder_option = "--output-dir",
+          .other_snapshot = "name an earlier one with --resume-from-checkpoint"};
 }
 
 /// Rank 0 looks, all hear.
 void FineTuning::look(Scalars& scalars) {
   together(scalars, [&] {
     if (scalars.rank() != 0) return;
-    if (options_.train) start_ = trireme::find_start(options_);
+    if (options_.trains()) start_ = trireme::find_start(options_);
     std::error_code error;
-    std::filesystem::create_directories(options_.output_dir, error);
-    require(!error, ErrorKind::io, "cannot create {}: {}", options_.output_dir, error.message());
+    std::filesystem::create_directories(folder(), error);
+    require(!error, ErrorKind::io, "cannot create {}: {}", folder(), error.message());
   });
   start_ = scalars.broadcast(start_);
 }
 
 /// Of the output folder, as look() saw it, and the hosts' own disks.
 ResumePlace FineTuning::find_start(const TrainingJob& job) {
-  if (!options_.train || !options_.resume.empty()) return {start_, {}};
-  const std::optional<LocalNote> note = agree_on_local_note(config_, job.scalars);
+  if (!options_.trains() || options_.resumes_a_named_one()) return {start_, {}};
+  const std::optional<LocalNote> note = agree_on_local_note(config(), job.scalars);
   if (!note) return {start_, {}};
-  if (!options_.overwrite) return find_on_both_sides(config_, *note, job.scalars).value_or(ResumePlace());
+  if (!config().run.overwrite) return find_on_both_sides(config(), *note, job.scalars).value_or(ResumePlace());
   remove_local_folder(note->folder);
-  if (job.scalars.rank() == 0) forget_local_note(config_.run.dir);
+  if (job.scalars.rank() == 0) forget_local_note(folder());
   return {};
 }
 
 hub::Named FineTuning::needs(bool is_new) const {
-  const bool on_hub = !options_.task.empty() && options_.data_dir.empty();
-  return {.model = is_new ? options_.model : "",  // a run that is resumed needs its own folder alone
-          .tokenizer = is_new ? options_.tokenizer : "",
-          .glue_task = on_hub ? options_.task : ""};
+  const bool on_hub = !options_.rows.task.empty() && config().data.dir.empty();
+  return {.model = is_new ? config().model.init : "",  // a run that is resumed needs its own folder alone
+          .tokenizer = is_new ? config().data.tokenizer : "",
+          .glue_task = on_hub ? options_.rows.task : ""};
 }
 
 RunPlan& FineTuning::open(const ResumePlace& place, const TrainingJob& job) {
-  if (options_.train && options_.overwrite && options_.resume.empty() && job.rank.rank() == 0)
-    clear_checkpoints(options_.output_dir);
+  if (options_.trains() && config().run.overwrite && !options_.resumes_a_named_one() && job.rank.rank() == 0)
+    clear_checkpoints(folder());
   job_ = make_job(options_, place.path, job.mesh, job.planned());
   if (job_.resume) job_.resume->nearby = place.nearby;
   return job_;
 }
 
 void FineTuning::make_weights(Run& run) {
-  const bool head_is_new = load_pretrained(job_.model, run.table, static_cast<uint64_t>(options().seed), run.state,
-                                           job_.trains || options().renew_head);
-  require_finite(run.state, run.table, options().model, "its predictions would be none; name another --model");
+  const bool head_is_new = load_pretrained(job_.model, run.table, static_cast<uint64_t>(config().run.seed), run.state,
+                                           job_.trains || options_.renew_head);
+  require_finite(run.state, run.table, config().model.init, "its predictions would be none; name another --model");
   if (!job_.trains) warn_of_untrained_head(job_.model, head_is_new, job_.task);
 }
 
@@ -361,14 +361,14 @@ void FineTuning::begin(Work& work) {
     log::info("RESUMING from {}: {} and {} are done", job_.resume->path, count_text(progress.step, "step"),
               count_text(progress.samples, "row"));
   if (!job_.trains) return;
-  batches_.emplace(job_.train[0].rows, job_.epochs, job_.layout, limit(options().train_batch),
+  batches_.emplace(job_.train[0].rows, job_.epochs, job_.layout, limit(config().batch.micro),
                    static_cast<int>(job_.mesh.data), place_of(job_.mesh, work.session.rank().rank()).data,
-                   static_cast<uint64_t>(options().seed));
+                   static_cast<uint64_t>(config().run.seed));
 }
 
 bool FineTuning::work(Work& work, const TrainingJob& job) {
   const bool done = (!job_.trains || train_rows(work, job)) && classify(work);
-  if (done && job_.trains && job.rank.rank() == 0) write_card(options().output_dir, options(), evaluation_);
+  if (done && job_.trains && job.rank.rank() == 0) write_card(folder(), options_, evaluation_);
   return done;
 }
 

@@ -63,22 +63,22 @@ DataFileFact fact_of(const GlueSet& set, const EncodedRows& rows) {
 /// What of the resumed run counts: its global batch.
 int64_t global_batch(const GlueOptions& options, const std::optional<CheckpointFolder>& resume, int ranks) {
   if (!resume)
-    return checked_product({options.train_batch, options.accumulation, ranks},
+    return checked_product({options.config().batch.micro, options.config().batch.accumulation, ranks},
                            "--per-device-train-batch-size x --gradient-accumulation-steps x ranks");
   return config_from_json(parse_json(resume->facts.config_json, resume->path), resume->path).batch.global;
 }
 
 /// The largest there will be.
-StepSize step_size(const GlueJob& job) {
-  const GlueOptions& options = job.options;
-  const int64_t most_rows = std::max(options.train ? options.train_batch : 0,
-                                     job.validation.empty() && job.test.empty() ? 0 : options.eval_batch);
-  const int64_t length =
-      options.pad ? options.max_length : std::max({longest(job.train), longest(job.validation), longest(job.test)});
+StepSize step_size(const GlueJob& job, const GlueOptions& options) {
+  const int64_t train_batch = options.config().batch.micro;
+  const int64_t most_rows = std::max(options.trains() ? train_batch : 0,
+                                     job.validation.empty() && job.test.empty() ? 0 : options.evaluation_batch);
+  const int64_t length = job.layout.length > 0
+                             ? job.layout.length
+                             : std::max({longest(job.train), longest(job.validation), longest(job.test)});
   const bool by_tokens = options.most_tokens > 0;
   return {.micro_batches =
-              options.train ? micro_batches_for(job.epochs.global, static_cast<int>(job.mesh.data), options.train_batch)
-                            : 1,
+              options.trains() ? micro_batches_for(job.epochs.global, static_cast<int>(job.mesh.data), train_batch) : 1,
           .varies = by_tokens,
           .micro_sequences = by_tokens ? 1 : most_rows,
           .micro_rows =
@@ -90,18 +90,15 @@ StepSize step_size(const GlueJob& job) {
 
 GlueJob make_job(const GlueOptions& options, const std::string& start, const MeshShape& mesh, const PlannedRank& rank) {
   GlueJob job;
-  job.options = options;
   job.mesh = mesh;
   const GlueData data = read_data(options);
   job.task = data.task;
   if (!start.empty()) job.resume = open_checkpoint(start);
   job.model = job.resume ? resumed_model(options, data.task, *job.resume) : open_pretrained(options, data.task);
-  int64_t& most = job.options.max_length;
-  if (most > job.model.spec.context) {
-    log::info("rows are cut to {}: the model knows no more positions (--max-seq-length {})",
-              count_text(job.model.spec.context, "id"), most);
-    most = job.model.spec.context;
-  }
+  const int64_t wanted = options.config().batch.sequence, most = std::min(wanted, job.model.spec.context);
+  if (most < wanted)
+    log::info("rows are cut to {}: the model knows no more positions (--max-seq-length {})", count_text(most, "id"),
+              wanted);
   job.train = encode_sets(data.train, job.task, job.model, most);
   job.validation = encode_sets(data.validation, job.task, job.model, most);
   job.test = encode_sets(data.test, job.task, job.model, most);
@@ -109,23 +106,24 @@ GlueJob make_job(const GlueOptions& options, const std::string& start, const Mes
   job.spec = with_rows_for(job.model.spec, mesh.tensor);
   job.tokenizer_json = job.model.tokenizer->json();
   job.generation = job.model.generation;
-  if (options.train) {
+  if (options.trains()) {
     job.data_files.push_back(fact_of(data.train[0], job.train[0].rows));
     job.epochs = {job.train[0].rows.rows(), global_batch(options, job.resume, static_cast<int>(mesh.data))};
     job.steps = job.epochs.total_steps(options.epochs, options.max_steps);
   }
-  job.loaded = options.native;
+  job.loaded = options.loaded;
   job.warms_from_zero = true;
-  job.loaded.config = config_of(job.options, job.steps, job.epochs.global);
+  job.loaded.config = config_of(options, job.steps, job.epochs.global);
+  job.loaded.config.batch.sequence = most;
   if (job.resume) check_same_training(job, static_cast<int>(mesh.data));
   require(options.label_smoothing == 0 || !job.task.regression(), ErrorKind::usage,
           "--label-smoothing-factor is {}: labels that are numbers to predict have no classes to share it; remove it",
           options.label_smoothing);
-  job.layout = {.length = options.pad ? most : 0,
+  job.layout = {.length = options.rows.pad ? most : 0,
                 .padding = job.model.padding,
                 .classes = job.spec.classes,
                 .smoothing = options.label_smoothing};
-  plan_rank(job, job.config(), step_size(job), rank);
+  plan_rank(job, job.config(), step_size(job, options), rank);
   return job;
 }
 

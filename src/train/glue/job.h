@@ -7,7 +7,6 @@
 namespace trireme {
 
 struct GlueJob : RunPlan {
-  GlueOptions options;
   GlueTask task;
   PretrainedModel model;
   std::vector<NamedRows> train, validation, test;

@@ -99,16 +99,16 @@ void reorder_classes(const PretrainedModel& model, const ParameterTable& table, 
 }
 
 void set_dropout(PretrainedModel& model, const GlueOptions& options) {
-  if (!options.native.given("model.dropout")) return;
+  if (!options.loaded.given("model.dropout")) return;
   model.spec.embedding_dropout = model.spec.attention_dropout = model.spec.residual_dropout = model.spec.head_dropout =
-      static_cast<float>(options.native.config.model.dropout);
+      static_cast<float>(options.config().model.dropout);
 }
 
 /// Once the tokenizer is known.
 void set_padding(PretrainedModel& model, const GlueOptions& options) {
   require(static_cast<int64_t>(model.tokenizer->vocabulary_size()) <= model.spec.vocabulary, ErrorKind::config,
           "the tokenizer has {} ids, the model of {} only {}; they do not belong together",
-          model.tokenizer->vocabulary_size(), options.model, model.spec.vocabulary);
+          model.tokenizer->vocabulary_size(), options.config().model.init, model.spec.vocabulary);
   for (const char* name : {"[PAD]", "<pad>"}) {
     if (const auto id = model.tokenizer->token_to_id(name)) model.padding = static_cast<int32_t>(*id);
   }
@@ -116,9 +116,12 @@ void set_padding(PretrainedModel& model, const GlueOptions& options) {
 
 /// Whether all that a start reads of a model beside its weights can still be read.
 bool is_still_there(const GlueOptions& options) {
-  if (!hub::still_to_fetch({.model = options.model, .tokenizer = options.tokenizer}).empty()) return false;
-  return fs::exists(hub::place_of_model(options.model).path + "/config.json") &&
-         (options.tokenizer.empty() || fs::exists(hub::place_of_tokenizer(options.tokenizer).path));
+  if (!hub::still_to_fetch({.model = options.config().model.init, .tokenizer = options.config().data.tokenizer})
+           .empty())
+    return false;
+  return fs::exists(hub::place_of_model(options.config().model.init).path + "/config.json") &&
+         (options.config().data.tokenizer.empty() ||
+          fs::exists(hub::place_of_tokenizer(options.config().data.tokenizer).path));
 }
 
 }  // namespace
@@ -126,8 +129,8 @@ bool is_still_there(const GlueOptions& options) {
 PretrainedModel resumed_model(const GlueOptions& options, const GlueTask& task, const CheckpointFolder& resume) {
   if (is_still_there(options) || resume.facts.tokenizer_json.empty()) return open_pretrained(options, task);
   log::write_once(log::Level::info,
-                  fmt::format("the model {} is not there any more; model and tokenizer are those of {}", options.model,
-                              resume.path));
+                  fmt::format("the model {} is not there any more; model and tokenizer are those of {}",
+                              options.config().model.init, resume.path));
   PretrainedModel model{{}, resume.facts.spec, nullptr, 0, {}};
   model.spec.classes = task.classes();
   set_dropout(model, options);
@@ -138,8 +141,8 @@ PretrainedModel resumed_model(const GlueOptions& options, const GlueTask& task, 
 }
 
 PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task) {
-  require_no_file(options.model);
-  const hub::Place place = hub::place_of_model(options.model);
+  require_no_file(options.config().model.init);
+  const hub::Place place = hub::place_of_model(options.config().model.init);
   const std::string folder = plain_model_folder(place.path);
   const std::string config_path = folder + "/config.json";
   require(fs::exists(config_path), ErrorKind::io,
@@ -150,9 +153,10 @@ PretrainedModel open_pretrained(const GlueOptions& options, const GlueTask& task
   model.spec.classes = task.classes();
   const Json config = read_json(config_path, kMostConfigBytes);
   model.class_order = class_order(config, task, config_path);
-  if (options.tokenizer.empty()) model.generation = read_generation_files(folder, config);
+  if (options.config().data.tokenizer.empty()) model.generation = read_generation_files(folder, config);
   set_dropout(model, options);
-  model.tokenizer = load_tokenizer(options.tokenizer.empty() ? folder : options.tokenizer, options.tokenizer_load);
+  model.tokenizer = load_tokenizer(options.config().data.tokenizer.empty() ? folder : options.config().data.tokenizer,
+                                   options.tokenizer_load);
   set_padding(model, options);
   return model;
 }

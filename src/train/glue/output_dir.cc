@@ -32,14 +32,15 @@ bool holds_files(const std::string& folder) {
 }  // namespace
 
 std::string find_start(const GlueOptions& options) {
-  if (!options.resume.empty()) return open_checkpoint(options.resume).path;
-  if (options.overwrite) return {};
-  if (read_local_note(options.output_dir)) return {};
-  if (const auto folder = find_resumable(options.output_dir)) return folder->path;
-  require(!holds_files(options.output_dir), ErrorKind::config,
+  const std::string& folder = options.config().run.dir;
+  if (options.resumes_a_named_one()) return open_checkpoint(options.config().checkpoint.resume).path;
+  if (options.config().run.overwrite) return {};
+  if (read_local_note(folder)) return {};
+  if (const auto found = find_resumable(folder)) return found->path;
+  require(!holds_files(folder), ErrorKind::config,
           "{} exists and holds files, but no checkpoint to go on from; name another --output-dir or add "
           "--overwrite-output-dir",
-          options.output_dir);
+          folder);
   return {};
 }
 

@@ -59,12 +59,13 @@ void write_predictions(const std::string& folder, const std::string& name, const
 }
 
 void write_card(const std::string& folder, const GlueOptions& options, const NamedNumbers& evaluation) {
-  const std::string data = options.task.empty() ? options.train_file : "GLUE " + options.task;
+  const Config& config = options.config();
+  const std::string data = options.rows.task.empty() ? config.data.train : "GLUE " + options.rows.task;
   std::string text = fmt::format(
       "# {} fine-tuned on {}\n\nMade by `trireme glue`: {} epochs, learning rate {}, {} rows per device, {} schedule, "
       "seed {}.\n",
-      std::filesystem::path(options.model).filename().string(), data, options.epochs, options.learning_rate,
-      options.train_batch, options.schedule, options.seed);
+      std::filesystem::path(config.model.init).filename().string(), data, options.epochs, config.optim.learning_rate,
+      config.batch.micro, options.schedule_name, config.run.seed);
   if (!evaluation.empty()) text += "\n| evaluation | |\n|---|---|\n";
   for (const auto& [name, value] : evaluation) text += fmt::format("| {} | {} |\n", name, text_of(value));
   write_text(folder + "/README.md", text);
