@@ -109,7 +109,12 @@ class FirstStart(unittest.TestCase):
         self.installs(ctest="exit 0")
         done = self.start("scripts/test", "-R", "text")
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertEqual(self.called(), "ctest --preset release -R text\n")
+        lanes = len(os.sched_getaffinity(0)) + 1
+        self.assertEqual(self.called(), f"ctest --preset release --parallel {lanes} -R text\n")
+
+    def test_all_tests_say_first_how_long_they_take(self):
+        self.installs(ctest="exit 0")
+        self.assertRegex(self.start("scripts/test").stdout, r"^test: installs packages, builds \(about \d+ min on \d+ cores.*runs every test \(about 20 min\)")
 
     def test_ci_asks_git_for_nothing_before_it_is_installed(self):
         shutil.copytree(ROOT / ".ci", self.folder / ".ci")
